@@ -1,0 +1,268 @@
+"""The recipe: one TOML file that every process reads.
+
+Owns the names of the tables and the models of the shared ones: [run], [policy], [task],
+[sampler], [tools.*]. Every other table belongs to one process, which registers its model under
+the entry-point group `toolwright.tables`; a process checks the shared tables and its own and
+refuses unknown keys there, and everybody refuses a table whose name nobody knows.
+
+What ties two processes together (group size, batch, staleness with its correction) stands in
+[run], so that each of them checks it. Paths are relative to the recipe file's folder.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+SHARED = ("run", "policy", "task", "sampler", "tools")
+ENTRY_POINTS = "toolwright.tables"
+
+
+class RecipeError(ValueError):
+    """The recipe cannot be used; the message names the key and the mend."""
+
+
+class Table(BaseModel):
+    """Base of every table: unknown keys are refused, values are fixed once read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Run(Table):
+    """What one run is, for the engine and the learner alike."""
+
+    name: str
+    folder: Path = Field(description="everything that the run leaves; a second start resumes it")
+    seed: int = 0
+    steps: int = Field(ge=0, description="weight versions to train")
+    groups_per_step: int = Field(ge=1, description="groups (prompts) in one training batch")
+    group_size: int = Field(ge=1, description="rollouts of one prompt")
+    max_staleness: int = Field(default=0, ge=0, description="weight versions, spec 6.8 eta")
+    correction: Literal["bypass", "token_truncate", "decoupled"] = "bypass"
+    engine: str = Field(default="127.0.0.1:50051", description="address of `engine serve`")
+
+    @property
+    def batch(self) -> int:
+        """Trajectories in one training batch."""
+        return self.groups_per_step * self.group_size
+
+    @model_validator(mode="after")
+    def _one_correction(self) -> Run:
+        asynchronous = self.max_staleness > 0
+        if asynchronous != (self.correction == "decoupled"):
+            raise ValueError(
+                f"max_staleness = {self.max_staleness} with correction = {self.correction!r}: "
+                "staleness 0 takes 'bypass' or 'token_truncate', above 0 takes 'decoupled'"
+            )
+        return self
+
+
+class Policy(Table):
+    """The policy to start from: a local Hugging Face folder (Qwen2 or Qwen3)."""
+
+    model: Path
+
+
+class Limits(Table):
+    """Budgets of one trajectory, tokens unless said otherwise (spec 3.2)."""
+
+    turns: int = Field(default=4, ge=0, description="tool calls; one answer turn comes on top")
+    action: int = Field(default=1024, ge=1)
+    observation: int = Field(default=1024, ge=1)
+    response: int = Field(default=4096, ge=1, description="actions and observations together")
+    model: int = Field(default=32768, ge=2, description="the sampler's context")
+    seconds: float = Field(default=600.0, gt=0, description="wall clock of one trajectory")
+
+
+class TaskTable(Table):
+    """Where questions come from, how the agent speaks and what is rewarded."""
+
+    source: str = Field(description="data.jsonl, data.parquet, or path.py:function / module:function")
+    protocol: str = "engine.protocols.tagged:Tagged"
+    protocol_options: dict[str, Any] = Field(default_factory=dict)
+    reward: str = Field(description="module:function or ./file.py:function")
+    reward_per_group: bool = False
+    reward_seconds: float = Field(default=60.0, gt=0)
+    shuffle: bool = True
+    limits: Limits = Field(default_factory=Limits)
+    tools: tuple[str, ...] = Field(default=(), description="names under [tools]; empty = all")
+
+
+class Sampler(Table):
+    """The SGLang servers and how the policy is sampled in training."""
+
+    endpoints: tuple[str, ...] = Field(min_length=1)
+    temperature: float = Field(default=1.0, ge=0)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    top_k: int = -1
+    min_p: float = Field(default=0.0, ge=0, le=1)
+    repetition_penalty: float = Field(default=1.0, gt=0)
+    stream_interval: int = Field(
+        default=1, ge=1, description="tokens a chunk; 1 dispatches soonest, more costs less CPU"
+    )
+    pause: Literal["retract", "in_place", "abort"] = "retract"
+    timeout_s: float = Field(default=120.0, gt=0, description="longest silence of a stream")
+    max_retries: int = Field(default=3, ge=0)
+
+
+class Tool(Table):
+    """One tool service; several entries give one session each to every trajectory."""
+
+    service: str = Field(description="address, or name=address of a ToolService")
+    names: tuple[str, ...] = Field(default=(), description="tools of the service; empty = all")
+    queue_limit_s: float = Field(default=60.0, gt=0)
+    run_limit_s: float = Field(default=10.0, gt=0)
+    lease_s: float = Field(default=60.0, gt=0)
+    max_retries: int = Field(default=3, ge=0)
+
+
+class Shared(Table):
+    """The shared tables of one recipe."""
+
+    run: Run
+    policy: Policy
+    task: TaskTable
+    sampler: Sampler
+    tools: dict[str, Tool] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _tools_exist(self) -> Shared:
+        unknown = [name for name in self.task.tools if name not in self.tools]
+        if unknown:
+            raise ValueError(f"task.tools names {unknown}, which have no [tools.NAME] table")
+        return self
+
+
+TableModel = TypeVar("TableModel", bound=Table)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """A recipe that was read: the shared tables checked, the others raw."""
+
+    path: Path
+    shared: Shared
+    raw: Mapping[str, Any]
+
+    @property
+    def folder(self) -> Path:
+        """Folder that relative paths and ./file.py imports start from."""
+        return self.path.parent
+
+    @property
+    def run_folder(self) -> Path:
+        return self.resolve(self.shared.run.folder)
+
+    def resolve(self, path: Path | str) -> Path:
+        return (self.folder / path).resolve()
+
+    def table(self, name: str, model: type[TableModel]) -> TableModel:
+        """The process's own table, checked. RecipeError names the key that does not fit."""
+        return _validate(model, self.raw.get(name, {}), self.path, prefix=name)
+
+    def write_resolved(self, process: str, table: BaseModel) -> None:
+        """Leaves what this process runs with as <run folder>/<process>.resolved.json."""
+        self.run_folder.mkdir(parents=True, exist_ok=True)
+        both = self.shared.model_dump_json(indent=1)
+        text = f'{{"shared": {both},\n"{process}": {table.model_dump_json(indent=1)}}}\n'
+        (self.run_folder / f"{process}.resolved.json").write_text(text)
+
+
+def load_recipe(path: Path, overrides: Iterable[str] = ()) -> Recipe:
+    """Reads a recipe; `overrides` are dotted assignments such as "run.steps=10".
+
+    RecipeError for a missing file, broken TOML, an unknown table or key, or a value out of range.
+    """
+    try:
+        raw = tomllib.loads(path.read_text())
+    except FileNotFoundError as error:
+        raise RecipeError(f"no recipe at {path}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise RecipeError(f"{path} is not valid TOML: {error}") from error
+    for text in overrides:
+        _override(raw, text)
+    known = {*SHARED, *registered_tables()}
+    for name in raw:
+        if name not in known:
+            raise RecipeError(
+                f"{path}: unknown table [{name}]; known are {', '.join(sorted(known))}"
+                f"{_hint(name, known)}"
+            )
+    shared = _validate(Shared, {k: v for k, v in raw.items() if k in SHARED}, path, prefix="")
+    return Recipe(path=path.resolve(), shared=shared, raw=raw)
+
+
+def registered_tables() -> dict[str, Any]:
+    """Entry points by table name; installing a process's package registers its tables."""
+    return {point.name: point for point in entry_points(group=ENTRY_POINTS)}
+
+
+def check_all(recipe: Recipe) -> list[str]:
+    """Validates every table of the recipe; returns names whose package cannot be imported."""
+    absent = []
+    for name, point in registered_tables().items():
+        if name not in recipe.raw:
+            continue
+        try:
+            model = point.load()
+        except ImportError:
+            absent.append(name)
+        else:
+            recipe.table(name, model)
+    return absent
+
+
+def _override(raw: dict[str, Any], text: str) -> None:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise RecipeError(f"override {text!r}: write it as table.key=value")
+    try:
+        parsed = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        parsed = value
+    *path, last = key.split(".")
+    table = raw
+    for part in path:
+        inner = table.setdefault(part, {})
+        if not isinstance(inner, dict):
+            raise RecipeError(f"override {text!r}: {part} is a value, not a table")
+        table = inner
+    table[last] = parsed
+
+
+def _validate(
+    model: type[TableModel], data: Mapping[str, Any], path: Path, prefix: str
+) -> TableModel:
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        lines = []
+        for item in error.errors():
+            where = ".".join(str(part) for part in (prefix, *item["loc"]) if part != "")
+            if item["type"] == "extra_forbidden":
+                owner = model
+                for part in item["loc"][:-1]:
+                    field = owner.model_fields.get(str(part))
+                    inner = field.annotation if field else None
+                    if isinstance(inner, type) and issubclass(inner, Table):
+                        owner = inner  # type: ignore[assignment]
+                known = owner.model_fields.keys()
+                lines.append(f"{where}: unknown key{_hint(str(item['loc'][-1]), known)}")
+            elif item["type"] == "missing":
+                lines.append(f"{where}: missing")
+            else:
+                lines.append(f"{where}: {item['msg'].removeprefix('Value error, ')}")
+        raise RecipeError(f"{path}: " + "; ".join(lines)) from error
+
+
+def _hint(name: str, known: Iterable[str]) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, list(known), n=1)
+    return f" (did you mean {near[0]!r}?)" if near else ""

@@ -1,0 +1,1 @@
+"""gRPC as every Toolwright process speaks it: servers, channels, typed errors, retries."""

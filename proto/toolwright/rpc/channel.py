@@ -1,0 +1,65 @@
+"""Channels to other processes, and unary calls that raise the shared error vocabulary."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import grpc
+import grpc.aio
+
+from toolwright.rpc import options
+from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
+
+Answer = TypeVar("Answer")
+
+
+def open_channel(address: str, token: str = "") -> grpc.aio.Channel:
+    """A channel to "host:port" or "unix:/path"; a bearer token goes with every call."""
+    interceptors = [_Bearer(token)] if token else []
+    return grpc.aio.insecure_channel(
+        address, options=options.CHANNEL, interceptors=interceptors or None
+    )
+
+
+async def call(
+    method: Callable[..., Awaitable[Answer]], request: Any, *, timeout: float
+) -> Answer:
+    """One unary RPC with a deadline in seconds. ServiceError or TransportError when it fails."""
+    try:
+        return await method(request, timeout=timeout)
+    except grpc.aio.AioRpcError as error:
+        raise from_rpc_error(error) from error
+
+
+def may_retry(error: ServiceError | TransportError) -> bool:
+    """Whether the same request may be sent again: the service was out of reach or said when.
+
+    RESOURCE_EXHAUSTED alone is no invitation: gRPC uses it for oversized messages too.
+    """
+    if isinstance(error, ServiceError):
+        return error.retry_after is not None or error.code is grpc.StatusCode.UNAVAILABLE
+    return error.code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+
+
+def backoff(attempt: int, error: ServiceError | TransportError | None = None) -> float:
+    """Seconds before retry number `attempt` (from 0): the service's word, else doubling to 5 s."""
+    if isinstance(error, ServiceError) and error.retry_after is not None:
+        return error.retry_after
+    return float(min(5.0, 0.05 * 2**attempt) * random.uniform(0.5, 1.0))
+
+
+class _Bearer(grpc.aio.UnaryUnaryClientInterceptor, grpc.aio.UnaryStreamClientInterceptor):  # type: ignore[misc]
+    def __init__(self, token: str) -> None:
+        self._metadata = (("authorization", f"Bearer {token}"),)
+
+    async def intercept_unary_unary(self, continuation: Any, details: Any, request: Any) -> Any:
+        return await continuation(self._with_token(details), request)
+
+    async def intercept_unary_stream(self, continuation: Any, details: Any, request: Any) -> Any:
+        return await continuation(self._with_token(details), request)
+
+    def _with_token(self, details: Any) -> Any:
+        metadata = grpc.aio.Metadata(*(details.metadata or ()), *self._metadata)
+        return details._replace(metadata=metadata)

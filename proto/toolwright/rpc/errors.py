@@ -1,0 +1,178 @@
+"""One vocabulary for what goes wrong between processes.
+
+A service raises `ServiceError`; it travels as google.rpc.Status with ErrorDetail (and RetryInfo
+where a retry may help) and arrives at the client as the same `ServiceError`. Errors that are no
+ServiceError on the way in become INTERNAL, on the way out `TransportError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from functools import wraps
+from typing import Any, NoReturn, TypeVar
+
+import grpc
+import structlog
+from google.protobuf import any_pb2, duration_pb2
+from google.rpc import error_details_pb2, status_pb2
+from grpc_status import rpc_status
+
+from toolwright.common.v1 import reasons_pb2 as reasons
+
+Code = grpc.StatusCode
+
+_CODES: dict[int, grpc.StatusCode] = {
+    reasons.ERROR_REASON_INVALID_REQUEST: Code.INVALID_ARGUMENT,
+    reasons.ERROR_REASON_SESSION_NOT_FOUND: Code.NOT_FOUND,
+    reasons.ERROR_REASON_SESSION_LOST: Code.FAILED_PRECONDITION,
+    reasons.ERROR_REASON_SESSION_CLOSED: Code.FAILED_PRECONDITION,
+    reasons.ERROR_REASON_WRONG_ENDPOINT: Code.FAILED_PRECONDITION,
+    reasons.ERROR_REASON_CALL_ID_REUSED: Code.FAILED_PRECONDITION,
+    reasons.ERROR_REASON_RESULT_FORGOTTEN: Code.FAILED_PRECONDITION,
+    reasons.ERROR_REASON_QUEUE_LIMIT: Code.RESOURCE_EXHAUSTED,
+    reasons.ERROR_REASON_TOO_MANY_SESSIONS: Code.RESOURCE_EXHAUSTED,
+    reasons.ERROR_REASON_DRAINING: Code.UNAVAILABLE,
+    reasons.ERROR_REASON_BACKEND_DOWN: Code.UNAVAILABLE,
+    reasons.ERROR_REASON_UNKNOWN_TOOL: Code.NOT_FOUND,
+    reasons.ERROR_REASON_BLOB_NOT_FOUND: Code.NOT_FOUND,
+    reasons.ERROR_REASON_NOT_SERVED: Code.UNIMPLEMENTED,
+    reasons.ERROR_REASON_WRONG_LINEAGE: Code.FAILED_PRECONDITION,
+    reasons.ERROR_REASON_WRONG_VERSION: Code.FAILED_PRECONDITION,
+    reasons.ERROR_REASON_PUBLISH_FAILED: Code.FAILED_PRECONDITION,
+    reasons.ERROR_REASON_DISK_FULL: Code.RESOURCE_EXHAUSTED,
+    reasons.ERROR_REASON_UNKNOWN_SEQUENCE: Code.FAILED_PRECONDITION,
+    reasons.ERROR_REASON_SESSION_BUSY: Code.FAILED_PRECONDITION,
+    reasons.ERROR_REASON_NOT_OWNER: Code.PERMISSION_DENIED,
+    reasons.ERROR_REASON_INTERNAL: Code.INTERNAL,
+}
+
+
+class ServiceError(Exception):
+    """A service refused or failed, and said why in the contract's words.
+
+    reason: an ErrorReason number. retry_after: seconds after which a retry may help, None = no.
+    """
+
+    def __init__(
+        self,
+        reason: int,
+        message: str,
+        *,
+        subject: str = "",
+        endpoint: str = "",
+        mend: str = "",
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+        self.subject = subject
+        self.endpoint = endpoint
+        self.mend = mend
+        self.retry_after = retry_after
+
+    @property
+    def code(self) -> grpc.StatusCode:
+        return _CODES.get(self.reason, Code.INTERNAL)
+
+    @property
+    def reason_name(self) -> str:
+        """For example "QUEUE_LIMIT"."""
+        return reasons.ErrorReason.Name(self.reason).removeprefix("ERROR_REASON_")  # type: ignore[arg-type]
+
+    def __str__(self) -> str:
+        return f"{self.reason_name}: {self.message}" + (f" ({self.mend})" if self.mend else "")
+
+
+class TransportError(Exception):
+    """The RPC failed without an answer of the service: connection, deadline, protocol."""
+
+    def __init__(self, code: grpc.StatusCode, message: str) -> None:
+        super().__init__(f"{code.name}: {message}")
+        self.code = code
+
+
+def not_served(method: str) -> ServiceError:
+    """For what is in the contract and not served here."""
+    return ServiceError(
+        reasons.ERROR_REASON_NOT_SERVED, f"{method} is not served here", subject=method
+    )
+
+
+def to_status(error: ServiceError) -> status_pb2.Status:
+    """google.rpc.Status with ErrorDetail, and RetryInfo where the error has a delay."""
+    details = [
+        reasons.ErrorDetail(
+            reason=error.reason,  # type: ignore[arg-type]
+            subject=error.subject,
+            endpoint=error.endpoint,
+            mend=error.mend,
+        )
+    ]
+    packed = [any_pb2.Any() for _ in details]
+    packed[0].Pack(details[0])
+    if error.retry_after is not None:
+        delay = duration_pb2.Duration()
+        delay.FromTimedelta(timedelta(seconds=error.retry_after))
+        info = any_pb2.Any()
+        info.Pack(error_details_pb2.RetryInfo(retry_delay=delay))
+        packed.append(info)
+    return status_pb2.Status(code=error.code.value[0], message=error.message, details=packed)
+
+
+def from_rpc_error(error: grpc.aio.AioRpcError) -> ServiceError | TransportError:
+    """What the service said, or that it said nothing."""
+    status = None
+    for key, value in error.trailing_metadata() or ():
+        if key == "grpc-status-details-bin":
+            status = status_pb2.Status.FromString(value)
+    found: ServiceError | None = None
+    retry_after: float | None = None
+    for packed in status.details if status is not None else ():
+        detail, info = reasons.ErrorDetail(), error_details_pb2.RetryInfo()
+        if packed.Unpack(detail):
+            found = ServiceError(
+                detail.reason,
+                error.details() or "",
+                subject=detail.subject,
+                endpoint=detail.endpoint,
+                mend=detail.mend,
+            )
+        elif packed.Unpack(info):
+            retry_after = info.retry_delay.ToTimedelta().total_seconds()
+    if found is None:
+        return TransportError(error.code(), error.details() or "no details")
+    found.retry_after = retry_after
+    return found
+
+
+async def abort(context: grpc.aio.ServicerContext[Any, Any], error: ServiceError) -> NoReturn:
+    """Ends the RPC with the error; never returns."""
+    await context.abort_with_status(rpc_status.to_status(to_status(error)))
+    raise AssertionError("abort_with_status returned")
+
+
+Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
+
+
+def answers_errors(handler: Handler) -> Handler:
+    """Wraps a unary servicer method: ServiceError becomes its status, any other one INTERNAL."""
+    log = structlog.get_logger("rpc")
+
+    @wraps(handler)
+    async def wrapped(self: Any, request: Any, context: Any) -> Any:
+        try:
+            return await handler(self, request, context)
+        except ServiceError as error:
+            await abort(context, error)
+        except (grpc.aio.AbortError, grpc.aio.BaseError):
+            raise
+        except Exception as error:  # noqa: BLE001 - the edge: nothing else would tell the client
+            log.exception("unexpected", method=handler.__name__)
+            await abort(
+                context,
+                ServiceError(reasons.ERROR_REASON_INTERNAL, f"{type(error).__name__}: {error}"),
+            )
+
+    return wrapped  # type: ignore[return-value]

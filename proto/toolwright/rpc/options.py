@@ -1,0 +1,35 @@
+"""What client and server must agree on: message size, keepalive, addresses."""
+
+from __future__ import annotations
+
+import ipaddress
+
+MESSAGE_LIMIT = 64 << 20
+"""Bytes of the largest message; stated in the contracts."""
+
+CHANNEL = (
+    ("grpc.max_send_message_length", MESSAGE_LIMIT),
+    ("grpc.max_receive_message_length", MESSAGE_LIMIT),
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+)
+
+SERVER = (
+    *CHANNEL[:2],
+    ("grpc.so_reuseport", 0),  # a second server on the port must fail, not share it
+    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+)
+
+
+def is_local(address: str) -> bool:
+    """True for loopback TCP addresses and Unix sockets."""
+    if address.startswith("unix:"):
+        return True
+    host = address.rpartition(":")[0].strip("[]")
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

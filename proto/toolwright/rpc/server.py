@@ -1,0 +1,91 @@
+"""A gRPC server as every process runs it: health, reflection, a bound port or a clear error.
+
+Listens on loopback or a Unix socket; any other address needs a bearer token or `insecure`
+said aloud. A port that is taken is an error, never shared.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+import grpc.aio
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from toolwright.rpc import options
+
+
+class ListenError(Exception):
+    """The server cannot listen there; the message names the address and the mend."""
+
+
+class Server:
+    """One process's gRPC server. `add` the services, `start`, then `stop`."""
+
+    def __init__(self, listen: str, *, token: str = "", insecure: bool = False) -> None:
+        if not options.is_local(listen) and not token and not insecure:
+            raise ListenError(
+                f"{listen} is reachable from other machines: set a bearer token "
+                "(TOOLWRIGHT_TOKEN), or say --insecure, or listen on 127.0.0.1"
+            )
+        interceptors = (_RequireBearer(token),) if token else ()
+        self._server = grpc.aio.server(interceptors=interceptors, options=options.SERVER)
+        self._listen = listen
+        self._names: list[str] = [health.SERVICE_NAME, reflection.SERVICE_NAME]
+        self._health = health.aio.HealthServicer()
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        self.port = 0
+
+    def add(self, name: str, register: Callable[[Any], None]) -> None:
+        """Adds a service; `register` is called with the gRPC server, `name` is its full name."""
+        register(self._server)
+        self._names.append(name)
+
+    async def start(self) -> None:
+        """Binds and serves. ListenError when the address is taken or not ours."""
+        reflection.enable_server_reflection(self._names, self._server)
+        try:
+            self.port = self._server.add_insecure_port(self._listen)
+        except RuntimeError as error:
+            raise ListenError(
+                f"cannot listen on {self._listen}: the port is in use or the address is not "
+                "this machine's; stop what holds it or choose another with --listen"
+            ) from error
+        await self._server.start()
+        await self.set_serving(True)
+
+    async def set_serving(self, serving: bool) -> None:
+        """What grpc.health.v1 answers, for the server and each service."""
+        status = health_pb2.HealthCheckResponse.SERVING
+        if not serving:
+            status = health_pb2.HealthCheckResponse.NOT_SERVING
+        for name in ("", *self._names):
+            await self._health.set(name, status)
+
+    async def stop(self, grace: float) -> None:
+        """Refuses new RPCs, gives those in flight `grace` seconds."""
+        await self.set_serving(False)
+        await self._server.stop(grace)
+
+    async def wait(self) -> None:
+        await self._server.wait_for_termination()
+
+
+class _RequireBearer(grpc.aio.ServerInterceptor):  # type: ignore[misc]
+    def __init__(self, token: str) -> None:
+        self._expected = f"Bearer {token}"
+
+    async def intercept_service(
+        self, continuation: Callable[[Any], Awaitable[Any]], details: Any
+    ) -> Any:
+        given = dict(details.invocation_metadata).get("authorization", "")
+        if hmac.compare_digest(str(given), self._expected):
+            return await continuation(details)
+
+        async def refuse(_request: Any, context: Any) -> None:
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "bearer token missing or wrong")
+
+        return grpc.unary_unary_rpc_method_handler(refuse)

@@ -1,0 +1,360 @@
+"""The record of one trajectory: the words that engine and learner share.
+
+Invariants
+- A segment is a maximal run of tokens with one author and one weight version.
+- Inside a sequence the tokens sent at turn j+1 begin with all tokens of turn j: segments are
+  only ever appended.
+- Token ids are those that the sampler returned or that one encoding of an observation gave;
+  nothing is decoded and encoded again.
+- Loss mask, action spans and staleness are derived from the segments, stored nowhere.
+
+The protobuf twin of every class is in `toolwright.common.v1`; `toolwright.wire` converts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+
+class Author(IntEnum):
+    """Who wrote a segment's tokens."""
+
+    PROMPT = 1
+    MODEL = 2
+    TOOL = 3
+    MEMORY = 4
+    TEMPLATE = 5
+    SYSTEM = 6
+
+
+class Purpose(IntEnum):
+    """What a trajectory is for; evaluation never reaches the learner."""
+
+    TRAIN = 1
+    EVAL = 2
+
+
+class Status(IntEnum):
+    """How a trajectory came out."""
+
+    COMPLETED = 1
+    TRUNCATED = 2
+    ERRORED = 3
+    TIMED_OUT = 4
+
+
+class FinishKind(IntEnum):
+    """Why the tokens of a model segment end where they do."""
+
+    STOP = 1
+    LENGTH = 2
+    ABORT = 3
+    CONTINUED = 4
+
+
+class StopReason(IntEnum):
+    """Why a trajectory ended; the members are those of the contract, see reasons.proto."""
+
+    ANSWERED = 1
+    TOOL_SIGNALED_DONE = 2
+    NO_ACTION_IN_OUTPUT = 3
+    EMPTY_OUTPUT = 4
+    MAX_TURNS = 5
+    MAX_RESPONSE_LENGTH = 6
+    MAX_MODEL_LENGTH = 7
+    TOOL_TIMEOUT = 8
+    TRAJECTORY_TIMEOUT = 9
+    TOOL_EXCEPTION = 10
+    SESSION_LOST = 11
+    SAMPLER_ERROR = 12
+    INFRASTRUCTURE_ERROR = 13
+    REWARD_ERROR = 14
+    STALE = 15
+    BUDGET_EXHAUSTED = 16
+    CANCELLED = 17
+
+
+class ToolErrorKind(IntEnum):
+    """Why a tool that ran failed; see reasons.proto. NONE = it did not."""
+
+    NONE = 0
+    TIMEOUT = 1
+    EXCEPTION = 2
+    OUT_OF_MEMORY = 3
+    CRASHED = 4
+    INVALID_ACTION = 5
+    UNKNOWN_TOOL = 6
+    CANCELLED = 7
+    LIMIT = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightVersion:
+    """`step` optimizer steps along `lineage`, those before the lineage's fork included."""
+
+    lineage: str
+    step: int
+
+    def __str__(self) -> str:
+        return f"{self.lineage}.{self.step}"
+
+    @classmethod
+    def parse(cls, text: str) -> WeightVersion:
+        """Inverse of `str`. ValueError for anything else."""
+        lineage, dot, step = text.rpartition(".")
+        if not dot or not lineage:
+            raise ValueError(f"{text!r} is no weight version; one looks like 'a1b2c3.17'")
+        return cls(lineage=lineage, step=int(step))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingParams:
+    """How tokens were or shall be drawn; None = the recipe's or the server's own value."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+    seed: int | None = None
+    adapter: str | None = None
+    max_new_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishReason:
+    """Why a model segment ends; at most one of the matches is set."""
+
+    kind: FinishKind
+    matched_token: int | None = None
+    matched_text: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlobRef:
+    """A content-addressed blob. `sha256` is lower-case hex, `size` bytes."""
+
+    sha256: str
+    media_type: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MediaRef:
+    """A blob at its place in a segment, in expanded token positions."""
+
+    blob: BlobRef
+    token_offset: int
+    placeholder_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenTensor:
+    """Named side data with one row a token; `data` is little-endian, C order."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """A maximal run of tokens with one author and one weight version.
+
+    token_ids: [n] int32; logprobs: [n] float32 behaviour log-probs, None unless the policy wrote
+    the segment.
+    """
+
+    author: Author
+    token_ids: tuple[int, ...]
+    turn: int = 0
+    logprobs: tuple[float, ...] | None = None
+    weight_version: WeightVersion | None = None
+    trainable: bool = False
+    sampling: SamplingParams | None = None
+    finish: FinishReason | None = None
+    media: tuple[MediaRef, ...] = ()
+    tensors: tuple[TokenTensor, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.logprobs is not None and len(self.logprobs) != len(self.token_ids):
+            raise ValueError(
+                f"segment of {len(self.token_ids)} tokens has {len(self.logprobs)} log-probs"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sequence:
+    """Segments that one request after another extended."""
+
+    id: str
+    segments: tuple[Segment, ...]
+    parent: str | None = None
+    fork_offset: int | None = None
+    agent: str = ""
+
+    @property
+    def token_ids(self) -> tuple[int, ...]:
+        """[T] ids of all segments in order."""
+        return tuple(token for segment in self.segments for token in segment.token_ids)
+
+    @property
+    def loss_mask(self) -> tuple[bool, ...]:
+        """[T] True on trainable tokens (spec 3.6)."""
+        return tuple(s.trainable for s in self.segments for _ in s.token_ids)
+
+    @property
+    def logprobs(self) -> tuple[float, ...]:
+        """[T] behaviour log-probs, 0.0 where the policy did not write."""
+        return tuple(
+            value for s in self.segments for value in (s.logprobs or (0.0,) * len(s.token_ids))
+        )
+
+    @property
+    def action_spans(self) -> tuple[tuple[int, int, int], ...]:
+        """(turn, start, end) of the policy's tokens, one a turn, half-open token positions."""
+        spans: list[tuple[int, int, int]] = []
+        position = 0
+        for segment in self.segments:
+            end = position + len(segment.token_ids)
+            if segment.author is Author.MODEL:
+                if spans and spans[-1][0] == segment.turn and spans[-1][2] == position:
+                    spans[-1] = (segment.turn, spans[-1][1], end)
+                else:
+                    spans.append((segment.turn, position, end))
+            position = end
+        return tuple(spans)
+
+    @property
+    def weight_versions(self) -> tuple[WeightVersion, ...]:
+        """Versions that wrote in this sequence, in order of appearance, without repeats."""
+        return tuple(
+            dict.fromkeys(s.weight_version for s in self.segments if s.weight_version is not None)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewardPart:
+    """A named share of the reward; `turn` None = the whole trajectory."""
+
+    name: str
+    value: float
+    turn: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happened on the way; `data` is JSON-like."""
+
+    kind: str
+    turn: int
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallTimings:
+    """Stamps in ns of the engine's monotonic clock, durations in s."""
+
+    stop_read_ns: int = 0
+    dispatched_ns: int = 0
+    result_ns: int = 0
+    queued_s: float = 0.0
+    run_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallRecord:
+    """A tool call as it was made and answered."""
+
+    call_id: str
+    turn: int
+    index: int
+    tool: str
+    action: str
+    observation: str
+    valid: bool
+    invalid_reason: str = ""
+    done: bool = False
+    error: ToolErrorKind = ToolErrorKind.NONE
+    reward: float | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    truncated: bool = False
+    isolation: str = ""
+    timings: CallTimings = field(default_factory=CallTimings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrajectoryTimings:
+    """Where a trajectory's time went, seconds."""
+
+    wall_s: float = 0.0
+    generate_s: float = 0.0
+    tool_s: float = 0.0
+    reward_s: float = 0.0
+    open_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """A question: either `messages` ([{"role", "content"}]) or a raw `prompt`."""
+
+    id: str
+    purpose: Purpose = Purpose.TRAIN
+    data_source: str = ""
+    prompt: str = ""
+    messages: tuple[Mapping[str, Any], ...] = ()
+    answers: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    sampling: SamplingParams | None = None
+    media: tuple[MediaRef, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trajectory:
+    """One rollout of one task, complete."""
+
+    id: str
+    group_id: str
+    task: Task
+    sequences: tuple[Sequence, ...]
+    status: Status
+    stop_reason: StopReason
+    index: int = 0
+    attempt: int = 0
+    calls: tuple[CallRecord, ...] = ()
+    events: tuple[Event, ...] = ()
+    reward: float = 0.0
+    reward_parts: tuple[RewardPart, ...] = ()
+    timings: TrajectoryTimings = field(default_factory=TrajectoryTimings)
+    masked: bool = False
+    tokenizer_hash: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def response_tokens(self) -> int:
+        """Tokens that the policy wrote."""
+        return sum(
+            len(segment.token_ids)
+            for sequence in self.sequences
+            for segment in sequence.segments
+            if segment.author is Author.MODEL
+        )
+
+    @property
+    def weight_versions(self) -> tuple[WeightVersion, ...]:
+        """Versions that wrote in any sequence, without repeats."""
+        return tuple(dict.fromkeys(v for s in self.sequences for v in s.weight_versions))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Trajectories of one task; statistics of a group are those of its members."""
+
+    id: str
+    trajectories: tuple[Trajectory, ...]
+    sequence_number: int = 0
+    content_hash: str = ""

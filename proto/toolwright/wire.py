@@ -1,0 +1,389 @@
+"""The record in protobuf, both ways, and in files.
+
+The only place where `toolwright.types` and `toolwright.common.v1` meet. Token ids and log-probs
+travel as little-endian int32 / float32 bytes. `from_proto(to_proto(x)) == x` for every record
+whose log-probs are float32 values.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from sys import byteorder
+from typing import Any
+
+from google.protobuf import json_format
+from google.protobuf.proto import parse_length_prefixed, serialize_length_prefixed
+from google.protobuf.struct_pb2 import Struct
+
+from toolwright import types as t
+from toolwright.common.v1 import media_pb2, sampling_pb2, trajectory_pb2 as pb
+
+
+class UnreadableTrajectories(ValueError):
+    """A trajectories file that is cut or is something else."""
+
+
+def pack(values: Iterable[float], code: str) -> bytes:
+    """Little-endian bytes of `values`; code "i" = int32, "f" = float32."""
+    out = array(code, values)
+    if byteorder == "big":
+        out.byteswap()
+    return out.tobytes()
+
+
+def unpack(data: bytes, code: str) -> array[Any]:
+    """Inverse of `pack`."""
+    out: array[Any] = array(code)
+    out.frombytes(data)
+    if byteorder == "big":
+        out.byteswap()
+    return out
+
+
+def struct(data: Mapping[str, Any]) -> Struct:
+    """A Struct of JSON-like data. TypeError or ValueError for anything else."""
+    out = Struct()
+    out.update(data)
+    return out
+
+
+def mapping(data: Struct) -> dict[str, Any]:
+    """JSON-like data of a Struct; whole numbers come back as int."""
+    return {key: _plain(value) for key, value in json_format.MessageToDict(data).items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return int(value)
+    return value
+
+
+def version_to_proto(version: t.WeightVersion) -> pb.WeightVersion:
+    return pb.WeightVersion(lineage=version.lineage, step=version.step)
+
+
+def version_from_proto(version: pb.WeightVersion) -> t.WeightVersion:
+    return t.WeightVersion(lineage=version.lineage, step=version.step)
+
+
+_SAMPLING_FIELDS = (
+    "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "seed", "adapter",
+    "max_new_tokens",
+)  # fmt: skip
+
+
+def sampling_to_proto(params: t.SamplingParams) -> sampling_pb2.SamplingParams:
+    given = {name: getattr(params, name) for name in _SAMPLING_FIELDS}
+    return sampling_pb2.SamplingParams(**{k: v for k, v in given.items() if v is not None})
+
+
+def sampling_from_proto(params: sampling_pb2.SamplingParams) -> t.SamplingParams:
+    return t.SamplingParams(
+        **{name: getattr(params, name) for name in _SAMPLING_FIELDS if params.HasField(name)}
+    )
+
+
+def _media_to_proto(media: t.MediaRef) -> media_pb2.MediaRef:
+    return media_pb2.MediaRef(
+        blob=media_pb2.BlobRef(
+            sha256=media.blob.sha256, media_type=media.blob.media_type, size=media.blob.size
+        ),
+        token_offset=media.token_offset,
+        placeholder_tokens=media.placeholder_tokens,
+    )
+
+
+def _media_from_proto(media: media_pb2.MediaRef) -> t.MediaRef:
+    return t.MediaRef(
+        blob=t.BlobRef(
+            sha256=media.blob.sha256, media_type=media.blob.media_type, size=media.blob.size
+        ),
+        token_offset=media.token_offset,
+        placeholder_tokens=media.placeholder_tokens,
+    )
+
+
+def segment_to_proto(segment: t.Segment) -> pb.Segment:
+    out = pb.Segment(
+        author=int(segment.author),  # type: ignore[arg-type]
+        token_ids=pack(segment.token_ids, "i"),
+        token_count=len(segment.token_ids),
+        turn=segment.turn,
+        trainable=segment.trainable,
+        media=[_media_to_proto(m) for m in segment.media],
+        tensors=[
+            pb.TokenTensor(name=x.name, dtype=x.dtype, shape=x.shape, data=x.data)
+            for x in segment.tensors
+        ],
+    )
+    if segment.logprobs is not None:
+        out.logprobs = pack(segment.logprobs, "f")
+    if segment.weight_version is not None:
+        out.weight_version.CopyFrom(version_to_proto(segment.weight_version))
+    if segment.sampling is not None:
+        out.sampling.CopyFrom(sampling_to_proto(segment.sampling))
+    if segment.finish is not None:
+        out.finish.kind = int(segment.finish.kind)  # type: ignore[assignment]
+        if segment.finish.matched_token is not None:
+            out.finish.matched_token = segment.finish.matched_token
+        if segment.finish.matched_text is not None:
+            out.finish.matched_text = segment.finish.matched_text
+    return out
+
+
+def segment_from_proto(segment: pb.Segment) -> t.Segment:
+    """ValueError when the bytes do not hold as many tokens as the message says."""
+    token_ids = tuple(unpack(segment.token_ids, "i"))
+    if len(token_ids) != segment.token_count:
+        raise ValueError(f"segment says {segment.token_count} tokens and holds {len(token_ids)}")
+    finish = None
+    if segment.HasField("finish"):
+        f = segment.finish
+        finish = t.FinishReason(
+            kind=t.FinishKind(f.kind),
+            matched_token=f.matched_token if f.HasField("matched_token") else None,
+            matched_text=f.matched_text if f.HasField("matched_text") else None,
+        )
+    wrote = bool(segment.logprobs) or (not token_ids and segment.author == t.Author.MODEL)
+    return t.Segment(
+        author=t.Author(segment.author),
+        token_ids=token_ids,
+        turn=segment.turn,
+        logprobs=tuple(unpack(segment.logprobs, "f")) if wrote else None,
+        weight_version=(
+            version_from_proto(segment.weight_version)
+            if segment.HasField("weight_version")
+            else None
+        ),
+        trainable=segment.trainable,
+        sampling=sampling_from_proto(segment.sampling) if segment.HasField("sampling") else None,
+        finish=finish,
+        media=tuple(_media_from_proto(m) for m in segment.media),
+        tensors=tuple(
+            t.TokenTensor(name=x.name, dtype=x.dtype, shape=tuple(x.shape), data=x.data)
+            for x in segment.tensors
+        ),
+    )
+
+
+def _sequence_to_proto(sequence: t.Sequence) -> pb.Sequence:
+    out = pb.Sequence(
+        id=sequence.id,
+        parent=sequence.parent or "",
+        agent=sequence.agent,
+        segments=[segment_to_proto(s) for s in sequence.segments],
+    )
+    if sequence.fork_offset is not None:
+        out.fork_offset = sequence.fork_offset
+    return out
+
+
+def _sequence_from_proto(sequence: pb.Sequence) -> t.Sequence:
+    return t.Sequence(
+        id=sequence.id,
+        segments=tuple(segment_from_proto(s) for s in sequence.segments),
+        parent=sequence.parent or None,
+        fork_offset=sequence.fork_offset if sequence.HasField("fork_offset") else None,
+        agent=sequence.agent,
+    )
+
+
+def _call_to_proto(call: t.CallRecord) -> pb.CallRecord:
+    out = pb.CallRecord(
+        call_id=call.call_id,
+        turn=call.turn,
+        index=call.index,
+        tool=call.tool,
+        action=call.action,
+        observation=call.observation,
+        valid=call.valid,
+        invalid_reason=call.invalid_reason,
+        done=call.done,
+        error=int(call.error),  # type: ignore[arg-type]
+        metrics=dict(call.metrics),
+        truncated=call.truncated,
+        isolation=call.isolation,
+        timings=pb.CallTimings(
+            stop_read_ns=call.timings.stop_read_ns,
+            dispatched_ns=call.timings.dispatched_ns,
+            result_ns=call.timings.result_ns,
+            queued_s=call.timings.queued_s,
+            run_s=call.timings.run_s,
+        ),
+    )
+    if call.reward is not None:
+        out.reward = call.reward
+    return out
+
+
+def _call_from_proto(call: pb.CallRecord) -> t.CallRecord:
+    return t.CallRecord(
+        call_id=call.call_id,
+        turn=call.turn,
+        index=call.index,
+        tool=call.tool,
+        action=call.action,
+        observation=call.observation,
+        valid=call.valid,
+        invalid_reason=call.invalid_reason,
+        done=call.done,
+        error=t.ToolErrorKind(call.error),
+        reward=call.reward if call.HasField("reward") else None,
+        metrics=dict(call.metrics),
+        truncated=call.truncated,
+        isolation=call.isolation,
+        timings=t.CallTimings(
+            stop_read_ns=call.timings.stop_read_ns,
+            dispatched_ns=call.timings.dispatched_ns,
+            result_ns=call.timings.result_ns,
+            queued_s=call.timings.queued_s,
+            run_s=call.timings.run_s,
+        ),
+    )
+
+
+def task_to_proto(task: t.Task) -> pb.Task:
+    out = pb.Task(
+        id=task.id,
+        purpose=int(task.purpose),  # type: ignore[arg-type]
+        data_source=task.data_source,
+        metadata=struct(task.metadata),
+        prompt=task.prompt,
+        answers=task.answers,
+        media=[_media_to_proto(m) for m in task.media],
+    )
+    if task.messages:
+        out.messages.extend([dict(message) for message in task.messages])
+    if task.sampling is not None:
+        out.sampling.CopyFrom(sampling_to_proto(task.sampling))
+    return out
+
+
+def task_from_proto(task: pb.Task) -> t.Task:
+    messages = _plain(json_format.MessageToDict(task.messages))
+    return t.Task(
+        id=task.id,
+        purpose=t.Purpose(task.purpose),
+        data_source=task.data_source,
+        prompt=task.prompt,
+        messages=tuple(messages),
+        answers=tuple(task.answers),
+        metadata=mapping(task.metadata),
+        sampling=sampling_from_proto(task.sampling) if task.HasField("sampling") else None,
+        media=tuple(_media_from_proto(m) for m in task.media),
+    )
+
+
+def trajectory_to_proto(trajectory: t.Trajectory) -> pb.Trajectory:
+    return pb.Trajectory(
+        id=trajectory.id,
+        group_id=trajectory.group_id,
+        attempt=trajectory.attempt,
+        index=trajectory.index,
+        task=task_to_proto(trajectory.task),
+        sequences=[_sequence_to_proto(s) for s in trajectory.sequences],
+        calls=[_call_to_proto(c) for c in trajectory.calls],
+        events=[pb.Event(kind=e.kind, turn=e.turn, data=struct(e.data)) for e in trajectory.events],
+        reward=trajectory.reward,
+        reward_parts=[
+            pb.RewardPart(name=p.name, value=p.value, turn=p.turn) for p in trajectory.reward_parts
+        ],
+        status=int(trajectory.status),  # type: ignore[arg-type]
+        stop_reason=int(trajectory.stop_reason),  # type: ignore[arg-type]
+        timings=pb.TrajectoryTimings(
+            wall_s=trajectory.timings.wall_s,
+            generate_s=trajectory.timings.generate_s,
+            tool_s=trajectory.timings.tool_s,
+            reward_s=trajectory.timings.reward_s,
+            open_s=trajectory.timings.open_s,
+        ),
+        masked=trajectory.masked,
+        tokenizer_hash=trajectory.tokenizer_hash,
+        metadata=struct(trajectory.metadata),
+    )
+
+
+def trajectory_from_proto(trajectory: pb.Trajectory) -> t.Trajectory:
+    """ValueError for a message that is no complete trajectory."""
+    return t.Trajectory(
+        id=trajectory.id,
+        group_id=trajectory.group_id,
+        attempt=trajectory.attempt,
+        index=trajectory.index,
+        task=task_from_proto(trajectory.task),
+        sequences=tuple(_sequence_from_proto(s) for s in trajectory.sequences),
+        calls=tuple(_call_from_proto(c) for c in trajectory.calls),
+        events=tuple(
+            t.Event(kind=e.kind, turn=e.turn, data=mapping(e.data)) for e in trajectory.events
+        ),
+        reward=trajectory.reward,
+        reward_parts=tuple(
+            t.RewardPart(name=p.name, value=p.value, turn=p.turn if p.HasField("turn") else None)
+            for p in trajectory.reward_parts
+        ),
+        status=t.Status(trajectory.status),
+        stop_reason=t.StopReason(trajectory.stop_reason),
+        timings=t.TrajectoryTimings(
+            wall_s=trajectory.timings.wall_s,
+            generate_s=trajectory.timings.generate_s,
+            tool_s=trajectory.timings.tool_s,
+            reward_s=trajectory.timings.reward_s,
+            open_s=trajectory.timings.open_s,
+        ),
+        masked=trajectory.masked,
+        tokenizer_hash=trajectory.tokenizer_hash,
+        metadata=mapping(trajectory.metadata),
+    )
+
+
+def serialize(message: pb.Trajectory) -> bytes:
+    """Deterministic bytes of one trajectory, the unit of `content_hash`."""
+    return message.SerializeToString(deterministic=True)
+
+
+def content_hash(members: Iterable[bytes]) -> str:
+    """SHA-256 hex over the members' bytes in order, each led by its length."""
+    digest = hashlib.sha256()
+    for member in members:
+        digest.update(len(member).to_bytes(8, "little"))
+        digest.update(member)
+    return digest.hexdigest()
+
+
+def write_trajectories(path: Path, trajectories: Iterable[t.Trajectory]) -> int:
+    """Writes a file of length-prefixed messages, whole or not at all; returns how many."""
+    count = 0
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(path.name + ".unfinished")
+    with unfinished.open("wb") as file:
+        for trajectory in trajectories:
+            serialize_length_prefixed(trajectory_to_proto(trajectory), file)
+            count += 1
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.replace(path)
+    return count
+
+
+def read_trajectories(path: Path) -> Iterator[t.Trajectory]:
+    """Trajectories of a file that `write_trajectories` wrote. UnreadableTrajectories else."""
+    with path.open("rb") as file:
+        while True:
+            try:
+                message = parse_length_prefixed(pb.Trajectory, file)
+            except Exception as error:  # noqa: BLE001 - the library raises several kinds
+                raise UnreadableTrajectories(
+                    f"{path} is no trajectories file or is cut: {error}; "
+                    "`engine render RECIPE` writes one"
+                ) from error
+            if message is None:
+                return
+            yield trajectory_from_proto(message)
