@@ -37,9 +37,7 @@ def differences(fresh: Path) -> list[str]:
     """Names of generated files that the tree lacks, has too many, or has otherwise."""
     made = {p.relative_to(fresh) for p in fresh.rglob("*_pb2*.py*")}
     committed = {
-        p.relative_to(ROOT)
-        for p in ROOT.rglob("*_pb2*.py*")
-        if "__pycache__" not in p.parts
+        p.relative_to(ROOT) for p in ROOT.rglob("*_pb2*.py*") if "__pycache__" not in p.parts
     }
     stale = [
         name
@@ -59,7 +57,10 @@ def main() -> None:
         generate(Path(folder))
         found = differences(Path(folder))
     if found:
-        sys.exit("generated code is not that of the contracts; run `make proto`:\n  " + "\n  ".join(found))
+        sys.exit(
+            "generated code is not that of the contracts; run `make proto`:\n  "
+            + "\n  ".join(found)
+        )
 
 
 if __name__ == "__main__":

@@ -83,7 +83,9 @@ class Limits(Table):
 class TaskTable(Table):
     """Where questions come from, how the agent speaks and what is rewarded."""
 
-    source: str = Field(description="data.jsonl, data.parquet, or path.py:function / module:function")
+    source: str = Field(
+        description="data.jsonl, data.parquet, or path.py:function / module:function"
+    )
     protocol: str = "engine.protocols.tagged:Tagged"
     protocol_options: dict[str, Any] = Field(default_factory=dict)
     reward: str = Field(description="module:function or ./file.py:function")

@@ -20,7 +20,8 @@ from google.protobuf.proto import parse_length_prefixed, serialize_length_prefix
 from google.protobuf.struct_pb2 import Struct
 
 from toolwright import types as t
-from toolwright.common.v1 import media_pb2, sampling_pb2, trajectory_pb2 as pb
+from toolwright.common.v1 import media_pb2, sampling_pb2
+from toolwright.common.v1 import trajectory_pb2 as pb
 
 
 class UnreadableTrajectories(ValueError):
@@ -379,7 +380,7 @@ def read_trajectories(path: Path) -> Iterator[t.Trajectory]:
         while True:
             try:
                 message = parse_length_prefixed(pb.Trajectory, file)
-            except Exception as error:  # noqa: BLE001 - the library raises several kinds
+            except Exception as error:
                 raise UnreadableTrajectories(
                     f"{path} is no trajectories file or is cut: {error}; "
                     "`engine render RECIPE` writes one"

@@ -17,15 +17,11 @@ Answer = TypeVar("Answer")
 
 def open_channel(address: str, token: str = "") -> grpc.aio.Channel:
     """A channel to "host:port" or "unix:/path"; a bearer token goes with every call."""
-    interceptors = [_Bearer(token)] if token else []
-    return grpc.aio.insecure_channel(
-        address, options=options.CHANNEL, interceptors=interceptors or None
-    )
+    interceptors: Any = [_Bearer(token)] if token else None
+    return grpc.aio.insecure_channel(address, options=options.CHANNEL, interceptors=interceptors)
 
 
-async def call(
-    method: Callable[..., Awaitable[Answer]], request: Any, *, timeout: float
-) -> Answer:
+async def call(method: Callable[..., Awaitable[Answer]], request: Any, *, timeout: float) -> Answer:
     """One unary RPC with a deadline in seconds. ServiceError or TransportError when it fails."""
     try:
         return await method(request, timeout=timeout)

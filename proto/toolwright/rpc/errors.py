@@ -168,7 +168,7 @@ def answers_errors(handler: Handler) -> Handler:
             await abort(context, error)
         except (grpc.aio.AbortError, grpc.aio.BaseError):
             raise
-        except Exception as error:  # noqa: BLE001 - the edge: nothing else would tell the client
+        except Exception as error:
             log.exception("unexpected", method=handler.__name__)
             await abort(
                 context,

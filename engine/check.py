@@ -1,0 +1,53 @@
+"""`engine check`: everything about a recipe that can be known before a run starts."""
+
+from __future__ import annotations
+
+import asyncio
+
+from engine.codec import HuggingFaceCodec
+from engine.config import EngineTable
+from engine.sampler.pool import SamplerPool
+from engine.serve import build_protocol, build_rewards, build_source
+from engine.tasks import TaskSource
+from engine.toolclient import ToolServices
+from toolwright.recipe import Recipe, check_all
+
+
+def check(recipe: Recipe, table: EngineTable, *, connect: bool) -> list[str]:
+    """Lines of what is in order. StartupError or RecipeError for the first thing that is not."""
+    lines = [f"tables: {', '.join(recipe.raw)}"]
+    lines += [
+        f"table [{name}] is not checked: its package is not installed" for name in check_all(recipe)
+    ]
+    shared = recipe.shared
+    codec = HuggingFaceCodec(recipe.resolve(shared.policy.model))
+    lines.append(f"policy: vocabulary {codec.vocab_size}, end of turn {codec.end_of_turn!r}")
+    build_protocol(recipe)
+    build_rewards(recipe)
+    first = build_source(recipe).take(1)[0]
+    lines.append(f"first task: {first.id}: {(first.prompt or str(first.messages[-1]))[:120]}")
+    for suite in table.evaluation.suites:
+        TaskSource(suite.source, recipe.folder, seed=suite.seed, shuffle=False).take(suite.n)
+        lines.append(f"evaluation {suite.name}: {suite.n} tasks")
+    if connect:
+        lines += asyncio.run(_connect(recipe, codec))
+    return lines
+
+
+async def _connect(recipe: Recipe, codec: HuggingFaceCodec) -> list[str]:
+    shared = recipe.shared
+    pool = SamplerPool(shared.sampler, codec, vocab_size=codec.vocab_size)
+    services = ToolServices(shared.tools, "check")
+    try:
+        await pool.open()
+        lines = [
+            f"sampler {server.client.url}: SGLang {server.info.version if server.info else '?'}"
+            for server in pool.servers
+        ]
+        for name, tools in (await services.open()).items():
+            listed = ", ".join(tool.name for tool in tools)
+            lines.append(f"tools.{name} at {shared.tools[name].service}: {listed}")
+    finally:
+        await pool.close()
+        await services.close()
+    return lines

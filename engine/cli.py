@@ -1,0 +1,111 @@
+"""The `engine` command. Every failure that has a mend is one sentence and exit code 1."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from engine.config import EngineTable, RenderTable
+from engine.errors import EngineError
+from toolwright.recipe import Recipe, RecipeError, load_recipe
+from toolwright.rpc.server import ListenError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="The rollout engine: streams tokens from SGLang, calls tools over gRPC, ships "
+    "trajectories to the learner.",
+)
+
+RecipeArgument = Annotated[Path, typer.Argument(help="the run's TOML file, see docs/recipe.md")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="a dotted override, for example --set run.steps=10"),
+]
+
+
+@app.command()
+def serve(recipe: RecipeArgument, set_: Overrides = None) -> None:
+    """Roll out the recipe's tasks and serve the trajectories until SIGTERM.
+
+    The run folder that the recipe names holds the journal: a second start goes on where the
+    first one ended.
+    """
+    with _one_sentence():
+        read = load_recipe(recipe, set_ or ())
+        _uvloop_run(lambda: _serve(read))
+
+
+@app.command()
+def check(
+    recipe: RecipeArgument,
+    set_: Overrides = None,
+    connect: Annotated[bool, typer.Option(help="also ask samplers and tool services")] = False,
+) -> None:
+    """Check a recipe without running it: tables, policy, sources, reward, and with --connect
+    the services that it names."""
+    with _one_sentence():
+        from engine.check import check as check_recipe
+
+        read = load_recipe(recipe, set_ or ())
+        table = read.table("engine", EngineTable)
+        for line in check_recipe(read, table, connect=connect):
+            typer.echo(line)
+        typer.echo("the recipe is in order")
+
+
+@app.command()
+def render(recipe: RecipeArgument, set_: Overrides = None) -> None:
+    """Turn recorded conversations (JSONL) into the trajectories file that `learner sft` reads."""
+    with _one_sentence():
+        from engine.codec import HuggingFaceCodec
+        from engine.render import render as render_file
+        from engine.serve import build_protocol
+
+        read = load_recipe(recipe, set_ or ())
+        table = read.table("render", RenderTable)
+        codec = HuggingFaceCodec(read.resolve(read.shared.policy.model))
+        output = read.resolve(table.output)
+        count = render_file(read.resolve(table.conversations), output, build_protocol(read), codec)
+        typer.echo(f"{count} trajectories: {output}")
+
+
+async def _serve(recipe: Recipe) -> None:
+    from engine.serve import Engine
+    from engine.telemetry import log_to
+
+    table = recipe.table("engine", EngineTable)
+    recipe.write_resolved("engine", table)
+    log_to(recipe.run_folder / "engine.jsonl")
+    await Engine(recipe, table).run()
+
+
+def _uvloop_run(work: Callable[[], object]) -> None:
+    import uvloop
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(work())  # type: ignore[arg-type]
+
+
+@contextmanager
+def _one_sentence() -> Iterator[None]:
+    try:
+        yield
+    except (RecipeError, EngineError, ListenError) as error:
+        typer.echo(f"engine: {error}", err=True)
+        sys.exit(1)
+
+
+def main() -> None:
+    app()
+
+
+if __name__ == "__main__":
+    main()

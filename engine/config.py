@@ -1,0 +1,54 @@
+"""The engine's recipe tables: [engine] with its evaluation lane, and [render]."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from toolwright.recipe import Table
+
+
+class Suite(Table):
+    """One evaluation: the first `n` tasks of a source, one trajectory each."""
+
+    name: str
+    source: str = Field(description="like task.source")
+    n: int = Field(ge=1)
+    temperature: float = Field(default=0.0, ge=0)
+    when: Literal["every", "ends"] = Field(
+        default="every", description="every `evaluation.every` versions, or first and last only"
+    )
+    seed: int = 0
+    withhold_observations: bool = Field(
+        default=False, description="tools run but their answers come back empty: an ablation"
+    )
+
+
+class Evaluation(Table):
+    """The evaluation lane; it takes no part in the capacity formula."""
+
+    every: int = Field(default=0, ge=0, description="versions between evaluations; 0 = ends only")
+    max_concurrent: int = Field(default=128, ge=1)
+    samples: int = Field(default=3, ge=0, description="trajectories a suite left as text")
+    suites: tuple[Suite, ...] = ()
+
+
+class EngineTable(Table):
+    """What `engine serve` is told."""
+
+    listen: str = Field(default="", description="empty = run.engine")
+    max_concurrent: int = Field(default=128, ge=1, description="trajectories in flight")
+    max_attempts: int = Field(default=3, ge=1, description="of one trajectory, infrastructure only")
+    metrics_port: int = Field(default=0, ge=0, description="Prometheus on loopback; 0 = off")
+    drain_s: float = Field(default=30.0, ge=0, description="grace of SIGTERM")
+    observation_keep: Literal["head", "middle", "tail"] = "middle"
+    evaluation: Evaluation = Field(default_factory=Evaluation)
+
+
+class RenderTable(Table):
+    """What `engine render` turns into a trajectories file for `learner sft`."""
+
+    conversations: Path = Field(description='JSONL: {"messages": [{"role", "content"}, ...]}')
+    output: Path

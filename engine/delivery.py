@@ -1,0 +1,70 @@
+"""Groups to the learner: in order, identical when offered again, never too stale.
+
+At-least-once: the consumer says up to where it has used groups, gets what comes after, and
+acknowledges what its checkpoint holds. The staleness check here is the guarantee of spec 6.8;
+what fails it is dropped, counted, and frees its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import structlog
+
+from engine.capacity import staleness
+from engine.journal import Journal, StoredGroup
+from engine.scheduler import TrainLane
+from toolwright.types import WeightVersion
+
+log = structlog.get_logger("delivery")
+
+
+class Delivery:
+    """The train consumer's view of the journal."""
+
+    def __init__(self, journal: Journal, lane: TrainLane, *, max_staleness: int) -> None:
+        self._journal = journal
+        self._lane = lane
+        self._max_staleness = max_staleness
+
+    async def lease(
+        self, *, after: int, limit: int, version: WeightVersion, wait: float
+    ) -> AsyncIterator[StoredGroup]:
+        """Up to `limit` groups after number `after`, until `wait` seconds bring none."""
+        forks = await self._journal.forks()
+        sent = 0
+        while sent < limit:
+            seen = self._lane.counts.last_sequence
+            groups = await self._journal.groups_after(after, limit - sent)
+            if not groups:
+                if not await self._arrival(seen, wait):
+                    return
+                continue
+            for group in groups:
+                after = group.sequence
+                if any(
+                    staleness(version, sampled, forks) > self._max_staleness
+                    for sampled in group.versions
+                ):
+                    log.info("group_dropped", group=group.id, sequence=group.sequence)
+                    await self._journal.drop([group.sequence])
+                    await self._lane.changed()
+                    continue
+                yield group
+                sent += 1
+
+    async def acknowledge(self, sequence: int) -> int:
+        mark = await self._journal.acknowledge(sequence)
+        await self._lane.changed()
+        return mark
+
+    async def _arrival(self, seen: int, wait: float) -> bool:
+        """True when a group above number `seen` was journaled within `wait` seconds."""
+        lane = self._lane
+        try:
+            async with asyncio.timeout(wait), lane.arrived:
+                await lane.arrived.wait_for(lambda: lane.counts.last_sequence > seen)
+        except TimeoutError:
+            return False
+        return True

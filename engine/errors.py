@@ -1,0 +1,48 @@
+"""What can end an attempt, a request or the engine; one tree.
+
+EngineError
+├── StartupError          the engine cannot start; the message says what to mend
+├── AttemptFailed         this attempt is over, another may follow (never shown to the policy)
+│   ├── SessionLost
+│   ├── ToolServiceFailed
+│   └── SamplerFailed
+└── PublishFailed         the samplers are not all at the new version
+"""
+
+from __future__ import annotations
+
+from toolwright.types import StopReason
+
+
+class EngineError(Exception):
+    """Base of everything that the engine raises on purpose."""
+
+
+class StartupError(EngineError):
+    """The engine cannot start; the message names the thing and the mend."""
+
+
+class AttemptFailed(EngineError):
+    """Infrastructure ended the attempt; the trajectory starts again or is masked."""
+
+    stop_reason = StopReason.INFRASTRUCTURE_ERROR
+
+
+class SessionLost(AttemptFailed):
+    """A tool session is gone with its state."""
+
+    stop_reason = StopReason.SESSION_LOST
+
+
+class ToolServiceFailed(AttemptFailed):
+    """A tool service could not run a call beyond its retries."""
+
+
+class SamplerFailed(AttemptFailed):
+    """No sampler finished the generation beyond the retries."""
+
+    stop_reason = StopReason.SAMPLER_ERROR
+
+
+class PublishFailed(EngineError):
+    """A publish did not reach every sampler."""

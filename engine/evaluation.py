@@ -1,0 +1,211 @@
+"""The evaluation lane: suites of tasks under one weight version, never leased for training.
+
+Invariants
+- One evaluation runs whole under one version: the publisher waits for `idle` before it pauses
+  the samplers.
+- A suite is evaluated once a version; what evaluations.jsonl holds is not done again.
+- It counts neither as running nor as accepted in the capacity formula.
+
+Leaves evaluations.jsonl (one line a suite and version) and samples.jsonl (a few trajectories
+as text) in the run folder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+
+import orjson
+import structlog
+
+from engine.config import Evaluation, Suite
+from engine.rewards import Rewards
+from engine.rollout import Assignment, Setting, run_trajectory
+from engine.tasks import TaskSource, for_purpose
+from toolwright.types import Purpose, SamplingParams, Trajectory, WeightVersion
+
+log = structlog.get_logger("evaluation")
+
+
+class EvaluationLane:
+    """Runs the suites that are due; at most one evaluation at a time."""
+
+    def __init__(
+        self,
+        *,
+        table: Evaluation,
+        steps: int,
+        setting: Setting,
+        rewards: Rewards,
+        folder: Path,
+        sampling: SamplingParams,
+        run_folder: Path,
+        boot: int,
+        max_attempts: int,
+    ) -> None:
+        """StartupError when a suite's source cannot be read or is too short."""
+        self._table = table
+        self._steps = steps
+        self._setting = setting
+        self._rewards = rewards
+        self._sampling = sampling
+        self._boot = boot
+        self._max_attempts = max_attempts
+        self._results = run_folder / "evaluations.jsonl"
+        self._samples = run_folder / "samples.jsonl"
+        self._tasks = {
+            suite.name: [
+                for_purpose(task, Purpose.EVAL)
+                for task in TaskSource(suite.source, folder, seed=suite.seed, shuffle=False).take(
+                    suite.n
+                )
+            ]
+            for suite in table.suites
+        }
+        self._done = {(r["suite"], r["lineage"], r["step"]) for r in _lines(self._results)}
+        self._current: asyncio.Task[None] | None = None
+        self.running = 0
+        self.finished_steps = 0
+
+    @property
+    def busy(self) -> bool:
+        return self._current is not None and not self._current.done()
+
+    def due(self, version: WeightVersion) -> list[Suite]:
+        """Suites to run at this version: at 0 and the last all of them, else by `every`."""
+        ends = version.step in (0, self._steps)
+        every = self._table.every > 0 and version.step % self._table.every == 0
+        return [
+            suite
+            for suite in self._table.suites
+            if (ends or (every and suite.when == "every"))
+            and (suite.name, version.lineage, version.step) not in self._done
+        ]
+
+    def start(self, version: WeightVersion) -> None:
+        """Begins what is due at the version that the samplers have now."""
+        suites = self.due(version)
+        if suites:
+            self._current = asyncio.get_running_loop().create_task(self._run(suites, version))
+
+    async def idle(self) -> None:
+        """Returns when no evaluation runs; raises what the last one raised."""
+        if self._current is not None:
+            await asyncio.shield(self._current)
+
+    async def stop(self) -> None:
+        """Cancels; the suite that was running is done again at the next start."""
+        if self._current is not None:
+            self._current.cancel()
+            await asyncio.gather(self._current, return_exceptions=True)
+
+    async def _run(self, suites: Iterable[Suite], version: WeightVersion) -> None:
+        for suite in suites:
+            began = time.monotonic()
+            trajectories = await self._roll_out(suite, version)
+            self._record(suite, version, trajectories, time.monotonic() - began)
+
+    async def _roll_out(self, suite: Suite, version: WeightVersion) -> list[Trajectory]:
+        places = asyncio.Semaphore(self._table.max_concurrent)
+        sampling = replace(self._sampling, temperature=suite.temperature)
+
+        async def one(index: int) -> Trajectory:
+            task = self._tasks[suite.name][index]
+            assignment = Assignment(
+                trajectory_id=f"e{version.lineage}.{version.step}.{suite.name}-{index}",
+                group_id=f"e{version}.{suite.name}",
+                index=index,
+                attempt=f"b{self._boot}a",
+                task=task,
+                sampling=sampling,
+                withhold_observations=suite.withhold_observations,
+            )
+            async with places:
+                self.running += 1
+                try:
+                    return await run_trajectory(
+                        self._setting, assignment, max_attempts=self._max_attempts
+                    )
+                finally:
+                    self.running -= 1
+
+        async with asyncio.TaskGroup() as group:
+            rollouts = [group.create_task(one(index)) for index in range(suite.n)]
+        scored = []
+        for rollout in rollouts:
+            scored.extend(await self._rewards.score([rollout.result()]))
+        return scored
+
+    def _record(
+        self, suite: Suite, version: WeightVersion, trajectories: list[Trajectory], seconds: float
+    ) -> None:
+        rewards = [t.reward for t in trajectories]
+        mean = fmean(rewards)
+        variance = sum((r - mean) ** 2 for r in rewards) / max(len(rewards) - 1, 1)
+        result = {
+            "suite": suite.name,
+            "lineage": version.lineage,
+            "step": version.step,
+            "n": len(rewards),
+            "reward": mean,
+            "stderr": math.sqrt(variance / len(rewards)),
+            "temperature": suite.temperature,
+            "seconds": round(seconds, 3),
+            "calls": fmean(len(t.calls) for t in trajectories),
+            "response_tokens": fmean(t.response_tokens for t in trajectories),
+            "masked": sum(t.masked for t in trajectories),
+        }
+        _append(
+            self._samples, (self._sample(suite, version, t) for t in self._chosen(trajectories))
+        )
+        _append(self._results, [result])
+        self._done.add((suite.name, version.lineage, version.step))
+        log.info("evaluated", **result)
+
+    def _chosen(self, trajectories: list[Trajectory]) -> list[Trajectory]:
+        return trajectories[: self._table.samples]
+
+    def _sample(
+        self, suite: Suite, version: WeightVersion, trajectory: Trajectory
+    ) -> dict[str, object]:
+        decode = self._setting.codec.decode
+        return {
+            "suite": suite.name,
+            "lineage": version.lineage,
+            "step": version.step,
+            "index": trajectory.index,
+            "task_id": trajectory.task.id,
+            "answers": list(trajectory.task.answers),
+            "reward": trajectory.reward,
+            "stop_reason": trajectory.stop_reason.name.lower(),
+            "timings": {
+                "wall_s": trajectory.timings.wall_s,
+                "generate_s": trajectory.timings.generate_s,
+                "tool_s": trajectory.timings.tool_s,
+                "open_s": trajectory.timings.open_s,
+                "reward_s": trajectory.timings.reward_s,
+            },
+            "segments": [
+                {"author": segment.author.name.lower(), "text": decode(segment.token_ids)}
+                for sequence in trajectory.sequences
+                for segment in sequence.segments
+            ],
+        }
+
+
+def _lines(file: Path) -> list[dict[str, object]]:
+    if not file.exists():
+        return []
+    return [orjson.loads(line) for line in file.read_bytes().splitlines() if line.strip()]
+
+
+def _append(file: Path, rows: Iterable[dict[str, object]]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("ab") as out:
+        for row in rows:
+            out.write(orjson.dumps(row) + b"\n")

@@ -1,0 +1,47 @@
+"""What the turn loop asks of a protocol: pure functions, no state between calls.
+
+A protocol never sees tokens of the policy again: it reads text of actions and writes the ids of
+prompts and observations. Whatever the policy wrote stays as the sampler returned it.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from engine.types import Codec, Decision, ToolSpec
+from toolwright.types import Task
+
+
+class Protocol(typing.Protocol):
+    """One way of speaking. Constructed once a recipe with `protocol_options` as keywords."""
+
+    def prompt(self, task: Task, tools: Sequence[ToolSpec], codec: Codec) -> list[int]:
+        """Ids of the first request."""
+        ...
+
+    def stops(self, tools: Sequence[ToolSpec], codec: Codec) -> tuple[str, ...]:
+        """Texts that end an action, the end of the assistant's turn included."""
+        ...
+
+    def decide(
+        self, text: str, stop: str | None, tools: Sequence[ToolSpec], codec: Codec
+    ) -> Decision:
+        """What an action asks for. `text` includes the stop; never raises."""
+        ...
+
+    def frame(self, stop: str | None, codec: Codec) -> tuple[list[int], list[int]]:
+        """Ids before and after an observation, given how the action ended (spec 3.5)."""
+        ...
+
+    def observation(self, texts: Sequence[str], codec: Codec) -> list[int]:
+        """Ids of the observation of one turn, one text a call, in call order; no frame."""
+        ...
+
+    def demonstration(
+        self, messages: Sequence[Mapping[str, Any]], codec: Codec
+    ) -> list[tuple[str, list[int]]]:
+        """A recorded conversation as ("prompt" | "model" | "tool", ids) runs, as rollouts
+        would have them. ValueError names the message that does not fit."""
+        ...

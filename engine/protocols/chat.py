@@ -1,0 +1,130 @@
+"""Chat messages, VerlTool's multi-turn mode (spec 3.5): function calls in Qwen's template.
+
+Every observation is a message of role `tool`. Its frame, what the template writes before and
+after the content and up to the next generation prompt, is found once by rendering a sentinel.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from engine.protocols.conversation import calls_of, content_of, opening, split_opening
+from engine.text import stop_cut
+from engine.types import Answer, Call, Codec, Decision, NoAction, ToolSpec
+from toolwright.types import Task
+
+_SENTINEL = "toolwright-observation-sentinel"
+
+
+class Chat:
+    """Options: the tags of a call, the role of observations, and what marks the answer;
+    an action without a call is the answer when `answer_open` is empty."""
+
+    def __init__(
+        self,
+        *,
+        call_open: str = "<tool_call>",
+        call_close: str = "</tool_call>",
+        role: str = "tool",
+        answer_open: str = "",
+        answer_close: str = "",
+    ) -> None:
+        self._call_open = call_open
+        self._call_close = call_close
+        self._role = role
+        self._answer_open = answer_open
+        self._answer_close = answer_close
+
+    def prompt(self, task: Task, tools: Sequence[ToolSpec], codec: Codec) -> list[int]:
+        return codec.encode(codec.chat(opening(task), tools=[_function(t) for t in tools]))
+
+    def stops(self, tools: Sequence[ToolSpec], codec: Codec) -> tuple[str, ...]:
+        ends = [stop for tool in tools for stop in tool.stop_strings if not tool.json_call]
+        return tuple(dict.fromkeys([*ends, self._call_close, codec.end_of_turn]))
+
+    def decide(
+        self, text: str, stop: str | None, tools: Sequence[ToolSpec], codec: Codec
+    ) -> Decision:
+        if stop == self._call_close:
+            return (self._parse(text),)
+        body = text.removesuffix(codec.end_of_turn)
+        if stop not in (None, codec.end_of_turn):
+            return (Call(action=text),)
+        if not self._answer_open:
+            return Answer(text=body.strip()) if body.strip() else NoAction(empty=True)
+        start = body.rfind(self._answer_open)
+        if start < 0:
+            return NoAction(empty=not body.strip())
+        answer, closed, _ = stop_cut(body[start + len(self._answer_open) :], [self._answer_close])
+        if closed is None:
+            return NoAction()
+        return Answer(text=answer.removesuffix(self._answer_close).strip())
+
+    def frame(self, stop: str | None, codec: Codec) -> tuple[list[int], list[int]]:
+        lead = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]
+        before = codec.chat(lead, generation_prompt=False)
+        whole = codec.chat([*lead, {"role": self._role, "content": _SENTINEL}])
+        end = before.rfind(codec.end_of_turn)
+        prefix, _, suffix = whole[end:].partition(_SENTINEL)
+        if stop == codec.end_of_turn:
+            prefix = prefix.removeprefix(codec.end_of_turn)
+        return codec.encode(prefix), codec.encode(suffix)
+
+    def observation(self, texts: Sequence[str], codec: Codec) -> list[int]:
+        return codec.encode("\n".join(texts))
+
+    def demonstration(
+        self, messages: Sequence[Mapping[str, Any]], codec: Codec
+    ) -> list[tuple[str, list[int]]]:
+        before, rest = split_opening(messages)
+        runs = [("prompt", codec.encode(codec.chat(before)))]
+        for message in rest:
+            role = message.get("role")
+            if role == "assistant":
+                text = _assistant_text(message, self._call_open, self._call_close)
+                runs.append(("model", codec.encode(text + codec.end_of_turn)))
+            elif role == self._role:
+                head, tail = self.frame(codec.end_of_turn, codec)
+                runs.append(
+                    ("tool", [*head, *self.observation([content_of(message)], codec), *tail])
+                )
+            else:
+                raise ValueError(f"message of {role!r} after the first assistant message")
+        return runs
+
+    def _parse(self, text: str) -> Call:
+        start = text.rfind(self._call_open)
+        if start < 0:
+            return Call(action=text, invalid_reason=f"no {self._call_open}")
+        body = text[start + len(self._call_open) : len(text) - len(self._call_close)]
+        try:
+            call = json.loads(body)
+        except (json.JSONDecodeError, RecursionError) as error:
+            return Call(action=text, invalid_reason=f"the call is not JSON: {error}")
+        if not isinstance(call, dict) or not isinstance(call.get("name"), str):
+            return Call(action=text, invalid_reason='the call needs {"name", "arguments"}')
+        arguments = call.get("arguments", {})
+        if not isinstance(arguments, dict):
+            return Call(action=text, tool=call["name"], invalid_reason="arguments are no object")
+        return Call(action=text, tool=call["name"], arguments=arguments)
+
+
+def _function(tool: ToolSpec) -> Mapping[str, Any]:
+    return {
+        "type": "function",
+        "function": {
+            "name": tool.name,
+            "description": tool.description or tool.usage,
+            "parameters": dict(tool.arguments_schema) or {"type": "object", "properties": {}},
+        },
+    }
+
+
+def _assistant_text(message: Mapping[str, Any], call_open: str, call_close: str) -> str:
+    text = content_of(message)
+    for name, arguments in calls_of(message):
+        call = json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False)
+        text += f"{call_open}\n{call}\n{call_close}"
+    return text

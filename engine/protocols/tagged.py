@@ -1,0 +1,115 @@
+"""Tags in plain text, VerlTool's first mode (spec 3.2): `<python> ... </python>`.
+
+The policy writes on in one assistant turn: the observation is appended as raw text between the
+actions, and the turn ends with the template's end-of-turn token. Tools, stop strings and tag
+names come from the session's descriptors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from engine.protocols.conversation import calls_of, content_of, opening, split_opening
+from engine.types import Answer, Call, Codec, Decision, NoAction, ToolSpec
+from toolwright.types import Task
+
+
+class Tagged:
+    """Options: `observation` is the observation's text with {text}; `answer_open` and
+    `answer_close` mark the answer; `answer_stops` ends generation at `answer_close`;
+    `call` renders a demonstration's structured call with {tool} and {argument};
+    `system` puts the tools' usage texts into a system message with {usage}."""
+
+    def __init__(
+        self,
+        *,
+        observation: str = "<result> {text}</result>",
+        answer_open: str = "<answer>",
+        answer_close: str = "</answer>",
+        answer_stops: bool = False,
+        call: str = "<{tool}> {argument}</{tool}>",
+        system: str = "",
+    ) -> None:
+        if "{text}" not in observation:
+            raise ValueError("protocol_options.observation needs {text}")
+        self._observation = observation
+        self._answer_open = answer_open
+        self._answer_close = answer_close
+        self._answer_stops = answer_stops
+        self._call = call
+        self._system = system
+
+    def prompt(self, task: Task, tools: Sequence[ToolSpec], codec: Codec) -> list[int]:
+        messages = opening(task)
+        if self._system:
+            usage = "\n\n".join(tool.usage for tool in tools if tool.usage)
+            system = {"role": "system", "content": self._system.replace("{usage}", usage)}
+            messages = [system, *messages]
+        return codec.encode(codec.chat(messages))
+
+    def stops(self, tools: Sequence[ToolSpec], codec: Codec) -> tuple[str, ...]:
+        ends = [stop for tool in tools for stop in tool.stop_strings]
+        if self._answer_stops:
+            ends.append(self._answer_close)
+        return tuple(dict.fromkeys([*ends, codec.end_of_turn]))
+
+    def decide(
+        self, text: str, stop: str | None, tools: Sequence[ToolSpec], codec: Codec
+    ) -> Decision:
+        if stop is not None and stop not in (codec.end_of_turn, self._answer_close):
+            return (self._parse(text, stop, tools),)
+        body = text.removesuffix(codec.end_of_turn)
+        start = body.rfind(self._answer_open)
+        end = body.find(self._answer_close, max(start, 0))
+        if start >= 0 and end >= 0:
+            return Answer(text=body[start + len(self._answer_open) : end].strip())
+        return NoAction(empty=not body.strip())
+
+    def frame(self, stop: str | None, codec: Codec) -> tuple[list[int], list[int]]:
+        before, _, after = self._observation.partition("{text}")
+        return codec.encode(before), codec.encode(after)
+
+    def observation(self, texts: Sequence[str], codec: Codec) -> list[int]:
+        return codec.encode("\n".join(texts))
+
+    def demonstration(
+        self, messages: Sequence[Mapping[str, Any]], codec: Codec
+    ) -> list[tuple[str, list[int]]]:
+        before, rest = split_opening(messages)
+        runs = [("prompt", codec.encode(codec.chat(before)))]
+        for position, message in enumerate(rest):
+            role = message.get("role")
+            if role == "assistant":
+                text = content_of(message) + "".join(
+                    self._render_call(name, arguments) for name, arguments in calls_of(message)
+                )
+                if position == len(rest) - 1:
+                    text += codec.end_of_turn
+                runs.append(("model", codec.encode(text)))
+            elif role == "tool":
+                head, tail = self.frame(None, codec)
+                runs.append(
+                    ("tool", [*head, *self.observation([content_of(message)], codec), *tail])
+                )
+            else:
+                raise ValueError(f"message of {role!r} after the first assistant message")
+        return runs
+
+    def _parse(self, text: str, stop: str, tools: Sequence[ToolSpec]) -> Call:
+        for tool in tools:
+            if stop not in tool.stop_strings or not tool.tagged:
+                continue
+            start = text.rfind(tool.open_tag)
+            if start < 0:
+                return Call(action=text, tool=tool.name, invalid_reason=f"no {tool.open_tag}")
+            body = text[start + len(tool.open_tag) : len(text) - len(stop)]
+            arguments = {tool.argument: body.strip()} if tool.argument else None
+            return Call(action=text, tool=tool.name, arguments=arguments)
+        return Call(action=text)
+
+    def _render_call(self, name: str, arguments: Mapping[str, Any]) -> str:
+        if len(arguments) != 1:
+            raise ValueError(f"tool call {name!r}: a tag takes one argument, got {len(arguments)}")
+        (argument,) = arguments.values()
+        return self._call.replace("{tool}", name).replace("{argument}", str(argument))

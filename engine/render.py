@@ -1,0 +1,66 @@
+"""Recorded conversations to trajectories for `learner sft`, token for token as rollouts are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from engine.codec import HuggingFaceCodec
+from engine.errors import StartupError
+from engine.protocols import Protocol
+from toolwright.types import Author, Segment, Sequence, Status, StopReason, Task, Trajectory
+from toolwright.wire import write_trajectories
+
+_AUTHORS = {"prompt": Author.PROMPT, "model": Author.MODEL, "tool": Author.TOOL}
+
+
+def render(conversations: Path, output: Path, protocol: Protocol, codec: HuggingFaceCodec) -> int:
+    """Writes the trajectories file; returns how many. StartupError names file and line."""
+    return write_trajectories(output, _trajectories(conversations, protocol, codec))
+
+
+def _trajectories(
+    conversations: Path, protocol: Protocol, codec: HuggingFaceCodec
+) -> Iterator[Trajectory]:
+    if not conversations.is_file():
+        raise StartupError(f"render.conversations: no file {conversations}")
+    with conversations.open() as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                row: Mapping[str, Any] = json.loads(line)
+                runs = protocol.demonstration(row["messages"], codec)
+            except (json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+                raise StartupError(f"{conversations}:{number}: {error}") from error
+            yield _trajectory(str(row.get("id", number)), runs, codec.hash)
+
+
+def _trajectory(
+    identity: str, runs: list[tuple[str, list[int]]], tokenizer_hash: str
+) -> Trajectory:
+    segments, turn = [], 0
+    for position, (author, token_ids) in enumerate(runs):
+        wrote = author == "model"
+        if wrote and position > 1:
+            turn += 1
+        segments.append(
+            Segment(
+                author=_AUTHORS[author],
+                token_ids=tuple(token_ids),
+                turn=turn,
+                trainable=wrote,
+                logprobs=(0.0,) * len(token_ids) if wrote else None,
+            )
+        )
+    return Trajectory(
+        id=f"demonstration-{identity}",
+        group_id=f"demonstration-{identity}",
+        task=Task(id=identity),
+        sequences=(Sequence(id=f"demonstration-{identity}.0", segments=tuple(segments)),),
+        status=Status.COMPLETED,
+        stop_reason=StopReason.ANSWERED,
+        tokenizer_hash=tokenizer_hash,
+    )

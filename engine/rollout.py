@@ -1,0 +1,339 @@
+"""One attempt at one trajectory: the turn loop (spec 3.2), owned by one task, no locks.
+
+Invariants
+- The call of a turn is on the channel before the stream of that turn has ended.
+- The ids sent at turn j+1 begin with all ids of turn j.
+- What the policy sees is what tools answered; a failure of infrastructure ends the attempt.
+- The session is closed in every case.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from engine.errors import AttemptFailed
+from engine.protocols import Protocol
+from engine.sampler.pool import SamplerPool
+from engine.sampler.stops import StopTable
+from engine.text import Keep, truncate_observation
+from engine.toolclient import CallPlace, PendingCall, Session, ToolServices
+from engine.transcript import Transcript
+from engine.types import Answer, Call, CallOutcome, Codec, Decision, Generated, NoAction, StopHit
+from toolwright.recipe import Limits
+from toolwright.types import (
+    CallRecord,
+    CallTimings,
+    Event,
+    FinishKind,
+    SamplingParams,
+    Status,
+    StopReason,
+    Task,
+    Trajectory,
+    TrajectoryTimings,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What all trajectories of a run share."""
+
+    codec: Codec
+    protocol: Protocol
+    pool: SamplerPool
+    tools: ToolServices
+    limits: Limits
+    keep: Keep
+    tokenizer_hash: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """Which trajectory to roll out, and how to sample it."""
+
+    trajectory_id: str
+    group_id: str
+    index: int
+    attempt: str
+    task: Task
+    sampling: SamplingParams
+    withhold_observations: bool = False
+
+
+class Rollout:
+    """One attempt. `run` returns the finished trajectory or raises AttemptFailed."""
+
+    def __init__(self, setting: Setting, assignment: Assignment) -> None:
+        self._setting = setting
+        self._assignment = assignment
+        self._calls: list[CallRecord] = []
+        self._events: list[Event] = []
+        self._clock = _Clock()
+        self._final_text = ""
+
+    async def run(self) -> Trajectory:
+        """The trajectory, not yet rewarded. Cancellation closes the session and goes on."""
+        setting, assignment = self._setting, self._assignment
+        session_id = f"{assignment.trajectory_id}/{assignment.attempt}"
+        opening = time.monotonic()
+        session = await setting.tools.open_session(session_id, assignment.task)
+        self._clock.open_s = time.monotonic() - opening
+        try:
+            prompt = setting.protocol.prompt(assignment.task, session.tools, setting.codec)
+            transcript = Transcript(
+                prompt, response=setting.limits.response, model=setting.limits.model
+            )
+            try:
+                async with asyncio.timeout(setting.limits.seconds):
+                    reason = await self._turns(session, transcript)
+            except TimeoutError:
+                reason = StopReason.TRAJECTORY_TIMEOUT
+        finally:
+            session.close()
+            setting.pool.release(assignment.trajectory_id)
+        return self._finished(transcript, reason)
+
+    async def _turns(self, session: Session, transcript: Transcript) -> StopReason:
+        setting = self._setting
+        stops = StopTable(setting.protocol.stops(session.tools, setting.codec), setting.codec)
+        for turn in range(setting.limits.turns + 1):
+            if transcript.response_room <= 0:
+                return StopReason.MAX_RESPONSE_LENGTH
+            if transcript.model_room <= 1:
+                return StopReason.MAX_MODEL_LENGTH
+            action = _Turn(self._setting, self._assignment, session, turn)
+            began = time.monotonic()
+            generated = await self._generate(transcript, stops, action)
+            self._clock.generate_s += time.monotonic() - began
+            transcript.append_action(generated, turn=turn, sampling=self._assignment.sampling)
+            decision = action.decision
+            if decision is None:  # no stop came: the budget of this action or of the rest is used
+                self._final_text = setting.codec.decode(generated.token_ids)
+                return self._unstopped(generated, transcript)
+            self._final_text = action.text
+            if isinstance(decision, Answer):
+                return StopReason.ANSWERED
+            if isinstance(decision, NoAction):
+                return StopReason.EMPTY_OUTPUT if decision.empty else StopReason.NO_ACTION_IN_OUTPUT
+            if turn == setting.limits.turns:
+                return StopReason.MAX_TURNS
+            outcomes = await self._observe(action, decision)
+            fitted = self._append_observation(transcript, action, outcomes)
+            if any(o.session_lost for o in outcomes):
+                return StopReason.SESSION_LOST
+            if any(o.done for o in outcomes):
+                return StopReason.TOOL_SIGNALED_DONE
+            if not fitted:
+                return StopReason.MAX_RESPONSE_LENGTH
+        raise AssertionError("the last turn returns")
+
+    async def _generate(self, transcript: Transcript, stops: StopTable, action: _Turn) -> Generated:
+        limits = self._setting.limits
+        room = min(limits.action, transcript.response_room, transcript.model_room)
+        try:
+            return await self._setting.pool.generate(
+                key=self._assignment.trajectory_id,
+                token_ids=transcript.token_ids,
+                sampling=self._assignment.sampling,
+                max_new_tokens=room,
+                stops=stops,
+                on_stop=action.on_stop,
+            )
+        except BaseException:
+            action.cancel()
+            raise
+
+    def _unstopped(self, generated: Generated, transcript: Transcript) -> StopReason:
+        if not generated.token_ids:
+            return StopReason.EMPTY_OUTPUT
+        if generated.finish.kind is FinishKind.STOP:
+            return StopReason.NO_ACTION_IN_OUTPUT
+        if transcript.model_room <= 0:
+            return StopReason.MAX_MODEL_LENGTH
+        return StopReason.MAX_RESPONSE_LENGTH
+
+    async def _observe(self, action: _Turn, calls: Sequence[Call]) -> list[CallOutcome]:
+        """Outcomes in call order, each recorded."""
+        began = time.monotonic()
+        outcomes = []
+        for index, (request, pending) in enumerate(zip(calls, action.pending, strict=True)):
+            result = _refused(request) if pending is None else await pending.result()
+            ended_ns = time.monotonic_ns()
+            outcomes.append(result)
+            self._calls.append(
+                CallRecord(
+                    call_id=action.call_id(index),
+                    turn=action.turn,
+                    index=index,
+                    tool=result.tool or request.tool,
+                    action=request.action,
+                    observation=result.text,
+                    valid=result.valid,
+                    invalid_reason=result.invalid_reason,
+                    done=result.done,
+                    error=result.error,
+                    reward=result.reward,
+                    metrics=result.metrics,
+                    truncated=result.truncated,
+                    isolation=result.isolation,
+                    timings=CallTimings(
+                        stop_read_ns=action.stop_read_ns,
+                        dispatched_ns=pending.dispatched_ns if pending else 0,
+                        result_ns=ended_ns,
+                        queued_s=result.queued_s,
+                        run_s=result.run_s,
+                    ),
+                )
+            )
+        self._clock.tool_s += time.monotonic() - began
+        return outcomes
+
+    def _append_observation(
+        self, transcript: Transcript, action: _Turn, outcomes: Sequence[CallOutcome]
+    ) -> bool:
+        setting = self._setting
+        texts = [self._visible(outcome) for outcome in outcomes]
+        body = setting.protocol.observation(texts, setting.codec)
+        if len(body) > setting.limits.observation:
+            marker = setting.codec.encode(" ... ")
+            body = truncate_observation(
+                body, limit=setting.limits.observation, marker=marker, keep=setting.keep
+            )
+            self._events.append(
+                Event(kind="observation_truncated", turn=action.turn, data={"tokens": len(body)})
+            )
+        head, tail = setting.protocol.frame(action.stop, setting.codec)
+        return transcript.append_observation([*head, *body, *tail], turn=action.turn)
+
+    def _visible(self, outcome: CallOutcome) -> str:
+        if self._assignment.withhold_observations:
+            return ""
+        if not outcome.valid and not outcome.text:
+            return outcome.invalid_reason
+        return outcome.text
+
+    def _finished(self, transcript: Transcript, reason: StopReason) -> Trajectory:
+        assignment = self._assignment
+        return Trajectory(
+            id=assignment.trajectory_id,
+            group_id=assignment.group_id,
+            index=assignment.index,
+            task=assignment.task,
+            sequences=(transcript.sequence(f"{assignment.trajectory_id}.0"),),
+            calls=tuple(self._calls),
+            events=tuple(self._events),
+            status=_STATUS.get(reason, Status.COMPLETED),
+            stop_reason=reason,
+            timings=self._clock.timings(),
+            tokenizer_hash=self._setting.tokenizer_hash,
+            metadata={"final_text": self._final_text},
+        )
+
+
+class _Turn:
+    """One action: decides and dispatches inside the sampler's callback."""
+
+    def __init__(
+        self, setting: Setting, assignment: Assignment, session: Session, turn: int
+    ) -> None:
+        self._setting = setting
+        self._assignment = assignment
+        self._session = session
+        self.turn = turn
+        self.text = ""
+        self.stop: str | None = None
+        self.decision: Decision | None = None
+        self.pending: list[PendingCall | None] = []
+        self.stop_read_ns = 0
+
+    def on_stop(self, token_ids: Sequence[int], hit: StopHit, read_ns: int) -> None:
+        setting = self._setting
+        self.stop_read_ns = read_ns
+        self.stop = hit.matched_text
+        self.text = setting.codec.decode(token_ids)
+        self.decision = setting.protocol.decide(
+            self.text, self.stop, self._session.tools, setting.codec
+        )
+        if isinstance(self.decision, tuple) and self.turn < setting.limits.turns:
+            self.pending = [self._dispatch(i, call) for i, call in enumerate(self.decision)]
+
+    def _dispatch(self, index: int, request: Call) -> PendingCall | None:
+        if request.invalid_reason:
+            return None
+        place = CallPlace(
+            call_id=self.call_id(index),
+            turn=self.turn,
+            turns_left=self._setting.limits.turns - self.turn - 1,
+        )
+        return self._session.dispatch(request, place)
+
+    def call_id(self, index: int) -> str:
+        assignment = self._assignment
+        return f"{assignment.trajectory_id}/{assignment.attempt}/{self.turn}/{index}"
+
+    def cancel(self) -> None:
+        for pending in self.pending:
+            if pending is not None:
+                pending.cancel()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Clock:
+    """Where the time of this attempt goes, seconds."""
+
+    began: float = field(default_factory=time.monotonic)
+    open_s: float = 0.0
+    generate_s: float = 0.0
+    tool_s: float = 0.0
+
+    def timings(self) -> TrajectoryTimings:
+        return TrajectoryTimings(
+            wall_s=time.monotonic() - self.began,
+            generate_s=self.generate_s,
+            tool_s=self.tool_s,
+            open_s=self.open_s,
+        )
+
+
+_STATUS = {
+    StopReason.MAX_TURNS: Status.TRUNCATED,
+    StopReason.MAX_RESPONSE_LENGTH: Status.TRUNCATED,
+    StopReason.MAX_MODEL_LENGTH: Status.TRUNCATED,
+    StopReason.TRAJECTORY_TIMEOUT: Status.TIMED_OUT,
+}
+
+
+def _refused(request: Call) -> CallOutcome:
+    """What the policy sees of an action that its own parser could not read."""
+    return CallOutcome(text="", valid=False, invalid_reason=request.invalid_reason)
+
+
+async def run_trajectory(
+    setting: Setting, assignment: Assignment, *, max_attempts: int
+) -> Trajectory:
+    """Attempts until one is finished; after the last failure a masked, errored trajectory."""
+    for number in range(max_attempts):
+        attempt = replace(assignment, attempt=f"{assignment.attempt}{number}")
+        try:
+            trajectory = await Rollout(setting, attempt).run()
+        except AttemptFailed as error:
+            failure = error
+        else:
+            return replace(trajectory, attempt=number)
+    return Trajectory(
+        id=assignment.trajectory_id,
+        group_id=assignment.group_id,
+        index=assignment.index,
+        attempt=max_attempts - 1,
+        task=assignment.task,
+        sequences=(),
+        status=Status.ERRORED,
+        stop_reason=failure.stop_reason,
+        masked=True,
+        events=(Event(kind="attempt_failed", turn=0, data={"error": str(failure)}),),
+        tokenizer_hash=setting.tokenizer_hash,
+        metadata={"final_text": ""},
+    )

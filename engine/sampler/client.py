@@ -1,0 +1,148 @@
+"""One SGLang server over HTTP: streams, and the control calls that the engine makes.
+
+Knows the server's wire and nothing of trajectories. Every call has a deadline; a stream has a
+longest silence. A stream is complete only when a chunk carried a finish reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+import orjson
+
+from engine.sampler.wire import DONE, Chunk, ChunkReader, EventSplitter, WireError
+
+CONTROL_TIMEOUT = 300.0
+"""Seconds for a weight update from disk of the largest models."""
+
+
+class ServerUnreachable(Exception):
+    """No connection, or it broke; the server may be gone."""
+
+
+class ServerRefused(Exception):
+    """The server answered and said no."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerInfo:
+    """What the engine needs of /server_info."""
+
+    incremental: bool
+    version: str
+    weight_version: str
+    model_path: str
+    max_input_tokens: int | None
+    max_running: int | None
+
+
+class SamplerClient:
+    """HTTP to one server. `session` is shared and closed by its owner."""
+
+    def __init__(self, url: str, session: aiohttp.ClientSession, *, silence: float) -> None:
+        self.url = url.rstrip("/")
+        self._session = session
+        self._silence = silence
+
+    async def stream(
+        self, body: Mapping[str, Any], *, incremental: bool
+    ) -> AsyncGenerator[tuple[int, Chunk], None]:
+        """(ns when its bytes were read, chunk) until the finish reason came.
+
+        ServerUnreachable when the stream breaks, WireError when it is malformed or an error,
+        ServerRefused for a request that the server does not take.
+        """
+        reader, splitter = ChunkReader(incremental=incremental), EventSplitter()
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=self._silence)
+        try:
+            async with self._session.post(
+                f"{self.url}/generate", data=orjson.dumps(body), timeout=timeout, headers=_JSON
+            ) as response:
+                if response.status != 200:
+                    raise _refusal(self.url, response.status, await response.text())
+                async for data in response.content.iter_any():
+                    read_ns = time.monotonic_ns()
+                    for payload in splitter.feed(data):
+                        if payload == DONE:
+                            continue
+                        chunk = reader.read(payload)
+                        yield read_ns, chunk
+                        if chunk.finish is not None:
+                            return
+        except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
+            raise ServerUnreachable(f"{self.url}: {error!r}") from error
+        raise ServerUnreachable(f"{self.url}: the stream ended without a finish reason")
+
+    async def abort(self, rid: str) -> None:
+        await self._post("/abort_request", {"rid": rid}, timeout=10)
+
+    async def abort_all(self) -> None:
+        await self._post("/abort_request", {"abort_all": True}, timeout=10)
+
+    async def pause(self, mode: str) -> None:
+        await self._post("/pause_generation", {"mode": mode}, timeout=60)
+
+    async def resume(self) -> None:
+        await self._post("/continue_generation", {}, timeout=60)
+
+    async def update_from_disk(self, path: str, version: str, *, flush_cache: bool) -> None:
+        """ServerRefused with the server's own message when it could not load the folder."""
+        body = {"model_path": path, "weight_version": version, "flush_cache": flush_cache}
+        answer = await self._post("/update_weights_from_disk", body, timeout=CONTROL_TIMEOUT)
+        if not answer.get("success", False):
+            raise ServerRefused(f"{self.url}: {answer.get('message', answer)}")
+
+    async def weight_version(self) -> str:
+        return str((await self._get("/model_info", timeout=10)).get("weight_version", ""))
+
+    async def info(self) -> ServerInfo:
+        server, model = await asyncio.gather(
+            self._get("/server_info", timeout=10), self._get("/model_info", timeout=10)
+        )
+        return ServerInfo(
+            incremental=bool(server.get("incremental_streaming_output")),
+            version=str(server.get("version", "")),
+            weight_version=str(model.get("weight_version", "")),
+            model_path=str(model.get("model_path", "")),
+            max_input_tokens=server.get("max_req_input_len"),
+            max_running=server.get("max_running_requests"),
+        )
+
+    async def _post(self, path: str, body: Mapping[str, Any], *, timeout: float) -> dict[str, Any]:
+        return await self._request("POST", path, orjson.dumps(body), timeout)
+
+    async def _get(self, path: str, *, timeout: float) -> dict[str, Any]:
+        return await self._request("GET", path, None, timeout)
+
+    async def _request(
+        self, method: str, path: str, data: bytes | None, timeout: float
+    ) -> dict[str, Any]:
+        limit = aiohttp.ClientTimeout(total=timeout)
+        try:
+            async with self._session.request(
+                method, self.url + path, data=data, timeout=limit, headers=_JSON
+            ) as response:
+                text = await response.text()
+                if response.status != 200:
+                    raise _refusal(self.url + path, response.status, text)
+        except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
+            raise ServerUnreachable(f"{self.url}{path}: {error!r}") from error
+        try:
+            answer = orjson.loads(text) if text else {}
+        except orjson.JSONDecodeError:
+            return {"message": text}
+        return answer if isinstance(answer, dict) else {"value": answer}
+
+
+_JSON = {"Content-Type": "application/json"}
+
+
+def _refusal(where: str, status: int, text: str) -> ServerRefused | WireError:
+    if status >= 500:
+        return WireError(f"{where} answered {status}: {text[:300]}")
+    return ServerRefused(f"{where} answered {status}: {text[:300]}")

@@ -1,0 +1,298 @@
+"""All samplers of a run: routing, generation that survives a broken stream, liveness.
+
+Invariants
+- A trajectory stays on its server (prefix cache) until that server goes down.
+- A server that was down gets no request before it has the newest published version.
+- A generation that breaks goes on from the tokens already received, with the reduced budget.
+- A request id is never a prefix of another: they all have one length (abort matches prefixes).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
+
+import aiohttp
+import structlog
+
+from engine.errors import SamplerFailed, StartupError
+from engine.sampler.client import SamplerClient, ServerInfo, ServerRefused, ServerUnreachable
+from engine.sampler.stops import StopDetector, StopTable
+from engine.sampler.wire import WireError, generate_request
+from engine.types import Codec, Generated, StopHit
+from toolwright.recipe import Sampler as SamplerTable
+from toolwright.types import FinishKind, FinishReason, SamplingParams, WeightVersion
+
+PROBE_SECONDS = 1.0
+"""Between looks at a server that is down."""
+
+log = structlog.get_logger("sampler")
+
+OnStop = Callable[[Sequence[int], StopHit, int], None]
+"""Called once, at once, with (kept token ids, the stop, ns when its bytes were read)."""
+
+
+class Server:
+    """One sampler and what the pool knows of it."""
+
+    def __init__(self, client: SamplerClient) -> None:
+        self.client = client
+        self.in_flight = 0
+        self.up = asyncio.Event()
+        self.info: ServerInfo | None = None
+
+    @property
+    def incremental(self) -> bool:
+        return self.info is not None and self.info.incremental
+
+
+class SamplerPool:
+    """Routes generations over the recipe's endpoints; `bring_up` is the weight control's."""
+
+    def __init__(self, table: SamplerTable, codec: Codec, *, vocab_size: int) -> None:
+        self._table = table
+        self._codec = codec
+        self._vocab_size = vocab_size
+        self._session: aiohttp.ClientSession | None = None
+        self._sticky: dict[str, Server] = {}
+        self._aborts: set[asyncio.Task[None]] = set()
+        self.servers: list[Server] = []
+        self.generated_tokens = 0
+        self.bring_up: Callable[[Server], Awaitable[None]] | None = None
+
+    async def open(self) -> None:
+        """Connects to every endpoint. StartupError names the one that does not answer."""
+        self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+        for url in self._table.endpoints:
+            client = SamplerClient(url, self._session, silence=self._table.timeout_s)
+            server = Server(client)
+            try:
+                server.info = await client.info()
+            except (ServerUnreachable, ServerRefused, WireError) as error:
+                raise StartupError(
+                    f"sampler {url} is down or is no SGLang server ({error}); start it or "
+                    "correct sampler.endpoints"
+                ) from error
+            self.servers.append(server)
+
+    async def close(self) -> None:
+        for task in list(self._aborts):
+            task.cancel()
+        await asyncio.gather(*self._aborts, return_exceptions=True)
+        if self._session is not None:
+            await self._session.close()
+
+    @property
+    def in_flight(self) -> int:
+        return sum(server.in_flight for server in self.servers)
+
+    def release(self, key: str) -> None:
+        """The trajectory is over: its server may be forgotten."""
+        self._sticky.pop(key, None)
+
+    async def generate(
+        self,
+        *,
+        key: str,
+        token_ids: Sequence[int],
+        sampling: SamplingParams,
+        max_new_tokens: int,
+        stops: StopTable,
+        on_stop: OnStop,
+    ) -> Generated:
+        """One action after `token_ids`; ends at a stop, the length, or a failure.
+
+        `on_stop` is called before the stream has ended. SamplerFailed when the retries are used
+        up or no sampler takes the request.
+        """
+        if token_ids and max(token_ids) >= self._vocab_size:
+            raise SamplerFailed(f"token id {max(token_ids)} is outside the policy's vocabulary")
+        action = _Action(stops, self._codec, on_stop)
+        failures = 0
+        while True:
+            server = await self._pick(key)
+            try:
+                finish = await self._stream(
+                    server, key, [*token_ids, *action.token_ids], sampling,
+                    max_new_tokens - len(action.token_ids), action,
+                )  # fmt: skip
+            except (ServerUnreachable, WireError) as error:
+                failures += 1
+                log.warning("stream_broken", server=server.client.url, error=str(error))
+                if isinstance(error, ServerUnreachable):
+                    self.mark_down(server)
+                elif not error.retryable:
+                    raise SamplerFailed(str(error)) from error
+                if failures > self._table.max_retries:
+                    raise SamplerFailed(str(error)) from error
+                await asyncio.sleep(0.1 * failures)
+                continue
+            except ServerRefused as error:
+                raise SamplerFailed(str(error)) from error
+            if finish.kind is FinishKind.ABORT:
+                if len(action.token_ids) < max_new_tokens:
+                    continue  # a pause or a foreign abort: go on from what came
+                finish = FinishReason(kind=FinishKind.LENGTH)
+            self.generated_tokens += len(action.token_ids)
+            return action.generated(finish)
+
+    def mark_down(self, server: Server) -> None:
+        if server.up.is_set():
+            server.up.clear()
+            log.warning("sampler_down", server=server.client.url)
+        for key in [k for k, held in self._sticky.items() if held is server]:
+            del self._sticky[key]
+
+    async def keep_alive(self) -> None:
+        """Brings servers that went down back up once they answer; runs until cancelled."""
+        while True:
+            await asyncio.sleep(PROBE_SECONDS)
+            for server in self.servers:
+                if server.up.is_set() or self.bring_up is None:
+                    continue
+                try:
+                    server.info = await server.client.info()
+                    await self.bring_up(server)
+                except (ServerUnreachable, ServerRefused, WireError) as error:
+                    log.info("sampler_still_down", server=server.client.url, error=str(error))
+
+    async def _pick(self, key: str) -> Server:
+        held = self._sticky.get(key)
+        if held is not None and held.up.is_set():
+            return held
+        if not any(server.up.is_set() for server in self.servers):
+            try:
+                async with asyncio.timeout(self._table.timeout_s):
+                    await self._any_up()
+            except TimeoutError as error:
+                raise SamplerFailed(f"no sampler up for {self._table.timeout_s:g} s") from error
+        server = min((s for s in self.servers if s.up.is_set()), key=lambda s: s.in_flight)
+        self._sticky[key] = server
+        return server
+
+    async def _any_up(self) -> None:
+        """Returns when at least one server is up."""
+        waits = [asyncio.ensure_future(server.up.wait()) for server in self.servers]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    async def _stream(
+        self,
+        server: Server,
+        key: str,
+        token_ids: Sequence[int],
+        sampling: SamplingParams,
+        max_new_tokens: int,
+        action: _Action,
+    ) -> FinishReason:
+        rid = uuid.uuid4().hex
+        body = generate_request(
+            rid=rid,
+            input_ids=token_ids,
+            sampling=sampling,
+            max_new_tokens=max_new_tokens,
+            stop_token_ids=sorted(action.stops.by_token),
+            stop=action.stops.longer,
+            stream_interval=self._table.stream_interval,
+            routing_key=key,
+        )
+        server.in_flight += 1
+        finished = False
+        action.begin()
+        try:
+            async with aclosing(
+                server.client.stream(body, incremental=server.incremental)
+            ) as stream:
+                async for read_ns, chunk in stream:
+                    finished = chunk.finish is not None
+                    hit = action.add(chunk.token_ids, chunk.logprobs, chunk.weight_version, read_ns)
+                    if finished:
+                        action.correct_versions(chunk.weight_spans)
+                        action.cached_tokens = chunk.cached_tokens
+                    if hit is not None:
+                        return FinishReason(
+                            kind=FinishKind.STOP,
+                            matched_token=hit.matched_token,
+                            matched_text=hit.matched_text,
+                        )
+                    if chunk.finish is not None:
+                        return chunk.finish
+        finally:
+            server.in_flight -= 1
+            if not finished:
+                self._abort(server, rid)
+        raise ServerUnreachable(f"{server.client.url}: the stream ended without a finish reason")
+
+    def _abort(self, server: Server, rid: str) -> None:
+        """Ends a request that nobody reads any more; owned by the pool until it is done."""
+
+        async def post() -> None:
+            try:
+                await server.client.abort(rid)
+            except (ServerUnreachable, ServerRefused, WireError) as error:
+                log.info("abort_failed", server=server.client.url, error=str(error))
+
+        task = asyncio.get_running_loop().create_task(post())
+        self._aborts.add(task)
+        task.add_done_callback(self._aborts.discard)
+
+
+class _Action:
+    """Tokens of one action over all its requests."""
+
+    def __init__(self, stops: StopTable, codec: Codec, on_stop: OnStop) -> None:
+        self.stops = stops
+        self.token_ids: list[int] = []
+        self.cached_tokens = 0
+        self._logprobs: list[float] = []
+        self._versions: list[str] = []
+        self._detector = StopDetector(stops, codec.decode)
+        self._on_stop = on_stop
+        self._base = 0
+        self._read_ns = 0
+
+    def begin(self) -> None:
+        """A new request goes on from here."""
+        self._base = len(self.token_ids)
+
+    def add(
+        self, token_ids: Sequence[int], logprobs: Sequence[float], version: str, read_ns: int
+    ) -> StopHit | None:
+        self._read_ns = read_ns
+        hit = self._detector.feed(token_ids)
+        keep = len(token_ids) if hit is None else hit.keep - len(self.token_ids)
+        self.token_ids.extend(token_ids[:keep])
+        if hit is not None:
+            self._on_stop(self.token_ids, hit, read_ns)
+        self._logprobs.extend(logprobs[:keep])
+        self._versions.extend([version] * keep)
+        return hit
+
+    def correct_versions(self, spans: Sequence[tuple[str, int, int]]) -> None:
+        """The server's own account, which wins where a chunk straddled an update."""
+        for version, start, end in spans:
+            for position in range(self._base + start, min(self._base + end, len(self._versions))):
+                self._versions[position] = version
+
+    def generated(self, finish: FinishReason) -> Generated:
+        parsed = {text: _parse(text) for text in set(self._versions)}
+        return Generated(
+            token_ids=tuple(self.token_ids),
+            logprobs=tuple(self._logprobs),
+            versions=tuple(parsed[text] for text in self._versions),
+            finish=finish,
+            stop_read_ns=self._read_ns,
+            cached_tokens=self.cached_tokens,
+        )
+
+
+def _parse(text: str) -> WeightVersion:
+    try:
+        return WeightVersion.parse(text)
+    except ValueError as error:
+        raise SamplerFailed(f"the sampler wrote under weights {text!r}, not ours") from error

@@ -1,0 +1,151 @@
+"""The train lane: admits groups while the capacity formula allows, and journals them whole.
+
+Invariants
+- Every admitted group is journaled exactly once, or is run again after a restart.
+- Trajectories in flight plus accepted never exceed (eta + v + 1) * B (spec 6.8); evaluation
+  counts in neither.
+- Position i of the task source is group i, in this life and the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from itertools import count
+
+import structlog
+
+from engine.capacity import staleness_capacity
+from engine.journal import Counts, Journal
+from engine.rewards import Rewards
+from engine.rollout import Assignment, Setting, run_trajectory
+from engine.tasks import TaskSource
+from toolwright.recipe import Run
+from toolwright.types import SamplingParams, Status, Trajectory
+from toolwright.wire import serialize, trajectory_to_proto
+
+log = structlog.get_logger("scheduler")
+
+OnTrajectory = Callable[[Trajectory], None]
+
+
+class TrainLane:
+    """Owns every training trajectory in flight. Wake it with `changed` after a publish or ack."""
+
+    def __init__(
+        self,
+        *,
+        run: Run,
+        setting: Setting,
+        rewards: Rewards,
+        source: TaskSource,
+        journal: Journal,
+        sampling: SamplingParams,
+        max_concurrent: int,
+        max_attempts: int,
+        on_trajectory: OnTrajectory,
+    ) -> None:
+        self._run = run
+        self._setting = setting
+        self._rewards = rewards
+        self._source = source
+        self._journal = journal
+        self._sampling = sampling
+        self._max_concurrent = max(max_concurrent, run.group_size)
+        self._max_attempts = max_attempts
+        self._on_trajectory = on_trajectory
+        self._draining = False
+        self._wake = asyncio.Event()
+        self.arrived = asyncio.Condition()
+        self.running = 0
+        self.step = 0
+        self.counts = Counts(accepted=0, dropped_groups=0, last_sequence=0, durable_sequence=0)
+
+    async def run(self) -> None:
+        """Admits until drained; returns when the last admitted group is journaled."""
+        positions = await self._open_positions()
+        await self.changed()
+        async with asyncio.TaskGroup() as groups:
+            while not self._draining:
+                if self.capacity() >= self._run.group_size:
+                    self.running += self._run.group_size
+                    groups.create_task(self._group(next(positions)))
+                    await asyncio.sleep(0)
+                else:
+                    self._wake.clear()
+                    await self._wake.wait()
+
+    def capacity(self) -> int:
+        """Trajectories that may start now. Nothing beyond the run's last step is sampled."""
+        run = self._run
+        last = max(run.steps - 1 - run.max_staleness, -1 - run.max_staleness)
+        return staleness_capacity(
+            eta=run.max_staleness,
+            version=min(self.step, last),
+            batch=run.batch,
+            max_concurrent=self._max_concurrent,
+            accepted=self.counts.accepted,
+            running=self.running,
+        )
+
+    def drain(self) -> None:
+        """No more admissions; `run` returns once what is in flight is done."""
+        self._draining = True
+        self._wake.set()
+
+    async def changed(self, step: int | None = None) -> None:
+        """A publish, an acknowledgement or a drop: look again what may start."""
+        if step is not None:
+            self.step = step
+        self.counts = await self._journal.counts()
+        self._wake.set()
+
+    async def _open_positions(self) -> Iterator[int]:
+        finished = await self._journal.finished_positions()
+        return (position for position in count() if position not in finished)
+
+    async def _group(self, position: int) -> None:
+        try:
+            trajectories = await self._roll_out(position)
+            await self._store(position, trajectories)
+        finally:
+            self.running -= self._run.group_size
+            await self.changed()
+        async with self.arrived:
+            self.arrived.notify_all()
+
+    async def _roll_out(self, position: int) -> list[Trajectory]:
+        task = self._source.at(position)
+        group_id = f"g{position:07d}"
+        async with asyncio.TaskGroup() as members:
+            rollouts = [
+                members.create_task(
+                    run_trajectory(
+                        self._setting,
+                        Assignment(
+                            trajectory_id=f"{group_id}-{index}",
+                            group_id=group_id,
+                            index=index,
+                            attempt=f"b{self._journal.boot}a",
+                            task=task,
+                            sampling=task.sampling or self._sampling,
+                        ),
+                        max_attempts=self._max_attempts,
+                    )
+                )
+                for index in range(self._run.group_size)
+            ]
+        return await self._rewards.score([rollout.result() for rollout in rollouts])
+
+    async def _store(self, position: int, trajectories: list[Trajectory]) -> None:
+        for trajectory in trajectories:
+            self._on_trajectory(trajectory)
+        errored = sum(t.status is Status.ERRORED for t in trajectories)
+        if errored:
+            log.warning("group_lost_members", group=trajectories[0].group_id, members=errored)
+        await self._journal.add_group(
+            position=position,
+            identity=trajectories[0].group_id,
+            members=[serialize(trajectory_to_proto(t)) for t in trajectories],
+            versions=list(dict.fromkeys(v for t in trajectories for v in t.weight_versions)),
+        )

@@ -1,0 +1,278 @@
+"""Puts the engine together and runs it until it is told to stop.
+
+Order at the start: journal, tokenizer, samplers, tool services, then every sampler brought to
+the newest version; only then is anything admitted. Order at the end: no admissions, what is in
+flight gets its grace, sessions are closed, the journal last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AsyncExitStack
+from typing import Any
+
+import structlog
+
+from engine.codec import HuggingFaceCodec
+from engine.config import EngineTable
+from engine.delivery import Delivery
+from engine.errors import PublishFailed, StartupError
+from engine.evaluation import EvaluationLane
+from engine.journal import Journal
+from engine.protocols import Protocol
+from engine.publishing import Publisher
+from engine.rewards import Rewards
+from engine.rollout import Setting
+from engine.sampler.control import WeightControl
+from engine.sampler.pool import SamplerPool
+from engine.scheduler import TrainLane
+from engine.service import PolicyServicer, RolloutServicer
+from engine.tasks import TaskSource
+from engine.telemetry import Metrics, Progress
+from engine.toolclient import ToolServices
+from toolwright import wire
+from toolwright.imports import ImportPathError, load_object
+from toolwright.policy.v1 import policy_pb2, policy_pb2_grpc
+from toolwright.recipe import Recipe
+from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
+from toolwright.rpc.server import Server
+from toolwright.types import SamplingParams, Trajectory
+
+PROGRESS_SECONDS = 5.0
+
+log = structlog.get_logger("engine")
+
+
+def build_protocol(recipe: Recipe) -> Protocol:
+    """The recipe's protocol. StartupError names the path or the option that does not fit."""
+    table = recipe.shared.task
+    try:
+        made: Protocol = load_object(table.protocol, recipe.folder)(**table.protocol_options)
+    except ImportPathError as error:
+        raise StartupError(f"task.protocol: {error}") from error
+    except (TypeError, ValueError) as error:
+        raise StartupError(f"task.protocol_options: {error}") from error
+    return made
+
+
+def build_sampling(recipe: Recipe) -> SamplingParams:
+    """How the policy is sampled in training."""
+    table = recipe.shared.sampler
+    return SamplingParams(
+        temperature=table.temperature,
+        top_p=table.top_p,
+        top_k=table.top_k,
+        min_p=table.min_p,
+        repetition_penalty=table.repetition_penalty,
+    )
+
+
+def build_rewards(recipe: Recipe) -> Rewards:
+    task = recipe.shared.task
+    return Rewards(
+        task.reward, recipe.folder, per_group=task.reward_per_group, seconds=task.reward_seconds
+    )
+
+
+def build_source(recipe: Recipe) -> TaskSource:
+    task = recipe.shared.task
+    return TaskSource(task.source, recipe.folder, seed=recipe.shared.run.seed, shuffle=task.shuffle)
+
+
+class Engine:
+    """One engine process."""
+
+    def __init__(self, recipe: Recipe, table: EngineTable) -> None:
+        self._recipe = recipe
+        self._table = table
+        self._stop = asyncio.Event()
+        self.metrics = Metrics()
+        self._progress = Progress(recipe.shared.run.steps)
+        self._draining = False
+
+    async def run(self) -> None:
+        """Serves until SIGTERM, SIGINT or a Drain. StartupError or ListenError before that."""
+        shared = self._recipe.shared
+        async with AsyncExitStack() as stack:
+            await self._assemble(stack)
+            server = Server(self._table.listen or shared.run.engine)
+            server.add(_ROLLOUT, self._register_rollout)
+            server.add(_POLICY, self._register_policy)
+            await server.start()
+            stack.push_async_callback(server.stop, 1.0)
+            if self._table.metrics_port:
+                self._serve_metrics()
+            try:
+                await self._publisher.begin(self._recipe.resolve(shared.policy.model))
+            except PublishFailed as error:
+                raise StartupError(str(error)) from error
+            self._on_signals()
+            log.info("serving", listen=self._table.listen or shared.run.engine)
+            self._progress.show(f"engine serves {shared.run.name} at {shared.run.engine}")
+            await self._work()
+
+    async def _assemble(self, stack: AsyncExitStack) -> None:
+        recipe, shared = self._recipe, self._recipe.shared
+        codec = HuggingFaceCodec(recipe.resolve(shared.policy.model))
+        protocol, rewards, source = (
+            build_protocol(recipe), build_rewards(recipe), build_source(recipe),
+        )  # fmt: skip
+        tools = {name: shared.tools[name] for name in shared.task.tools or shared.tools}
+        self.journal = Journal(recipe.run_folder / "journal.sqlite")
+        stack.push_async_callback(self.journal.close)
+        self._pool = SamplerPool(shared.sampler, codec, vocab_size=codec.vocab_size)
+        stack.push_async_callback(self._pool.close)
+        await self._pool.open()
+        self._services = ToolServices(tools, self.journal.owner)
+        stack.push_async_callback(self._services.close)
+        await self._services.open()
+        setting = Setting(
+            codec=codec,
+            protocol=protocol,
+            pool=self._pool,
+            tools=self._services,
+            limits=shared.task.limits,
+            keep=self._table.observation_keep,
+            tokenizer_hash=codec.hash,
+        )
+        sampling = build_sampling(recipe)
+        self._evaluation = EvaluationLane(
+            table=self._table.evaluation,
+            steps=shared.run.steps,
+            setting=setting,
+            rewards=rewards,
+            folder=recipe.folder,
+            sampling=sampling,
+            run_folder=recipe.run_folder,
+            boot=self.journal.boot,
+            max_attempts=self._table.max_attempts,
+        )
+        stack.push_async_callback(self._evaluation.stop)
+        self._lane = TrainLane(
+            run=shared.run,
+            setting=setting,
+            rewards=rewards,
+            source=source,
+            journal=self.journal,
+            sampling=sampling,
+            max_concurrent=self._table.max_concurrent,
+            max_attempts=self._table.max_attempts,
+            on_trajectory=self._count,
+        )
+        control = WeightControl(self._pool, pause_mode=shared.sampler.pause)
+        self._publisher = Publisher(
+            journal=self.journal,
+            control=control,
+            evaluation=self._evaluation,
+            changed=self._lane.changed,
+        )
+        self._delivery = Delivery(self.journal, self._lane, max_staleness=shared.run.max_staleness)
+        self._tokenizer_hash = codec.hash
+
+    async def _work(self) -> None:
+        async with _background(
+            self._pool.keep_alive(), self._services.keep_leases(), self._report()
+        ):
+            lane = asyncio.create_task(self._lane.run())
+            stop = asyncio.create_task(self._stop.wait())
+            await asyncio.wait({lane, stop}, return_when=asyncio.FIRST_COMPLETED)
+            if not lane.done():
+                self._draining = True
+                self._lane.drain()
+                await self._evaluation.stop()
+                await asyncio.wait({lane}, timeout=self._table.drain_s)
+            if not lane.done():
+                log.warning("unfinished_at_drain", trajectories=self._lane.running)
+                lane.cancel()
+            stop.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await lane
+
+    def _on_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for name in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(name, self._stop.set)
+
+    async def _report(self) -> None:
+        while True:
+            self._progress.show(self._line())
+            self.metrics.running.set(self._lane.running)
+            self.metrics.version.set(self._publisher.version.step)
+            self.metrics.waiting.set(self._status().waiting_groups)
+            await asyncio.sleep(PROGRESS_SECONDS)
+
+    def _line(self) -> str:
+        status = self._status()
+        return self._progress.line(
+            state=status.state,
+            step=self._publisher.version.step,
+            running=self._lane.running,
+            evaluating=self._evaluation.running,
+            waiting=status.waiting_groups,
+        )
+
+    def _count(self, trajectory: Trajectory) -> None:
+        self.metrics.count(trajectory)
+        self._progress.count(trajectory)
+
+    def _serve_metrics(self) -> None:
+        port = self._table.metrics_port
+        try:
+            self.metrics.serve(port)
+        except OSError as error:
+            raise StartupError(
+                f"engine.metrics_port: port {port} is in use; choose another or 0 for none"
+            ) from error
+
+    def _state(self) -> str:
+        if self._draining:
+            return "draining"
+        if self._publisher.publishing:
+            return "publishing"
+        return "evaluating" if self._evaluation.busy else "running"
+
+    def _status(self) -> rollout_pb2.GetStatusResponse:
+        counts, version = self._lane.counts, self._publisher.version
+        size = self._recipe.shared.run.group_size
+        steps = self._recipe.shared.run.steps
+        return rollout_pb2.GetStatusResponse(
+            state=self._state(),
+            version=wire.version_to_proto(version),
+            running=self._lane.running,
+            accepted=counts.accepted,
+            waiting_groups=max(
+                0, counts.accepted // size + counts.dropped_groups - counts.durable_sequence
+            ),
+            last_sequence=counts.last_sequence,
+            durable_sequence=counts.durable_sequence,
+            dropped_groups=counts.dropped_groups,
+            detail=wire.struct({"evaluating": self._evaluation.running}),
+            final_evaluation_done=version.step >= steps
+            and not self._evaluation.busy
+            and not self._evaluation.due(version),
+        )
+
+    def _register_rollout(self, server: object) -> None:
+        servicer = RolloutServicer(self._delivery, self._status, self._stop.set)
+        rollout_pb2_grpc.add_RolloutServiceServicer_to_server(servicer, server)
+
+    def _register_policy(self, server: object) -> None:
+        servicer = PolicyServicer(self._publisher, self.journal, self._tokenizer_hash)
+        policy_pb2_grpc.add_PolicyServiceServicer_to_server(servicer, server)
+
+
+_ROLLOUT = rollout_pb2.DESCRIPTOR.services_by_name["RolloutService"].full_name
+_POLICY = policy_pb2.DESCRIPTOR.services_by_name["PolicyService"].full_name
+
+
+@contextlib.asynccontextmanager
+async def _background(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Runs coroutines beside the body; they end with it, and their failure ends it."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(one) for one in work]
+        yield
+        for task in tasks:
+            task.cancel()

@@ -1,0 +1,162 @@
+"""The engine's gRPC edge: RolloutService and PolicyService. Protobuf in, our types inside."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+from google.protobuf.duration_pb2 import Duration
+
+from engine.delivery import Delivery
+from engine.journal import Journal
+from engine.publishing import Publisher
+from toolwright import wire
+from toolwright.common.v1 import trajectory_pb2
+from toolwright.policy.v1 import policy_pb2 as policy
+from toolwright.policy.v1 import policy_pb2_grpc
+from toolwright.rollout.v1 import rollout_pb2 as rollout
+from toolwright.rollout.v1 import rollout_pb2_grpc
+from toolwright.rpc.errors import ServiceError, abort, answers_errors, not_served
+
+LONGEST_LEASE_WAIT = 60.0
+"""Seconds that a lease may wait for the next group; the consumer asks again."""
+
+Context = Any
+"""grpc.aio.ServicerContext; the library is untyped."""
+
+
+class RolloutServicer(rollout_pb2_grpc.RolloutServiceServicer):
+    """Groups to the learner."""
+
+    def __init__(
+        self,
+        delivery: Delivery,
+        status: Callable[[], rollout.GetStatusResponse],
+        drain: Callable[[], None],
+    ) -> None:
+        self._delivery = delivery
+        self._status = status
+        self._drain = drain
+
+    async def LeaseGroups(
+        self, request: rollout.LeaseGroupsRequest, context: Context
+    ) -> AsyncIterator[rollout.LeaseGroupsResponse]:
+        if request.consumer != rollout.CONSUMER_TRAIN:
+            await abort(context, not_served("LeaseGroups for evaluation"))
+        wait = request.wait.ToTimedelta().total_seconds() or LONGEST_LEASE_WAIT
+        try:
+            async for group in self._delivery.lease(
+                after=request.after_sequence,
+                limit=request.max_groups,
+                version=wire.version_from_proto(request.version),
+                wait=min(wait, LONGEST_LEASE_WAIT),
+            ):
+                for member in group.members:
+                    yield rollout.LeaseGroupsResponse(
+                        trajectory=trajectory_pb2.Trajectory.FromString(member)
+                    )
+                yield rollout.LeaseGroupsResponse(
+                    group=trajectory_pb2.GroupInfo(
+                        id=group.id,
+                        sequence_number=group.sequence,
+                        content_hash=group.hash,
+                        members=len(group.members),
+                    )
+                )
+        except ServiceError as error:
+            await abort(context, error)
+
+    @answers_errors
+    async def AckGroups(
+        self, request: rollout.AckGroupsRequest, context: Context
+    ) -> rollout.AckGroupsResponse:
+        if request.consumer != rollout.CONSUMER_TRAIN:
+            raise not_served("AckGroups for evaluation")
+        mark = await self._delivery.acknowledge(request.durable_sequence)
+        return rollout.AckGroupsResponse(durable_sequence=mark)
+
+    @answers_errors
+    async def GetStatus(
+        self, request: rollout.GetStatusRequest, context: Context
+    ) -> rollout.GetStatusResponse:
+        return self._status()
+
+    @answers_errors
+    async def Drain(self, request: rollout.DrainRequest, context: Context) -> rollout.DrainResponse:
+        self._drain()
+        return rollout.DrainResponse(unfinished=self._status().running)
+
+    @answers_errors
+    async def SubmitTasks(
+        self, request: rollout.SubmitTasksRequest, context: Context
+    ) -> rollout.SubmitTasksResponse:
+        raise not_served("SubmitTasks")
+
+    async def WatchEvents(
+        self, request: rollout.WatchEventsRequest, context: Context
+    ) -> AsyncIterator[rollout.WatchEventsResponse]:
+        await abort(context, not_served("WatchEvents"))
+        yield rollout.WatchEventsResponse()
+
+
+class PolicyServicer(policy_pb2_grpc.PolicyServiceServicer):
+    """New weights from the learner; publishing over a distributed group is not served yet."""
+
+    def __init__(self, publisher: Publisher, journal: Journal, tokenizer_hash: str) -> None:
+        self._publisher = publisher
+        self._journal = journal
+        self._tokenizer_hash = tokenizer_hash
+
+    @answers_errors
+    async def PublishWeights(
+        self, request: policy.PublishWeightsRequest, context: Context
+    ) -> policy.PublishWeightsResponse:
+        parent = wire.version_from_proto(request.parent) if request.HasField("parent") else None
+        published = await self._publisher.publish(
+            wire.version_from_proto(request.version), Path(request.path), parent
+        )
+        paused = Duration()
+        paused.FromNanoseconds(int(published.paused_s * 1e9))
+        return policy.PublishWeightsResponse(
+            version=request.version, paused=paused, samplers=published.samplers
+        )
+
+    @answers_errors
+    async def GetPolicy(
+        self, request: policy.GetPolicyRequest, context: Context
+    ) -> policy.GetPolicyResponse:
+        forks = await self._journal.forks()
+        return policy.GetPolicyResponse(
+            version=wire.version_to_proto(self._publisher.version),
+            path=str(self._publisher.path),
+            tokenizer_hash=self._tokenizer_hash,
+            forks=[
+                policy.LineageFork(lineage=name, parent=wire.version_to_proto(parent))
+                for name, parent in forks.items()
+            ],
+        )
+
+    @answers_errors
+    async def BeginPublish(
+        self, request: policy.BeginPublishRequest, context: Context
+    ) -> policy.BeginPublishResponse:
+        raise not_served("BeginPublish")
+
+    @answers_errors
+    async def PublishBucket(
+        self, request: policy.PublishBucketRequest, context: Context
+    ) -> policy.PublishBucketResponse:
+        raise not_served("PublishBucket")
+
+    @answers_errors
+    async def CommitPublish(
+        self, request: policy.CommitPublishRequest, context: Context
+    ) -> policy.CommitPublishResponse:
+        raise not_served("CommitPublish")
+
+    @answers_errors
+    async def AbortPublish(
+        self, request: policy.AbortPublishRequest, context: Context
+    ) -> policy.AbortPublishResponse:
+        raise not_served("AbortPublish")

@@ -1,0 +1,146 @@
+"""Where questions come from: JSONL, Parquet, or a Python function.
+
+A source is a deterministic endless stream per seed: files are shuffled anew every epoch by
+(seed, epoch), functions get the seed. So position `i` of a source names the same task after a
+restart, and nothing but a number has to be remembered.
+
+Rows hold `prompt` or `messages` (or `question`), `answer` (text or list), and what else they
+like: `id`, `data_source`, and `metadata` (an object); other columns join the metadata.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import count, islice
+from pathlib import Path
+from typing import Any
+
+from engine.errors import StartupError
+from toolwright.imports import ImportPathError, load_object
+from toolwright.types import Purpose, Task
+
+OWN_COLUMNS = frozenset(
+    ("id", "prompt", "messages", "question", "answer", "answers", "data_source", "metadata")
+)
+
+
+class TaskSource:
+    """The endless stream of one source; `take` its first tasks or walk it in order."""
+
+    def __init__(self, source: str, folder: Path, *, seed: int, shuffle: bool) -> None:
+        """StartupError when the source cannot be read or has no rows."""
+        self._name = source
+        self._open: Callable[[], Iterator[Task]]
+        if source.endswith((".jsonl", ".parquet")):
+            rows = _read_rows(folder / source)
+            self._open = lambda: _epochs(rows, seed, shuffle)
+        else:
+            function = _function(source, folder)
+            self._open = lambda: iter(function(seed))
+        self._walk = self._open()
+        self._position = 0
+
+    def take(self, n: int) -> list[Task]:
+        """The first n tasks, whatever was walked. StartupError when a function has fewer."""
+        tasks = list(islice(self._open(), n))
+        if len(tasks) < n:
+            raise StartupError(f"task source {self._name} has {len(tasks)} tasks, {n} are asked")
+        return tasks
+
+    def at(self, position: int) -> Task:
+        """Task number `position` from 0; walking forward is cheap, back starts anew."""
+        if position < self._position:
+            self._walk, self._position = self._open(), 0
+        for task in self._walk:
+            self._position += 1
+            if self._position == position + 1:
+                return task
+        raise StartupError(
+            f"task source {self._name} ended after {self._position} tasks; "
+            "a training source never ends"
+        )
+
+
+def _read_rows(file: Path) -> list[Task]:
+    if not file.is_file():
+        raise StartupError(f"task source: no file {file}")
+    rows: Iterable[Mapping[str, Any]]
+    if file.suffix == ".jsonl":
+        rows = _jsonl(file)
+    else:
+        import pyarrow.parquet  # heavy, and only some recipes read Parquet
+
+        rows = pyarrow.parquet.read_table(file).to_pylist()
+    tasks = [_task(row, number, file) for number, row in enumerate(rows)]
+    if not tasks:
+        raise StartupError(f"task source: {file} has no rows")
+    return tasks
+
+
+def _jsonl(file: Path) -> Iterator[Mapping[str, Any]]:
+    with file.open() as lines:
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                try:
+                    yield json.loads(line)
+                except json.JSONDecodeError as error:
+                    raise StartupError(f"{file}:{number}: not JSON: {error}") from error
+
+
+def _task(row: Mapping[str, Any], number: int, file: Path) -> Task:
+    messages = row.get("messages")
+    prompt = row.get("prompt") or row.get("question") or ""
+    if isinstance(prompt, list):  # verl's Parquet files hold the messages under `prompt`
+        messages, prompt = prompt, ""
+    if not messages and not prompt:
+        raise StartupError(f"{file}, row {number + 1}: neither prompt, question nor messages")
+    answers = row.get("answers", row.get("answer", ()))
+    if isinstance(answers, str | int | float):
+        answers = [answers]
+    rest = {k: v for k, v in row.items() if k not in OWN_COLUMNS and _is_plain(v)}
+    metadata = row.get("metadata") or {}
+    if isinstance(metadata, str):
+        metadata = json.loads(metadata)
+    return Task(
+        id=str(row.get("id", f"{file.stem}-{number}")),
+        data_source=str(row.get("data_source", file.stem)),
+        prompt=str(prompt),
+        messages=tuple(messages or ()),
+        answers=tuple(str(answer) for answer in answers or ()),
+        metadata={**rest, **metadata},
+    )
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, str | int | float | bool | list | dict) or value is None
+
+
+def _epochs(rows: list[Task], seed: int, shuffle: bool) -> Iterator[Task]:
+    for epoch in count():
+        order = list(range(len(rows)))
+        if shuffle:
+            random.Random(f"{seed}.{epoch}").shuffle(order)
+        for position in order:
+            yield rows[position]
+
+
+def _function(source: str, folder: Path) -> Callable[[int], Iterable[Task]]:
+    try:
+        function = load_object(source, folder)
+    except ImportPathError as error:
+        raise StartupError(f"task source {error}") from error
+    if not callable(function) or not inspect.signature(function).parameters:
+        raise StartupError(
+            f"task source {source!r}: write a function of one argument, the seed, that yields "
+            "toolwright.types.Task"
+        )
+    return function  # type: ignore[no-any-return]
+
+
+def for_purpose(task: Task, purpose: Purpose) -> Task:
+    """The same task in the other lane."""
+    return replace(task, purpose=purpose)

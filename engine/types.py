@@ -1,0 +1,125 @@
+"""The engine's own words, beside the shared record in `toolwright.types`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from toolwright.types import FinishReason, ToolErrorKind, WeightVersion
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSpec:
+    """What a session told of one tool; see ToolDescriptor in the contract."""
+
+    name: str
+    description: str = ""
+    usage: str = ""
+    arguments_schema: Mapping[str, Any] = field(default_factory=dict)
+    stop_strings: tuple[str, ...] = ()
+    open_tag: str = ""
+    close_tag: str = ""
+    argument: str = ""
+    json_call: bool = False
+    parallel_calls: bool = False
+    service: str = ""
+
+    @property
+    def tagged(self) -> bool:
+        """The action is a tag with a body."""
+        return bool(self.close_tag) and not self.json_call
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One tool call as the protocol's parser read it. `tool` empty = let the service find it."""
+
+    action: str
+    tool: str = ""
+    arguments: Mapping[str, Any] | None = None
+    invalid_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The policy gave its final answer."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoAction:
+    """The policy ended its turn with neither a call nor an answer."""
+
+    empty: bool = False
+
+
+Decision = tuple[Call, ...] | Answer | NoAction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallOutcome:
+    """What a tool service answered to one call."""
+
+    text: str
+    valid: bool
+    invalid_reason: str = ""
+    done: bool = False
+    reward: float | None = None
+    error: ToolErrorKind = ToolErrorKind.NONE
+    session_lost: bool = False
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    truncated: bool = False
+    isolation: str = ""
+    tool: str = ""
+    queued_s: float = 0.0
+    run_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopHit:
+    """A stop inside generated tokens: keep the first `keep` tokens, drop the rest."""
+
+    keep: int
+    matched_token: int | None = None
+    matched_text: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generated:
+    """One finished generation. token_ids, logprobs, versions: [n], one entry a token."""
+
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    versions: tuple[WeightVersion, ...]
+    finish: FinishReason
+    stop_read_ns: int
+    cached_tokens: int = 0
+
+
+class Codec(Protocol):
+    """Text to ids and back, without special-token prefixes."""
+
+    def encode(self, text: str) -> list[int]: ...
+
+    def decode(self, token_ids: Sequence[int]) -> str: ...
+
+    def token_id(self, token: str) -> int | None:
+        """Id of a text that is exactly one token, else None."""
+        ...
+
+    def chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        generation_prompt: bool = True,
+    ) -> str:
+        """Messages through the chat template, as text."""
+        ...
+
+    @property
+    def end_of_turn(self) -> str:
+        """The token that ends an assistant's turn."""
+        ...
