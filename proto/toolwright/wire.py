@@ -88,7 +88,11 @@ def sampling_to_proto(params: t.SamplingParams) -> sampling_pb2.SamplingParams:
 
 def sampling_from_proto(params: sampling_pb2.SamplingParams) -> t.SamplingParams:
     return t.SamplingParams(
-        **{name: getattr(params, name) for name in _SAMPLING_FIELDS if params.HasField(name)}
+        **{
+            name: getattr(params, name)
+            for name in _SAMPLING_FIELDS
+            if params.HasField(name)  # type: ignore[arg-type]
+        }
     )
 
 
@@ -153,7 +157,7 @@ def segment_from_proto(segment: pb.Segment) -> t.Segment:
             matched_token=f.matched_token if f.HasField("matched_token") else None,
             matched_text=f.matched_text if f.HasField("matched_text") else None,
         )
-    wrote = bool(segment.logprobs) or (not token_ids and segment.author == t.Author.MODEL)
+    wrote = bool(segment.logprobs) or (not token_ids and int(segment.author) == t.Author.MODEL)
     return t.Segment(
         author=t.Author(segment.author),
         token_ids=token_ids,
@@ -262,7 +266,7 @@ def task_to_proto(task: t.Task) -> pb.Task:
         media=[_media_to_proto(m) for m in task.media],
     )
     if task.messages:
-        out.messages.extend([dict(message) for message in task.messages])
+        out.messages.extend([struct(message) for message in task.messages])
     if task.sampling is not None:
         out.sampling.CopyFrom(sampling_to_proto(task.sampling))
     return out
@@ -366,7 +370,8 @@ def write_trajectories(path: Path, trajectories: Iterable[t.Trajectory]) -> int:
     unfinished = path.with_name(path.name + ".unfinished")
     with unfinished.open("wb") as file:
         for trajectory in trajectories:
-            serialize_length_prefixed(trajectory_to_proto(trajectory), file)
+            message = trajectory_to_proto(trajectory)
+            serialize_length_prefixed(message, file)  # type: ignore[arg-type]
             count += 1
         file.flush()
         os.fsync(file.fileno())
@@ -379,7 +384,7 @@ def read_trajectories(path: Path) -> Iterator[t.Trajectory]:
     with path.open("rb") as file:
         while True:
             try:
-                message = parse_length_prefixed(pb.Trajectory, file)
+                message = parse_length_prefixed(pb.Trajectory, file)  # type: ignore[arg-type]
             except Exception as error:
                 raise UnreadableTrajectories(
                     f"{path} is no trajectories file or is cut: {error}; "
