@@ -1,0 +1,68 @@
+# make setup   both environments (.venv, .venv-sglang), nothing to do the second time
+# make demo    trains a tiny tool-using policy on this machine and writes a report
+# make test    everything: house, unit, contract, integration
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.ONESHELL:
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+
+# One thread a process: on few cores more threads spend their time waiting for each other.
+export OMP_NUM_THREADS := 1
+export TORCH_COMPILE_DISABLE := 1
+export HF_HUB_OFFLINE := 1
+export TOKENIZERS_PARALLELISM := false
+
+SEEDS ?= 1
+CONTROL ?=
+PACKAGES := firejail
+PYTHON := .venv/bin/python
+
+.PHONY: help setup demo test house proto proto-check breaking baseline unit clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: ## the project into .venv, SGLang into .venv-sglang, and what Debian has to give
+	@deploy/setup/system.sh $(PACKAGES)
+	deploy/setup/setup.sh
+
+demo: setup ## train the calculator agent: make demo [SEEDS=3] [CONTROL=1]
+	@$(PYTHON) -m bench.demo --seeds $(SEEDS) $(if $(CONTROL),--control)
+
+test: setup house ## everything that can be tested on this machine
+	@$(PYTHON) -m pytest
+
+unit: ## the quick tests alone
+	@$(PYTHON) -m pytest tests/unit tests/golden
+
+house: proto-check breaking ## style, types, import directions, contracts
+	@.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+
+proto: .venv-proto/ready ## make the contracts' Python code again
+	@.venv-proto/bin/python proto/generate.py
+
+proto-check: .venv-proto/ready ## the committed code is the contracts' code, read by old and new runtimes
+	@.venv/bin/buf lint
+	.venv-proto/bin/python proto/generate.py --check
+	.venv-proto/bin/python proto/imports_everywhere.py
+	.venv/bin/python proto/imports_everywhere.py
+
+breaking: ## what changed in the contracts since proto/baseline.binpb (reports; v1 is not frozen yet)
+	@.venv/bin/buf breaking --against proto/baseline.binpb \
+		&& echo "contracts: nothing breaks against the baseline" \
+		|| echo "contracts: the lines above break readers of the baseline; \`make baseline\` accepts them"
+
+baseline: ## accept today's contracts as what later changes are compared with
+	@.venv/bin/buf build -o proto/baseline.binpb
+
+.venv-proto/ready: constraints/protoc.txt
+	@$(PYTHON) -m venv --clear .venv-proto
+	.venv-proto/bin/python -m pip install -q --disable-pip-version-check -r constraints/protoc.txt
+	touch $@
+
+clean: ## remove environments and caches; runs/ stays
+	@rm -rf .venv .venv-sglang .venv-proto .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
