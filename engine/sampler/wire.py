@@ -122,7 +122,11 @@ class ChunkReader:
             reason = meta["finish_reason"]
         except (KeyError, TypeError) as error:
             raise WireError(f"event lacks {error}: {payload[:200]!r}") from error
-        if not self._incremental:
+        if reason is not None and reason.get("type") == "abort" and completion == self.received:
+            # A request aborted while a pause had sent it to the queue ends with its last token
+            # and all its log-probs once more.
+            token_ids, pairs = [], []
+        elif not self._incremental:
             token_ids, pairs = token_ids[self.received :], pairs[self.received :]
         if len(pairs) != len(token_ids):
             raise WireError(f"{len(token_ids)} tokens came with {len(pairs)} log-probs")

@@ -109,7 +109,9 @@ class Sampler(Table):
         default=1, ge=1, description="tokens a chunk; 1 dispatches soonest, more costs less CPU"
     )
     pause: Literal["retract", "in_place", "abort"] = "retract"
-    timeout_s: float = Field(default=120.0, gt=0, description="longest silence of a stream")
+    timeout_s: float = Field(
+        default=300.0, gt=0, description="longest silence of a stream; above the longest publish"
+    )
     max_retries: int = Field(default=3, ge=0)
 
 

@@ -1,0 +1,1 @@
+"""Load generation, faults and the scripted sampler: the project's own measuring instruments."""

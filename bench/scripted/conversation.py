@@ -1,0 +1,109 @@
+"""Which turn of which conversation a request is.
+
+Owns the memory that spans requests: per conversation, the turn, what the unfinished reply has said,
+and the ids that a prefix cache would hold. Invariants: a turn ends when its final event was handed
+to the client, never before; a request that repeats an unfinished request's ids plus the first m
+tokens of its reply continues that reply at token m, whatever its rid. Holds a bounded number of
+conversations, the least recently used one goes first. Knows neither time nor the wire's bytes.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from bench.scripted.types import GenerateRequest, ScriptRequest, Token
+
+MAX_CONVERSATIONS = 4096
+
+
+@dataclass(slots=True, kw_only=True)
+class _Conversation:
+    turn: int = 0
+    opening: ScriptRequest | None = None
+    said: list[Token] = field(default_factory=list)
+    live: list[Token] = field(default_factory=list)
+    cached: tuple[int, ...] = ()
+
+    def spoken(self) -> list[Token]:
+        return self.said + self.live
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """How to serve a request: ask the script `script_request`, drop the first `skip` tokens."""
+
+    script_request: ScriptRequest
+    skip: int
+    cached_tokens: int
+
+
+class Conversations:
+    """All conversations this server remembers."""
+
+    def __init__(self, limit: int = MAX_CONVERSATIONS) -> None:
+        self._limit = limit
+        self._known: OrderedDict[str, _Conversation] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def open(self, request: GenerateRequest) -> Opening:
+        """Place the request in its conversation."""
+        known = self._known.setdefault(request.conversation, _Conversation())
+        self._known.move_to_end(request.conversation)
+        if len(self._known) > self._limit:
+            self._known.popitem(last=False)
+        cached = _cached(known, request)
+        skip = _resumed_at(known, request.input_ids)
+        if skip is None or known.opening is None:
+            skip = 0
+            known.opening = ScriptRequest(
+                rid=request.rid,
+                conversation=request.conversation,
+                turn=known.turn,
+                input_ids=request.input_ids,
+                params=request.params,
+            )
+        known.said = known.spoken()[:skip]
+        known.live = []
+        return Opening(script_request=known.opening, skip=skip, cached_tokens=cached)
+
+    def attach(self, conversation: str, live: list[Token]) -> None:
+        """Name the growing token list of the conversation's reply in flight."""
+        if (known := self._known.get(conversation)) is not None:
+            known.live = live
+
+    def close(self, request: GenerateRequest, reply: list[Token]) -> None:
+        """The final event of the reply was sent: the conversation is one turn on."""
+        if (known := self._known.get(request.conversation)) is not None:
+            known.turn += 1
+            known.opening = None
+            known.said, known.live = [], []
+            known.cached = request.input_ids + tuple(token.id for token in reply)
+
+    def forget_cache(self) -> None:
+        """What flushing the prefix cache does; the turns stay."""
+        for known in self._known.values():
+            known.cached = ()
+
+
+def _cached(known: _Conversation, request: GenerateRequest) -> int:
+    """Tokens of the prompt that the prefix cache holds; at least one is always computed."""
+    held, ids = known.cached, request.input_ids
+    if not held or ids[: len(held)] != held:
+        return 0
+    return min(len(held), len(ids) - 1)
+
+
+def _resumed_at(known: _Conversation, ids: tuple[int, ...]) -> int | None:
+    if known.opening is None:
+        return None
+    base = known.opening.input_ids
+    extra = ids[len(base) :]
+    if ids[: len(base)] != base or len(extra) > len(known.said) + len(known.live):
+        return None
+    spoken = known.spoken()
+    if any(said.id != sent for said, sent in zip(spoken, extra, strict=False)):
+        return None
+    return len(extra)

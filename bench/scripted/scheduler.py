@@ -1,0 +1,239 @@
+"""All replies in flight, and the one timer that drives them.
+
+Owns admission, the shared ticker, pause and continue, aborts, and the weight version. Invariants: a
+request id is in flight at most once; nothing is admitted and nothing grows while paused; every
+token is recorded under the weights that were loaded when it was sampled. One timer serves all
+replies: it sleeps until the earliest chunk is due and grows every reply that is due by then.
+
+The rules of the real server that surprise a client are kept: an abort matches by prefix, but only
+if its id is itself in flight; an abort of a request that still waits for a pause to end is lost,
+and so is every later one of the same id; replies frozen in place are aborted when the pause ends;
+an update outside a pause waits for all replies to end.
+
+Knows neither HTTP nor what a reply says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Callable, Iterator
+
+from bench.scripted.generation import Generation
+from bench.scripted.timing import Timing
+from bench.scripted.types import PauseMode, RequestError
+
+DUE_SLACK_S = 0.0005
+"""Chunks due within this time go out together; the timers themselves are no finer than 1 ms."""
+
+
+class Scheduler:
+    """The replies in flight of one server. Must be made inside its running event loop."""
+
+    def __init__(self, *, timing: Timing, weight_version: str) -> None:
+        self.weight_version = weight_version
+        """What the server reports."""
+        self._loaded = weight_version
+        self._timing = timing
+        self._loop = asyncio.get_running_loop()
+        self._known: dict[str, Generation | None] = {}
+        self._aborted: set[str] = set()
+        self._queued: list[Generation] = []
+        self._due: list[tuple[float, int, Generation]] = []
+        self._serial = 0
+        self._timer: asyncio.Handle | None = None
+        self._paused: PauseMode | None = None
+        self._paused_at = 0.0
+        self._updates_waiting = 0
+        self._moved = asyncio.Condition()
+
+    # ---- requests ----
+
+    @property
+    def paused(self) -> bool:
+        """Whether a pause is on."""
+        return self._paused is not None
+
+    @property
+    def running(self) -> int:
+        """Replies that hold cache: neither finished nor sent back to the queue."""
+        return sum(g is not None and g.finish is None for g in self._known.values()) - self.waiting
+
+    @property
+    def waiting(self) -> int:
+        """Replies that a retracting pause sent back to the queue."""
+        return sum(g.finish is None for g in self._queued)
+
+    @property
+    def held(self) -> int:
+        """Requests that arrived during a pause or an update and wait for its end."""
+        return sum(g is None for g in self._known.values())
+
+    def register(self, rid: str) -> None:
+        """Take a request in, before it is admitted.
+
+        Raises:
+            RequestError: the id is in flight already.
+        """
+        if rid in self._known:
+            raise RequestError(f"Duplicate request ID detected: {rid}")
+        self._known[rid] = None
+
+    async def admitted(self) -> None:
+        """Return once no pause and no waiting update holds new requests back."""
+        if self._open():
+            return
+        async with self._moved:
+            await self._moved.wait_for(self._open)
+
+    def start(self, generation: Generation) -> None:
+        """Begin to grow an admitted request's reply."""
+        self._known[generation.request.rid] = generation
+        if generation.finish is None:
+            self._schedule(generation, self._loop.time() + next(generation.delays))
+            self._arm()
+
+    async def forget(self, rid: str) -> None:
+        """The request is over, however it ended; its reply stops growing."""
+        generation = self._known.pop(rid, None)
+        self._aborted.discard(rid)
+        if generation is not None:
+            generation.abort_in_queue()
+            if generation in self._queued:
+                self._queued.remove(generation)
+        if self._updates_waiting:
+            await self._notify()
+
+    # ---- control ----
+
+    def abort(self, rid: str = "", *, abort_all: bool = False) -> None:
+        """Abort one request (and all whose id begins with its id), or all."""
+        if not abort_all:
+            if not rid or rid not in self._known or rid in self._aborted:
+                return
+            self._aborted.add(rid)
+        for known, generation in self._known.items():
+            if generation is not None and (abort_all or known.startswith(rid)):
+                self._abort_one(generation)
+
+    async def pause(self, mode: PauseMode) -> None:
+        """Stop growing and admitting; what happens to the replies in flight is the mode's."""
+        if self._paused is None:
+            self._paused_at = self._loop.time()
+        self._paused = mode
+        self._arm()
+        match mode:
+            case PauseMode.ABORT:
+                for generation in self._generations():
+                    generation.abort(self._loaded)
+                self._queued.clear()
+            case PauseMode.RETRACT:
+                for generation in self._generations():
+                    if generation not in self._queued:
+                        generation.retractions += 1
+                        self._queued.append(generation)
+            case PauseMode.IN_PLACE:
+                pass
+
+    async def resume(self) -> None:
+        """End the pause: replies go on where they stopped, waiting requests are admitted."""
+        if self._paused is None:
+            return
+        self._paused = None
+        now = self._loop.time()
+        shift = now - self._paused_at
+        retracted = {id(generation) for generation in self._queued}
+        self._queued.clear()
+        recompute = now + self._timing.first_token_delay
+        self._due = [
+            (recompute if id(generation) in retracted else due + shift, serial, generation)
+            for due, serial, generation in self._due
+        ]
+        heapq.heapify(self._due)
+        for generation in self._generations():
+            if generation.abort_requested:
+                generation.abort(self._loaded)
+        self._arm()
+        await self._notify()
+
+    def can_flush(self) -> bool:
+        """Whether the cache may be flushed: no reply holds any of it."""
+        return self.running == 0 if self.paused else not any(self._generations())
+
+    async def load_weights(self, version: str | None, *, flush: Callable[[], bool]) -> bool:
+        """Load weights under `version`; outside a pause, after all replies have ended.
+
+        False if `flush` could not flush the cache: the new weights are then loaded and sampled
+        from, yet not reported. None keeps the version's name.
+        """
+        if not self.paused:
+            self._updates_waiting += 1
+            try:
+                async with self._moved:
+                    await self._moved.wait_for(lambda: not any(self._generations()))
+            finally:
+                self._updates_waiting -= 1
+        self._loaded = version or self._loaded
+        flushed = flush()
+        if flushed:
+            self.weight_version = self._loaded
+        await self._notify()
+        return flushed
+
+    def rename_weights(self, version: str) -> None:
+        """Report, and record from now on, another version for the weights that are loaded."""
+        self.weight_version = self._loaded = version
+
+    async def until_resumed(self) -> None:
+        """Return once no pause is on."""
+        async with self._moved:
+            await self._moved.wait_for(lambda: not self.paused)
+
+    # ---- inside ----
+
+    def _open(self) -> bool:
+        return self._paused is None and not self._updates_waiting
+
+    def _generations(self) -> Iterator[Generation]:
+        return (g for g in list(self._known.values()) if g is not None and g.finish is None)
+
+    def _abort_one(self, generation: Generation) -> None:
+        if generation in self._queued:
+            generation.abort_in_queue()
+        elif self.paused:
+            generation.abort_requested = True
+        else:
+            generation.abort(self._loaded)
+
+    def _schedule(self, generation: Generation, due: float) -> None:
+        self._serial += 1
+        heapq.heappush(self._due, (due, self._serial, generation))
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._due and self._paused is None:
+            due = self._due[0][0]
+            if due <= self._loop.time():
+                self._timer = self._loop.call_soon(self._tick)
+            else:
+                self._timer = self._loop.call_at(due, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        horizon = self._loop.time() + DUE_SLACK_S
+        due_now: list[tuple[float, Generation]] = []
+        while self._due and self._due[0][0] <= horizon:
+            due, _, generation = heapq.heappop(self._due)
+            if generation.finish is None:
+                due_now.append((due, generation))
+        for due, generation in due_now:
+            generation.grow(self._timing.tokens_per_chunk, self._loaded)
+            if generation.finish is None:
+                self._schedule(generation, due + next(generation.delays))
+        self._arm()
+
+    async def _notify(self) -> None:
+        async with self._moved:
+            self._moved.notify_all()

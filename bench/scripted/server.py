@@ -1,0 +1,294 @@
+"""The scripted sampler: an HTTP server with SGLang's native wire, and no model.
+
+Owns the socket, /generate and the record of what was asked. Invariants: requests are recorded in
+the order in which their bodies arrived, before anything can go wrong with them; a client that
+leaves ends its reply; leaving the context ends every stream and frees the port.
+
+    async with ScriptedSampler(script=replies([[5, 6, 2]])) as sampler:
+        ...  # POST to sampler.url + "/generate"
+        assert sampler.requests[1].input_ids[:n] == sampler.requests[0].input_ids
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+import uuid
+from collections import deque
+from collections.abc import Iterable
+from itertools import islice
+from typing import Self
+
+import orjson
+from aiohttp import web
+
+from bench.scripted import wire
+from bench.scripted.body import check_schema, read_request
+from bench.scripted.control import Control
+from bench.scripted.conversation import Conversations
+from bench.scripted.faults import Break, BreakHow, Faults
+from bench.scripted.generation import Generation
+from bench.scripted.scheduler import Scheduler
+from bench.scripted.script import Script, tokens
+from bench.scripted.timing import Timing
+from bench.scripted.types import (
+    GenerateRequest,
+    RequestError,
+    SchemaError,
+    SeenRequest,
+    StartError,
+)
+
+MAX_BODY_BYTES = 64 * 2**20
+SHUTDOWN_S = 0.1
+MAX_RECORDED = 10_000
+"""Request bodies kept; the oldest go first."""
+
+
+class ScriptedSampler:
+    """A sampler that says what `script` says, at the pace of `timing`.
+
+    Args:
+        script: the replies, see `bench.scripted.script`.
+        incremental: chunks are deltas (`--incremental-streaming-output`) rather than cumulative.
+        eos: ids that end a reply unless the request says ignore_eos.
+        vocab_size: when given, an input id outside it is refused (the real server dies of it).
+        port: 0 takes a free one; `url` tells which.
+        record: how many of the newest request bodies `requests` keeps.
+    """
+
+    def __init__(
+        self,
+        *,
+        script: Script,
+        timing: Timing | None = None,
+        incremental: bool = True,
+        faults: Faults | None = None,
+        eos: Iterable[int] = (),
+        vocab_size: int | None = None,
+        context_length: int = 32768,
+        weight_version: str = "default",
+        host: str = "127.0.0.1",
+        port: int = 0,
+        record: int = MAX_RECORDED,
+    ) -> None:
+        self._script = script
+        self._timing = timing or Timing()
+        self._incremental = incremental
+        self._faults = faults or Faults()
+        self._eos = frozenset(eos)
+        self._vocab_size = vocab_size
+        self._context_length = context_length
+        self._initial_version = weight_version
+        self._host = host
+        self._port = port
+        self._seen: deque[SeenRequest] = deque(maxlen=record)
+        self._arrivals = itertools.count()
+        self._conversations = Conversations()
+        self._runner: web.AppRunner | None = None
+        self._scheduler: Scheduler
+
+    # ---- for tests and callers ----
+
+    @property
+    def url(self) -> str:
+        """Where the server listens, without a trailing slash."""
+        return f"http://{self._host}:{self._port}"
+
+    @property
+    def requests(self) -> tuple[SeenRequest, ...]:
+        """The /generate bodies so far, oldest first."""
+        return tuple(self._seen)
+
+    @property
+    def scheduler(self) -> Scheduler:
+        """The replies in flight, to look at."""
+        return self._scheduler
+
+    async def __aenter__(self) -> Self:
+        """Start to listen.
+
+        Raises:
+            StartError: the address cannot be taken.
+        """
+        self._scheduler = Scheduler(timing=self._timing, weight_version=self._initial_version)
+        control = Control(
+            scheduler=self._scheduler,
+            conversations=self._conversations,
+            faults=self._faults,
+            info={
+                "model_path": "scripted",
+                "incremental_streaming_output": self._incremental,
+                "skip_tokenizer_init": True,
+                "stream_interval": 1,
+                "max_running_requests": None,
+                "context_length": self._context_length,
+                "max_req_input_len": self._context_length - 1,
+            },
+        )
+        app = web.Application(client_max_size=MAX_BODY_BYTES)
+        app.add_routes(
+            [
+                web.post("/generate", self._generate),
+                web.put("/generate", self._generate),
+                *control.routes(),
+            ]
+        )
+        runner = web.AppRunner(
+            app, handler_cancellation=True, access_log=None, shutdown_timeout=SHUTDOWN_S
+        )
+        await runner.setup()
+        site = web.TCPSite(runner, self._host, self._port)
+        try:
+            await site.start()
+        except OSError as error:
+            await runner.cleanup()
+            raise StartError(
+                f"cannot listen on {self._host}:{self._port}: {error.strerror}; "
+                "choose another port, or 0 for a free one"
+            ) from error
+        self._port = runner.addresses[0][1]
+        self._runner = runner
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    # ---- /generate ----
+
+    async def _generate(self, http: web.Request) -> web.StreamResponse:
+        raw = await http.read()
+        index = next(self._arrivals)
+        try:
+            body = orjson.loads(raw)
+        except orjson.JSONDecodeError as error:
+            return _error(f"the body is not JSON: {error}")
+        if isinstance(body, dict):
+            self._seen.append(SeenRequest(index=index, body=body))
+        if index in self._faults.refuse and http.transport is not None:
+            http.transport.abort()
+            return web.Response(status=503)
+        try:
+            fields = check_schema(body)
+        except SchemaError as error:
+            return web.json_response({"error": str(error)}, status=400)
+        try:
+            request = read_request(
+                fields,
+                new_rid=uuid.uuid4().hex,
+                context_length=self._context_length,
+                vocab_size=self._vocab_size,
+            )
+            self._scheduler.register(request.rid)
+        except RequestError as error:
+            if fields.get("stream"):
+                return await _failed_stream(http, str(error))
+            return _error(str(error))
+        try:
+            if request.stream:
+                return await self._stream(http, request, self._faults.breaks.get(index))
+            return await self._answer(request)
+        finally:
+            await self._scheduler.forget(request.rid)
+
+    async def _start(self, request: GenerateRequest) -> Generation:
+        started = asyncio.get_running_loop().time()
+        await self._scheduler.admitted()
+        opening = self._conversations.open(request)
+        said = tokens(self._script, opening.script_request)
+        generation = Generation(
+            request=request,
+            source=islice(said, opening.skip, None) if opening.skip else said,
+            delays=self._timing.delays(request.rid),
+            eos=self._eos,
+            started=started,
+            cached_tokens=opening.cached_tokens,
+        )
+        self._conversations.attach(request.conversation, generation.tokens)
+        self._scheduler.start(generation)
+        return generation
+
+    async def _answer(self, request: GenerateRequest) -> web.Response:
+        generation = await self._start(request)
+        while generation.finish is None:
+            generation.changed.clear()
+            await generation.changed.wait()
+        body = generation.whole(
+            weight_version=self._scheduler.weight_version,
+            now=asyncio.get_running_loop().time(),
+            wall=time.time(),
+        )
+        self._close(generation)
+        return web.Response(body=orjson.dumps(body), content_type="application/json")
+
+    async def _stream(
+        self, http: web.Request, request: GenerateRequest, broken: Break | None
+    ) -> web.StreamResponse:
+        loop = asyncio.get_running_loop()
+        response = _event_stream()
+        writer = await response.prepare(http)
+        if writer is not None:
+            # The real server answers with its headers at once, also while a pause holds the rest.
+            writer.send_headers()
+        generation = await self._start(request)
+        sent = 0
+        while True:
+            if broken is not None and sent >= broken.chunks:
+                await _break(http, response, broken)
+                return response
+            await generation.changed.wait()
+            finished = generation.finish is not None
+            await response.write(
+                generation.take(
+                    incremental=self._incremental,
+                    weight_version=self._scheduler.weight_version,
+                    now=loop.time(),
+                    wall=time.time(),
+                )
+            )
+            sent += 1
+            if finished:
+                break
+        self._close(generation)
+        await response.write_eof(wire.DONE)
+        return response
+
+    def _close(self, generation: Generation) -> None:
+        if generation.finish is not None and generation.finish.kind != "abort":
+            self._conversations.close(generation.request, generation.tokens)
+
+
+def _event_stream() -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
+    response.enable_chunked_encoding()
+    return response
+
+
+async def _failed_stream(http: web.Request, message: str) -> web.StreamResponse:
+    response = _event_stream()
+    await response.prepare(http)
+    await response.write(wire.event(wire.stream_error_body(message)))
+    await response.write_eof(wire.DONE)
+    return response
+
+
+async def _break(http: web.Request, response: web.StreamResponse, broken: Break) -> None:
+    match broken.how:
+        case BreakHow.CUT:
+            if http.transport is not None:
+                http.transport.abort()
+        case BreakHow.STALL:
+            await asyncio.Event().wait()
+        case BreakHow.ERROR:
+            body = wire.stream_error_body("Stream error: the worker is gone", kind="stream_error")
+            await response.write(wire.event(body))
+            await response.write_eof(wire.DONE)
+        case BreakHow.DONE:
+            await response.write_eof(wire.DONE)
+
+
+def _error(message: str) -> web.Response:
+    return web.json_response({"error": {"message": message}}, status=400)

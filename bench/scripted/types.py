@@ -1,0 +1,127 @@
+"""The words of the scripted sampler.
+
+Owns the few records that its modules exchange, and its error vocabulary. Nothing here knows HTTP,
+clocks or scripts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class ScriptedSamplerError(Exception):
+    """Base of every error of the scripted sampler."""
+
+
+class ScriptError(ScriptedSamplerError):
+    """A script could not be loaded, or produced something that is not a token."""
+
+
+class SchemaError(ScriptedSamplerError):
+    """The body breaks the wire schema: a real HTTP 400, for streams too."""
+
+
+class RequestError(ScriptedSamplerError):
+    """The body is well formed and asks for something impossible.
+
+    A 400 without streaming; with streaming an HTTP 200 that carries one error event.
+    """
+
+
+class StartError(ScriptedSamplerError):
+    """The server could not start, for instance because its port is taken."""
+
+
+class Token(NamedTuple):
+    """One scripted token and the log-probability the sampler reports for it."""
+
+    id: int
+    logprob: float
+
+
+class PauseMode(StrEnum):
+    """What a pause does to the replies in flight."""
+
+    ABORT = "abort"
+    """They end at once with what they have."""
+    RETRACT = "retract"
+    """They go back to the queue and are recomputed after the pause."""
+    IN_PLACE = "in_place"
+    """They freeze where they are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerateRequest:
+    """A checked /generate body.
+
+    `stop_token_ids` holds the ids that end the reply; `params` is the body's sampling_params as
+    sent, for scripts that depend on them.
+    """
+
+    rid: str
+    input_ids: tuple[int, ...]
+    stream: bool
+    return_logprob: bool
+    return_prompt_token_ids: bool
+    max_new_tokens: int
+    stop_token_ids: frozenset[int]
+    ignore_eos: bool
+    stream_interval: int
+    conversation: str
+    params: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptRequest:
+    """All a script may look at. Equal requests must give equal replies.
+
+    `turn` counts the finished replies of the same conversation, from 0. A conversation is named by
+    the body's session_id, else its routing_key, else its rid up to the first dot.
+    """
+
+    rid: str
+    conversation: str
+    turn: int
+    input_ids: tuple[int, ...]
+    params: Mapping[str, object]
+
+
+class FinishReason(NamedTuple):
+    """Why a reply ended. `kind` is stop, length or abort; each other field belongs to one kind."""
+
+    kind: str
+    matched: int | None = None
+    length: int | None = None
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightSpan:
+    """Output tokens [start, end) were sampled under `version`."""
+
+    version: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenRequest:
+    """One /generate body in the order of arrival, as the client sent it."""
+
+    index: int
+    body: Mapping[str, object]
+
+    @property
+    def input_ids(self) -> tuple[int, ...]:
+        """The ids sent; empty when the body carried none."""
+        ids = self.body.get("input_ids")
+        return tuple(ids) if isinstance(ids, list) else ()
+
+    @property
+    def rid(self) -> str | None:
+        """The request id sent, if any."""
+        rid = self.body.get("rid")
+        return rid if isinstance(rid, str) else None

@@ -1,0 +1,111 @@
+"""Starts and stops the laptop's real SGLang server for the tests.
+
+Owns the process: it runs in a process group of its own, and leaving the context ends the whole
+group, whatever state it is in.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PYTHON = ROOT / ".venv-sglang/bin/python"
+LAUNCHER = ROOT / "deploy/sglang-cpu/serve.py"
+START_S = 180.0
+STOP_S = 10.0
+
+
+def write_model(folder: Path, seed: int) -> Path:
+    """A tiny random policy, written by SGLang's own interpreter."""
+    script = Path(__file__).with_name("tiny_model.py")
+    done = subprocess.run(
+        [str(_required(PYTHON)), str(script), str(folder), str(seed)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=_environment(),
+    )
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@contextmanager
+def serve(model: Path, log: Path, *options: str) -> Iterator[str]:
+    """The URL of a running server that loads `model`; its output goes to `log`."""
+    port = _free_port()
+    command = [
+        sys.executable,
+        str(_required(LAUNCHER)),
+        str(model),
+        str(port),
+        "--skip-tokenizer-init",
+        "--context-length",
+        "4096",
+        *options,
+    ]
+    _required(PYTHON)
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            command, stdout=out, stderr=out, start_new_session=True, env=_environment()
+        )
+    try:
+        url = f"http://127.0.0.1:{port}"
+        _wait_until_ready(url, process, log)
+        yield url
+    finally:
+        _stop(process)
+
+
+def _wait_until_ready(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline:
+        assert process.poll() is None, f"SGLang ended at its start:\n{_tail(log)}"
+        try:
+            with urllib.request.urlopen(url + "/ready", timeout=2) as answer:
+                if answer.status == 200:
+                    return
+        except (urllib.error.URLError, TimeoutError, ConnectionError):
+            pass
+        time.sleep(0.5)
+    raise AssertionError(f"SGLang was not ready after {START_S:.0f} s:\n{_tail(log)}")
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(STOP_S)
+    # Schedulers and detokenizers can outlive their parent for a moment.
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _required(path: Path) -> Path:
+    assert path.exists(), f"{path} is not there: run make setup"
+    return path
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _tail(log: Path) -> str:
+    return log.read_text(errors="replace")[-4000:]

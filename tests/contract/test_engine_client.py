@@ -1,0 +1,180 @@
+"""The engine's sampler client reads every kind of stream, in both shapes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+
+from bench.scripted import Break, BreakHow, Faults, ScriptedSampler, Timing, cycle
+from engine.sampler.client import SamplerClient, ServerRefused, ServerUnreachable
+from engine.sampler.wire import Chunk, WireError, generate_request
+from toolwright.types import FinishKind, SamplingParams
+
+STOP = 260
+FAULTS = Faults(
+    breaks={
+        0: Break(chunks=3),
+        1: Break(chunks=3, how=BreakHow.DONE),
+        2: Break(chunks=3, how=BreakHow.ERROR),
+        3: Break(chunks=3, how=BreakHow.STALL),
+    }
+)
+
+
+def request(rid: str, max_new_tokens: int = 64, **changes: Any) -> dict[str, Any]:
+    return {
+        **generate_request(
+            rid=rid,
+            input_ids=[1, 2, 3],
+            sampling=SamplingParams(temperature=1.0),
+            max_new_tokens=max_new_tokens,
+            stop_token_ids=[STOP],
+        ),
+        **changes,
+    }
+
+
+@pytest.fixture(params=["delta", "cumulative"])
+def incremental(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param == "delta")
+
+
+@pytest.fixture
+async def session() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession() as opened:
+        yield opened
+
+
+@pytest.fixture
+async def sampler(incremental: bool) -> AsyncIterator[ScriptedSampler]:
+    async with ScriptedSampler(
+        script=cycle(stop_id=STOP, every=20, vocabulary=200),
+        timing=Timing(tokens_per_second=500),
+        incremental=incremental,
+    ) as running:
+        yield running
+
+
+@pytest.fixture
+def client(sampler: ScriptedSampler, session: aiohttp.ClientSession) -> SamplerClient:
+    return SamplerClient(sampler.url, session, silence=30)
+
+
+async def read(client: SamplerClient, body: dict[str, Any], *, incremental: bool) -> list[Chunk]:
+    return [chunk async for _, chunk in client.stream(body, incremental=incremental)]
+
+
+async def test_learns_the_shape(client: SamplerClient, incremental: bool) -> None:
+    info = await client.info()
+    assert info.incremental is incremental
+    assert info.weight_version == "default"
+
+
+async def test_stop(client: SamplerClient, incremental: bool) -> None:
+    chunks = await read(client, request("a"), incremental=incremental)
+    ids = [i for chunk in chunks for i in chunk.token_ids]
+    assert len(ids) == 20
+    assert ids[-1] == STOP
+    assert sum(len(chunk.logprobs) for chunk in chunks) == 20
+    assert chunks[-1].finish is not None
+    assert chunks[-1].finish.kind is FinishKind.STOP
+    assert chunks[-1].finish.matched_token == STOP
+    assert chunks[-1].weight_spans == (("default", 0, 20),)
+
+
+async def test_length(client: SamplerClient, incremental: bool) -> None:
+    chunks = await read(client, request("a", 7), incremental=incremental)
+    assert sum(len(chunk.token_ids) for chunk in chunks) == 7
+    assert chunks[-1].finish is not None
+    assert chunks[-1].finish.kind is FinishKind.LENGTH
+
+
+async def test_abort(client: SamplerClient, incremental: bool) -> None:
+    body = request("a", 4000)
+    body["sampling_params"]["stop_token_ids"] = []
+    reading = asyncio.create_task(read(client, body, incremental=incremental))
+    await asyncio.sleep(0.1)
+    await client.abort("a")
+    chunks = await reading
+    assert chunks[-1].finish is not None
+    assert chunks[-1].finish.kind is FinishKind.ABORT
+
+
+async def test_abort_in_the_queue_adds_no_token(client: SamplerClient, incremental: bool) -> None:
+    """The last event of a reply aborted during a retracting pause repeats what was sent."""
+    body = request("a", 4000)
+    body["sampling_params"]["stop_token_ids"] = []
+    reading = asyncio.create_task(read(client, body, incremental=incremental))
+    await asyncio.sleep(0.1)
+    await client.pause("retract")
+    await asyncio.sleep(0.05)
+    await client.abort("a")
+    chunks = await reading
+    await client.resume()
+    assert chunks[-1].finish is not None
+    assert chunks[-1].finish.kind is FinishKind.ABORT
+    assert chunks[-1].weight_spans[-1][2] == sum(len(chunk.token_ids) for chunk in chunks)
+
+
+async def test_weights_change_under_the_stream(
+    client: SamplerClient, incremental: bool, tmp_path: Any
+) -> None:
+    body = request("a", 60)
+    body["sampling_params"]["stop_token_ids"] = []
+    reading = asyncio.create_task(read(client, body, incremental=incremental))
+    await asyncio.sleep(0.05)
+    await client.pause("retract")
+    await client.update_from_disk(str(tmp_path), "v1", flush_cache=True)
+    assert await client.weight_version() == "v1"
+    await client.resume()
+    chunks = await reading
+    assert [version for version, _, _ in chunks[-1].weight_spans] == ["default", "v1"]
+    assert {chunk.weight_version for chunk in chunks} == {"default", "v1"}
+
+
+async def test_refusals(client: SamplerClient, incremental: bool) -> None:
+    unknown = request("a")
+    unknown["sampling_params"]["max_tokens"] = 1
+    with pytest.raises(ServerRefused, match="max_tokens"):
+        await read(client, unknown, incremental=incremental)
+    impossible = request("a")
+    impossible["sampling_params"]["temperature"] = -1.0
+    with pytest.raises(WireError, match="temperature"):
+        await read(client, impossible, incremental=incremental)
+    with pytest.raises(ServerRefused, match="/no/such"):
+        await client.update_from_disk("/no/such", "v1", flush_cache=True)
+
+
+async def test_broken_streams(session: aiohttp.ClientSession, incremental: bool) -> None:
+    """A stream without a finish reason is never taken for a whole one."""
+    async with ScriptedSampler(
+        script=cycle(stop_id=STOP, every=20, vocabulary=200),
+        incremental=incremental,
+        faults=FAULTS,
+    ) as sampler:
+        client = SamplerClient(sampler.url, session, silence=0.5)
+        for number, error in enumerate(
+            (ServerUnreachable, ServerUnreachable, WireError, ServerUnreachable)
+        ):
+            with pytest.raises(error):
+                await read(client, request(f"r{number}"), incremental=incremental)
+        assert sampler.scheduler.running == 0
+
+
+async def test_stale_weights_are_seen(
+    session: aiohttp.ClientSession, incremental: bool, tmp_path: Any
+) -> None:
+    async with ScriptedSampler(
+        script=cycle(stop_id=STOP, every=20),
+        incremental=incremental,
+        faults=Faults(stale_weights=True, fail_updates=1),
+    ) as sampler:
+        client = SamplerClient(sampler.url, session, silence=5)
+        with pytest.raises(ServerRefused, match="scripted"):
+            await client.update_from_disk(str(tmp_path), "v1", flush_cache=True)
+        await client.update_from_disk(str(tmp_path), "v1", flush_cache=True)
+        assert await client.weight_version() == "default"

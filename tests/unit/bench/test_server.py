@@ -1,0 +1,147 @@
+"""The server records what it saw, serves a conversation turn by turn, and stops cleanly."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import aiohttp
+import pytest
+
+from bench.scripted import ScriptedSampler, ScriptRequest, StartError, Timing, cycle, replies
+
+
+def body(ids: list[int], rid: str, **changes: Any) -> dict[str, Any]:
+    return {
+        "rid": rid,
+        "input_ids": ids,
+        "session_id": "s",
+        "sampling_params": {"max_new_tokens": 500, "stop_token_ids": [2]},
+        **changes,
+    }
+
+
+async def ask(
+    session: aiohttp.ClientSession, url: str, sent: dict[str, Any], method: str = "POST"
+) -> dict[str, Any]:
+    async with session.request(method, url + "/generate", json=sent) as answer:
+        parsed: dict[str, Any] = await answer.json()
+        return parsed
+
+
+async def test_turns_and_the_prefix_property() -> None:
+    async with (
+        ScriptedSampler(script=replies([[5, 2], [6, 2]])) as sampler,
+        aiohttp.ClientSession() as session,
+    ):
+        ids = [1]
+        for turn in range(2):
+            answer = await ask(session, sampler.url, body(ids, f"r{turn}"), "PUT")
+            ids = ids + answer["output_ids"] + [9]
+        first, second = sampler.requests
+        assert second.input_ids[: len(first.input_ids) + 2] == (*first.input_ids, 5, 2)
+        assert ids == [1, 5, 2, 9, 6, 2, 9]
+
+
+async def test_the_script_sees_the_request() -> None:
+    seen: list[ScriptRequest] = []
+
+    def script(request: ScriptRequest) -> list[int]:
+        seen.append(request)
+        return [2]
+
+    async with (
+        ScriptedSampler(script=script) as sampler,
+        aiohttp.ClientSession() as session,
+    ):
+        await ask(session, sampler.url, body([1, 4], "r"))
+    assert (seen[0].rid, seen[0].conversation, seen[0].input_ids) == ("r", "s", (1, 4))
+    assert seen[0].params["stop_token_ids"] == [2]
+
+
+async def test_the_pace_is_kept() -> None:
+    async with (
+        ScriptedSampler(
+            script=cycle(stop_id=2, every=1000),
+            timing=Timing(first_token_delay=0.1, tokens_per_second=200, tokens_per_chunk=4),
+        ) as sampler,
+        aiohttp.ClientSession() as session,
+    ):
+        began = time.monotonic()
+        sent = body([1], "r", sampling_params={"max_new_tokens": 40})
+        answer = await ask(session, sampler.url, sent)
+        took = time.monotonic() - began
+    assert len(answer["output_ids"]) == 40
+    assert 0.27 <= took < 0.6
+
+
+async def test_a_failing_script_ends_its_own_reply_only() -> None:
+    def script(request: ScriptRequest) -> list[int]:
+        return [5, 2] if request.rid == "good" else [5, 1 // 0]
+
+    async with (
+        ScriptedSampler(script=script) as sampler,
+        aiohttp.ClientSession() as session,
+    ):
+        bad = await ask(session, sampler.url, body([1], "bad"))
+        good = await ask(session, sampler.url, body([1], "good", session_id="t"))
+    assert "ZeroDivisionError" in bad["meta_info"]["finish_reason"]["message"]
+    assert good["output_ids"] == [5, 2]
+
+
+async def test_ids_outside_the_vocabulary_are_refused() -> None:
+    async with (
+        ScriptedSampler(script=replies([[2]]), vocab_size=10) as sampler,
+        aiohttp.ClientSession() as session,
+    ):
+        for bad in (10, -1):
+            answer = await ask(session, sampler.url, body([1, bad], "r"))
+            assert f"input id {bad}" in answer["error"]["message"]
+
+
+async def test_the_record_is_bounded() -> None:
+    async with (
+        ScriptedSampler(script=replies([[2]]), record=2) as sampler,
+        aiohttp.ClientSession() as session,
+    ):
+        for number in range(4):
+            await ask(session, sampler.url, body([1], f"r{number}"))
+        assert [(seen.index, seen.rid) for seen in sampler.requests] == [(2, "r2"), (3, "r3")]
+
+
+async def test_a_taken_port_is_named() -> None:
+    async with ScriptedSampler(script=replies([[2]])) as sampler:
+        port = int(sampler.url.rpartition(":")[2])
+        with pytest.raises(StartError, match=str(port)):
+            async with ScriptedSampler(script=replies([[2]]), port=port):
+                pass
+
+
+async def test_leaving_ends_streams_and_frees_the_port() -> None:
+    slow = Timing(tokens_per_second=1)
+    async with aiohttp.ClientSession() as session:
+        async with ScriptedSampler(script=cycle(stop_id=2, every=9), timing=slow) as sampler:
+            url = sampler.url
+            pending = asyncio.create_task(ask(session, url, body([1], "r")))
+            await asyncio.sleep(0.1)
+            began = time.monotonic()
+        assert time.monotonic() - began < 2
+        with pytest.raises(aiohttp.ClientError):
+            await pending
+        with pytest.raises(aiohttp.ClientError):
+            await ask(session, url, body([1], "again"))
+
+
+async def test_headers_come_before_a_pause_ends() -> None:
+    async with (
+        ScriptedSampler(script=replies([[2]])) as sampler,
+        aiohttp.ClientSession() as session,
+    ):
+        await session.post(sampler.url + "/pause_generation", json={"mode": "in_place"})
+        async with asyncio.timeout(2):
+            answer = await session.post(sampler.url + "/generate", json=body([1], "r", stream=True))
+        assert answer.status == 200
+        assert sampler.scheduler.held == 1
+        await session.post(sampler.url + "/continue_generation")
+        assert b"[DONE]" in await answer.read()
