@@ -7,15 +7,18 @@ longest silence. A stream is complete only when a chunk carried a finish reason.
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
 import orjson
 
-from engine.sampler.wire import DONE, Chunk, ChunkReader, EventSplitter, WireError
+from engine.sampler.stream import StatusError, StreamBroken, StreamingHttp
+from engine.sampler.wire import DONE, Chunk, ChunkReader, WireError
+
+OnChunk = Callable[[Chunk, int], bool]
+"""(chunk, ns when its bytes were read) -> go on reading."""
 
 CONTROL_TIMEOUT = 300.0
 """Seconds for a weight update from disk of the largest models."""
@@ -47,36 +50,41 @@ class SamplerClient:
     def __init__(self, url: str, session: aiohttp.ClientSession, *, silence: float) -> None:
         self.url = url.rstrip("/")
         self._session = session
-        self._silence = silence
+        self._streams = StreamingHttp(self.url, "/generate", silence=silence)
 
     async def stream(
-        self, body: Mapping[str, Any], *, incremental: bool
-    ) -> AsyncGenerator[tuple[int, Chunk], None]:
-        """(ns when its bytes were read, chunk) until the finish reason came.
+        self, body: Mapping[str, Any], *, incremental: bool, on_chunk: OnChunk
+    ) -> None:
+        """Hands every chunk to `on_chunk` as its bytes are read, until the finish reason came
+        or `on_chunk` says stop; then the connection closes and the server drops the request.
 
         ServerUnreachable when the stream breaks, WireError when it is malformed or an error,
         ServerRefused for a request that the server does not take.
         """
-        reader, splitter = ChunkReader(incremental=incremental), EventSplitter()
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=self._silence)
+        reader = ChunkReader(incremental=incremental)
+        finished = stopped = False
+
+        def on_event(payload: bytes, read_ns: int) -> bool:
+            nonlocal finished, stopped
+            if payload == DONE or finished:
+                return True
+            chunk = reader.read(payload)
+            finished = chunk.finish is not None
+            stopped = not on_chunk(chunk, read_ns)
+            return finished or not stopped
+
         try:
-            async with self._session.post(
-                f"{self.url}/generate", data=orjson.dumps(body), timeout=timeout, headers=_JSON
-            ) as response:
-                if response.status != 200:
-                    raise _refusal(self.url, response.status, await response.text())
-                async for data in response.content.iter_any():
-                    read_ns = time.monotonic_ns()
-                    for payload in splitter.feed(data):
-                        if payload == DONE:
-                            continue
-                        chunk = reader.read(payload)
-                        yield read_ns, chunk
-                        if chunk.finish is not None:
-                            return
-        except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
-            raise ServerUnreachable(f"{self.url}: {error!r}") from error
-        raise ServerUnreachable(f"{self.url}: the stream ended without a finish reason")
+            await self._streams.post(orjson.dumps(body), on_event)
+        except StreamBroken as error:
+            raise ServerUnreachable(f"{self.url}: {error}") from error
+        except StatusError as error:
+            raise _refusal(self.url, error.status, error.text) from error
+        if not (finished or stopped):
+            raise ServerUnreachable(f"{self.url}: the stream ended without a finish reason")
+
+    def close(self) -> None:
+        """Hangs up idle connections; the shared session is its owner's."""
+        self._streams.close()
 
     async def abort(self, rid: str) -> None:
         await self._post("/abort_request", {"rid": rid}, timeout=10)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import aclosing
 
 import aiohttp
 import structlog
@@ -20,7 +19,7 @@ import structlog
 from engine.errors import SamplerFailed, StartupError
 from engine.sampler.client import SamplerClient, ServerInfo, ServerRefused, ServerUnreachable
 from engine.sampler.stops import StopDetector, StopTable
-from engine.sampler.wire import WireError, generate_request
+from engine.sampler.wire import Chunk, WireError, generate_request
 from engine.types import Codec, Generated, StopHit
 from toolwright.recipe import Sampler as SamplerTable
 from toolwright.types import FinishKind, FinishReason, SamplingParams, WeightVersion
@@ -81,6 +80,8 @@ class SamplerPool:
         for task in list(self._aborts):
             task.cancel()
         await asyncio.gather(*self._aborts, return_exceptions=True)
+        for server in self.servers:
+            server.client.close()
         if self._session is not None:
             await self._session.close()
 
@@ -202,31 +203,18 @@ class SamplerPool:
             routing_key=key,
         )
         server.in_flight += 1
-        finished = False
         action.begin()
         try:
-            async with aclosing(
-                server.client.stream(body, incremental=server.incremental)
-            ) as stream:
-                async for read_ns, chunk in stream:
-                    finished = chunk.finish is not None
-                    hit = action.add(chunk.token_ids, chunk.logprobs, chunk.weight_version, read_ns)
-                    if finished:
-                        action.correct_versions(chunk.weight_spans)
-                        action.cached_tokens = chunk.cached_tokens
-                    if hit is not None:
-                        return FinishReason(
-                            kind=FinishKind.STOP,
-                            matched_token=hit.matched_token,
-                            matched_text=hit.matched_text,
-                        )
-                    if chunk.finish is not None:
-                        return chunk.finish
+            await server.client.stream(
+                body, incremental=server.incremental, on_chunk=action.on_chunk
+            )
         finally:
             server.in_flight -= 1
-            if not finished:
+            if not action.server_finished:
                 self._abort(server, rid)
-        raise ServerUnreachable(f"{server.client.url}: the stream ended without a finish reason")
+        if action.finish is None:
+            raise AssertionError("a stream ends with a finish reason or an error")
+        return action.finish
 
     def _abort(self, server: Server, rid: str) -> None:
         """Ends a request that nobody reads any more; owned by the pool until it is done."""
@@ -255,25 +243,38 @@ class _Action:
         self._on_stop = on_stop
         self._base = 0
         self._read_ns = 0
+        self.finish: FinishReason | None = None
+        self.server_finished = False
 
     def begin(self) -> None:
         """A new request goes on from here."""
         self._base = len(self.token_ids)
+        self.finish = None
+        self.server_finished = False
 
-    def add(
-        self, token_ids: Sequence[int], logprobs: Sequence[float], version: str, read_ns: int
-    ) -> StopHit | None:
+    def on_chunk(self, chunk: Chunk, read_ns: int) -> bool:
+        """Takes one chunk, calls `on_stop` at once; False when the rest is of no use."""
         self._read_ns = read_ns
-        hit = self._detector.feed(token_ids)
-        keep = len(token_ids) if hit is None else hit.keep - len(self.token_ids)
-        self.token_ids.extend(token_ids[:keep])
+        hit = self._detector.feed(chunk.token_ids)
+        keep = len(chunk.token_ids) if hit is None else hit.keep - len(self.token_ids)
+        self.token_ids.extend(chunk.token_ids[:keep])
         if hit is not None:
             self._on_stop(self.token_ids, hit, read_ns)
-        self._logprobs.extend(logprobs[:keep])
-        self._versions.extend([version] * keep)
-        return hit
+            self.finish = FinishReason(
+                kind=FinishKind.STOP,
+                matched_token=hit.matched_token,
+                matched_text=hit.matched_text,
+            )
+        self._logprobs.extend(chunk.logprobs[:keep])
+        self._versions.extend([chunk.weight_version] * keep)
+        if chunk.finish is not None:
+            self.server_finished = True
+            self.finish = self.finish or chunk.finish
+            self.cached_tokens = chunk.cached_tokens
+            self._correct_versions(chunk.weight_spans)
+        return hit is None
 
-    def correct_versions(self, spans: Sequence[tuple[str, int, int]]) -> None:
+    def _correct_versions(self, spans: Sequence[tuple[str, int, int]]) -> None:
         """The server's own account, which wins where a chunk straddled an update."""
         for version, start, end in spans:
             for position in range(self._base + start, min(self._base + end, len(self._versions))):

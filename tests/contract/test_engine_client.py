@@ -65,7 +65,14 @@ def client(sampler: ScriptedSampler, session: aiohttp.ClientSession) -> SamplerC
 
 
 async def read(client: SamplerClient, body: dict[str, Any], *, incremental: bool) -> list[Chunk]:
-    return [chunk async for _, chunk in client.stream(body, incremental=incremental)]
+    chunks: list[Chunk] = []
+
+    def take(chunk: Chunk, _read_ns: int) -> bool:
+        chunks.append(chunk)
+        return True
+
+    await client.stream(body, incremental=incremental, on_chunk=take)
+    return chunks
 
 
 async def test_learns_the_shape(client: SamplerClient, incremental: bool) -> None:

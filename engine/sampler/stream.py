@@ -1,0 +1,193 @@
+"""The hot path: /generate's bytes to a callback, inside the very read that brought them.
+
+asyncio wakes a coroutine only after every other one that became ready before it. With many
+streams that tick together, the last one waits for all; so events are handed on from
+`data_received` itself, with the time at which their bytes were read. httptools parses HTTP.
+
+Invariants
+- One request at a time on a connection; a connection goes back to the idle ones only after a
+  whole response.
+- The callback sees every event of its request in order, and none after it asked to stop.
+- Nothing waits without bound: connecting has a deadline, a stream has a longest silence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections import deque
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+import httptools
+
+from engine.sampler.wire import EventSplitter
+
+CONNECT_SECONDS = 10.0
+IDLE_SECONDS = 4.0
+"""Below uvicorn's keep-alive of 5 s, after which the server hangs up."""
+
+OnEvent = Callable[[bytes, int], bool]
+"""(payload of one event, ns when its bytes were read) -> go on reading."""
+
+
+class StreamBroken(Exception):
+    """No connection, or it ended or fell silent inside a response."""
+
+
+class StatusError(Exception):
+    """The server answered with another status than 200."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(f"{status}: {text[:300]}")
+        self.status = status
+        self.text = text
+
+
+class _Connection(asyncio.Protocol):
+    """One connection; what httptools calls is public by its rules."""
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport | None = None
+        self.idle_since = 0.0
+        self.read_ns = 0
+        self.whole = False
+        self._parser: httptools.HttpResponseParser | None = None
+        self._splitter = EventSplitter()
+        self._error_body = b""
+        self._on_event: OnEvent | None = None
+        self._done: asyncio.Future[None] | None = None
+
+    def begin(self, request: bytes, on_event: OnEvent) -> asyncio.Future[None]:
+        """Sends a request; the future ends with its response, or with what went wrong."""
+        if self.transport is None or self.transport.is_closing():
+            raise StreamBroken("the connection is closed")
+        self._parser = httptools.HttpResponseParser(self)
+        self._splitter = EventSplitter()
+        self._error_body = b""
+        self._on_event = on_event
+        self.whole = False
+        self.read_ns = time.monotonic_ns()
+        self._done = asyncio.get_running_loop().create_future()
+        self.transport.write(request)
+        return self._done
+
+    def close(self) -> None:
+        self._on_event = None
+        if self.transport is not None:
+            self.transport.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport  # type: ignore[assignment]
+
+    def data_received(self, data: bytes) -> None:
+        self.read_ns = time.monotonic_ns()
+        if self._parser is None:
+            self.close()  # bytes that nobody asked for
+            return
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            cause = error.__context__
+            self._fail(cause if isinstance(cause, Exception) else StreamBroken(str(error)))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.transport = None
+        self._fail(StreamBroken(f"the connection ended inside the response ({exc})"))
+
+    def on_body(self, body: bytes) -> None:
+        if self._parser is None:
+            return
+        if self._parser.get_status_code() != 200:
+            self._error_body += body
+            return
+        for payload in self._splitter.feed(body):
+            if self._on_event is not None and not self._on_event(payload, self.read_ns):
+                self._finish()
+                self.close()
+                return
+
+    def on_message_complete(self) -> None:
+        if self._parser is None:
+            return
+        status = self._parser.get_status_code()
+        self.whole = self._parser.should_keep_alive()
+        if status == 200:
+            self._finish()
+        else:
+            self._fail(StatusError(status, self._error_body.decode(errors="replace")))
+
+    def _finish(self) -> None:
+        if self._done is not None and not self._done.done():
+            self._done.set_result(None)
+
+    def _fail(self, error: Exception) -> None:
+        self._on_event = None
+        if self._done is not None and not self._done.done():
+            self._done.set_exception(error)
+
+
+class StreamingHttp:
+    """POST requests to one server whose responses are event streams. Keeps idle connections."""
+
+    def __init__(self, url: str, path: str, *, silence: float) -> None:
+        parts = urlsplit(url)
+        self._host = parts.hostname or "127.0.0.1"
+        self._tls = ssl.create_default_context() if parts.scheme == "https" else None
+        self._port = parts.port or (443 if self._tls else 80)
+        self._silence = silence
+        prefix = parts.path.rstrip("/")
+        self._head = (
+            f"POST {prefix}{path} HTTP/1.1\r\nHost: {parts.netloc}\r\n"
+            "Content-Type: application/json\r\nAccept: text/event-stream\r\n"
+        ).encode()
+        self._idle: deque[_Connection] = deque()
+
+    async def post(self, body: bytes, on_event: OnEvent) -> None:
+        """Returns when the response ended or `on_event` said stop.
+
+        StreamBroken or StatusError, or whatever `on_event` raised.
+        """
+        request = b"%sContent-Length: %d\r\n\r\n%s" % (self._head, len(body), body)
+        connection = self._take_idle() or await self._connect()
+        try:
+            await self._watch(connection, connection.begin(request, on_event))
+        finally:
+            if connection.whole and connection.transport is not None:
+                connection.idle_since = time.monotonic()
+                self._idle.append(connection)
+            else:
+                connection.close()
+
+    def close(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
+
+    def _take_idle(self) -> _Connection | None:
+        while self._idle:
+            connection = self._idle.pop()
+            alive = connection.transport is not None and not connection.transport.is_closing()
+            if alive and time.monotonic() - connection.idle_since < IDLE_SECONDS:
+                return connection
+            connection.close()
+        return None
+
+    async def _connect(self) -> _Connection:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                _, connection = await loop.create_connection(
+                    _Connection, self._host, self._port, ssl=self._tls
+                )
+        except (OSError, TimeoutError) as error:
+            raise StreamBroken(f"no connection: {error!r}") from error
+        return connection
+
+    async def _watch(self, connection: _Connection, done: asyncio.Future[None]) -> None:
+        while not done.done():
+            await asyncio.wait([done], timeout=self._silence)
+            quiet = (time.monotonic_ns() - connection.read_ns) / 1e9
+            if not done.done() and quiet >= self._silence:
+                raise StreamBroken(f"silent for {quiet:.0f} s")
+        done.result()
