@@ -17,8 +17,9 @@ class Suite(Table):
     source: str = Field(description="like task.source")
     n: int = Field(ge=1)
     temperature: float = Field(default=0.0, ge=0)
-    when: Literal["every", "ends"] = Field(
-        default="every", description="every `evaluation.every` versions, or first and last only"
+    when: Literal["every", "ends", "last"] = Field(
+        default="every",
+        description="every `evaluation.every` versions, first and last, or last only",
     )
     seed: int = 0
     withhold_observations: bool = Field(

@@ -77,14 +77,16 @@ class EvaluationLane:
         return self._current is not None and not self._current.done()
 
     def due(self, version: WeightVersion) -> list[Suite]:
-        """Suites to run at this version: at 0 and the last all of them, else by `every`."""
-        ends = version.step in (0, self._steps)
-        every = self._table.every > 0 and version.step % self._table.every == 0
+        """Suites to run at this version that were not run at it before."""
+        now = {"every"} if self._table.every and version.step % self._table.every == 0 else set()
+        if version.step == 0:
+            now |= {"every", "ends"}
+        if version.step == self._steps:
+            now |= {"every", "ends", "last"}
         return [
             suite
             for suite in self._table.suites
-            if (ends or (every and suite.when == "every"))
-            and (suite.name, version.lineage, version.step) not in self._done
+            if suite.when in now and (suite.name, version.lineage, version.step) not in self._done
         ]
 
     def start(self, version: WeightVersion) -> None:
@@ -105,13 +107,22 @@ class EvaluationLane:
             await asyncio.gather(self._current, return_exceptions=True)
 
     async def _run(self, suites: Iterable[Suite], version: WeightVersion) -> None:
-        for suite in suites:
-            began = time.monotonic()
-            trajectories = await self._roll_out(suite, version)
-            self._record(suite, version, trajectories, time.monotonic() - began)
-
-    async def _roll_out(self, suite: Suite, version: WeightVersion) -> list[Trajectory]:
+        """All of them share the places, in order, so that no suite's last ones run alone."""
         places = asyncio.Semaphore(self._table.max_concurrent)
+        async with asyncio.TaskGroup() as group:
+            for suite in suites:
+                group.create_task(self._evaluate(suite, version, places))
+
+    async def _evaluate(
+        self, suite: Suite, version: WeightVersion, places: asyncio.Semaphore
+    ) -> None:
+        began = time.monotonic()
+        trajectories = await self._roll_out(suite, version, places)
+        self._record(suite, version, trajectories, time.monotonic() - began)
+
+    async def _roll_out(
+        self, suite: Suite, version: WeightVersion, places: asyncio.Semaphore
+    ) -> list[Trajectory]:
         sampling = replace(self._sampling, temperature=suite.temperature)
 
         async def one(index: int) -> Trajectory:

@@ -69,6 +69,7 @@ class Rollout:
     def __init__(self, setting: Setting, assignment: Assignment) -> None:
         self._setting = setting
         self._assignment = assignment
+        self._key = f"{assignment.trajectory_id}/{assignment.attempt}"
         self._calls: list[CallRecord] = []
         self._events: list[Event] = []
         self._clock = _Clock()
@@ -77,9 +78,8 @@ class Rollout:
     async def run(self) -> Trajectory:
         """The trajectory, not yet rewarded. Cancellation closes the session and goes on."""
         setting, assignment = self._setting, self._assignment
-        session_id = f"{assignment.trajectory_id}/{assignment.attempt}"
         opening = time.monotonic()
-        session = await setting.tools.open_session(session_id, assignment.task)
+        session = await setting.tools.open_session(self._key, assignment.task)
         self._clock.open_s = time.monotonic() - opening
         try:
             prompt = setting.protocol.prompt(assignment.task, session.tools, setting.codec)
@@ -93,7 +93,7 @@ class Rollout:
                 reason = StopReason.TRAJECTORY_TIMEOUT
         finally:
             session.close()
-            setting.pool.release(assignment.trajectory_id)
+            setting.pool.release(self._key)
         return self._finished(transcript, reason)
 
     async def _turns(self, session: Session, transcript: Transcript) -> StopReason:
@@ -135,7 +135,7 @@ class Rollout:
         room = min(limits.action, transcript.response_room, transcript.model_room)
         try:
             return await self._setting.pool.generate(
-                key=self._assignment.trajectory_id,
+                key=self._key,
                 token_ids=transcript.token_ids,
                 sampling=self._assignment.sampling,
                 max_new_tokens=room,

@@ -114,9 +114,10 @@ class Processes:
     async def while_alive(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of `work`. ProcessFailed as soon as a service ends by itself."""
         assert self._death is not None, "enter the context first"
-        task = asyncio.ensure_future(work)
+        task = asyncio.create_task(work)
+        both: set[asyncio.Future[Any]] = {task, self._death}
         try:
-            await asyncio.wait({task, self._death}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             if task.done():
                 return task.result()
             dead = self._death.result()

@@ -37,6 +37,7 @@ class ServerInfo:
     """What the engine needs of /server_info."""
 
     incremental: bool
+    reads_text: bool
     version: str
     weight_version: str
     model_path: str
@@ -76,7 +77,8 @@ class SamplerClient:
         try:
             await self._streams.post(orjson.dumps(body), on_event)
         except StreamBroken as error:
-            raise ServerUnreachable(f"{self.url}: {error}") from error
+            if not (finished or stopped):
+                raise ServerUnreachable(f"{self.url}: {error}") from error
         except StatusError as error:
             raise _refusal(self.url, error.status, error.text) from error
         if not (finished or stopped):
@@ -114,6 +116,7 @@ class SamplerClient:
         )
         return ServerInfo(
             incremental=bool(server.get("incremental_streaming_output")),
+            reads_text=not server.get("skip_tokenizer_init"),
             version=str(server.get("version", "")),
             weight_version=str(model.get("weight_version", "")),
             model_path=str(model.get("model_path", "")),

@@ -52,9 +52,7 @@ class WeightControl:
             self.version, self.path = version, path
             for server in self._pool.servers:
                 try:
-                    await server.client.abort_all()
-                    await server.client.resume()
-                    await self._load(server)
+                    await self._start_over(server)
                 except (ServerUnreachable, ServerRefused, WireError) as error:
                     raise PublishFailed(
                         f"sampler {server.client.url} did not take the weights {path}: {error}"
@@ -74,10 +72,13 @@ class WeightControl:
             began = time.monotonic()
             results = await asyncio.gather(*(self._update(s) for s in servers))
             refused = [error for error in results if isinstance(error, ServerRefused)]
-            if refused:
-                self.version, self.path = previous
-                raise PublishFailed(f"weights {path}: {refused[0]}")
             done = sum(result is None for result in results)
+            if refused or done == 0:
+                self.version, self.path = previous
+                for server in servers:  # whatever each has now: it gets the previous version back
+                    self._pool.mark_down(server)
+            if refused:
+                raise PublishFailed(f"weights {path}: {refused[0]}")
             if done == 0:
                 raise PublishFailed(f"no sampler took version {version}; are they running?")
             return Published(samplers=done, paused_s=time.monotonic() - began)
@@ -85,9 +86,7 @@ class WeightControl:
     async def bring_up(self, server: Server) -> None:
         """Gives a server that came back the newest version, then lets requests to it."""
         async with self._lock:
-            await server.client.abort_all()
-            await server.client.resume()
-            await self._load(server)
+            await self._start_over(server)
             server.up.set()
             log.info("sampler_up", server=server.client.url, version=str(self.version))
 
@@ -95,7 +94,7 @@ class WeightControl:
         try:
             await server.client.pause(self._mode)
             try:
-                await self._load(server)
+                await self._load(server, flush_cache=self._mode != "in_place")
             finally:
                 await server.client.resume()
         except ServerRefused as error:
@@ -105,11 +104,16 @@ class WeightControl:
             return error
         return None
 
-    async def _load(self, server: Server) -> None:
+    async def _start_over(self, server: Server) -> None:
+        await server.client.abort_all()
+        await server.client.resume()
+        await self._load(server, flush_cache=True)
+
+    async def _load(self, server: Server, *, flush_cache: bool) -> None:
         if self.version is None or self.path is None:
             raise PublishFailed("no version was ever published")
         await server.client.update_from_disk(
-            str(self.path), str(self.version), flush_cache=self._mode != "in_place"
+            str(self.path), str(self.version), flush_cache=flush_cache
         )
         found = await server.client.weight_version()
         if found != str(self.version):

@@ -46,6 +46,11 @@ class Server:
     def incremental(self) -> bool:
         return self.info is not None and self.info.incremental
 
+    @property
+    def reads_text(self) -> bool:
+        """It has a tokenizer; without one it refuses stop texts, which then are only ours."""
+        return self.info is not None and self.info.reads_text
+
 
 class SamplerPool:
     """Routes generations over the recipe's endpoints; `bring_up` is the weight control's."""
@@ -114,6 +119,7 @@ class SamplerPool:
         failures = 0
         while True:
             server = await self._pick(key)
+            before = len(action.token_ids)
             try:
                 finish = await self._stream(
                     server, key, [*token_ids, *action.token_ids], sampling,
@@ -133,8 +139,13 @@ class SamplerPool:
             except ServerRefused as error:
                 raise SamplerFailed(str(error)) from error
             if finish.kind is FinishKind.ABORT:
-                if len(action.token_ids) < max_new_tokens:
-                    continue  # a pause or a foreign abort: go on from what came
+                if len(action.token_ids) < max_new_tokens:  # a pause or a foreign abort: go on
+                    if len(action.token_ids) == before:
+                        failures += 1
+                        if failures > self._table.max_retries:
+                            raise SamplerFailed(f"{server.client.url} aborts again and again")
+                        await asyncio.sleep(0.1 * failures)
+                    continue
                 finish = FinishReason(kind=FinishKind.LENGTH)
             self.generated_tokens += len(action.token_ids)
             return action.generated(finish)
@@ -198,7 +209,7 @@ class SamplerPool:
             sampling=sampling,
             max_new_tokens=max_new_tokens,
             stop_token_ids=sorted(action.stops.by_token),
-            stop=action.stops.longer,
+            stop=action.stops.longer if server.reads_text else (),
             stream_interval=self._table.stream_interval,
             routing_key=key,
         )
@@ -254,6 +265,10 @@ class _Action:
 
     def on_chunk(self, chunk: Chunk, read_ns: int) -> bool:
         """Takes one chunk, calls `on_stop` at once; False when the rest is of no use."""
+        if chunk.token_ids and not _is_ours(chunk.weight_version):
+            raise ServerUnreachable(
+                f"it writes under weights {chunk.weight_version!r}, not ours: it was started anew"
+            )
         self._read_ns = read_ns
         hit = self._detector.feed(chunk.token_ids)
         keep = len(chunk.token_ids) if hit is None else hit.keep - len(self.token_ids)
@@ -281,7 +296,7 @@ class _Action:
                 self._versions[position] = version
 
     def generated(self, finish: FinishReason) -> Generated:
-        parsed = {text: _parse(text) for text in set(self._versions)}
+        parsed = {text: WeightVersion.parse(text) for text in set(self._versions)}
         return Generated(
             token_ids=tuple(self.token_ids),
             logprobs=tuple(self._logprobs),
@@ -292,8 +307,11 @@ class _Action:
         )
 
 
-def _parse(text: str) -> WeightVersion:
+@lru_cache(maxsize=64)
+def _is_ours(version: str) -> bool:
+    """The engine named these weights; a server that was started anew has others."""
     try:
-        return WeightVersion.parse(text)
-    except ValueError as error:
-        raise SamplerFailed(f"the sampler wrote under weights {text!r}, not ours") from error
+        WeightVersion.parse(version)
+    except ValueError:
+        return False
+    return True

@@ -75,6 +75,7 @@ class _Connection(asyncio.Protocol):
 
     def close(self) -> None:
         self._on_event = None
+        self._done = None
         if self.transport is not None:
             self.transport.close()
 

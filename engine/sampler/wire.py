@@ -130,6 +130,9 @@ class ChunkReader:
             token_ids, pairs = token_ids[self.received :], pairs[self.received :]
         if len(pairs) != len(token_ids):
             raise WireError(f"{len(token_ids)} tokens came with {len(pairs)} log-probs")
+        logprobs = [pair[0] for pair in pairs]
+        if None in logprobs or [pair[1] for pair in pairs] != token_ids:
+            raise WireError(f"the log-probs are not those of the tokens: {payload[:200]!r}")
         self.received += len(token_ids)
         if self.received != completion:
             raise WireError(
@@ -138,7 +141,7 @@ class ChunkReader:
             )
         return Chunk(
             token_ids=token_ids,
-            logprobs=[pair[0] for pair in pairs],
+            logprobs=logprobs,
             weight_version=meta.get("weight_version") or "",
             finish=_finish(reason) if reason is not None else None,
             weight_spans=tuple(

@@ -56,5 +56,5 @@ def load_file(file: Path) -> ModuleType:
 def _module(where: str, path: str) -> ModuleType:
     try:
         return importlib.import_module(where)
-    except ImportError as error:
-        raise ImportPathError(f"{path!r}: cannot import {where}: {error}") from error
+    except Exception as error:
+        raise ImportPathError(f"{path!r}: cannot import {where}: {error!r}") from error

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -187,6 +187,8 @@ def load_recipe(path: Path, overrides: Iterable[str] = ()) -> Recipe:
         raw = tomllib.loads(path.read_text())
     except FileNotFoundError as error:
         raise RecipeError(f"no recipe at {path}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{path} cannot be read: {error}") from error
     except tomllib.TOMLDecodeError as error:
         raise RecipeError(f"{path} is not valid TOML: {error}") from error
     for text in overrides:
@@ -250,19 +252,29 @@ def _validate(
         for item in error.errors():
             where = ".".join(str(part) for part in (prefix, *item["loc"]) if part != "")
             if item["type"] == "extra_forbidden":
-                owner = model
-                for part in item["loc"][:-1]:
-                    field = owner.model_fields.get(str(part))
-                    inner = field.annotation if field else None
-                    if isinstance(inner, type) and issubclass(inner, Table):
-                        owner = inner  # type: ignore[assignment]
-                known = owner.model_fields.keys()
+                known = _table_at(model, item["loc"][:-1]).model_fields.keys()
                 lines.append(f"{where}: unknown key{_hint(str(item['loc'][-1]), known)}")
             elif item["type"] == "missing":
                 lines.append(f"{where}: missing")
             else:
                 lines.append(f"{where}: {item['msg'].removeprefix('Value error, ')}")
         raise RecipeError(f"{path}: " + "; ".join(lines)) from error
+
+
+def _table_at(model: type[Table], path: Iterable[int | str]) -> type[Table]:
+    """The table that holds what is at `path`; dicts and tuples of tables are looked through."""
+    found: Any = model
+    for part in path:
+        if _is_table(found):
+            field = found.model_fields.get(str(part))
+            found = field.annotation if field else None
+        else:
+            found = next(filter(_is_table, get_args(found)), None)
+    return found if _is_table(found) else model
+
+
+def _is_table(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Table)
 
 
 def _hint(name: str, known: Iterable[str]) -> str:

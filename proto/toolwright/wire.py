@@ -15,9 +15,8 @@ from pathlib import Path
 from sys import byteorder
 from typing import Any
 
-from google.protobuf import json_format
 from google.protobuf.proto import parse_length_prefixed, serialize_length_prefixed
-from google.protobuf.struct_pb2 import Struct
+from google.protobuf.struct_pb2 import Struct, Value
 
 from toolwright import types as t
 from toolwright.common.v1 import media_pb2, sampling_pb2
@@ -54,17 +53,22 @@ def struct(data: Mapping[str, Any]) -> Struct:
 
 def mapping(data: Struct) -> dict[str, Any]:
     """JSON-like data of a Struct; whole numbers come back as int."""
-    return {key: _plain(value) for key, value in json_format.MessageToDict(data).items()}
+    return {key: _plain(value) for key, value in data.fields.items()}
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_plain(inner) for inner in value]
-    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
-        return int(value)
-    return value
+def _plain(value: Value) -> Any:
+    # Not json_format: it refuses NaN, which tables have in place of missing numbers.
+    kind = value.WhichOneof("kind")
+    if kind == "struct_value":
+        return mapping(value.struct_value)
+    if kind == "list_value":
+        return [_plain(inner) for inner in value.list_value.values]
+    if kind == "number_value":
+        number = value.number_value
+        return int(number) if number.is_integer() and abs(number) < 2**53 else number
+    if kind in ("string_value", "bool_value"):
+        return getattr(value, kind)
+    return None
 
 
 def version_to_proto(version: t.WeightVersion) -> pb.WeightVersion:
@@ -273,13 +277,12 @@ def task_to_proto(task: t.Task) -> pb.Task:
 
 
 def task_from_proto(task: pb.Task) -> t.Task:
-    messages = _plain(json_format.MessageToDict(task.messages))
     return t.Task(
         id=task.id,
         purpose=t.Purpose(task.purpose),
         data_source=task.data_source,
         prompt=task.prompt,
-        messages=tuple(messages),
+        messages=tuple(mapping(message.struct_value) for message in task.messages.values),
         answers=tuple(task.answers),
         metadata=mapping(task.metadata),
         sampling=sampling_from_proto(task.sampling) if task.HasField("sampling") else None,
@@ -385,11 +388,12 @@ def read_trajectories(path: Path) -> Iterator[t.Trajectory]:
         while True:
             try:
                 message = parse_length_prefixed(pb.Trajectory, file)  # type: ignore[arg-type]
+                trajectory = None if message is None else trajectory_from_proto(message)
             except Exception as error:
                 raise UnreadableTrajectories(
                     f"{path} is no trajectories file or is cut: {error}; "
                     "`engine render RECIPE` writes one"
                 ) from error
-            if message is None:
+            if trajectory is None:
                 return
-            yield trajectory_from_proto(message)
+            yield trajectory

@@ -17,7 +17,7 @@ Answer = TypeVar("Answer")
 
 def open_channel(address: str, token: str = "") -> grpc.aio.Channel:
     """A channel to "host:port" or "unix:/path"; a bearer token goes with every call."""
-    interceptors: Any = [_Bearer(token)] if token else None
+    interceptors: Any = [kind(token) for kind in _BEARERS] if token else None
     return grpc.aio.insecure_channel(address, options=options.CHANNEL, interceptors=interceptors)
 
 
@@ -46,16 +46,30 @@ def backoff(attempt: int, error: ServiceError | TransportError | None = None) ->
     return float(min(5.0, 0.05 * 2**attempt) * random.uniform(0.5, 1.0))
 
 
-class _Bearer(grpc.aio.UnaryUnaryClientInterceptor, grpc.aio.UnaryStreamClientInterceptor):  # type: ignore[misc]
+class _Bearer:
     def __init__(self, token: str) -> None:
         self._metadata = (("authorization", f"Bearer {token}"),)
 
-    async def intercept_unary_unary(self, continuation: Any, details: Any, request: Any) -> Any:
-        return await continuation(self._with_token(details), request)
-
-    async def intercept_unary_stream(self, continuation: Any, details: Any, request: Any) -> Any:
-        return await continuation(self._with_token(details), request)
-
-    def _with_token(self, details: Any) -> Any:
+    async def _send(self, continuation: Any, details: Any, request: Any) -> Any:
         metadata = grpc.aio.Metadata(*(details.metadata or ()), *self._metadata)
-        return details._replace(metadata=metadata)
+        return await continuation(details._replace(metadata=metadata), request)
+
+
+class _UnaryUnary(_Bearer, grpc.aio.UnaryUnaryClientInterceptor):  # type: ignore[misc]
+    async def intercept_unary_unary(self, continuation: Any, details: Any, request: Any) -> Any:
+        return await self._send(continuation, details, request)
+
+
+class _UnaryStream(_Bearer, grpc.aio.UnaryStreamClientInterceptor):  # type: ignore[misc]
+    async def intercept_unary_stream(self, continuation: Any, details: Any, request: Any) -> Any:
+        return await self._send(continuation, details, request)
+
+
+class _StreamUnary(_Bearer, grpc.aio.StreamUnaryClientInterceptor):  # type: ignore[misc]
+    async def intercept_stream_unary(self, continuation: Any, details: Any, requests: Any) -> Any:
+        return await self._send(continuation, details, requests)
+
+
+# gRPC files an interceptor under the first kind that it is: one class for all kinds would serve
+# unary calls alone.
+_BEARERS = (_UnaryUnary, _UnaryStream, _StreamUnary)

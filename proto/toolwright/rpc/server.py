@@ -76,13 +76,13 @@ class Server:
 
 class _RequireBearer(grpc.aio.ServerInterceptor):  # type: ignore[misc]
     def __init__(self, token: str) -> None:
-        self._expected = f"Bearer {token}"
+        self._expected = f"Bearer {token}".encode()
 
     async def intercept_service(
         self, continuation: Callable[[Any], Awaitable[Any]], details: Any
     ) -> Any:
         given = dict(details.invocation_metadata).get("authorization", "")
-        if hmac.compare_digest(str(given), self._expected):
+        if hmac.compare_digest(str(given).encode(), self._expected):
             return await continuation(details)
 
         async def refuse(_request: Any, context: Any) -> None:

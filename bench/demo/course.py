@@ -1,0 +1,238 @@
+"""The course of a demonstration: what is started, awaited and measured, in which order.
+
+    untrained policy -> sampler starts |-> demonstrations -> warm-up      for every seed:
+                        tools start    |                                  engine + learner
+                                                                          -> last evaluation
+
+Sampler and tool service are started once and serve all runs; the engine brings the sampler to the
+weights of its own run. Engine and learner are new processes for every run. The control takes the
+first seed's warm policy and trains it with learning rate 0: all else is the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import tomllib
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from bench.demo import commands, ready
+from bench.demo.commands import Addresses, Overrides
+from bench.demo.follow import follow_training, follow_warm_up
+from bench.demo.memory import MemoryMeter
+from bench.demo.processes import Command, Processes
+from bench.demo.progress import Screen
+from bench.demo.records import read_record
+from bench.demo.types import Outcome, ProcessRow, Trained
+from bench.demo.versions import versions
+
+START_S = 240.0  # the sampler imports for a quarter of a minute, on a busy machine for minutes
+LAST_EVALUATION_S = 600.0
+ENGINE_DRAIN_S = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the user asked for. steps None = the recipe's; overrides go to every process."""
+
+    folder: Path
+    seeds: tuple[int, ...]
+    control: bool
+    steps: int | None = None
+    overrides: tuple[tuple[str, str], ...] = ()
+
+
+class Course:
+    """One demonstration; `run` returns what the report shows."""
+
+    def __init__(self, options: Options, processes: Processes, screen: Screen) -> None:
+        self._options = options
+        self._processes = processes
+        self._screen = screen
+        self._memory = MemoryMeter()
+        self._recipe = tomllib.loads(commands.RECIPE.read_text())
+        self._rows: dict[str, ProcessRow] = {}
+        self._seconds: dict[str, float] = {}
+        self._done = 0
+
+    async def run(self) -> Outcome:
+        """DemoError when a process fails; nothing is stopped here, the context does that."""
+        started = datetime.now().astimezone().isoformat(timespec="seconds")
+        async with self._beside(self._memory.run()), self._beside(self._show_memory()):
+            runs, control = await self._processes.while_alive(self._runs())
+        self._seconds["total"] = self._screen.elapsed
+        return Outcome(
+            runs=tuple(runs),
+            control=control,
+            seconds=self._seconds,
+            versions=versions(),
+            processes=tuple(self._rows.values()),
+            settings={"recipe": commands.RECIPE.read_text(), "overrides": self._shared()},
+            peak_memory=self._memory.peak,
+            started=started,
+        )
+
+    async def _runs(self) -> tuple[list[Trained], Trained | None]:
+        options = self._options
+        first, *others = options.seeds
+        self._screen.stage("making the untrained policy")
+        sampler, tools, engine = ready.free_ports(3)
+        self._addresses = Addresses(sampler=sampler, tools=tools, engine=engine)
+        await self._make_policy(first)
+        # The servers start while the first policy is warmed up: two cores, two jobs.
+        await _together(
+            self._start_servers(self._folder(first) / "untrained"), self._warm_up(first)
+        )
+        runs = [await self._train(first)]
+        for seed in others:
+            await self._make_policy(seed)
+            await self._warm_up(seed)
+            runs.append(await self._train(seed))
+        control = await self._train(first, control=True) if options.control else None
+        return runs, control
+
+    async def _start_servers(self, model: Path) -> None:
+        began = time.monotonic()
+        addresses, processes = self._addresses, self._processes
+        sampler = await processes.start(
+            self._noted(commands.sampler(model, addresses.sampler), "SGLang: streams tokens")
+        )
+        tools = await processes.start(
+            self._noted(commands.tools(addresses.tools_address), "Python sessions in sandboxes")
+        )
+        sampler_ready = ready.http_ready(addresses.sampler_probe)
+        tools_ready = ready.grpc_ready(addresses.tools_address)
+        await _together(
+            processes.until_ready(sampler, sampler_ready, START_S),
+            processes.until_ready(tools, tools_ready, START_S),
+        )
+        self._seconds["servers_start"] = time.monotonic() - began
+
+    async def _make_policy(self, seed: int) -> None:
+        folder = self._folder(seed)
+        folder.mkdir(parents=True)
+        command = commands.policy(f"policy-{seed}", folder / "untrained", seed)
+        await self._processes.run(command)
+
+    async def _warm_up(self, seed: int) -> None:
+        """Demonstrations, rendered and imitated."""
+        began = time.monotonic()
+        self._screen.stage(f"seed {seed}: warm-up on imperfect demonstrations")
+        folder, processes = self._folder(seed), self._processes
+        overrides: Overrides = {
+            **self._shared(),
+            "run.folder": str(folder / "run"),
+            "policy.model": str(folder / "untrained"),
+            "render.conversations": str(folder / "demonstrations.jsonl"),
+            "render.output": str(folder / "demonstrations.trajectories"),
+            "sft.model": str(folder / "untrained"),
+            "sft.data": str(folder / "demonstrations.trajectories"),
+            "sft.output": str(folder / "warm"),
+            "sft.seed": seed,
+        }
+        path = folder / "demonstrations.jsonl"
+        await processes.run(commands.demonstrations(f"demonstrations-{seed}", path, seed))
+        await processes.run(commands.render(f"render-{seed}", overrides))
+        status = self._screen.status
+        status.steps = int(self._recipe["sft"]["steps"])
+        async with self._beside(follow_warm_up(folder / "run", status)):
+            command = commands.sft(f"sft-{seed}", overrides)
+            await processes.run(self._noted(command, "Megatron: imitation of demonstrations"))
+        self._count("warm_up", time.monotonic() - began)
+
+    async def _train(self, seed: int, *, control: bool = False) -> Trained:
+        """One run of engine and learner, with the evaluation of its last version."""
+        began = time.monotonic()
+        steps = self._options.steps or int(self._recipe["run"]["steps"])
+        name = "control" if control else f"seed-{seed}"
+        stage = "control, learning rate 0" if control else f"seed {seed}: reinforcement learning"
+        self._screen.stage(stage, steps=steps)
+        folder = self._options.folder / "control/run" if control else self._folder(seed) / "run"
+        (port,) = ready.free_ports(1)
+        overrides: Overrides = {
+            **self._shared(),
+            **self._addresses.overrides(),
+            "run.engine": f"127.0.0.1:{port}",
+            "run.folder": str(folder),
+            "run.seed": seed,
+            "run.steps": steps,
+            "policy.model": str(self._folder(seed) / "warm"),
+            "engine.drain_s": ENGINE_DRAIN_S,
+            **({"learner.optimizer.lr": 0.0} if control else {}),
+        }
+        processes = self._processes
+        engine = await processes.start(
+            self._noted(commands.engine(f"engine-{name}", overrides), "trajectories and rewards")
+        )
+        status = self._screen.status
+        async with self._beside(follow_training(folder, status, self._afterwards())):
+            learner = commands.learner(f"learner-{name}", overrides)
+            await processes.run(self._noted(learner, "Megatron: GRPO, publishes weights"))
+            trained = time.monotonic() - began
+            await processes.until_ready(
+                engine, ready.evaluated(f"127.0.0.1:{port}"), LAST_EVALUATION_S
+            )
+        await processes.stop(engine)
+        total = time.monotonic() - began
+        self._count("control" if control else "training", total)
+        self._done += 1
+        seconds = {"training": trained, "last_evaluation": total - trained, "total": total}
+        return Trained(
+            seed=seed,
+            control=control,
+            last_step=steps,
+            record=read_record(folder),
+            seconds=seconds,
+        )
+
+    def _folder(self, seed: int) -> Path:
+        return self._options.folder / f"seed-{seed}"
+
+    def _shared(self) -> Overrides:
+        return dict(self._options.overrides)
+
+    def _afterwards(self) -> float:
+        """Seconds of the runs that follow this one, taken from those behind it."""
+        options, done = self._options, self._done
+        spent = self._seconds.get("training", 0.0) + self._seconds.get("warm_up", 0.0)
+        return spent / max(1, done) * (len(options.seeds) + options.control - done - 1)
+
+    def _count(self, stage: str, seconds: float) -> None:
+        self._seconds[stage] = self._seconds.get(stage, 0.0) + seconds
+
+    def _noted(self, command: Command, what: str) -> Command:
+        """The command, with a row for it in the report."""
+        words = [word.replace(str(commands.ROOT) + "/", "") for word in command.argv]
+        self._rows[command.name] = ProcessRow(name=command.name, command=" ".join(words), what=what)
+        return command
+
+    async def _show_memory(self) -> None:
+        while True:
+            self._screen.status.memory = self._memory.now
+            await asyncio.sleep(1.0)
+
+    @asynccontextmanager
+    async def _beside(self, work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+        """Runs `work` beside the body and ends it with the body."""
+        task = asyncio.create_task(work)
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+async def _together(*work: Coroutine[Any, Any, None]) -> None:
+    """All at once; the first failure ends the others and is raised as it is."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            for one in work:
+                group.create_task(one)
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None

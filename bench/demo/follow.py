@@ -1,0 +1,49 @@
+"""Follows a run folder while engine and learner write to it, and keeps the status current."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+from bench.demo import records
+from bench.demo.progress import Status, seconds_left
+from bench.demo.records import Tail
+
+INTERVAL_S = 0.5
+CURVE = "curve-sampled"
+
+
+async def follow_training(folder: Path, status: Status, afterwards_s: float) -> None:
+    """Until it is cancelled. afterwards_s: what comes after this run, as far as is known."""
+    steps, evaluations = Tail(folder / records.STEPS), Tail(folder / records.EVALUATIONS)
+    stamps: list[float] = []
+    first_evaluation = 0.0
+    while True:
+        for row in evaluations.read():
+            found = records.evaluation(row)
+            if found.step == 0:
+                first_evaluation += found.seconds
+            if found.suite == CURVE:
+                status.success, status.success_step = found.success, found.step
+        for row in steps.read():
+            step = records.step(row)
+            stamps.append(time.monotonic())
+            status.step, status.reward = step.step, step.reward
+            status.recent.append(step.reward)
+            status.staleness = step.values.get("staleness_mean")
+            status.tokens_per_second = step.tokens_per_second
+        left = status.steps - status.step
+        # The last version is evaluated like the first.
+        status.left_s = seconds_left(stamps, left, first_evaluation + afterwards_s)
+        await asyncio.sleep(INTERVAL_S)
+
+
+async def follow_warm_up(folder: Path, status: Status) -> None:
+    """Until it is cancelled."""
+    tail = Tail(folder / "sft" / "sft.jsonl")
+    while True:
+        for row in tail.read():
+            status.step = int(row["step"])
+            status.tokens_per_second = float(row["tokens_per_s"])
+        await asyncio.sleep(INTERVAL_S)

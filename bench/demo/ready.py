@@ -1,0 +1,71 @@
+"""Whether a process answers: probes that return once it does, and never by themselves give up."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import ExitStack
+
+import aiohttp
+import grpc
+import grpc.aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from toolwright.rollout.v1 import rollout_pb2 as rollout
+from toolwright.rollout.v1 import rollout_pb2_grpc
+from toolwright.rpc.channel import open_channel
+
+INTERVAL_S = 0.25
+ANSWER_S = 2.0
+
+
+async def http_ready(url: str) -> None:
+    """Returns when GET answers 200."""
+    timeout = aiohttp.ClientTimeout(total=ANSWER_S)
+    async with aiohttp.ClientSession(timeout=timeout) as session:
+        while True:
+            try:
+                async with session.get(url) as answer:
+                    if answer.status == 200:
+                        return
+            except (aiohttp.ClientError, TimeoutError, ConnectionError):
+                pass
+            await asyncio.sleep(INTERVAL_S)
+
+
+async def grpc_ready(address: str) -> None:
+    """Returns when grpc.health.v1 answers SERVING."""
+    while True:
+        # A new channel each time: one that found nobody waits longer and longer.
+        async with open_channel(address) as channel:
+            health = health_pb2_grpc.HealthStub(channel)
+            try:
+                answer = await health.Check(health_pb2.HealthCheckRequest(), timeout=ANSWER_S)
+                if answer.status == health_pb2.HealthCheckResponse.SERVING:
+                    return
+            except grpc.aio.AioRpcError:
+                pass
+        await asyncio.sleep(INTERVAL_S)
+
+
+async def evaluated(address: str) -> None:
+    """Returns when the engine has evaluated the last version."""
+    async with open_channel(address) as channel:
+        engine = rollout_pb2_grpc.RolloutServiceStub(channel)
+        while True:
+            try:
+                status = await engine.GetStatus(rollout.GetStatusRequest(), timeout=ANSWER_S * 5)
+                if status.final_evaluation_done:
+                    return
+            except grpc.aio.AioRpcError:
+                pass
+            await asyncio.sleep(INTERVAL_S)
+
+
+def free_ports(count: int) -> list[int]:
+    """Loopback ports that nobody holds now, all different."""
+    with ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [int(probe.getsockname()[1]) for probe in probes]

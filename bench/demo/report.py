@@ -1,0 +1,210 @@
+"""report.html: one file that needs nothing else, no network either.
+
+Turns an outcome into what the page shows; the page itself is page.html.jinja, where everything
+that a process wrote is escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from bench.demo import breakdown, charts
+from bench.demo.breakdown import Share
+from bench.demo.charts import Line, Part, Point
+from bench.demo.progress import duration
+from bench.demo.summary import HELDOUT, UNSEEN, WITHHELD, compare, over_seeds
+from bench.demo.transcript import before_and_after, question
+from bench.demo.types import Comparison, Evaluation, Outcome, Sample, Trained
+
+REWARD_WINDOW = 5  # steps that the reward's line is a mean of
+STAGES = {
+    "servers_start": "sampler and tools ready (while the first warm-up runs)",
+    "warm_up": "warm-up: demonstrations, imitation",
+    "training": "reinforcement learning, with all evaluations",
+    "control": "control, learning rate 0",
+    "total": "everything",
+}
+
+
+def write_report(outcome: Outcome, path: Path) -> None:
+    path.write_text(render(outcome))
+
+
+def render(outcome: Outcome) -> str:
+    """The whole page."""
+    environment = Environment(
+        loader=PackageLoader("bench.demo", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template("page.html.jinja").render(**_content(outcome))
+
+
+def _content(outcome: Outcome) -> dict[str, Any]:
+    heldout = over_seeds(outcome, HELDOUT)
+    first = outcome.runs[0]
+    return {
+        "headline": (
+            f"Held-out success rose from {heldout.sampled_before.value:.0%} "
+            f"to {heldout.sampled_after.value:.0%}"
+        ),
+        "figures": [{"after": heldout.sampled_after.value}],
+        "started": outcome.started,
+        "tiles": _tiles(outcome, heldout),
+        "rows": list(_rows(outcome)),
+        "curve": Markup(_curve(outcome)),
+        "legend": _legend(outcome),
+        "evaluations": list(_evaluations(outcome)),
+        "breakdowns": [
+            _breakdown("One trajectory", breakdown.of_trajectory(first.record)),
+            _breakdown("One training step", breakdown.of_step(first.record)),
+        ],
+        "seconds": [
+            (name, duration(outcome.seconds[key]))
+            for key, name in STAGES.items()
+            if key in outcome.seconds
+        ],
+        "samples": _samples(first),
+        "processes": outcome.processes,
+        "versions": list(outcome.versions.items()),
+        "recipe": outcome.settings["recipe"],
+        "overrides": list(outcome.settings["overrides"].items()),
+    }
+
+
+def _tiles(outcome: Outcome, heldout: Comparison) -> list[dict[str, str]]:
+    first = outcome.runs[0]
+    speeds = [s.tokens_per_second for s in first.record.steps if s.tokens_per_second]
+    gaps = [s.values["gap_max"] for r in outcome.runs for s in r.record.steps
+            if "gap_max" in s.values]  # fmt: skip
+    tiles = [
+        (
+            f"{heldout.sampled_before.value:.3f} → {heldout.sampled_after.value:.3f}",
+            "sampled, T = 1",
+        ),
+        (f"{heldout.greedy_before.value:.3f} → {heldout.greedy_after.value:.3f}", "greedy"),
+        (duration(outcome.seconds["total"]), f"in all, {outcome.versions.get('cores', '?')} cores"),
+        (f"{outcome.peak_memory / 2**30:.1f} GiB", "peak memory of all processes (PSS)"),
+    ]
+    if speeds:
+        tiles.append((f"{sum(speeds) / len(speeds):,.0f}", "policy tokens/s, training included"))
+    if gaps:
+        tiles.append((f"{max(gaps):.1e}", "largest |log-prob difference| of sampler and learner"))
+    return [{"value": value, "name": name} for value, name in tiles]
+
+
+def _rows(outcome: Outcome) -> Iterable[dict[str, Any]]:
+    several = len(outcome.runs) > 1
+    for run in outcome.runs:
+        yield _row(f"held out, seed {run.seed}", compare(run, HELDOUT), main=not several)
+    if several:
+        yield _row("held out, mean of seeds", over_seeds(outcome, HELDOUT), main=True)
+    if outcome.control:
+        yield _row("control, learning rate 0", compare(outcome.control, HELDOUT))
+    yield _row("tool's answers withheld", over_seeds(outcome, WITHHELD))
+    yield _row("wordings never trained on", over_seeds(outcome, UNSEEN))
+
+
+def _row(name: str, c: Comparison, *, main: bool = False) -> dict[str, Any]:
+    scores = (c.sampled_before, c.sampled_after, c.greedy_before, c.greedy_after)
+    return {"name": name, "n": c.n, "scores": scores, "main": main}
+
+
+def _curve(outcome: Outcome) -> str:
+    last = outcome.runs[0].last_step
+    before = over_seeds(outcome, HELDOUT).sampled_before.value
+    lines = [
+        Line(name="baseline", style="baseline",
+             points=(Point(x=0, y=before), Point(x=last, y=before)))
+    ]  # fmt: skip
+    for run in outcome.runs:
+        rewards = charts.smooth([step.reward for step in run.record.steps], REWARD_WINDOW)
+        points = tuple(
+            Point(x=step.step, y=y) for step, y in zip(run.record.steps, rewards, strict=True)
+        )
+        lines.append(Line(name=f"reward, seed {run.seed}", style="reward", points=points))
+    lines += [
+        _evaluated(run, how, f"{how}, seed {run.seed}", how)
+        for run in outcome.runs
+        for how in ("greedy", "sampled")
+    ]
+    if outcome.control:
+        lines.append(_evaluated(outcome.control, "sampled", "control, sampled", "control"))
+    return charts.line_chart(lines, last=last, x_name="training step", y_name="success")
+
+
+def _evaluated(run: Trained, how: str, name: str, style: str) -> Line:
+    """The curve's questions on the way, and the many held-out ones at both ends."""
+    ends = {e.step: e for e in run.record.curve(f"{HELDOUT}-{how}")}
+    found = {e.step: e for e in run.record.curve(f"curve-{how}")} | ends
+    points = tuple(Point(x=s, y=found[s].success, error=found[s].stderr) for s in sorted(found))
+    return Line(name=name, style=style, points=points, dots=True)
+
+
+def _legend(outcome: Outcome) -> list[dict[str, str]]:
+    several = " (each seed)" if len(outcome.runs) > 1 else ""
+    entries = [
+        ("sampled", f"held out, sampled at T = 1{several}"),
+        ("greedy", f"held out, greedy{several}"),
+        ("reward", f"training reward, mean of {REWARD_WINDOW} steps{several}"),
+        ("baseline", "sampled, before"),
+    ]
+    if outcome.control:
+        entries.append(("control", "control: learning rate 0"))
+    return [{"style": style, "name": name} for style, name in entries]
+
+
+def _evaluations(outcome: Outcome) -> Iterable[dict[str, Any]]:
+    for run in (*outcome.runs, *([outcome.control] if outcome.control else [])):
+        name = "control" if run.control else f"seed {run.seed}"
+        for e in run.record.evaluations:
+            yield {"run": name, **_fields(e)}
+
+
+def _fields(e: Evaluation) -> dict[str, Any]:
+    return {"step": e.step, "suite": e.suite, "n": e.n, "success": e.success, "stderr": e.stderr}
+
+
+def _breakdown(title: str, shares: Sequence[Share]) -> dict[str, Any]:
+    parts = [
+        Part(name=share.name, style=f"p{number}", value=share.seconds, text=_short(share.seconds))
+        for number, share in enumerate(shares)
+    ]
+    whole = sum(share.seconds for share in shares)
+    return {
+        "title": f"{title}: {_short(whole)}",
+        "bar": Markup(charts.stacked_bar(parts)),
+        "parts": [
+            {"name": part.name, "style": part.style, "text": part.text, "what": share.what}
+            for part, share in zip(parts, shares, strict=True)
+        ],
+    }
+
+
+def _short(seconds: float) -> str:
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.2f} s"
+
+
+def _samples(run: Trained) -> list[dict[str, Any]]:
+    before, after = before_and_after(run)
+    return [
+        {"title": "Before: after the warm-up", "samples": [_sample(s) for s in before]},
+        {"title": f"After {run.last_step} steps", "samples": [_sample(s) for s in after]},
+    ]
+
+
+def _sample(sample: Sample) -> dict[str, Any]:
+    prompt = "".join(text for author, text in sample.segments if author == "prompt")
+    right = sample.reward > 0
+    return {
+        "question": question(prompt),
+        "segments": [(a, text) for a, text in sample.segments if a != "prompt"],
+        "right": right,
+        "verdict": "right" if right else f"wrong: it is {' or '.join(sample.answers)}",
+    }

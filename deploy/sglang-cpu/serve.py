@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""Starts the real SGLang server on this machine's CPU: `serve.py MODEL PORT [SGLANG FLAG ...]`.
+
+The launcher prepares one process and becomes it (exec), so the pid that a caller holds is the
+server's own. It knows no model and waits for nothing: ask `GET /model_info` until it answers.
+
+Invariants:
+- The server leads a process group of its own. Its scheduler and detokenizer are in that group, so
+  `kill -KILL -- -PID` ends all of it, in any state.
+- The server never outlives the process that started it: the kernel kills it when that process (to
+  be exact, the thread of it that started the server) ends, and the server's children with it
+  (shims/die_with_server.py). With `--stay` it outlives its starter.
+- It listens on loopback only, reads models from local disk only, and computes on one thread.
+
+Later flags win, so a caller can change any of FLAGS.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+ROOT = Path(__file__).resolve().parents[2]
+PYTHON = ROOT / ".venv-sglang" / "bin" / "python"
+USAGE = "usage: serve.py [--stay] MODEL_FOLDER PORT [SGLANG FLAG ...]"
+
+ENVIRONMENT = {
+    # Selects SGLang's CPU platform.
+    "SGLANG_USE_CPU_ENGINE": "1",
+    # Many small operations: more threads spend their time on waiting for each other
+    # (measured: 47 instead of 2,200 tokens/s at 16 streams with the default of all cores).
+    "OMP_NUM_THREADS": "1",
+    "HF_HUB_OFFLINE": "1",
+    # Else /health generates a token, and hangs for as long as generation is paused.
+    "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION": "0",
+}
+
+FLAGS = {
+    "--host": "127.0.0.1",
+    "--device": "cpu",
+    "--attention-backend": "torch_native",
+    "--sampling-backend": "pytorch",
+    # The learner computes in float32 too: their log-probs agree to about 1e-6.
+    "--dtype": "float32",
+    # The pool's size is said in tokens; the fraction only has to be small enough for a laptop.
+    "--mem-fraction-static": "0.1",
+    "--max-total-tokens": "65536",
+    "--max-running-requests": "128",
+    # One prefill step takes a whole burst of short prompts.
+    "--chunked-prefill-size": "16384",
+    # Warnings and errors only: a line for every request is a tenth of the front process's time.
+    "--log-level": "warning",
+}
+SWITCHES = (
+    # Each chunk carries what is new, not all from the start: the wire that the engine reads.
+    "--incremental-streaming-output",
+    # There is no device to overlap with: it costs a thread and a step of delay.
+    "--disable-overlap-schedule",
+)
+
+PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+
+
+def refuse(sentence: str) -> NoReturn:
+    print(f"serve.py: {sentence}", file=sys.stderr)
+    raise SystemExit(2)
+
+
+def command(model: Path, port: int, extra: list[str]) -> list[str]:
+    """The server's command line; `extra` stands last, where argparse lets it win."""
+    flags = [part for flag in FLAGS.items() for part in flag]
+    return [
+        *(str(PYTHON), "-m", "sglang.launch_server"),
+        *("--model-path", str(model), "--port", str(port)),
+        *(*flags, *SWITCHES, *extra),
+    ]
+
+
+def bind_life_to_starter(starter: int) -> None:
+    """Ask the kernel for SIGKILL when the starter ends; the request survives exec.
+
+    SIGKILL and not SIGTERM: SGLang answers SIGTERM by waiting for the requests in flight.
+    """
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+        error = ctypes.get_errno()
+        refuse(f"prctl(PR_SET_PDEATHSIG) failed: {os.strerror(error)}; start it with --stay")
+    if os.getppid() != starter:  # it ended before the kernel knew our wish
+        raise SystemExit(1)
+
+
+def main(arguments: list[str]) -> NoReturn:
+    starter = os.getppid()
+    stay = arguments[:1] == ["--stay"]
+    match arguments[stay:]:
+        case [model, port, *extra] if port.isdecimal() and 0 < int(port) < 65536:
+            pass
+        case _:
+            refuse(USAGE)
+    folder = Path(model).resolve()
+    if not (folder / "config.json").is_file():
+        refuse(f"{folder} is no model folder: it has no config.json")
+    if not PYTHON.exists():
+        refuse(f"{PYTHON} is missing: run `make setup`")
+    if not stay:
+        bind_life_to_starter(starter)
+    if os.getpgrp() != os.getpid():
+        os.setsid()
+    environment = {**os.environ, **ENVIRONMENT, "TOOLWRIGHT_SAMPLER_PID": str(os.getpid())}
+    os.execve(PYTHON, command(folder, int(port), extra), environment)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

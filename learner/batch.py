@@ -1,0 +1,204 @@
+"""Trajectories to rows, rows to right-padded micro-batches.
+
+Invariants
+- A row is one sequence, cut after its last policy token: nothing later can change its loss.
+- Observation tokens are input and never target; their log-probs are never read.
+- What a token weighs in the loss is fixed for the whole batch before it is split, so that any
+  split into micro-batches or data-parallel ranks gives the same gradient.
+
+Does not know the model or the loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from learner.errors import DataError
+from toolwright.types import Trajectory, WeightVersion
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One sequence as the learner sees it; arrays of one length T.
+
+    tokens: int64; target: bool, a policy token that carries loss (never the first token);
+    behaviour: float32 sampler log-probs; temperature: float32; fresh: bool, written by the
+    weights that are current; old, reference: float32 log-probs computed here, or None.
+    advantage: of the trajectory. weight: of each target in the batch's loss.
+    """
+
+    trajectory: str
+    tokens: np.ndarray
+    target: np.ndarray
+    behaviour: np.ndarray
+    temperature: np.ndarray
+    fresh: np.ndarray
+    advantage: float = 0.0
+    weight: float = 0.0
+    old: np.ndarray | None = None
+    reference: np.ndarray | None = None
+
+    @property
+    def count(self) -> int:
+        """Targets."""
+        return int(self.target.sum())
+
+    @property
+    def length(self) -> int:
+        """Tokens that go into the model: all before the last target."""
+        return len(self.tokens) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MicroBatch:
+    """Rows side by side; n targets in row-major order.
+
+    tokens, positions: [b, s] int64, right-padded with 0. index: [n] flat positions in b * s whose
+    logits predict the targets. targets: [n] int64. The others: [n] float32 or bool.
+    row: [n] which of the batch's rows a target belongs to.
+    """
+
+    tokens: torch.Tensor
+    positions: torch.Tensor
+    index: torch.Tensor
+    targets: torch.Tensor
+    temperature: torch.Tensor
+    behaviour: torch.Tensor
+    advantage: torch.Tensor
+    weight: torch.Tensor
+    fresh: torch.Tensor
+    row: torch.Tensor
+    old: torch.Tensor | None = None
+    reference: torch.Tensor | None = None
+
+    def to(self, device: torch.device) -> MicroBatch:
+        """The same on a device."""
+        if device.type == "cpu":
+            return self
+        moved = {
+            name: value.to(device, non_blocking=True)
+            for name in self.__slots__
+            if (value := getattr(self, name)) is not None
+        }
+        return MicroBatch(**moved)
+
+
+def rows_of(
+    trajectory: Trajectory, *, temperature: float, version: WeightVersion | None = None
+) -> list[Row]:
+    """A row for every sequence that has a target; masked trajectories have none.
+
+    temperature: for segments that do not say theirs. Temperature 0 counts as 1: the sampler
+    reports greedy tokens' log-probs undivided. version: which segments count as fresh.
+    """
+    if trajectory.masked:
+        return []
+    rows = []
+    for sequence in trajectory.sequences:
+        segments = sequence.segments
+        sizes = [len(segment.token_ids) for segment in segments]
+        target = np.repeat(np.array([s.trainable for s in segments], dtype=bool), sizes)
+        target[:1] = False
+        if not target.any():
+            continue
+        end = int(np.flatnonzero(target)[-1]) + 1
+        heat = [
+            (s.sampling.temperature if s.sampling and s.sampling.temperature is not None else None)
+            for s in segments
+        ]
+        heats = np.array([temperature if h is None else h for h in heat], dtype=np.float32)
+        heats[heats == 0] = 1.0
+        fresh = [version is not None and s.weight_version == version for s in segments]
+        rows.append(
+            Row(
+                trajectory=trajectory.id,
+                tokens=np.array(sequence.token_ids[:end], dtype=np.int64),
+                target=target[:end],
+                behaviour=np.array(sequence.logprobs[:end], dtype=np.float32),
+                temperature=np.repeat(heats, sizes)[:end],
+                fresh=np.repeat(np.array(fresh, dtype=bool), sizes)[:end],
+            )
+        )
+    return rows
+
+
+def check_vocabulary(rows: Iterable[Row], size: int) -> None:
+    """DataError for an id that the policy does not have."""
+    for row in rows:
+        if len(row.tokens) and not 0 <= int(row.tokens.min()) <= int(row.tokens.max()) < size:
+            raise DataError(
+                f"trajectory {row.trajectory} holds token id {int(row.tokens.max())}, the policy "
+                f"has {size}: tokenizer and model do not fit"
+            )
+
+
+def share(rows: Sequence[Row], rank: int, ranks: int) -> list[int]:
+    """Indices of the rows of one data-parallel rank: dealt by length, back and forth."""
+    order = sorted(range(len(rows)), key=lambda i: (rows[i].length, i))
+    mine = []
+    for place, index in enumerate(order):
+        lap, seat = divmod(place, ranks)
+        if (seat if lap % 2 == 0 else ranks - 1 - seat) == rank:
+            mine.append(index)
+    return mine
+
+
+def split(rows: Sequence[Row], indices: Sequence[int], budget: int) -> list[list[int]]:
+    """Micro-batches of similar lengths: at most `budget` padded tokens each, one row at least.
+
+    Never empty: a rank without rows gets one micro-batch without any, so that all ranks join the
+    collective operations of the backward pass.
+    """
+    parts: list[list[int]] = [[]]
+    for index in sorted(indices, key=lambda i: (rows[i].length, i)):
+        if parts[-1] and (len(parts[-1]) + 1) * rows[index].length > budget:
+            parts.append([])
+        parts[-1].append(index)
+    return parts
+
+
+def collate(rows: Sequence[Row], indices: Sequence[int]) -> MicroBatch:
+    """The rows of one micro-batch as tensors on the CPU."""
+    chosen = [rows[i] for i in indices]
+    width = max((row.length for row in chosen), default=1)
+    tokens = np.zeros((max(1, len(chosen)), width), dtype=np.int64)
+    index: list[np.ndarray] = []
+    for line, row in enumerate(chosen):
+        tokens[line, : row.length] = row.tokens[:-1]
+        index.append(np.flatnonzero(row.target) - 1 + line * width)
+    counts = [row.count for row in chosen]
+
+    def targets_of(name: str, dtype: np.dtype | type) -> torch.Tensor:
+        parts = [getattr(row, name)[row.target] for row in chosen]
+        return torch.from_numpy(
+            np.concatenate(parts).astype(dtype) if parts else np.empty(0, dtype)
+        )
+
+    def spread(values: list[float] | Sequence[int], dtype: type) -> torch.Tensor:
+        return torch.from_numpy(np.repeat(np.array(values, dtype=dtype), counts))
+
+    has_old = bool(chosen) and chosen[0].old is not None
+    has_reference = bool(chosen) and chosen[0].reference is not None
+    return MicroBatch(
+        tokens=torch.from_numpy(tokens),
+        positions=torch.arange(width).expand(tokens.shape),
+        index=torch.from_numpy(np.concatenate(index) if index else np.empty(0, np.int64)),
+        targets=targets_of("tokens", np.int64),
+        temperature=targets_of("temperature", np.float32),
+        behaviour=targets_of("behaviour", np.float32),
+        advantage=spread([row.advantage for row in chosen], np.float32),
+        weight=spread([row.weight for row in chosen], np.float32),
+        fresh=targets_of("fresh", np.bool_),
+        row=spread(list(indices), np.int64),
+        old=targets_of("old", np.float32) if has_old else None,
+        reference=targets_of("reference", np.float32) if has_reference else None,
+    )
+
+
+def micro_batches(rows: Sequence[Row], *, rank: int, ranks: int, budget: int) -> list[MicroBatch]:
+    """One rank's micro-batches of a batch whose rows all ranks hold."""
+    return [collate(rows, part) for part in split(rows, share(rows, rank, ranks), budget)]

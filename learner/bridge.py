@@ -1,0 +1,186 @@
+"""Hugging Face folders in and out.
+
+Owns the mapping of a dense Qwen2 or Qwen3 folder to Megatron's GPTModel and back, and the folder
+that a run leaves: weights, configuration, tokenizer and chat template, as transformers and SGLang
+load it. Everything but the weights is copied from the source folder byte for byte, apart from the
+configuration's dtype.
+
+Does not know optimizers or training. Never reads the tokenizer files that it copies.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from mbridge.core.bridge import _MODEL_REGISTRY
+from safetensors.torch import save_file
+from transformers import AutoConfig
+
+from learner import device, parallel, spec
+from learner.errors import ModelError
+
+ARCHITECTURES = ("qwen2", "qwen3")
+SHARD_BYTES = 5 << 30
+_WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".index.json")
+
+
+def open_bridge(folder: Path, dtype: torch.dtype) -> Any:
+    """The mbridge bridge for a policy folder. ModelError when it cannot be trained here."""
+    if not (folder / "config.json").is_file():
+        raise ModelError(
+            f"no policy at {folder}: policy.model must be a local Hugging Face folder with a "
+            "config.json"
+        )
+    config = AutoConfig.from_pretrained(folder)
+    if config.model_type not in ARCHITECTURES:
+        raise ModelError(
+            f"{folder} is a {config.model_type!r} model; the learner trains "
+            f"{' and '.join(ARCHITECTURES)}"
+        )
+    if config.vocab_size % parallel.tensor_size():
+        raise ModelError(
+            f"a vocabulary of {config.vocab_size} does not divide over parallel.tensor = "
+            f"{parallel.tensor_size()}"
+        )
+    if not any(folder.glob("*.safetensors")):
+        raise ModelError(f"{folder} has no *.safetensors weights")
+    base = _MODEL_REGISTRY[config.model_type]
+    bridge = _adapted(base)(config, dtype=dtype)
+    bridge.set_extra_args(
+        sequence_parallel=False,
+        attention_dropout=0.0,
+        variable_seq_lengths=False,
+        use_cpu_initialization=not device.has_cuda(),
+        perform_initialization=False,
+        **({} if spec.has_transformer_engine() else {"persist_layer_norm": False}),
+    )
+    return bridge
+
+
+def new_model(bridge: Any, folder: Path) -> torch.nn.Module:
+    """A GPTModel with the folder's weights, on this rank's device, in the bridge's dtype."""
+    model = bridge._model_provider([])(pre_process=True, post_process=True)
+    model = model.to(device.device())
+    load_weights(bridge, model, folder)
+    return model  # type: ignore[no-any-return]
+
+
+def load_weights(bridge: Any, model: torch.nn.Module, folder: Path) -> None:
+    """Copies the folder's weights into the model, each rank its shard."""
+    try:
+        with torch.no_grad():
+            bridge.load_weights([model], str(folder))
+    except (ValueError, KeyError) as error:
+        raise ModelError(f"weights of {folder} do not fit its config.json: {error}") from error
+
+
+def named_weights(bridge: Any, model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """(Hugging Face name, whole tensor) one after the other; every rank must drain it.
+
+    Under torch.no_grad: the tensors are views of the live parameters.
+    """
+    return bridge.export_weights([model])  # type: ignore[no-any-return]
+
+
+def save_folder(bridge: Any, model: torch.nn.Module, source: Path, folder: Path) -> None:
+    """Writes `folder` whole or not at all; `source` gives everything but the weights.
+
+    All ranks call it; rank 0 writes. An existing folder of that name is replaced.
+    """
+    with torch.no_grad():  # mbridge broadcasts the very parameters
+        weights = {
+            name: tensor.cpu().contiguous()
+            for name, tensor in named_weights(bridge, model)
+            if parallel.is_first()
+        }
+    if parallel.is_first():
+        unfinished = folder.with_name(f".{folder.name}.{os.getpid()}")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(parents=True)
+        _save_weights(weights, unfinished)
+        _copy_the_rest(source, unfinished, bridge.dtype)
+        if folder.exists():
+            old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
+            folder.rename(old)
+            unfinished.rename(folder)
+            shutil.rmtree(old)
+        else:
+            unfinished.rename(folder)
+    parallel.barrier()
+
+
+def _save_weights(weights: dict[str, torch.Tensor], folder: Path) -> None:
+    shards: list[dict[str, torch.Tensor]] = [{}]
+    size = 0
+    for name, tensor in weights.items():
+        if shards[-1] and size + tensor.nbytes > SHARD_BYTES:
+            shards.append({})
+            size = 0
+        shards[-1][name] = tensor
+        size += tensor.nbytes
+    if len(shards) == 1:
+        save_file(shards[0], folder / "model.safetensors", metadata={"format": "pt"})
+        return
+    index: dict[str, str] = {}
+    for number, shard in enumerate(shards, start=1):
+        file = f"model-{number:05d}-of-{len(shards):05d}.safetensors"
+        save_file(shard, folder / file, metadata={"format": "pt"})
+        index.update(dict.fromkeys(shard, file))
+    total = sum(tensor.nbytes for tensor in weights.values())
+    text = json.dumps({"metadata": {"total_size": total}, "weight_map": index})
+    (folder / "model.safetensors.index.json").write_text(text)
+
+
+def _copy_the_rest(source: Path, folder: Path, dtype: torch.dtype) -> None:
+    for file in sorted(source.iterdir()):
+        if file.is_file() and not file.name.startswith(".") and not file.name.endswith(_WEIGHTS):
+            shutil.copyfile(file, folder / file.name)
+    config = json.loads((source / "config.json").read_text())
+    config.pop("torch_dtype", None)
+    config["dtype"] = str(dtype).removeprefix("torch.")
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+
+
+def _adapted(base: type[Any]) -> type[Any]:
+    """mbridge's class for this machine's layers and this transformers' configuration."""
+    mapping: dict[str, Any] = {}
+    if not spec.has_transformer_engine():
+        # TransformerEngine fuses the norms into the linear layers; the plain layers do not.
+        mapping = {
+            "_OTHER_MAPPING": {
+                "input_layernorm.weight": ["model.layers.{layer_number}.input_layernorm.weight"]
+            },
+            "_MLP_MAPPING": {
+                **base._MLP_MAPPING,
+                "pre_mlp_layernorm.weight": [
+                    "model.layers.{layer_number}.post_attention_layernorm.weight"
+                ],
+            },
+        }
+
+    class Adapted(base):  # type: ignore[misc]
+        def _get_transformer_layer_spec(self, vp_stage: int | None = None) -> Any:
+            self.has_vp_stage = True
+            return spec.layers(self.config, vp_stage)
+
+        def _get_gptmodel_args(self) -> dict[str, Any]:
+            hf = self.hf_config
+            theta = getattr(hf, "rope_theta", None) or hf.rope_parameters["rope_theta"]
+            return {
+                "vocab_size": hf.vocab_size,
+                "max_sequence_length": hf.max_position_embeddings,
+                "position_embedding_type": "rope",
+                "rotary_base": theta,
+            }
+
+    for name, value in mapping.items():
+        setattr(Adapted, name, value)
+    # A per-class copy: mbridge writes into it for tied embeddings.
+    Adapted._DIRECT_MAPPING = dict(base._DIRECT_MAPPING)
+    return Adapted

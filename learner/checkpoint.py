@@ -1,0 +1,186 @@
+"""Checkpoints: everything that a step needs to go on, in one atomic step.
+
+A checkpoint is a folder `step-00000012-LINEAGE`: weights, optimizer and random state in Megatron's
+distributed format (readable at another tensor-parallel size), `state.json` and `ledger.jsonl`. It
+is written beside, flushed to disk, renamed, and then named by the file `latest`: whoever dies in
+between leaves the previous checkpoint in place.
+
+The tensors are written by torch's own file writer in this process. Megatron's default forks
+writers, which is slow for small models (a helper interpreter is started) and not allowed in a
+process that holds a gRPC channel.
+
+Does not know what the numbers in `state` mean.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from megatron.core import dist_checkpointing
+from megatron.core.dist_checkpointing.strategies.torch import (
+    MCoreSavePlanner,
+    TorchDistSaveShardedStrategy,
+    _replace_state_dict_keys_with_sharded_keys,
+    mcore_to_pyt_state_dict,
+)
+from torch.distributed.checkpoint.filesystem import FileSystemWriter
+from torch.distributed.checkpoint.state_dict_saver import save as save_sharded
+
+from learner import parallel
+from learner.errors import CheckpointError
+from learner.ledger import Ledger
+from learner.model import Policy
+
+LATEST = "latest"
+_METADATA = {"chained_optim_avoid_prefix": True}
+
+
+class Checkpoints:
+    """The checkpoints of one run, in one folder."""
+
+    def __init__(self, folder: Path, keep: int) -> None:
+        self.folder = folder
+        self._keep = keep
+
+    def latest(self) -> Path | None:
+        """The newest complete checkpoint; None in a fresh run."""
+        pointer = self.folder / LATEST
+        if not pointer.is_file():
+            return None
+        path = self.folder / pointer.read_text().strip()
+        if not (path / "state.json").is_file():
+            raise CheckpointError(
+                f"{pointer} names {path.name}, which is not there: restore it, or write another "
+                "step-* folder's name into that file, or delete it to start afresh"
+            )
+        return path
+
+    def save(
+        self, policy: Policy, step: int, tag: str, state: Mapping[str, Any], ledger: Ledger
+    ) -> Path:
+        """Writes and names a checkpoint; all ranks call it. Returns its folder.
+
+        tag: goes into the folder's name; the lineage, so that two lineages never share one.
+        """
+        final = self.folder / f"step-{step:08d}-{tag}"
+        unfinished = self.folder / f".{final.name}.unfinished"
+        if parallel.is_first():
+            shutil.rmtree(unfinished, ignore_errors=True)
+            (unfinished / "model").mkdir(parents=True)
+            _write(unfinished / "state.json", json.dumps(dict(state), indent=1) + "\n")
+            _write(unfinished / "ledger.jsonl", ledger.dump())
+        parallel.barrier()
+        dist_checkpointing.save(
+            {**_sharded(policy, loading=False), "rng": torch.get_rng_state()},
+            str(unfinished / "model"),
+            sharded_strategy=_InProcess("torch_dist", 1),
+        )
+        if parallel.is_first():
+            for path in (*(unfinished / "model").iterdir(), unfinished / "model", unfinished):
+                _flush(path)
+            shutil.rmtree(final, ignore_errors=True)
+            unfinished.rename(final)
+            pointer = self.folder / f".{LATEST}"
+            _write(pointer, final.name + "\n")
+            pointer.replace(self.folder / LATEST)
+            _flush(self.folder)
+            self._forget_old(final)
+        parallel.barrier()
+        return final
+
+    def load(self, policy: Policy, path: Path) -> None:
+        """Weights, optimizer and random state into `policy`; all ranks call it.
+
+        CheckpointError when they belong to a model or optimizer of another shape.
+        """
+        try:
+            loaded = dist_checkpointing.load(
+                {**_sharded(policy, loading=True), "rng": torch.get_rng_state()},
+                str(path / "model"),
+            )
+            with torch.no_grad():
+                policy.bare.load_state_dict(loaded["model"])
+                policy.optimizer.load_state_dict(_with_step(loaded["optimizer"]))
+        except (KeyError, ValueError, RuntimeError) as error:
+            raise CheckpointError(
+                f"{path} does not fit the recipe's model and optimizer: {error}; use the recipe "
+                "that wrote it, or another run.folder"
+            ) from error
+        torch.set_rng_state(loaded["rng"])
+
+    def _forget_old(self, newest: Path) -> None:
+        old = sorted(p for p in self.folder.glob("step-*") if p.is_dir() and p != newest)
+        for path in old[: max(0, len(old) - self._keep + 1)]:
+            shutil.rmtree(path)
+
+
+def read_state(path: Path) -> tuple[dict[str, Any], Ledger]:
+    """What `save` was given beside the policy. CheckpointError when it cannot be read."""
+    try:
+        state = json.loads((path / "state.json").read_text())
+        ledger = Ledger.parse((path / "ledger.jsonl").read_text())
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"checkpoint {path} cannot be read: {error}") from error
+    return state, ledger
+
+
+def check_fits(state: Mapping[str, Any], expected: Mapping[str, Any], path: Path) -> None:
+    """CheckpointError that names the first value of `expected` that the checkpoint differs in."""
+    for name, value in expected.items():
+        if state.get(name) != value:
+            raise CheckpointError(
+                f"checkpoint {path} was written with {name} = {state.get(name)}, the recipe now "
+                f"says {value}: undo the change, or choose another run.folder"
+            )
+
+
+def _sharded(policy: Policy, *, loading: bool) -> dict[str, Any]:
+    model = policy.bare.sharded_state_dict()
+    optimizer = policy.optimizer.sharded_state_dict(model, is_loading=loading, metadata=_METADATA)
+    return {"model": model, "optimizer": optimizer}
+
+
+def _with_step(state: dict[Any, Any]) -> dict[Any, Any]:
+    """Puts back the step count of a fresh Adam, which Megatron leaves out because it is 0."""
+    for part in (state,) if "param_groups" in state else state.values():
+        moments = [own for own in part["state"].values() if isinstance(own, dict)]
+        if any("exp_avg" in own for own in moments):
+            part["state"].setdefault("common_step", torch.tensor(0.0))
+    return state
+
+
+class _InProcess(TorchDistSaveShardedStrategy):  # type: ignore[misc]
+    """Megatron's sharded format through torch's writer, without helper processes."""
+
+    def save(self, sharded_state_dict: Any, checkpoint_dir: Any) -> None:
+        renamed, _flat, _names = _replace_state_dict_keys_with_sharded_keys(
+            sharded_state_dict, self.keep_only_main_replica
+        )
+        save_sharded(
+            mcore_to_pyt_state_dict(renamed, False),
+            storage_writer=FileSystemWriter(
+                checkpoint_dir, single_file_per_rank=True, sync_files=True, overwrite=True
+            ),
+            planner=MCoreSavePlanner(dedup_replicated_tensors=False, flatten_state_dict=False),
+        )
+
+
+def _write(path: Path, text: str) -> None:
+    with path.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _flush(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

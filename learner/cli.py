@@ -1,0 +1,119 @@
+"""The command line: `learner run RECIPE` and `learner sft RECIPE`.
+
+Imports torch only once a recipe was read and found good, so that mistakes cost no time. An error
+is one sentence on stderr and exit status 1; the last line of a good run is the final folder.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from learner.config import LearnerTable, SftTable
+from learner.errors import LearnerError
+from toolwright.recipe import Recipe, RecipeError, load_recipe
+
+app = typer.Typer(
+    help=(
+        "Trains a policy with Megatron-core. `learner sft` imitates the traces of a file, "
+        "`learner run` improves the policy on the engine's trajectories. Several GPUs: "
+        "`torchrun --nproc-per-node N -m learner.cli run RECIPE`."
+    ),
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+RecipePath = Annotated[Path, typer.Argument(help="the recipe, one TOML file", show_default=False)]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="TABLE.KEY=VALUE",
+        help="replaces a value of the recipe, for example --set learner.optimizer.lr=1e-5",
+    ),
+]
+
+
+@app.command()
+def run(recipe: RecipePath, set_: Overrides = None) -> None:
+    """Trains on the engine's groups until run.steps, from the newest checkpoint if there is one.
+
+    Publishes version 0 first, then repeats: lease run.groups_per_step groups, train, publish;
+    every learner.checkpoint_every steps write a checkpoint and acknowledge what it holds. Start
+    `engine serve RECIPE` before or after; the learner waits for it. Metrics go to
+    <run.folder>/learner.jsonl and TensorBoard. A killed run goes on with the same command.
+    """
+    checked = _read(recipe, set_, lambda r: r.table("learner", LearnerTable))
+
+    def train() -> Path:
+        from learner import device
+
+        device.install()
+        from learner import run as loop
+
+        return loop.run(checked)
+
+    _finish(train)
+
+
+@app.command()
+def sft(recipe: RecipePath, set_: Overrides = None) -> None:
+    """Fits the trainable tokens of sft.data, which `engine render RECIPE` writes.
+
+    Starts from sft.model (or policy.model) and leaves a Hugging Face folder in sft.output. A
+    killed run goes on from its newest checkpoint with the same command.
+    """
+    checked = _read(recipe, set_, lambda r: r.table("sft", SftTable))
+
+    def train() -> Path:
+        from learner import device
+
+        device.install()
+        from learner import sft as imitation
+
+        return imitation.sft(checked)
+
+    _finish(train)
+
+
+def _read(path: Path, overrides: list[str] | None, check: Callable[[Recipe], object]) -> Recipe:
+    try:
+        recipe = load_recipe(path, overrides or ())
+        check(recipe)
+    except RecipeError as error:
+        _fail(error)
+    return recipe
+
+
+def _finish(train: Callable[[], Path]) -> None:
+    try:
+        final = train()
+    except LearnerError as error:
+        _fail(error)
+    except KeyboardInterrupt:
+        print(
+            "learner: interrupted; the same command goes on from the newest checkpoint",
+            file=sys.stderr,
+        )
+        raise typer.Exit(130) from None
+    print(final)
+
+
+def _fail(error: Exception) -> NoReturn:
+    print(f"learner: {error}", file=sys.stderr)
+    raise typer.Exit(1) from error
+
+
+def main() -> None:
+    """The `learner` entry point."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,179 @@
+"""The learner's line to the engine: RolloutService and PolicyService, with patience.
+
+Calls are synchronous for the caller; the learner does one thing at a time. An engine that is out
+of reach is waited for, aloud, up to `patience` seconds; what it refuses is an EngineError. Every
+request may be sent again: leases start after a mark, publishes and acknowledgements are
+idempotent.
+
+Does not know what a step is or what groups are for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import TypeVar
+
+import grpc
+import grpc.aio
+from google.protobuf.duration_pb2 import Duration
+
+from learner.errors import EngineError
+from toolwright import wire
+from toolwright.common.v1 import trajectory_pb2
+from toolwright.policy.v1 import policy_pb2, policy_pb2_grpc
+from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
+from toolwright.rpc.channel import backoff, call, may_retry, open_channel
+from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
+from toolwright.types import Group, WeightVersion
+
+Answer = TypeVar("Answer")
+
+SHORT_S = 30.0
+PUBLISH_S = 900.0
+"""A publish waits for an evaluation that is under way."""
+REMIND_S = 10.0
+
+
+class EngineClient:
+    """A channel to one engine; a context manager.
+
+    say: gets a line whenever something takes long.
+    """
+
+    def __init__(self, address: str, *, patience: float, say: Callable[[str], None]) -> None:
+        self.address = address
+        self._patience = patience
+        self._say = say
+        self._runner = asyncio.Runner()
+        self._channel = self._runner.run(self._open())
+        self._rollout = rollout_pb2_grpc.RolloutServiceStub(self._channel)
+        self._policy = policy_pb2_grpc.PolicyServiceStub(self._channel)
+
+    async def _open(self) -> grpc.aio.Channel:
+        return open_channel(self.address, os.environ.get("TOOLWRIGHT_TOKEN", ""))
+
+    def __enter__(self) -> EngineClient:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._runner.run(self._channel.close(None))
+        self._runner.close()
+
+    def policy(self) -> WeightVersion | None:
+        """The engine's newest version; None when nothing was published yet."""
+        request = policy_pb2.GetPolicyRequest()
+        answer = self._until_answered(
+            lambda: call(self._policy.GetPolicy, request, timeout=SHORT_S), "GetPolicy"
+        )
+        if not answer.HasField("version") or not answer.version.lineage:
+            return None
+        return wire.version_from_proto(answer.version)
+
+    def publish(self, version: WeightVersion, parent: WeightVersion | None, path: str) -> float:
+        """Hands a policy folder to the samplers; returns how long they stood still, seconds."""
+        request = policy_pb2.PublishWeightsRequest(
+            version=wire.version_to_proto(version),
+            train_step=version.step,
+            path=path,
+            parent=wire.version_to_proto(parent) if parent is not None else None,
+        )
+        answer = self._until_answered(
+            lambda: call(self._policy.PublishWeights, request, timeout=PUBLISH_S),
+            f"PublishWeights {version}",
+        )
+        return float(answer.paused.ToTimedelta().total_seconds())
+
+    def acknowledge(self, sequence_number: int) -> None:
+        """Everything up to the number is durable here."""
+        request = rollout_pb2.AckGroupsRequest(
+            consumer=rollout_pb2.CONSUMER_TRAIN, durable_sequence=sequence_number
+        )
+        self._until_answered(
+            lambda: call(self._rollout.AckGroups, request, timeout=SHORT_S), "AckGroups"
+        )
+
+    def lease(self, *, after: int, count: int, version: WeightVersion, wait: float) -> list[Group]:
+        """Up to `count` whole groups after a mark, in delivery order.
+
+        May return fewer, also none, after `wait` seconds without a new one or when the stream
+        broke. EngineError for a group whose members do not fit its content hash.
+        """
+        got: list[Group] = []
+
+        async def attempt() -> None:
+            request = rollout_pb2.LeaseGroupsRequest(
+                consumer=rollout_pb2.CONSUMER_TRAIN,
+                after_sequence=got[-1].sequence_number if got else after,
+                max_groups=count - len(got),
+                version=wire.version_to_proto(version),
+                wait=Duration(seconds=int(wait), nanos=int((wait - int(wait)) * 1e9)),
+            )
+            # The stream restarts its wait with every group: the deadline only catches a
+            # connection that hangs.
+            deadline = (wait + SHORT_S) * (count + 1)
+            members: list[trajectory_pb2.Trajectory] = []
+            try:
+                async for item in self._rollout.LeaseGroups(request, timeout=deadline):
+                    if item.HasField("trajectory"):
+                        members.append(item.trajectory)
+                    else:
+                        got.append(_close_group(item.group, members))
+                        members = []
+            except grpc.aio.AioRpcError as error:
+                raise from_rpc_error(error) from error
+
+        self._until_answered(attempt, "LeaseGroups")
+        return got
+
+    def _until_answered(self, attempt: Callable[[], Awaitable[Answer]], what: str) -> Answer:
+        return self._runner.run(self._retry(attempt, what))
+
+    async def _retry(self, attempt: Callable[[], Awaitable[Answer]], what: str) -> Answer:
+        started = time.monotonic()
+        reminded = started - REMIND_S
+        tries = 0
+        while True:
+            try:
+                return await attempt()
+            except (ServiceError, TransportError) as error:
+                waited = time.monotonic() - started
+                if not may_retry(error):
+                    raise EngineError(
+                        f"engine at {self.address} refused {what}: {error}"
+                    ) from error
+                if waited > self._patience:
+                    raise EngineError(
+                        f"engine at {self.address} did not answer {what} for {waited:.0f} s "
+                        f"({error}): is `engine serve RECIPE` running, and is run.engine its "
+                        "address?"
+                    ) from error
+                if time.monotonic() - reminded >= REMIND_S:
+                    reminded = time.monotonic()
+                    self._say(f"waiting for the engine at {self.address} ({what}: {error})")
+                await asyncio.sleep(backoff(tries, error))
+                tries += 1
+
+
+def _close_group(info: trajectory_pb2.GroupInfo, members: list[trajectory_pb2.Trajectory]) -> Group:
+    found = wire.content_hash(wire.serialize(member) for member in members)
+    if info.members != len(members) or info.content_hash != found:
+        raise EngineError(
+            f"group {info.id} (number {info.sequence_number}) arrived with {len(members)} members "
+            f"and hash {found[:12]}, the engine announced {info.members} and "
+            f"{info.content_hash[:12]}: engine and learner are not of one version"
+        )
+    return Group(
+        id=info.id,
+        trajectories=tuple(wire.trajectory_from_proto(member) for member in members),
+        sequence_number=info.sequence_number,
+        content_hash=info.content_hash,
+    )

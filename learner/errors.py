@@ -1,0 +1,23 @@
+"""What can go wrong in the learner, each with one sentence that names the thing and the mend."""
+
+from __future__ import annotations
+
+
+class LearnerError(Exception):
+    """Base of the tree: the command line prints the message and exits with status 1."""
+
+
+class ModelError(LearnerError):
+    """The policy folder cannot be trained: absent, another architecture, sizes that do not fit."""
+
+
+class CheckpointError(LearnerError):
+    """A checkpoint is unreadable, or belongs to another run than the recipe describes."""
+
+
+class EngineError(LearnerError):
+    """The engine stayed out of reach, refused a request, or sent something inconsistent."""
+
+
+class DataError(LearnerError):
+    """Trajectories that cannot be trained on: empty file, ids outside of the vocabulary."""

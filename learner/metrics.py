@@ -1,0 +1,139 @@
+"""What a step says about itself: JSON lines and TensorBoard.
+
+Owns the names. Sums from the micro-batches become means here; facts about the trajectories
+(rewards, lengths, calls, times) come straight from the record, those of masked ones apart.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from toolwright.types import Group, Status, WeightVersion
+
+
+class MetricsLog:
+    """<folder>/NAME.jsonl and <folder>/tensorboard; a context manager, appends."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        folder.mkdir(parents=True, exist_ok=True)
+        self._lines = (folder / f"{name}.jsonl").open("a", buffering=1)
+        self._board = SummaryWriter(str(folder / "tensorboard" / name))
+
+    def __enter__(self) -> MetricsLog:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._lines.close()
+        self._board.close()
+
+    def write(self, step: int, values: Mapping[str, Any]) -> None:
+        """One line; numbers also go to TensorBoard under the same names."""
+        clean = {key: _json(value) for key, value in values.items()}
+        self._lines.write(json.dumps({"step": step, **clean}) + "\n")
+        for key, value in clean.items():
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                self._board.add_scalar(key, value, step)
+
+
+def training_stats(sums: Mapping[str, float]) -> dict[str, float]:
+    """Means over tokens from a step's sums (see `objective.Stats`)."""
+    out: dict[str, float] = {}
+    tokens = sums.get("tokens", 0.0)
+    if tokens:
+        out["trained_tokens"] = tokens
+        for name, source in (
+            ("entropy", "entropy"),
+            ("clip_fraction", "clipped"),
+            ("dual_clip_fraction", "dual_clipped"),
+            ("ratio", "ratio"),
+            ("kl_reference", "kl_reference"),
+            ("kl_rollout_k1", "kl_rollout_k1"),
+            ("kl_rollout_k3", "kl_rollout_k3"),
+            ("offpolicy_gap_mean", "gap"),
+            ("correction_weight", "weight"),
+            ("correction_capped_fraction", "weight_capped"),
+        ):
+            if source in sums:
+                out[name] = sums[source] / tokens
+        out["offpolicy_gap_max"] = sums["max_gap"]
+    if sums.get("weight_squared"):
+        out["effective_sample_fraction"] = sums["weight"] ** 2 / (sums["weight_squared"] * tokens)
+    if "loss" in sums:
+        out["loss"] = sums["loss"]
+    return out
+
+
+def gap_of(sums: Mapping[str, float]) -> dict[str, float]:
+    """Sampler/learner agreement on tokens of the same weight version; empty without such."""
+    tokens = sums.get("fresh_tokens", 0.0)
+    if not tokens:
+        return {}
+    return {
+        "gap_max": sums["max_fresh_gap"],
+        "gap_mean": sums["fresh_gap"] / tokens,
+        "gap_tokens": tokens,
+    }
+
+
+def trajectory_stats(groups: Sequence[Group], version: WeightVersion) -> dict[str, Any]:
+    """Rewards and their parts, lengths, calls, times, staleness, what was masked."""
+    everything = [t for group in groups for t in group.trajectories]
+    kept = [t for t in everything if not t.masked]
+    out: dict[str, Any] = {
+        "groups": len(groups),
+        "trajectories": len(everything),
+        "masked": len(everything) - len(kept),
+    }
+    stops = Counter(t.stop_reason.name.lower() for t in everything)
+    out.update({f"stop/{name}": count for name, count in sorted(stops.items())})
+    if not kept:
+        return out
+    rewards = [t.reward for t in kept]
+    out["reward"] = _mean(rewards)
+    out["reward_std"] = math.sqrt(_mean([(r - out["reward"]) ** 2 for r in rewards]))
+    parts: dict[str, float] = defaultdict(float)
+    for trajectory in kept:
+        for part in trajectory.reward_parts:
+            parts[part.name] += part.value
+    out.update({f"reward/{name}": total / len(kept) for name, total in sorted(parts.items())})
+    solved = [g for g in groups if len({t.reward for t in g.trajectories if not t.masked}) > 1]
+    out["groups_with_signal"] = len(solved)
+    out["response_length"] = _mean([t.response_tokens for t in kept])
+    out["total_length"] = _mean(
+        [sum(len(s.token_ids) for s in q.segments) for t in kept for q in t.sequences]
+    )
+    out["calls"] = _mean([len(t.calls) for t in kept])
+    out["truncated_fraction"] = _mean([float(t.status is Status.TRUNCATED) for t in kept])
+    out["generate_s"] = _mean([t.timings.generate_s for t in kept])
+    out["tool_s"] = _mean([t.timings.tool_s for t in kept])
+    spent = out["generate_s"] + out["tool_s"]
+    out["tool_fraction"] = out["tool_s"] / spent if spent else 0.0
+    ages = [max(0, version.step - v.step) for t in kept for v in t.weight_versions]
+    if ages:
+        out["staleness_mean"] = _mean(ages)
+        out["staleness_max"] = max(ages)
+    out["versions_per_trajectory"] = _mean([len(t.weight_versions) for t in kept])
+    return out
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.7g}") if math.isfinite(value) else None
+    return value

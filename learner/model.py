@@ -1,0 +1,193 @@
+"""The policy in training: Megatron's model, its data-parallel wrapper and its optimizer.
+
+Also the frozen copy that serves as reference or probe. Logits are computed only at the positions
+that a micro-batch selects (the policy's own tokens), which a hook on the output layer does: with
+a large vocabulary logits are the largest tensor of a step.
+
+Does not know where batches come from or what the loss is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from megatron.core.distributed import (
+    DistributedDataParallel,
+    DistributedDataParallelConfig,
+    finalize_model_grads,
+)
+from megatron.core.optimizer import ChainedOptimizer, OptimizerConfig, get_megatron_optimizer
+from megatron.core.tensor_parallel import set_defaults_if_not_set_tensor_model_parallel_attributes
+from megatron.core.transformer.module import Float16Module
+
+from learner import bridge as bridges
+from learner import muon
+from learner.config import Optimizer
+from learner.schedule import fraction
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+class Selection:
+    """Which positions get logits; set before a forward, read by the hook on the output layer."""
+
+    def __init__(self) -> None:
+        self.index: torch.Tensor | None = None
+
+    def __call__(self, _layer: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        if self.index is None:
+            return args
+        hidden = args[0]  # [s, b, h]; the index counts row by row, hence the transpose
+        rows = hidden.transpose(0, 1).reshape(-1, hidden.shape[-1])
+        return (rows.index_select(0, self.index).unsqueeze(1), *args[1:])
+
+
+@dataclass(slots=True, kw_only=True)
+class Model:
+    """A forward-only model on this rank: `network` is what the schedule calls."""
+
+    bridge: Any
+    network: Any
+    selection: Selection
+    source: Path
+
+    @property
+    def bare(self) -> Any:
+        """The GPTModel under the wrappers."""
+        inner = self.network
+        while hasattr(inner, "module"):
+            inner = inner.module
+        return inner
+
+    @property
+    def config(self) -> Any:
+        return self.bare.config
+
+    @property
+    def shape(self) -> dict[str, int | bool | str]:
+        """What a checkpoint must agree with."""
+        hf = self.bridge.hf_config
+        return {
+            "architecture": str(hf.model_type),
+            "vocabulary": int(hf.vocab_size),
+            "hidden": int(hf.hidden_size),
+            "layers": int(hf.num_hidden_layers),
+            "heads": int(hf.num_attention_heads),
+            "groups": int(hf.num_key_value_heads),
+            "intermediate": int(hf.intermediate_size),
+            "tied": bool(hf.tie_word_embeddings),
+        }
+
+
+@dataclass(slots=True, kw_only=True)
+class Policy(Model):
+    """The model in training."""
+
+    optimizer: Any
+    settings: Optimizer
+    peaks: list[float]
+
+    def set_rate(self, step: int, steps: int) -> float:
+        """Sets every group's rate for update `step` (from 0) of `steps`; returns Adam's."""
+        share = fraction(self.settings, step, steps)
+        for group, peak in zip(self.optimizer.param_groups, self.peaks, strict=True):
+            group["lr"] = share * peak
+        return share * self.settings.lr
+
+    def zero_grad(self) -> None:
+        self.network.zero_grad_buffer()
+        self.optimizer.zero_grad()
+
+    def update(self) -> float:
+        """One optimizer step on the gradients of the last backward; their norm before clipping."""
+        _done, norm, _zeros = self.optimizer.step()
+        return float(norm)
+
+    def save(self, folder: Path) -> None:
+        """Leaves a complete Hugging Face folder (see `bridge.save_folder`)."""
+        bridges.save_folder(self.bridge, self.bare, self.source, folder)
+
+
+def load_policy(folder: Path, settings: Optimizer, precision: str) -> Policy:
+    """The folder's model with a fresh optimizer. ModelError when it cannot be trained."""
+    bridge = bridges.open_bridge(folder, DTYPES[precision])
+    selection, network = _network(bridge, folder)
+    network.train()
+    wrapped = DistributedDataParallel(
+        bridge.config,
+        DistributedDataParallelConfig(
+            grad_reduce_in_fp32=True, use_distributed_optimizer=False, overlap_grad_reduce=False
+        ),
+        network,
+    )
+    config = OptimizerConfig(
+        optimizer="adam",
+        lr=settings.lr,
+        min_lr=0.0,
+        weight_decay=settings.weight_decay,
+        adam_beta1=settings.beta1,
+        adam_beta2=settings.beta2,
+        clip_grad=settings.clip,
+        bf16=precision == "bfloat16",
+        params_dtype=DTYPES[precision],
+        use_distributed_optimizer=False,
+    )
+    if settings.kind == "muon":
+        with muon.hidden_from_adam(wrapped) as matrices:
+            adam = get_megatron_optimizer(config, [wrapped], use_gloo_process_groups=False)
+        optimizer = ChainedOptimizer(
+            [*adam.chained_optimizers, muon.wrapped(matrices, settings.muon_lr, config)]
+        )
+        peaks = [settings.lr] * len(adam.param_groups) + [settings.muon_lr]
+    else:
+        optimizer = get_megatron_optimizer(config, [wrapped], use_gloo_process_groups=False)
+        peaks = [settings.lr] * len(optimizer.param_groups)
+    complete_state(optimizer)
+    bridge.config.finalize_model_grads_func = finalize_model_grads
+    bridge.config.grad_scale_func = optimizer.scale_loss
+    return Policy(
+        bridge=bridge,
+        network=wrapped,
+        selection=selection,
+        source=folder,
+        optimizer=optimizer,
+        settings=settings,
+        peaks=peaks,
+    )
+
+
+def load_frozen(folder: Path, precision: str) -> Model:
+    """The folder's model for scoring only."""
+    bridge = bridges.open_bridge(folder, DTYPES[precision])
+    selection, network = _network(bridge, folder)
+    network.requires_grad_(False)
+    network.eval()
+    return Model(bridge=bridge, network=network, selection=selection, source=folder)
+
+
+def complete_state(optimizer: Any) -> None:
+    """Gives every weight its optimizer state before the first update.
+
+    So a checkpoint has one form whether or not an update has happened; Megatron leaves out a
+    step count of 0.
+    """
+    for part in optimizer.chained_optimizers:
+        if part.init_state_fn is not None:
+            part.init_state_fn(part.optimizer, part.config)
+        if isinstance(part.optimizer, torch.optim.AdamW):
+            for state in part.optimizer.state.values():
+                state.setdefault("step", torch.tensor(0.0))
+
+
+def _network(bridge: Any, folder: Path) -> tuple[Selection, Any]:
+    network: Any = bridges.new_model(bridge, folder)
+    for parameter in network.parameters():
+        set_defaults_if_not_set_tensor_model_parallel_attributes(parameter)
+    selection = Selection()
+    network.output_layer.register_forward_pre_hook(selection)
+    if bridge.dtype is torch.bfloat16:
+        return selection, Float16Module(bridge.config, network)
+    return selection, network

@@ -1,0 +1,108 @@
+"""What a micro-batch contributes to the loss, and what it tells the metrics.
+
+Puts the pure functions of `losses` together as the recipe says. One correction for the gap
+between the weights that sampled and the weights that train (spec 6.7, 6.8):
+
+- bypass: the ratio is taken against the sampler's log-probs;
+- token_truncate: against the weights at the start of the update, times min(exp(old - roll), C);
+- decoupled: the same form for stale data, with its own cap.
+
+With one optimizer step a batch the weights at the start of the update are the current ones: `old`
+is the detached log-prob itself and costs no forward of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from learner import losses
+from learner.batch import MicroBatch
+from learner.config import Kl, Loss
+
+Stats = dict[str, torch.Tensor]
+"""Scalars of one micro-batch: names that begin with "max_" are maximised over micro-batches and
+ranks, all others are summed; divisions come last (see `metrics`)."""
+
+Objective = Callable[[MicroBatch, torch.Tensor, torch.Tensor], tuple[torch.Tensor, Stats]]
+"""(micro-batch, [n] log-probs, [n] entropies) -> (scalar loss, stats)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyObjective:
+    """Clipped policy loss with one correction and an optional KL term."""
+
+    loss: Loss
+    kl: Kl
+    correction: Literal["bypass", "token_truncate", "decoupled"]
+
+    def __call__(
+        self, batch: MicroBatch, logp: torch.Tensor, entropy: torch.Tensor
+    ) -> tuple[torch.Tensor, Stats]:
+        start = batch.old if batch.old is not None else logp.detach()
+        old = batch.behaviour if self.correction == "bypass" else start
+        clip = losses.ppo_clip(
+            logp,
+            old,
+            batch.advantage,
+            clip_low=self.loss.clip_low,
+            clip_high=self.loss.clip_high,
+            dual_clip=self.loss.dual_clip,
+        )
+        token_loss = clip.loss
+        stats = gap_stats(batch, logp, entropy)
+        if self.correction != "bypass":
+            cap = self.loss.truncate
+            mode: Literal["truncate", "mask"] = "truncate"
+            if self.correction == "decoupled":
+                cap, mode = self.loss.decoupled_cap, self.loss.decoupled_cap_mode
+            weight = losses.behaviour_weight(start, batch.behaviour, cap=cap, cap_mode=mode)
+            token_loss = weight * token_loss
+            stats["weight"] = weight.sum()
+            stats["weight_squared"] = weight.square().sum()
+            stats["weight_capped"] = (losses.importance(start, batch.behaviour) > cap).sum()
+        if self.kl.coefficient > 0 and batch.reference is not None:
+            distance = losses.kl(logp, batch.reference, self.kl.estimator)
+            token_loss = token_loss + self.kl.coefficient * distance
+            stats["kl_reference"] = distance.detach().sum()
+        loss = (token_loss * batch.weight).sum()
+        stats["clipped"] = clip.clipped.sum()
+        stats["dual_clipped"] = clip.dual_clipped.sum()
+        stats["ratio"] = clip.ratio.detach().sum()
+        stats["loss"] = loss.detach().clone()
+        return loss, stats
+
+
+def imitation(
+    batch: MicroBatch, logp: torch.Tensor, _entropy: torch.Tensor
+) -> tuple[torch.Tensor, Stats]:
+    """Negative log-likelihood of the targets (SFT)."""
+    loss = -(logp * batch.weight).sum()
+    return loss, {"loss": loss.detach().clone()}
+
+
+@torch.no_grad()
+def gap_stats(batch: MicroBatch, logp: torch.Tensor, entropy: torch.Tensor) -> Stats:
+    """Entropy, and how far sampler and learner disagree.
+
+    The gap of fresh tokens compares the same weights on both sides; of all tokens it also holds
+    what the policy moved since.
+    """
+    difference = logp.detach() - batch.behaviour
+    gap = difference.abs()
+    fresh = gap[batch.fresh]
+    zero = gap.new_zeros(())
+    return {
+        "tokens": gap.new_tensor(float(gap.numel())),
+        "entropy": entropy.sum(),
+        "gap": gap.sum(),
+        "max_gap": gap.max() if gap.numel() else zero,
+        "fresh_tokens": gap.new_tensor(float(fresh.numel())),
+        "fresh_gap": fresh.sum(),
+        "max_fresh_gap": fresh.max() if fresh.numel() else zero,
+        "kl_rollout_k1": -difference.sum(),
+        "kl_rollout_k3": (difference.clamp(-20, 20).exp() - 1 - difference).sum(),
+    }

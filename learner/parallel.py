@@ -1,0 +1,96 @@
+"""The ranks: process group, Megatron's model-parallel groups, seeds.
+
+NCCL with CUDA, gloo without. Works under torchrun (RANK, WORLD_SIZE, LOCAL_RANK) and alone.
+Rank 0 is the only one that talks to the engine and writes files that are not sharded.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from megatron.core import parallel_state, tensor_parallel
+
+from learner import device
+from learner.errors import LearnerError
+
+Value = TypeVar("Value")
+
+
+@contextmanager
+def ranks(*, tensor: int = 1, seed: int = 0) -> Iterator[None]:
+    """The process group while the block runs.
+
+    tensor: ranks of one model copy; the world size divided by it is the data-parallel size.
+    LearnerError when it does not divide.
+    """
+    device.install()
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    if world % tensor:
+        raise LearnerError(
+            f"parallel.tensor = {tensor} does not divide the world size {world}: start "
+            f"torchrun with --nproc-per-node {tensor} or a multiple"
+        )
+    if device.has_cuda():
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    backend = "nccl" if device.has_cuda() else "gloo"
+    with tempfile.TemporaryDirectory(prefix="learner-ranks-") as folder:
+        if "RANK" in os.environ:
+            dist.init_process_group(backend)
+        else:
+            # A file instead of a port: two learners on one machine never meet.
+            dist.init_process_group(
+                backend, init_method=f"file://{folder}/rendezvous", rank=0, world_size=1
+            )
+        try:
+            parallel_state.initialize_model_parallel(tensor_model_parallel_size=tensor)
+            torch.manual_seed(seed)
+            tensor_parallel.model_parallel_cuda_manual_seed(seed)
+            yield
+        finally:
+            parallel_state.destroy_model_parallel()
+            dist.destroy_process_group()
+
+
+def is_first() -> bool:
+    """Whether this rank speaks for all."""
+    return bool(dist.get_rank() == 0)
+
+
+def data_rank() -> int:
+    return int(parallel_state.get_data_parallel_rank())
+
+
+def data_size() -> int:
+    return int(parallel_state.get_data_parallel_world_size())
+
+
+def tensor_size() -> int:
+    return int(parallel_state.get_tensor_model_parallel_world_size())
+
+
+def from_first(value: Value | None) -> Value:
+    """Rank 0's value on every rank; the others pass None."""
+    if dist.get_world_size() == 1:
+        return value  # type: ignore[return-value]
+    box: list[Any] = [value]
+    dist.broadcast_object_list(box, src=0)
+    return box[0]  # type: ignore[no-any-return]
+
+
+def barrier() -> None:
+    if dist.get_world_size() > 1:
+        dist.barrier()
+
+
+def reduce_over_data(tensor: torch.Tensor, op: str) -> torch.Tensor:
+    """The tensor summed ("sum") or maximised ("max") over the data-parallel ranks, in place."""
+    if data_size() > 1:
+        how = dist.ReduceOp.SUM if op == "sum" else dist.ReduceOp.MAX
+        dist.all_reduce(tensor, op=how, group=parallel_state.get_data_parallel_group())
+    return tensor

@@ -1,0 +1,68 @@
+"""Sampler/learner agreement where training itself does not show it.
+
+Above staleness 0 a batch may hold no token of the current weights, and groups without a signal
+are not forwarded at all. The probe then scores a few rows under the very weights that wrote them,
+read back from the published folder: the same comparison, only of an earlier version.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from learner import bridge as bridges
+from learner import parallel
+from learner.batch import Row, rows_of
+from learner.metrics import gap_of
+from learner.model import Model, load_frozen
+from learner.publish import folder_of
+from learner.step import score
+from toolwright.types import Group, WeightVersion
+
+
+@dataclass(slots=True, kw_only=True)
+class Probe:
+    """A frozen copy of the network, made when it is first needed. rows: most rows to score."""
+
+    precision: str
+    rows: int
+    budget: int
+    temperature: float
+    policies: Path
+    _model: Model | None = None
+
+    def __call__(self, groups: Sequence[Group], now: WeightVersion) -> dict[str, float]:
+        """Gap values, and how many versions old they are. All ranks call it; groups on rank 0.
+
+        Empty where no folder of any writing version is left.
+        """
+        chosen = parallel.from_first(self._choose(groups) if parallel.is_first() else None)
+        if chosen is None:
+            return {}
+        version, rows = chosen
+        folder = folder_of(self.policies, version)
+        if self._model is None:
+            self._model = load_frozen(folder, self.precision)
+        else:
+            bridges.load_weights(self._model.bridge, self._model.bare, folder)
+        _rows, sums = score(self._model, rows, self.budget, "old")
+        return {**gap_of(sums), "gap_probe_age": float(now.step - version.step)}
+
+    def _choose(self, groups: Sequence[Group]) -> tuple[WeightVersion, list[Row]] | None:
+        trajectories = [t for g in groups for t in g.trajectories if not t.masked]
+        written = Counter(v for t in trajectories for v in t.weight_versions)
+        for version in sorted(written, key=lambda v: v.step, reverse=True):
+            if not self.rows or not folder_of(self.policies, version).is_dir():
+                continue
+            found = [
+                replace(row, target=row.target & row.fresh)
+                for t in trajectories
+                if version in t.weight_versions
+                for row in rows_of(t, temperature=self.temperature, version=version)
+                if (row.target & row.fresh).any()
+            ]
+            if found:
+                return version, found[: self.rows]
+        return None

@@ -1,0 +1,65 @@
+"""New weights to the samplers: a folder on disk, then the engine's PublishWeights.
+
+The folder <run folder>/policy/LINEAGE-STEP appears whole. The newest few stay: the samplers may
+still read the last one, and a restarted engine reads it again.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from learner import parallel
+from learner.client import EngineClient
+from learner.model import Policy
+from toolwright.types import WeightVersion
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """Seconds: writing the folder, the engine's whole publish, the samplers' pause in it."""
+
+    export_s: float
+    publish_s: float
+    paused_s: float
+
+
+def folder_of(root: Path, version: WeightVersion) -> Path:
+    """Where a version's weights lie."""
+    return root / f"{version.lineage}-{version.step}"
+
+
+def publish(
+    policy: Policy,
+    client: EngineClient | None,
+    root: Path,
+    version: WeightVersion,
+    *,
+    parent: WeightVersion | None = None,
+    keep: int,
+) -> Published:
+    """Exports the policy as `version` and has the samplers load it. All ranks call it.
+
+    client: rank 0's; None elsewhere. parent: where a new lineage left the old one.
+    """
+    started = time.monotonic()
+    folder = folder_of(root, version)
+    policy.save(folder)
+    exported = time.monotonic()
+    paused = 0.0
+    if client is not None:
+        paused = client.publish(version, parent, str(folder))
+        _forget_old(root, folder, keep)
+    parallel.barrier()
+    return Published(
+        export_s=exported - started, publish_s=time.monotonic() - exported, paused_s=paused
+    )
+
+
+def _forget_old(root: Path, newest: Path, keep: int) -> None:
+    others = [p for p in root.iterdir() if p.is_dir() and p != newest and p.name[0] != "."]
+    others.sort(key=lambda path: path.stat().st_mtime_ns)
+    for path in others[: max(0, len(others) - keep + 1)]:
+        shutil.rmtree(path)

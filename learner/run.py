@@ -1,0 +1,293 @@
+"""The loop: lease, train, publish; now and then checkpoint and acknowledge.
+
+A step, from version v: lease the step's groups at v, turn them into rows, update, publish v + 1.
+Weights that die with the process between publish and checkpoint belong to an abandoned lineage:
+the resumed run opens a new one, published before anything is leased (see `start`).
+
+Rank 0 talks to the engine and hands the rows to the others; everything else happens on all ranks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from learner import parallel
+from learner.batch import Row, check_vocabulary, rows_of
+from learner.checkpoint import Checkpoints, check_fits, read_state
+from learner.client import EngineClient
+from learner.config import LearnerTable
+from learner.lease import Leased, lease_step
+from learner.ledger import Ledger
+from learner.metrics import MetricsLog, gap_of, training_stats, trajectory_stats
+from learner.model import Model, Policy, load_frozen, load_policy
+from learner.objective import PolicyObjective
+from learner.probe import Probe
+from learner.progress import Reporter
+from learner.publish import publish
+from learner.update import Update, advantages_of, improve
+from toolwright.recipe import Recipe
+from toolwright.types import Group, WeightVersion
+
+
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """What the loop carries from step to step. `client` and `log` live on rank 0 only."""
+
+    recipe: Recipe
+    table: LearnerTable
+    policy: Policy
+    reference: Model | None
+    version: WeightVersion
+    ledger: Ledger
+    checkpoints: Checkpoints
+    probe: Probe
+    report: Reporter
+    client: EngineClient | None = None
+    log: MetricsLog | None = None
+    saved: int = -1
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def policies(self) -> Path:
+        """Where published folders lie."""
+        return self.recipe.run_folder / "policy"
+
+
+def run(recipe: Recipe) -> Path:
+    """Trains until run.steps and returns the final Hugging Face folder."""
+    table = recipe.table("learner", LearnerTable)
+    shared = recipe.shared
+    final = recipe.run_folder / "final"
+    with parallel.ranks(tensor=table.parallel.tensor, seed=shared.run.seed):
+        first = parallel.is_first()
+        if first:
+            recipe.write_resolved("learner", table)
+        source = recipe.resolve(shared.policy.model)
+        policy = load_policy(source, table.optimizer, table.precision)
+        reference = load_frozen(source, table.precision) if table.kl.coefficient > 0 else None
+        checkpoints = Checkpoints(recipe.run_folder / "checkpoints", table.keep_checkpoints)
+        version, ledger, resumed = restore(recipe, table, policy, checkpoints)
+        with contextlib.ExitStack() as stack:
+            report = stack.enter_context(
+                Reporter("step", shared.run.steps, version.step, quiet=not first)
+            )
+            state = Run(
+                recipe=recipe,
+                table=table,
+                policy=policy,
+                reference=reference,
+                version=version,
+                ledger=ledger,
+                checkpoints=checkpoints,
+                probe=Probe(
+                    precision=table.precision,
+                    rows=table.probe_rows,
+                    budget=table.tokens_per_microbatch,
+                    temperature=shared.sampler.temperature,
+                    policies=recipe.run_folder / "policy",
+                ),
+                report=report,
+                saved=version.step if resumed else -1,
+            )
+            if first:
+                state.client = stack.enter_context(
+                    EngineClient(
+                        shared.run.engine, patience=table.engine_patience_s, say=report.say
+                    )
+                )
+                state.log = stack.enter_context(MetricsLog(recipe.run_folder, "learner"))
+            start(state, resumed=resumed)
+            while state.version.step < shared.run.steps:
+                step(state)
+            if state.saved != state.version.step:
+                save(state)
+            policy.save(final)
+    return final
+
+
+def restore(
+    recipe: Recipe, table: LearnerTable, policy: Policy, checkpoints: Checkpoints
+) -> tuple[WeightVersion, Ledger, bool]:
+    """(version, ledger, whether there was a checkpoint). CheckpointError when it does not fit."""
+    path = checkpoints.latest()
+    if path is None:
+        fresh = WeightVersion(lineage=parallel.from_first(secrets.token_hex(4)), step=0)
+        return fresh, Ledger(), False
+    state, ledger = read_state(path)
+    check_fits(state, identity(recipe, table, policy), path)
+    checkpoints.load(policy, path)
+    return WeightVersion(lineage=state["lineage"], step=int(state["step"])), ledger, True
+
+
+def identity(recipe: Recipe, table: LearnerTable, policy: Policy) -> dict[str, Any]:
+    """What a checkpoint and a recipe must agree on."""
+    return {
+        "kind": "run",
+        "model": policy.shape,
+        "optimizer": table.optimizer.kind,
+        "precision": table.precision,
+        "seed": recipe.shared.run.seed,
+    }
+
+
+def start(run: Run, *, resumed: bool) -> None:
+    """Makes engine and learner agree on the weights to begin with.
+
+    A fresh run takes the engine's own first version, step 0 of recipe's policy, as it is. Where
+    the engine is ahead of these weights (it holds a version published after the checkpoint, or
+    by a run that never wrote one) they are published under a new lineage.
+    """
+    held = parallel.from_first(run.client.policy() if run.client is not None else None)
+    if not resumed and held is not None and held.step == 0:
+        run.version = held
+        run.report.say(f"training starts from {held}, {run.policy.source}")
+        return
+    ahead: WeightVersion | None = None
+    if run.client is not None:
+        same = held is not None and held.lineage == run.version.lineage
+        if held is not None and (not same or held.step > run.version.step):
+            ahead = held
+    ahead = parallel.from_first(ahead)
+    parent: WeightVersion | None = None
+    if ahead is not None:
+        # Without a checkpoint these are the weights that the engine's lineage began with.
+        parent = run.version if resumed else replace(ahead, step=0)
+        lineage = parallel.from_first(secrets.token_hex(4))
+        run.version = WeightVersion(lineage=lineage, step=run.version.step)
+        run.report.say(
+            f"the engine holds {ahead}, these weights are {parent}: going on as {run.version}"
+        )
+    publish(
+        run.policy,
+        run.client,
+        run.policies,
+        run.version,
+        parent=parent,
+        keep=run.table.keep_policies,
+    )
+    if run.client is not None and resumed:
+        run.client.acknowledge(run.ledger.mark)
+    run.report.say(f"published {run.version} from {run.policy.source}")
+
+
+def step(run: Run) -> None:
+    """One version: lease, train, publish, and at times a checkpoint."""
+    began = time.monotonic()
+    run.seconds = {}
+    at = run.version
+    leased: Leased | None = None
+    if run.client is not None:
+        leased = lease_step(
+            run.client,
+            run.ledger,
+            version=at,
+            count=run.recipe.shared.run.groups_per_step,
+            wait=run.table.lease_wait_s,
+            say=run.report.say,
+        )
+        run.seconds["lease_s"] = leased.seconds
+    mine = prepare(run, leased.groups) if leased is not None else None
+    rows = parallel.from_first(mine)
+    trained = time.monotonic()
+    update = improve(
+        run.policy,
+        rows,
+        objective(run),
+        reference=run.reference,
+        updates=run.table.updates,
+        budget=run.table.tokens_per_microbatch,
+        step=at.step,
+        steps=run.recipe.shared.run.steps,
+        drop_silent=run.table.advantage.zero_groups == "drop",
+    )
+    gap = gap_of(update.sums) or run.probe(leased.groups if leased is not None else (), at)
+    run.seconds["train_s"] = time.monotonic() - trained
+    run.version = replace(at, step=at.step + 1)
+    published = publish(
+        run.policy, run.client, run.policies, run.version, keep=run.table.keep_policies
+    )
+    run.seconds["export_s"] = published.export_s
+    run.seconds["publish_s"] = published.publish_s
+    run.seconds["paused_s"] = published.paused_s
+    last = run.version.step == run.recipe.shared.run.steps
+    if last or run.version.step % run.table.checkpoint_every == 0:
+        save(run)
+    run.seconds["step_s"] = time.monotonic() - began
+    if leased is not None:
+        tell(run, at, leased, update, gap)
+
+
+def save(run: Run) -> None:
+    """A checkpoint of weights and ledger, then the acknowledgement of what it holds."""
+    began = time.monotonic()
+    state = {
+        **identity(run.recipe, run.table, run.policy),
+        "lineage": run.version.lineage,
+        "step": run.version.step,
+        "mark": parallel.from_first(run.ledger.mark),
+    }
+    run.checkpoints.save(run.policy, run.version.step, run.version.lineage, state, run.ledger)
+    if run.client is not None:
+        run.client.acknowledge(run.ledger.mark)
+    run.saved = run.version.step
+    run.seconds["checkpoint_s"] = time.monotonic() - began
+
+
+def prepare(run: Run, groups: Sequence[Group]) -> list[Row]:
+    """Rows with their advantages. Masked trajectories leave no trace, in no baseline either."""
+    values = advantages_of(groups, run.table.advantage)
+    rows = [
+        replace(row, advantage=values[trajectory.id])
+        for group in groups
+        for trajectory in group.trajectories
+        for row in rows_of(
+            trajectory,
+            temperature=run.recipe.shared.sampler.temperature,
+            version=run.version,
+        )
+    ]
+    check_vocabulary(rows, int(run.policy.shape["vocabulary"]))
+    return rows
+
+
+def objective(run: Run) -> PolicyObjective:
+    """The loss that the recipe asks for."""
+    return PolicyObjective(
+        loss=run.table.loss, kl=run.table.kl, correction=run.recipe.shared.run.correction
+    )
+
+
+def tell(
+    run: Run, at: WeightVersion, leased: Leased, update: Update, gap: dict[str, float]
+) -> None:
+    """Metrics line, TensorBoard, progress."""
+    facts = trajectory_stats(leased.groups, at)
+    values: dict[str, Any] = {
+        "version": str(run.version),
+        "lineage": run.version.lineage,
+        **facts,
+        **training_stats(update.sums),
+        **gap,
+        "grad_norm": update.grad_norm,
+        "learning_rate": update.rate,
+        "skipped_update": update.skipped,
+        "tokens_per_s": update.tokens / run.seconds["train_s"],
+        "duplicate_groups": leased.duplicates,
+        "conflicting_groups": leased.conflicts,
+        **run.seconds,
+    }
+    if run.log is not None:
+        run.log.write(run.version.step, values)
+    seconds = run.seconds
+    run.report.step(
+        run.version.step,
+        f"reward {facts.get('reward', 0.0):.3f}  gap {gap.get('gap_max', float('nan')):.1e}  "
+        f"stale {facts.get('staleness_mean', 0.0):.1f}  lease {seconds['lease_s']:.1f} s  "
+        f"train {seconds['train_s']:.1f} s  publish {seconds['publish_s']:.1f} s",
+    )

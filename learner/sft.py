@@ -1,0 +1,157 @@
+"""Imitation: the trainable tokens of a trajectories file, token by token.
+
+The order of the data is a function of the seed and the epoch, so that a position in it is one
+number; a resumed run sees just what an uninterrupted one would.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from learner import parallel
+from learner.batch import Row, check_vocabulary, micro_batches, rows_of
+from learner.checkpoint import Checkpoints, check_fits, read_state
+from learner.config import SftTable
+from learner.errors import DataError
+from learner.ledger import Ledger
+from learner.losses import token_weights
+from learner.metrics import MetricsLog
+from learner.model import Policy, load_policy
+from learner.objective import imitation
+from learner.progress import Reporter
+from learner.step import gradients
+from toolwright.recipe import Recipe
+from toolwright.wire import UnreadableTrajectories, read_trajectories
+
+LINE_EVERY = 10
+
+
+def sft(recipe: Recipe) -> Path:
+    """Trains as the [sft] table says and returns the final Hugging Face folder."""
+    table = recipe.table("sft", SftTable)
+    home = recipe.run_folder / "sft"
+    final = recipe.resolve(table.output) if table.output is not None else home / "final"
+    with parallel.ranks(tensor=table.parallel.tensor, seed=table.seed):
+        if parallel.is_first():
+            recipe.write_resolved("sft", table)
+        source = recipe.resolve(table.model or recipe.shared.policy.model)
+        policy = load_policy(source, table.optimizer, table.precision)
+        traces = load_traces(recipe.resolve(table.data), int(policy.shape["vocabulary"]))
+        checkpoints = Checkpoints(home / "checkpoints", table.keep_checkpoints)
+        done = _resume(policy, table, checkpoints, len(traces))
+        with Reporter("sft", table.steps, done, quiet=not parallel.is_first()) as report:
+            report.say(f"{len(traces)} traces, {table.steps - done} steps to go from {source}")
+            _train(policy, table, traces, checkpoints, done, home, report)
+        policy.save(final)
+    return final
+
+
+def load_traces(path: Path, vocabulary: int) -> list[list[Row]]:
+    """Rows of every trajectory that has a trainable token. DataError when none has."""
+    try:
+        traces = [
+            rows
+            for trajectory in read_trajectories(path)
+            if (rows := rows_of(trajectory, temperature=1.0))
+        ]
+    except FileNotFoundError as error:
+        raise DataError(
+            f"no trajectories at {path}: `engine render RECIPE` writes sft.data"
+        ) from error
+    except UnreadableTrajectories as error:
+        raise DataError(str(error)) from error
+    if not traces:
+        raise DataError(f"{path} holds no trajectory with a trainable token")
+    for rows in traces:
+        check_vocabulary(rows, vocabulary)
+        # Demonstrations are fitted at temperature 1, whatever they were sampled at.
+        rows[:] = [replace(row, temperature=np.ones_like(row.temperature)) for row in rows]
+    return traces
+
+
+def order(count: int, seed: int, position: int) -> Iterator[int]:
+    """Endless order of `count` traces from a position on: a fresh permutation each epoch."""
+    while True:
+        epoch, start = divmod(position, count)
+        permutation = np.random.default_rng((seed, epoch)).permutation(count)
+        for index in permutation[start:]:
+            position += 1
+            yield int(index)
+
+
+def _train(
+    policy: Policy,
+    table: SftTable,
+    traces: list[list[Row]],
+    checkpoints: Checkpoints,
+    done: int,
+    home: Path,
+    report: Reporter,
+) -> None:
+    picks = order(len(traces), table.seed, done * table.batch_size)
+    log = MetricsLog(home, "sft") if parallel.is_first() else None
+    for step in range(done, table.steps):
+        started = time.monotonic()
+        rows = [row for _ in range(table.batch_size) for row in traces[next(picks)]]
+        weights = token_weights([row.count for row in rows], "token-mean")
+        rows = [replace(row, weight=w) for row, w in zip(rows, weights, strict=True)]
+        parts = micro_batches(
+            rows,
+            rank=parallel.data_rank(),
+            ranks=parallel.data_size(),
+            budget=table.tokens_per_microbatch,
+        )
+        rate = policy.set_rate(step, table.steps)
+        stats = gradients(policy, parts, imitation, entropy=False)
+        norm = policy.update()
+        seconds = time.monotonic() - started
+        tokens = sum(row.length for row in rows)
+        if log is not None:
+            log.write(
+                step + 1,
+                {
+                    "loss": stats["loss"],
+                    "grad_norm": norm,
+                    "learning_rate": rate,
+                    "tokens": tokens,
+                    "tokens_per_s": tokens / seconds,
+                    "step_s": seconds,
+                },
+            )
+        last = step + 1 == table.steps
+        report.step(
+            step + 1,
+            f"loss {stats['loss']:.4f}  {tokens / seconds:.0f} tokens/s",
+            line=last or (step + 1) % LINE_EVERY == 0,
+        )
+        if last or (step + 1) % table.checkpoint_every == 0:
+            state = {**_identity(policy, table, len(traces)), "step": step + 1}
+            checkpoints.save(policy, step + 1, "sft", state, Ledger())
+    if log is not None:
+        log.__exit__(None, None, None)
+
+
+def _identity(policy: Policy, table: SftTable, traces: int) -> dict[str, object]:
+    return {
+        "kind": "sft",
+        "model": policy.shape,
+        "optimizer": table.optimizer.kind,
+        "seed": table.seed,
+        "batch_size": table.batch_size,
+        "traces": traces,
+    }
+
+
+def _resume(policy: Policy, table: SftTable, checkpoints: Checkpoints, traces: int) -> int:
+    path = checkpoints.latest()
+    if path is None:
+        return 0
+    state, _ledger = read_state(path)
+    check_fits(state, _identity(policy, table, traces), path)
+    checkpoints.load(policy, path)
+    return int(state["step"])

@@ -1,0 +1,128 @@
+"""One forward and backward through Megatron's schedule, and forward-only scoring.
+
+Owns the scaling that makes Megatron's averages (over micro-batches and data-parallel ranks) the
+sum that the batch's token weights were made for. Does not know losses or recipes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from megatron.core.pipeline_parallel import get_forward_backward_func
+
+from learner import device, logprobs, parallel
+from learner.batch import MicroBatch, Row, micro_batches
+from learner.model import Model, Policy
+from learner.objective import Objective, Stats, gap_stats
+
+
+def gradients(
+    policy: Policy, batch: Sequence[MicroBatch], objective: Objective, *, entropy: bool = True
+) -> dict[str, float]:
+    """Leaves the batch's gradient in the policy's buffers; returns the stats over all ranks.
+
+    batch: this data-parallel rank's micro-batches; ranks may hold different numbers of them.
+    entropy: whether the objective wants entropies (zeros otherwise).
+    """
+    policy.zero_grad()
+    scale = len(batch) * parallel.data_size()
+
+    def finish(part: MicroBatch, logits: torch.Tensor) -> tuple[torch.Tensor, Stats]:
+        logp, entropies = _score(part, logits, with_entropy=entropy)
+        loss, stats = objective(part, logp, entropies)
+        # An empty micro-batch still has to reach every weight's gradient hook.
+        return loss * scale if len(logp) else logits.sum() * 0.0, stats
+
+    parts = _schedule(policy, batch, finish, forward_only=False)
+    return _collect(parts)
+
+
+def score(
+    model: Model, rows: Sequence[Row], budget: int, field: Literal["old", "reference"]
+) -> tuple[list[Row], dict[str, float]]:
+    """The rows with their log-probs under `model` in `field` ("old" or "reference").
+
+    Also the gap stats of these rows. Each data-parallel rank scores its share and all get all.
+    """
+    parts = micro_batches(
+        rows, rank=parallel.data_rank(), ranks=parallel.data_size(), budget=budget
+    )
+
+    def finish(part: MicroBatch, logits: torch.Tensor) -> tuple[torch.Tensor, Any]:
+        logp, entropy = _score(part, logits, with_entropy=True)
+        return logits.new_zeros(()), (part.row, logp, gap_stats(part, logp, entropy))
+
+    with torch.no_grad():
+        done = _schedule(model, parts, finish, forward_only=True)
+    flat = torch.zeros(sum(row.count for row in rows), device=device.device())
+    starts = np.concatenate([[0], np.cumsum([row.count for row in rows])])
+    for row_of, logp, _stats in done:
+        order = row_of.cpu().numpy()
+        for index in np.unique(order):
+            chosen = torch.from_numpy(np.flatnonzero(order == index)).to(logp.device)
+            flat[starts[index] : starts[index + 1]] = logp[chosen]
+    values = parallel.reduce_over_data(flat, "sum").cpu().numpy()
+    scored = []
+    for place, row in enumerate(rows):
+        filled = np.zeros(len(row.tokens), dtype=np.float32)
+        filled[row.target] = values[starts[place] : starts[place + 1]]
+        if field == "old":
+            scored.append(replace(row, old=filled))
+        else:
+            scored.append(replace(row, reference=filled))
+    return scored, _collect([stats for _, _, stats in done])
+
+
+def _schedule(model: Model, batch: Sequence[MicroBatch], finish: Any, *, forward_only: bool) -> Any:
+    where = device.device()
+
+    def forward(parts: Iterator[MicroBatch], network: Any) -> tuple[torch.Tensor, Any]:
+        part = next(parts).to(where)
+        model.selection.index = part.index
+        logits = network(part.tokens, part.positions, None)  # [1, n, v/tp]
+        return logits.squeeze(0), partial(_loss, part)
+
+    def _loss(part: MicroBatch, logits: torch.Tensor) -> Any:
+        return finish(part, logits)
+
+    return get_forward_backward_func()(
+        forward_step_func=forward,
+        data_iterator=iter(batch),
+        model=[model.network],
+        num_microbatches=len(batch),
+        seq_length=max(part.tokens.shape[1] for part in batch),
+        micro_batch_size=max(part.tokens.shape[0] for part in batch),
+        forward_only=forward_only,
+    )
+
+
+def _score(
+    part: MicroBatch, logits: torch.Tensor, *, with_entropy: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    divided = logprobs.scaled(logits, part.temperature)
+    partition = logprobs.log_partition(divided)
+    logp = logprobs.log_probs(divided, part.targets, partition)
+    entropy = logprobs.entropies(divided, partition) if with_entropy else torch.zeros_like(logp)
+    return logp, entropy
+
+
+def _collect(parts: Sequence[Stats]) -> dict[str, float]:
+    """Sums, and maxima of "max_*", over micro-batches and data-parallel ranks."""
+    if not parts:
+        return {}
+    names = sorted(parts[0])
+    out: dict[str, float] = {}
+    for op in ("sum", "max"):
+        own = [name for name in names if name.startswith("max_") == (op == "max")]
+        if not own:
+            continue
+        table = torch.stack([torch.stack([part[name].double() for name in own]) for part in parts])
+        total = table.sum(0) if op == "sum" else table.amax(0)
+        parallel.reduce_over_data(total, op)
+        out.update(zip(own, total.tolist(), strict=True))
+    return out

@@ -1,0 +1,29 @@
+"""What all tests share: one tiny policy folder a run, and Hypothesis without deadlines."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+settings.register_profile(
+    "toolwright",
+    deadline=None,  # the machine is shared: a slow example is no failure
+    max_examples=50,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("toolwright")
+
+
+@pytest.fixture(scope="session")
+def policy_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A policy folder without weights: configuration, tokenizer, chat template."""
+    from tests.support.policy import write_policy
+
+    return write_policy(tmp_path_factory.mktemp("policy"))

@@ -1,0 +1,29 @@
+"""The stand-in for the missing CUDA device comes before Megatron."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from learner import device
+
+device.install()
+
+
+@pytest.fixture(scope="session")
+def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny Qwen3, tied."""
+    from tests.integration.learner.models import write_model
+
+    return write_model(tmp_path_factory.mktemp("model") / "qwen3")
+
+
+@pytest.fixture
+def one_rank() -> Iterator[None]:
+    """A process group of this process alone."""
+    from learner import parallel
+
+    with parallel.ranks():
+        yield

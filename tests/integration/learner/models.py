@@ -1,0 +1,60 @@
+"""Tiny random policies in Hugging Face format, and plain transformers as the judge."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from transformers import AutoModelForCausalLM, Qwen2Config, Qwen3Config
+
+VOCABULARY = 64
+TEMPLATE = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
+SHAPE = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 256,
+    "rope_theta": 5000.0,
+    "bos_token_id": None,
+    "eos_token_id": 1,
+}
+KINDS = ("qwen2-tied", "qwen2-untied", "qwen3-tied", "qwen3-untied")
+
+
+def write_model(folder: Path, kind: str = "qwen3-tied", seed: int = 0) -> Path:
+    """A folder with random weights, norms and biases included, and the files beside them."""
+    torch.manual_seed(seed)
+    family, tied = kind.split("-")
+    config: Qwen2Config | Qwen3Config
+    if family == "qwen2":
+        config = Qwen2Config(**SHAPE, tie_word_embeddings=tied == "tied")
+    else:
+        config = Qwen3Config(**SHAPE, head_dim=16, tie_word_embeddings=tied == "tied")
+    model = AutoModelForCausalLM.from_config(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    model.save_pretrained(folder)
+    (folder / "tokenizer.json").write_text('{"made": "up"}')
+    (folder / "chat_template.jinja").write_text(TEMPLATE)
+    return folder
+
+
+def reference_log_probs(
+    folder: Path, tokens: list[int], temperature: float = 1.0
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """([T-1] log-probs of tokens[1:], [T-1] entropies) by transformers."""
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    with torch.no_grad():
+        logits = model(torch.tensor([tokens])).logits[0, :-1] / temperature
+    logp = torch.log_softmax(logits, -1)
+    picked = logp.gather(-1, torch.tensor(tokens[1:])[:, None])[:, 0]
+    return picked, -(logp.exp() * logp).sum(-1)
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    """What transformers loads."""
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).state_dict()

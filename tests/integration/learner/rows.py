@@ -1,0 +1,34 @@
+"""Rows made by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from learner.batch import Row
+from tests.integration.learner.models import VOCABULARY
+
+
+def make_rows(
+    count: int, *, seed: int = 0, temperature: float = 1.0, longest: int = 24
+) -> list[Row]:
+    """Rows with two actions around an observation, ragged, with advantages of both signs."""
+    draw = np.random.default_rng(seed)
+    rows = []
+    for number in range(count):
+        prompt, first, seen, last = draw.integers(2, max(3, longest // 4), size=4)
+        size = int(prompt + first + seen + last)
+        target = np.zeros(size, dtype=bool)
+        target[prompt : prompt + first] = True
+        target[-last:] = True
+        rows.append(
+            Row(
+                trajectory=f"t{number}",
+                tokens=draw.integers(0, VOCABULARY, size=size),
+                target=target,
+                behaviour=draw.normal(-4.0, 0.3, size=size).astype(np.float32),
+                temperature=np.full(size, temperature, dtype=np.float32),
+                fresh=target,
+                advantage=float(draw.choice([-1.5, -0.5, 0.5, 1.0])),
+            )
+        )
+    return rows

@@ -1,0 +1,92 @@
+"""Hugging Face folders in and out: bit-equal weights, the same log-probs as transformers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from learner.config import Optimizer
+from learner.errors import ModelError
+from learner.model import load_frozen, load_policy
+from learner.step import score
+from tests.integration.learner.models import (
+    KINDS,
+    TEMPLATE,
+    reference_log_probs,
+    weights,
+    write_model,
+)
+from tests.integration.learner.rows import make_rows
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_round_trip_is_bit_equal_and_complete(tmp_path: Path, one_rank: None, kind: str) -> None:
+    source = write_model(tmp_path / "in", kind)
+    load_policy(source, Optimizer(), "float32").save(tmp_path / "out")
+    before, after = weights(source), weights(tmp_path / "out")
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert (tmp_path / "out" / "chat_template.jinja").read_text() == TEMPLATE
+    assert (tmp_path / "out" / "tokenizer.json").is_file()
+    assert not [p for p in tmp_path.iterdir() if p.name.startswith(".")]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_log_probs_agree_with_transformers(
+    tmp_path: Path, one_rank: None, kind: str, temperature: float
+) -> None:
+    source = write_model(tmp_path / "in", kind)
+    rows = make_rows(5, temperature=temperature)
+    scored, sums = score(load_frozen(source, "float32"), rows, 64, "old")
+    entropy = 0.0
+    for row in scored:
+        expected, spread = reference_log_probs(source, row.tokens.tolist(), temperature)
+        chosen = torch.from_numpy(row.target[1:])
+        assert row.old is not None
+        assert torch.allclose(torch.from_numpy(row.old[1:])[chosen], expected[chosen], atol=1e-5)
+        entropy += float(spread[chosen].sum())
+    assert sums["entropy"] == pytest.approx(entropy, rel=1e-4)
+
+
+def test_every_token_has_the_temperature_of_its_own_request(
+    model_folder: Path, one_rank: None
+) -> None:
+    (row,) = make_rows(1)
+    heat = np.where(np.arange(len(row.tokens)) < 8, 0.5, 1.5).astype(np.float32)
+    scored, _ = score(
+        load_frozen(model_folder, "float32"), [replace(row, temperature=heat)], 64, "old"
+    )
+    assert scored[0].old is not None
+    for position in np.flatnonzero(row.target):
+        expected, _ = reference_log_probs(model_folder, row.tokens.tolist(), float(heat[position]))
+        assert scored[0].old[position] == pytest.approx(float(expected[position - 1]), abs=1e-5)
+
+
+def test_a_changed_policy_loads_with_the_same_logits(
+    tmp_path: Path, model_folder: Path, one_rank: None
+) -> None:
+    policy = load_policy(model_folder, Optimizer(), "float32")
+    with torch.no_grad():
+        for parameter in policy.bare.parameters():
+            parameter.add_(0.01 * torch.randn_like(parameter))
+    policy.save(tmp_path / "out")
+    tokens = torch.arange(20)[None]
+    policy.selection.index = None
+    with torch.no_grad():
+        mine = policy.bare(tokens, torch.arange(20)[None], None)
+        theirs = AutoModelForCausalLM.from_pretrained(tmp_path / "out")(tokens).logits
+    assert torch.allclose(mine, theirs, atol=1e-5)
+
+
+def test_folders_that_cannot_be_trained_are_named(tmp_path: Path, one_rank: None) -> None:
+    with pytest.raises(ModelError, match=r"policy\.model"):
+        load_policy(tmp_path / "nothing", Optimizer(), "float32")
+    (tmp_path / "config.json").write_text('{"model_type": "llama", "vocab_size": 8}')
+    with pytest.raises(ModelError, match="llama"):
+        load_policy(tmp_path, Optimizer(), "float32")

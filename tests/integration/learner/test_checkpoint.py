@@ -1,0 +1,136 @@
+"""Checkpoints: what goes on is what would have gone on, and a death in between hurts nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from learner.checkpoint import Checkpoints, check_fits, read_state
+from learner.config import Kl, Loss, Optimizer
+from learner.errors import CheckpointError
+from learner.ledger import Ledger
+from learner.model import Policy, load_policy
+from learner.objective import PolicyObjective
+from learner.update import improve
+from tests.integration.learner.models import write_model
+from tests.integration.learner.rows import make_rows
+from toolwright.types import WeightVersion
+
+SETTINGS = {
+    "adam": Optimizer(lr=1e-2, weight_decay=0.1, warmup_steps=4),
+    "muon": Optimizer(kind="muon", lr=1e-2, muon_lr=0.02, warmup_steps=4),
+}
+
+
+def train(policy: Policy, steps: range) -> list[float]:
+    """Gradient norms of steps whose batches follow from their number."""
+    return [
+        improve(
+            policy,
+            make_rows(4, seed=step),
+            PolicyObjective(loss=Loss(), kl=Kl(), correction="bypass"),
+            reference=None,
+            updates=1,
+            budget=200,
+            step=step,
+            steps=10,
+            drop_silent=False,
+        ).grad_norm
+        for step in steps
+    ]
+
+
+def flat(policy: Policy) -> torch.Tensor:
+    return torch.cat([p.detach().flatten() for p in policy.bare.parameters()])
+
+
+@pytest.mark.parametrize("kind", SETTINGS)
+@pytest.mark.parametrize("before", [0, 3])
+def test_resume_is_exact(
+    tmp_path: Path, model_folder: Path, one_rank: None, kind: str, before: int
+) -> None:
+    policy = load_policy(model_folder, SETTINGS[kind], "float32")
+    train(policy, range(before))
+    checkpoints = Checkpoints(tmp_path, keep=2)
+    path = checkpoints.save(policy, before, "a", {"step": before}, Ledger())
+    norms = train(policy, range(before, before + 3))
+
+    other = load_policy(model_folder, SETTINGS[kind], "float32")
+    train(other, range(7, 9))  # some other state, to be overwritten
+    checkpoints.load(other, path)
+    assert train(other, range(before, before + 3)) == norms
+    assert torch.equal(flat(other), flat(policy))
+
+
+def test_muon_moves_the_matrices_and_adam_the_rest(model_folder: Path, one_rank: None) -> None:
+    for chosen, other in (("muon_lr", "lr"), ("lr", "muon_lr")):
+        settings = Optimizer(kind="muon").model_copy(update={chosen: 0.01, other: 0.0})
+        policy = load_policy(model_folder, settings, "float32")
+        before = {n: p.detach().clone() for n, p in policy.bare.named_parameters()}
+        train(policy, range(2))
+        moved = {n for n, p in policy.bare.named_parameters() if not torch.equal(p, before[n])}
+        matrices = {n for n, p in before.items() if p.dim() == 2 and "embedding" not in n}
+        assert moved == (matrices if chosen == "muon_lr" else set(before) - matrices)
+
+
+def test_state_and_ledger_travel_with_the_weights(
+    tmp_path: Path, model_folder: Path, one_rank: None
+) -> None:
+    policy = load_policy(model_folder, SETTINGS["adam"], "float32")
+    ledger = Ledger()
+    version = WeightVersion(lineage="a", step=1)
+    ledger.consume(sequence_number=4, group="g", content_hash="h", version=version)
+    checkpoints = Checkpoints(tmp_path, keep=2)
+    for step in (1, 2, 3):
+        checkpoints.save(policy, step, "a", {"step": step}, ledger)
+    latest = checkpoints.latest()
+    assert latest is not None
+    assert read_state(latest) == ({"step": 3}, ledger)
+    assert sorted(p.name for p in tmp_path.glob("step-*")) == ["step-00000002-a", "step-00000003-a"]
+
+
+@pytest.mark.parametrize("moment", ["tensors", "rename", "pointer"])
+def test_a_death_while_saving_leaves_the_previous_checkpoint(
+    tmp_path: Path,
+    model_folder: Path,
+    one_rank: None,
+    monkeypatch: pytest.MonkeyPatch,
+    moment: str,
+) -> None:
+    policy = load_policy(model_folder, SETTINGS["adam"], "float32")
+    checkpoints = Checkpoints(tmp_path, keep=2)
+    first = checkpoints.save(policy, 1, "a", {"step": 1}, Ledger())
+
+    def die(*_args: object, **_kwargs: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        if moment == "tensors":
+            patch.setattr("learner.checkpoint.dist_checkpointing.save", die)
+        else:
+            patch.setattr(Path, "rename" if moment == "rename" else "replace", die)
+        checkpoints.save(policy, 2, "a", {"step": 2}, Ledger())
+    assert checkpoints.latest() == first
+    checkpoints.load(policy, first)
+    second = checkpoints.save(policy, 2, "a", {"step": 2}, Ledger())
+    assert checkpoints.latest() == second
+
+
+def test_a_checkpoint_of_another_run_is_refused_by_name(
+    tmp_path: Path, model_folder: Path, one_rank: None
+) -> None:
+    with pytest.raises(CheckpointError, match="seed = 1, the recipe now says 2"):
+        check_fits({"seed": 1}, {"seed": 2}, tmp_path)
+    policy = load_policy(model_folder, SETTINGS["adam"], "float32")
+    checkpoints = Checkpoints(tmp_path / "c", keep=1)
+    path = checkpoints.save(policy, 1, "a", {}, Ledger())
+    other = load_policy(
+        write_model(tmp_path / "other", "qwen2-untied"), SETTINGS["adam"], "float32"
+    )
+    with pytest.raises(CheckpointError, match="does not fit"):
+        checkpoints.load(other, path)
+    (tmp_path / "c" / "latest").write_text("step-00000009-a\n")
+    with pytest.raises(CheckpointError, match="step-00000009-a"):
+        checkpoints.latest()

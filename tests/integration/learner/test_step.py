@@ -1,0 +1,166 @@
+"""Invariants of a training step on the real model (spec 6.11)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from learner.batch import Row, collate, micro_batches
+from learner.config import Kl, Loss, Optimizer
+from learner.model import Policy, load_frozen, load_policy
+from learner.objective import PolicyObjective
+from learner.step import gradients, score
+from learner.update import improve, weigh
+from tests.integration.learner.rows import make_rows
+
+BYPASS = PolicyObjective(loss=Loss(), kl=Kl(), correction="bypass")
+
+
+@pytest.fixture
+def policy(model_folder: Path, one_rank: None) -> Policy:
+    return load_policy(model_folder, Optimizer(lr=1e-3), "float32")
+
+
+def weighed(rows: Sequence[Row], mode: str = "token-mean") -> list[Row]:
+    return weigh(rows, mode=mode, norm=1.0, drop_silent=False)
+
+
+def gradient_of(
+    policy: Policy, rows: Sequence[Row], budget: int, objective: PolicyObjective = BYPASS
+) -> tuple[float, torch.Tensor]:
+    """(loss, flat gradient) of weighed rows."""
+    stats = gradients(policy, micro_batches(rows, rank=0, ranks=1, budget=budget), objective)
+    return stats["loss"], torch.cat([p.main_grad.flatten() for p in policy.bare.parameters()])
+
+
+@pytest.mark.parametrize(
+    "mode", ["token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "seq-sum-token-sum-norm"]
+)
+def test_splitting_and_padding_change_nothing(policy: Policy, mode: str) -> None:
+    """Invariants 1, 2, 3: one row a micro-batch has no padding at all, one batch has the most."""
+    rows = weighed(make_rows(7), mode)
+    loss, grad = gradient_of(policy, rows, budget=100_000)
+    for budget in (1, 60):
+        other_loss, other = gradient_of(policy, rows[::-1], budget)
+        assert other_loss == pytest.approx(loss, abs=1e-6)
+        assert torch.allclose(other, grad, atol=1e-6)
+
+
+def test_observation_log_probs_change_nothing(policy: Policy) -> None:
+    rows = weighed(make_rows(4))
+    noisy = [
+        replace(r, behaviour=np.where(r.target, r.behaviour, -99).astype(np.float32)) for r in rows
+    ]
+    loss, grad = gradient_of(policy, rows, 100)
+    other_loss, other = gradient_of(policy, noisy, 100)
+    assert other_loss == loss
+    assert torch.equal(other, grad)
+
+
+@pytest.mark.parametrize("correction", ["bypass", "token_truncate", "decoupled"])
+def test_on_policy_is_reinforce(policy: Policy, correction: str) -> None:
+    """Invariant 7, and that the three corrections agree where there is nothing to correct."""
+    rows = weighed(make_rows(5))
+    scored, _ = score(policy, rows, 100, "old")
+    rows = [replace(r, behaviour=r.old, old=None) for r in scored]  # type: ignore[arg-type]
+    objective = PolicyObjective(loss=Loss(), kl=Kl(), correction=correction)  # type: ignore[arg-type]
+    loss, grad = gradient_of(policy, rows, 100, objective)
+    assert loss == pytest.approx(-sum(r.weight * r.count * r.advantage for r in rows), abs=1e-6)
+
+    def reinforce(batch, logp, entropy):  # type: ignore[no-untyped-def]
+        value = -(logp * batch.advantage * batch.weight).sum()
+        return value, {"loss": value.detach().clone()}
+
+    gradients(policy, micro_batches(rows, rank=0, ranks=1, budget=100), reinforce)
+    expected = torch.cat([p.main_grad.flatten() for p in policy.bare.parameters()])
+    assert torch.allclose(grad, expected, atol=1e-6)
+
+
+def test_gradient_agrees_with_a_finite_difference(policy: Policy) -> None:
+    """Invariant 8 through the whole model, along the gradient's own direction."""
+    rows = weighed(make_rows(5))
+    _, grad = gradient_of(policy, rows, 100)
+    parameters = list(policy.bare.parameters())
+    direction = torch.split(grad / grad.norm(), [p.numel() for p in parameters])
+    size = 5e-3
+    values = []
+    for sign in (1, -2):
+        with torch.no_grad():
+            for parameter, part in zip(parameters, direction, strict=True):
+                parameter.add_(sign * size * part.view_as(parameter))
+        values.append(gradient_of(policy, rows, 100)[0])
+    assert (values[0] - values[1]) / (2 * size) == pytest.approx(float(grad.norm()), rel=0.02)
+
+
+def test_rate_zero_leaves_every_bit(policy: Policy) -> None:
+    still = load_policy(policy.source, Optimizer(lr=0.0, weight_decay=0.1), "float32")
+    before = [p.detach().clone() for p in still.bare.parameters()]
+    for number in range(3):
+        done = improve_once(still, make_rows(4, seed=number))
+        assert done.grad_norm > 0
+    after = list(still.bare.parameters())
+    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
+
+
+def test_rows_without_a_signal_cost_nothing_and_still_count(policy: Policy) -> None:
+    rows = make_rows(6)
+    silent = [replace(r, advantage=0.0) for r in rows]
+    done = improve_once(policy, silent)
+    assert done.skipped
+    assert done.tokens == 0
+    assert improve_once(policy, []).skipped
+
+    mixed = rows[:3] + silent[3:]
+    counted, dropped = (
+        weigh(mixed, mode="token-mean", norm=1.0, drop_silent=drop) for drop in (False, True)
+    )
+    live = sum(r.count for r in rows[:3])
+    assert counted[0].weight == pytest.approx(1 / sum(r.count for r in rows))
+    assert dropped[0].weight == pytest.approx(1 / live)
+    assert dropped[3].weight == 0.0
+
+
+def test_several_updates_take_the_start_of_the_batch_as_proximal(policy: Policy) -> None:
+    objective = PolicyObjective(loss=Loss(), kl=Kl(), correction="decoupled")
+    done = improve_once(policy, make_rows(8), objective, updates=3)
+    assert not done.skipped
+    assert done.sums["tokens"] == sum(r.count for r in make_rows(8))
+    assert done.sums["fresh_tokens"] < done.sums["tokens"]
+
+
+def test_the_kl_term_pulls_towards_the_reference(policy: Policy) -> None:
+    objective = PolicyObjective(loss=Loss(), kl=Kl(coefficient=5.0), correction="bypass")
+    reference = load_frozen(policy.source, "float32")
+    with torch.no_grad():
+        for parameter in policy.bare.parameters():
+            parameter.add_(0.05 * torch.randn_like(parameter))
+    rows = [replace(r, advantage=0.0) for r in make_rows(8)]
+    distances = []
+    for _ in range(8):
+        sums = improve_once(policy, rows, objective, reference=reference).sums
+        distances.append(sums["kl_reference"] / sums["tokens"])
+    assert distances[-1] < 0.7 * distances[0]
+
+
+def test_an_empty_micro_batch_gives_a_zero_gradient(policy: Policy) -> None:
+    gradients(policy, [collate([], [])], BYPASS)
+    assert not any(bool(p.main_grad.any()) for p in policy.bare.parameters())
+
+
+def improve_once(policy: Policy, rows, objective=BYPASS, *, updates=1, reference=None):  # type: ignore[no-untyped-def]
+    return improve(
+        policy,
+        rows,
+        objective,
+        reference=reference,
+        updates=updates,
+        budget=200,
+        step=0,
+        steps=10,
+        drop_silent=False,
+    )

@@ -1,0 +1,363 @@
+"""Foreign code in real jails, at each level of isolation that this kernel can give."""
+
+import asyncio
+import textwrap
+
+import psutil
+import pytest
+import pytest_asyncio
+
+from toolsvc.sandbox.sandbox import Sandbox
+from toolsvc.sandbox.session import Ending, Outcome, Session
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+KEEP = 16 * 1024
+
+
+async def run(session: Session, code: str, limit: float = 10.0) -> Outcome:
+    return await session.run(textwrap.dedent(code), limit=limit, keep=KEEP)
+
+
+async def output(session: Session, code: str) -> str:
+    outcome = await run(session, code)
+    assert outcome.ending is Ending.OK, outcome
+    return outcome.output.strip()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def session(sandbox: Sandbox):
+    taken = await sandbox.take()
+    yield taken
+    taken.close()
+
+
+async def test_state_lives_from_call_to_call(session: Session) -> None:
+    assert await output(session, "import math\nx = 20\nx + 1") == "21"
+    assert await output(session, "def f(n): return n * x\nprint(f(2))") == "40"
+    assert await output(session, "open('note', 'w').write('kept')\nmath.floor(2.5)") == "2"
+    assert await output(session, "open('note').read()") == "'kept'"
+    assert await output(session, "x = None\nx") == ""
+
+
+async def test_errors_are_told_with_their_lines(session: Session) -> None:
+    outcome = await run(session, "y = 1\ny / 0")
+    assert outcome.ending is Ending.EXCEPTION
+    assert "ZeroDivisionError" in outcome.output
+    assert "y / 0" in outcome.output
+    assert "jailed" not in outcome.output
+    outcome = await run(session, "if:\n")
+    assert "SyntaxError" in outcome.output
+    outcome = await run(session, "import sys\nprint('a')\nsys.exit('b')")
+    assert outcome.ending is Ending.EXCEPTION
+    assert outcome.output == "a\nSystemExit: b\n"
+    assert await output(session, "y") == "1"
+
+
+async def test_programs_write_into_the_same_output(session: Session) -> None:
+    code = """
+        import subprocess, os
+        print("one")
+        subprocess.run(["echo", "two"])
+        if os.fork() == 0:
+            print("three")
+        else:
+            os.wait()
+            print("four")
+    """
+    assert await output(session, code) == "one\ntwo\nthree\nfour"
+
+
+async def test_an_interrupt_at_the_limit_keeps_the_state(session: Session) -> None:
+    await run(session, "kept = 1")
+    for code in (
+        "while True: pass",
+        "import time; time.sleep(60)",
+        "import os; os.system('sleep 60')",
+        "print('before', flush=True)\nwhile True: pass",
+    ):
+        outcome = await run(session, code, limit=0.2)
+        assert outcome.ending is Ending.TIMEOUT
+        assert not outcome.lost
+        assert 0.15 < outcome.run_seconds < 1.2
+    assert outcome.output == "before\n"
+    assert await output(session, "kept") == "1"
+
+
+async def test_code_that_will_not_stop_is_killed_and_said_to_be_lost(session: Session) -> None:
+    code = """
+        import time
+        print("printed before the kill", flush=True)
+        while True:
+            try:
+                time.sleep(60)
+            except KeyboardInterrupt:
+                pass
+    """
+    outcome = await run(session, code, limit=0.2)
+    assert outcome.ending is Ending.TIMEOUT
+    assert outcome.lost
+    assert outcome.output == "printed before the kill\n"
+    assert outcome.run_seconds < 3
+    assert session.gone is not None
+
+
+async def test_cancelling_stops_the_call_and_keeps_the_state(session: Session) -> None:
+    await run(session, "kept = 1")
+    call = asyncio.create_task(run(session, "while True: pass"))
+    await asyncio.sleep(0.1)
+    assert session.cancel()
+    outcome = await call
+    assert outcome.ending is Ending.CANCELLED
+    assert not outcome.lost
+    assert await output(session, "kept") == "1"
+    assert not session.cancel()
+
+
+async def test_one_process_cannot_take_more_memory_than_its_limit(session: Session) -> None:
+    outcome = await run(session, "kept = 1\nbytearray(1 << 30)")
+    assert outcome.ending is Ending.OUT_OF_MEMORY
+    assert not outcome.lost
+    assert "MemoryError" in outcome.output
+    assert await output(session, "kept") == "1"
+
+
+async def test_many_processes_cannot_take_more_memory_together(session: Session) -> None:
+    code = """
+        import os, time
+        for _ in range(4):
+            if os.fork() == 0:
+                block = bytearray(90 << 20)
+                time.sleep(30)
+                os._exit(0)
+        time.sleep(30)
+    """
+    outcome = await run(session, code, limit=15)
+    assert outcome.ending is Ending.OUT_OF_MEMORY
+    assert outcome.lost
+    assert "192 MiB" in outcome.reason
+    assert outcome.run_seconds < 5
+
+
+async def test_processes_are_bounded(session: Session) -> None:
+    code = """
+        import os, time
+        children = []
+        try:
+            while len(children) < 100:
+                pid = os.fork()
+                if pid == 0:
+                    time.sleep(30)
+                    os._exit(0)
+                children.append(pid)
+        except BlockingIOError:
+            pass
+        for pid in children:
+            os.kill(pid, 9)
+        for pid in children:
+            os.waitpid(pid, 0)
+        print(len(children) < 16)
+    """
+    assert await output(session, code) == "True"
+
+
+async def test_a_fork_bomb_ends_with_its_session(session: Session) -> None:
+    code = """
+        import os
+        while True:
+            try:
+                os.fork()
+            except OSError:
+                pass
+    """
+    outcome = await run(session, code, limit=0.3)
+    assert outcome.ending is Ending.TIMEOUT
+    assert outcome.run_seconds < 4
+
+
+async def test_output_is_bounded(session: Session) -> None:
+    outcome = await run(session, "for _ in range(3000): print('x' * 1000)")
+    assert outcome.ending is Ending.OK
+    assert outcome.truncated
+    assert len(outcome.output) == KEEP
+    outcome = await run(session, "import os; os.system('yes | head -c 30000000')")
+    assert outcome.truncated
+    assert len(outcome.output) == KEEP
+    outcome = await run(session, f"print('é' * {KEEP})")
+    assert "\ufffd" not in outcome.output
+    assert await output(session, "1") == "1"
+
+
+async def test_a_file_is_bounded(session: Session) -> None:
+    code = """
+        with open("big", "wb") as file:
+            for _ in range(16):
+                file.write(bytes(1 << 20))
+                file.flush()
+    """
+    outcome = await run(session, code)
+    assert outcome.ending is Ending.EXCEPTION
+    assert "File too large" in outcome.output
+    assert await output(session, "import os; os.path.getsize('big') <= 4 << 20") == "True"
+
+
+async def test_all_files_together_are_bounded(session: Session) -> None:
+    code = """
+        for number in range(6):
+            with open(f"part{number}", "wb") as file:
+                file.write(bytes(2 << 20))
+        import time
+        time.sleep(30)
+    """
+    outcome = await run(session, code, limit=15)
+    assert outcome.ending is Ending.LIMIT
+    assert outcome.lost
+    assert "6 MiB" in outcome.reason
+
+
+ESCAPES = {
+    "secret of another session": "open({theirs!r}).read()",
+    "write into another session": "open({theirs!r}, 'w')",
+    "list all sessions": "import os; os.listdir(os.path.dirname(os.path.dirname({theirs!r})))",
+    "/etc/passwd": "open('/etc/passwd').read()",
+    "/etc/shadow": "open('/etc/shadow').read()",
+    "/root": "import os; os.listdir('/root')",
+    "/home": "import os; os.listdir('/home')",
+    "/var": "import os; os.listdir('/var')",
+    "/run": "open('/run/firejail/firejail-run.lock').read()",
+    "block device": "open('/dev/vda', 'rb').read(1)",
+    "kernel log": "open('/dev/kmsg').read(1)",
+    "write to /usr": "open('/usr/lib/x', 'w')",
+    "write to /dev/shm": "open('/dev/shm/x', 'w')",
+    "tcp": "import socket; socket.create_connection(('127.0.0.1', 22), 1)",
+    "udp": "import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM)",
+    "unix socket": "import socket; socket.socket(socket.AF_UNIX)",
+    "datagram pair": "import socket; socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)",
+    "netlink": "import socket; socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)",
+    "become root": "import os; os.setuid(0)",
+    "chroot": "import os; os.chroot('.')",
+    "device node": "import os, stat; os.mknod('null', 0o600 | stat.S_IFCHR, os.makedev(1, 3))",
+    "unseen memory": "import os; os.memfd_create('x')",
+    "raise a limit": (
+        "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 40, 1 << 40))"
+    ),
+}
+SHARED_JAIL_ONLY = {"secret of another session", "write into another session", "list all sessions"}
+"""Alone in its jail, a session does not even find these paths."""
+
+
+@pytest.mark.parametrize("escape", ESCAPES)
+async def test_escapes_are_denied(sandbox: Sandbox, escape: str) -> None:
+    attacker, victim = await sandbox.take(), await sandbox.take()
+    try:
+        theirs = await output(
+            victim, "open('secret', 'w').write('s')\nimport os\nprint(os.path.abspath('secret'))"
+        )
+        outcome = await run(attacker, ESCAPES[escape].format(theirs=theirs))
+        assert outcome.ending is Ending.EXCEPTION, outcome
+        if escape not in SHARED_JAIL_ONLY:
+            assert "Error" in outcome.output
+        assert await output(victim, "open('secret').read()") == "'s'"
+    finally:
+        attacker.close()
+        victim.close()
+
+
+SYSTEM_CALLS = {
+    "unshare": (272, 0x10000000),
+    "mount": (165, 0, 0, 0, 0, 0),
+    "ptrace": (101, 0, 0, 0, 0),
+    "bpf": (321, 0, 0, 0),
+    "userfaultfd": (323, 1),
+    "perf_event_open": (298, 0, 0, -1, -1, 0),
+    "keyctl": (250, 0, -3, 1),
+    "process_vm_readv": (310, 1, 0, 0, 0, 0, 0),
+    "io_uring_setup": (425, 1, 0),
+    "shmget": (29, 0, 4096, 0o1600),
+    "clone into a namespace": (56, 0x10000000 | 17, 0, 0, 0, 0),
+}
+
+
+async def test_dangerous_system_calls_are_denied(session: Session) -> None:
+    code = f"""
+        import ctypes
+        libc = ctypes.CDLL(None, use_errno=True)
+        for name, call in {SYSTEM_CALLS!r}.items():
+            if libc.syscall(*call) >= 0 or ctypes.get_errno() not in (1, 38):
+                print(name, ctypes.get_errno())
+    """
+    assert await output(session, code) == ""
+
+
+async def test_the_environment_holds_nothing_of_the_service(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("API_KEY", "secret")
+    names = await output(session, "import os; print(*sorted(os.environ))")
+    assert "API_KEY" not in names
+    assert set(names.split()) <= {
+        *("HOME", "TMPDIR", "PATH", "LANG", "LC_CTYPE"),
+        *("PYTHONDONTWRITEBYTECODE", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("import os; os._exit(3)", "exit code 3"),
+        ("import ctypes; ctypes.string_at(0)", "SIGSEGV"),
+        ("import os; os.closerange(0, 64)", ""),
+        ("import os; os.write(3, b'nonsense')", "out of turn"),
+        ("import os; os.write(3, bytes([0, 3]) + bytes(17))", "out of turn"),
+    ],
+)
+async def test_a_session_that_ends_itself_is_said_to_be_lost(
+    session: Session, code: str, says: str
+) -> None:
+    outcome = await run(session, f"print('said', flush=True)\n{code}", limit=3)
+    assert outcome.lost
+    assert outcome.ending is Ending.CRASHED
+    assert says in outcome.reason
+    assert session.gone is not None
+
+
+async def test_nothing_survives_its_session(sandbox: Sandbox) -> None:
+    session = await sandbox.take()
+    await output(session, "open('left', 'w').write('behind')")
+    daemon = """
+        import os, time
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0:
+                while True: time.sleep(0.01)
+            os._exit(0)
+    """
+    await output(session, daemon)
+    below = psutil.Process().children(recursive=True)
+    living = [process for process in below if "python" in process.name()]
+    session.close()
+    for _ in range(100):
+        await asyncio.sleep(0.05)
+        left = [process for process in living if process.is_running()]
+        # The zygotes of a shared jail stay, and so do sessions that are being made ready.
+        if len(left) <= 2:
+            break
+    assert len(left) <= 2, left
+
+
+async def test_sessions_do_not_disturb_each_other(sandbox: Sandbox) -> None:
+    one, other = await sandbox.take(), await sandbox.take()
+    try:
+        await asyncio.gather(run(one, "x = 1"), run(other, "x = 2"))
+        outcome = await run(one, "import os, signal\nos.kill(-1, signal.SIGKILL)", limit=3)
+        assert await output(other, "x") == "2"
+        assert outcome.ending in (Ending.EXCEPTION, Ending.CRASHED, Ending.OK)
+    finally:
+        one.close()
+        other.close()
+
+
+async def test_long_code_and_odd_text_arrive_whole(session: Session) -> None:
+    code = "text = '''" + "äöü€😀 line\n" * 20000 + "'''\nprint(len(text))"
+    assert await output(session, code) == str(len("äöü€😀 line\n") * 20000)
+    assert await output(session, "print('\\ud800')") == "\\ud800"

@@ -1,0 +1,211 @@
+"""How the sandbox starts, breaks and ends."""
+
+import asyncio
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import structlog
+
+import toolsvc.sandbox.sandbox
+from toolsvc.sandbox.config import Isolation, SandboxConfig
+from toolsvc.sandbox.errors import SandboxUnavailable
+from toolsvc.sandbox.jail import plan_jail
+from toolsvc.sandbox.sandbox import Sandbox, make_pool
+from toolsvc.sandbox.selftest import examine
+from toolsvc.sandbox.session import Ending
+
+SMALL: dict[str, Any] = {"shards": 1, "ready": 2, "processes": 16}
+REPOSITORY = Path(toolsvc.sandbox.sandbox.__file__).parents[2]
+
+
+async def test_the_best_level_that_this_kernel_allows_is_taken() -> None:
+    async with Sandbox(SandboxConfig(**SMALL)) as sandbox:
+        assert sandbox.level in Isolation
+    async with Sandbox(SandboxConfig(**SMALL, landlock_abi=3)) as sandbox:
+        assert sandbox.level is Isolation.COMPAT
+    async with Sandbox(SandboxConfig(**SMALL, user_namespaces=False)) as sandbox:
+        assert sandbox.level is Isolation.PER_SESSION
+
+
+async def test_the_self_test_finds_what_a_missing_landlock_lets_through() -> None:
+    config = SandboxConfig(**SMALL)
+    pool = make_pool(plan_jail(config), config, Isolation.FULL, 0)
+    try:
+        await pool.start()
+        faults = await examine(pool, config, Isolation.FULL)
+    finally:
+        await pool.close()
+    assert any("could write" in fault for fault in faults)
+
+
+async def test_the_self_test_finds_a_limit_that_does_not_hold() -> None:
+    weak = SandboxConfig(**{**SMALL, "processes": 40})
+    pool = make_pool(plan_jail(weak), weak, Isolation.FULL, 7)
+    try:
+        await pool.start()
+        faults = await examine(pool, SandboxConfig(**SMALL), Isolation.FULL)
+    finally:
+        await pool.close()
+    assert any("fork over the limit" in fault for fault in faults)
+
+
+async def test_no_level_that_holds_means_no_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        toolsvc.sandbox.sandbox, "possible_levels", lambda *_: [(Isolation.FULL, 0)]
+    )
+    with pytest.raises(SandboxUnavailable) as failure:
+        await Sandbox(SandboxConfig(**SMALL)).start()
+    assert "no isolation level holds" in str(failure.value)
+    assert "sysctl" in str(failure.value)
+    assert not [p for p in psutil.Process().children(recursive=True) if p.name() == "firejail"]
+
+
+async def test_a_level_that_cannot_be_had_is_refused() -> None:
+    with pytest.raises(SandboxUnavailable, match="Landlock ABI 6"):
+        await Sandbox(SandboxConfig(isolation=Isolation.FULL, landlock_abi=2)).start()
+
+
+async def test_without_firejail_nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(SandboxUnavailable, match="apt-get install firejail"):
+        await Sandbox(SandboxConfig()).start()
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"python": "/nowhere/python"}, "/nowhere/python"),
+        ({"user": "no-such-account"}, "no-such-account"),
+    ],
+)
+async def test_a_setting_that_cannot_work_is_named(change: dict[str, str], says: str) -> None:
+    with pytest.raises(SandboxUnavailable, match=says):
+        await Sandbox(SandboxConfig(**change)).start()  # type: ignore[arg-type]
+
+
+async def test_a_jail_that_dies_loses_its_sessions_and_is_replaced() -> None:
+    async with Sandbox(SandboxConfig(**SMALL)) as sandbox:
+        session = await sandbox.take()
+        call = asyncio.create_task(session.run("while True: pass", limit=30, keep=100))
+        await asyncio.sleep(0.1)
+        zygotes = [
+            process
+            for process in psutil.Process().children(recursive=True)
+            if process.name().startswith("python")
+            and (process.parent() or process).name() == "firejail"
+        ]
+        for zygote in zygotes:
+            zygote.kill()
+        outcome = await asyncio.wait_for(call, 10)
+        assert outcome.lost
+        assert outcome.ending is Ending.CRASHED
+        session.close()
+        async with asyncio.timeout(20):
+            while True:
+                fresh = await sandbox.take()
+                if fresh.gone is None:
+                    break
+                fresh.close()
+        assert (await fresh.run("1 + 1", limit=5, keep=100)).output == "2\n"
+        fresh.close()
+
+
+async def test_a_thousand_sessions_leave_nothing_open() -> None:
+    async with Sandbox(SandboxConfig(shards=2, ready=16)) as sandbox:
+        await asyncio.sleep(0.3)
+        before = len(os.listdir("/proc/self/fd"))
+        for number in range(25):
+            sessions = [await sandbox.take() for _ in range(8)]
+            if number % 2:
+                await asyncio.gather(
+                    *(session.run("open('a', 'w')", limit=5, keep=10) for session in sessions)
+                )
+            for session in sessions:
+                session.close()
+        await asyncio.sleep(0.5)
+        statistics = sandbox.statistics
+        assert statistics.living == statistics.ready == 16
+        assert len(os.listdir("/proc/self/fd")) <= before + 6
+        below = psutil.Process().children(recursive=True)
+        # Each jail: the firejail that watches, the one that is its first process, the zygote.
+        assert len(below) == 16 + 3 * 2
+
+
+HOST = """
+    import asyncio, os, sys
+    sys.path.insert(0, {path!r})
+    from toolsvc.sandbox.config import SandboxConfig
+    from toolsvc.sandbox.sandbox import Sandbox
+
+    async def main():
+        async with Sandbox(SandboxConfig(shards=2, ready=4)) as sandbox:
+            session = await sandbox.take()
+            print(str(sandbox.level), (await session.run("6 * 7", limit=5, keep=10)).output.strip())
+            sys.stdout.flush()
+            await session.run({code!r}, limit=60, keep=10)
+
+    asyncio.run(main())
+"""
+SPREADS = """
+import os, time
+for _ in range(3):
+    if os.fork() == 0:
+        os.setsid()
+        while True: time.sleep(0.01)
+while True: pass
+"""
+
+
+def test_kill_9_of_the_host_leaves_nothing() -> None:
+    script = textwrap.dedent(HOST.format(path=str(REPOSITORY), code=SPREADS))
+    folders_before = set(os.listdir("/tmp"))
+    host = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert host.stdout is not None
+    assert any(line.endswith(" 42\n") for line in host.stdout)
+    time.sleep(0.3)
+    below = psutil.Process(host.pid).children(recursive=True)
+    assert len(below) >= 2 * 3 + 4 + 3
+    host.send_signal(signal.SIGKILL)
+    host.wait(5)
+    alive = psutil.wait_procs(below, timeout=10)[1]
+    assert not alive
+    new = {name for name in set(os.listdir("/tmp")) - folders_before if "toolsvc" in name}
+    assert not new
+
+
+def test_it_works_as_an_ordinary_user(tmp_path: Path) -> None:
+    """As root: in a copy that an ordinary user can read, with the system's Python."""
+    command = [sys.executable]
+    library = REPOSITORY
+    if os.geteuid() == 0:
+        library = Path("/tmp") / f"toolsvc-test-{os.getpid()}"
+        shutil.copytree(REPOSITORY / "toolsvc" / "sandbox", library / "toolsvc" / "sandbox")
+        (library / "toolsvc" / "__init__.py").touch()
+        shutil.copytree(Path(structlog.__file__).parent, library / "structlog")
+        for path in [library, *library.rglob("*")]:
+            path.chmod(0o755 if path.is_dir() else 0o644)
+        user = pwd.getpwnam("games")
+        command = [
+            *("setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"),
+            *("/usr/bin/python3", "-B"),
+        ]
+    script = textwrap.dedent(HOST.format(path=str(library), code="pass"))
+    try:
+        done = subprocess.run(
+            [*command, "-c", script], capture_output=True, text=True, timeout=60, cwd="/"
+        )
+    finally:
+        if library != REPOSITORY:
+            shutil.rmtree(library)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[-1] == "42"

@@ -1,0 +1,158 @@
+"""The engine in the test's own event loop, and its contract as a learner uses it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc.aio
+from google.protobuf.duration_pb2 import Duration
+
+from engine.config import EngineTable
+from engine.serve import Engine
+from toolwright import wire
+from toolwright.common.v1 import trajectory_pb2
+from toolwright.policy.v1 import policy_pb2, policy_pb2_grpc
+from toolwright.recipe import load_recipe
+from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
+from toolwright.rpc.channel import call, open_channel
+from toolwright.rpc.errors import from_rpc_error
+from toolwright.types import Trajectory, WeightVersion
+
+PATIENCE = 20.0
+"""Seconds until a test gives up on something that takes milliseconds."""
+
+
+async def until(condition: Callable[[], bool], what: str, seconds: float = PATIENCE) -> None:
+    """Waits for `condition`; AssertionError names what did not come."""
+    deadline = asyncio.get_running_loop().time() + seconds
+    while not condition():
+        assert asyncio.get_running_loop().time() < deadline, f"waited {seconds:g} s for {what}"
+        await asyncio.sleep(0.005)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leased:
+    """A group as it came over the wire; `raw` are its members' messages."""
+
+    info: trajectory_pb2.GroupInfo
+    raw: tuple[trajectory_pb2.Trajectory, ...]
+
+    @property
+    def members(self) -> tuple[Trajectory, ...]:
+        return tuple(wire.trajectory_from_proto(message) for message in self.raw)
+
+    @property
+    def hash(self) -> str:
+        """The hash of what arrived."""
+        return wire.content_hash(wire.serialize(message) for message in self.raw)
+
+
+class Learner:
+    """What a learner asks of an engine; errors arrive as ServiceError or TransportError."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self.rollout = rollout_pb2_grpc.RolloutServiceStub(channel)
+        self.policy = policy_pb2_grpc.PolicyServiceStub(channel)
+
+    async def lease(
+        self, version: WeightVersion, *, after: int = 0, count: int = 1, wait: float = PATIENCE
+    ) -> list[Leased]:
+        """Up to `count` groups after a mark; fewer when `wait` seconds bring none."""
+        duration = Duration()
+        duration.FromMilliseconds(int(wait * 1000))
+        request = rollout_pb2.LeaseGroupsRequest(
+            consumer=rollout_pb2.CONSUMER_TRAIN,
+            after_sequence=after,
+            max_groups=count,
+            version=wire.version_to_proto(version),
+            wait=duration,
+        )
+        groups: list[Leased] = []
+        members: list[trajectory_pb2.Trajectory] = []
+        try:
+            async for item in self.rollout.LeaseGroups(request, timeout=60):
+                if item.HasField("trajectory"):
+                    members.append(item.trajectory)
+                else:
+                    groups.append(Leased(info=item.group, raw=tuple(members)))
+                    members = []
+        except grpc.aio.AioRpcError as error:
+            raise from_rpc_error(error) from error
+        assert not members, "a group was not closed"
+        return groups
+
+    async def acknowledge(self, sequence: int) -> int:
+        request = rollout_pb2.AckGroupsRequest(
+            consumer=rollout_pb2.CONSUMER_TRAIN, durable_sequence=sequence
+        )
+        answer = await call(self.rollout.AckGroups, request, timeout=30)
+        return int(answer.durable_sequence)
+
+    async def status(self) -> rollout_pb2.GetStatusResponse:
+        return await call(self.rollout.GetStatus, rollout_pb2.GetStatusRequest(), timeout=30)
+
+    async def version(self) -> WeightVersion:
+        answer = await call(self.policy.GetPolicy, policy_pb2.GetPolicyRequest(), timeout=30)
+        return wire.version_from_proto(answer.version)
+
+    async def publish(
+        self, version: WeightVersion, path: Path, parent: WeightVersion | None = None
+    ) -> policy_pb2.PublishWeightsResponse:
+        request = policy_pb2.PublishWeightsRequest(
+            version=wire.version_to_proto(version), path=str(path), train_step=version.step
+        )
+        if parent is not None:
+            request.parent.CopyFrom(wire.version_to_proto(parent))
+        return await call(self.policy.PublishWeights, request, timeout=60)
+
+
+@dataclass(slots=True, kw_only=True)
+class Running:
+    """An engine in this process and a learner beside it."""
+
+    engine: Engine
+    learner: Learner
+    task: asyncio.Task[None]
+    folder: Path
+
+    async def drain(self) -> None:
+        """What SIGTERM does; returns when the engine has ended."""
+        self.engine.stop()
+        async with asyncio.timeout(PATIENCE):
+            await self.task
+
+
+@asynccontextmanager
+async def running(recipe_file: Path, *overrides: str) -> AsyncIterator[Running]:
+    """Serves the recipe until the block ends; the engine must end cleanly."""
+    recipe = load_recipe(recipe_file, overrides)
+    engine = Engine(recipe, recipe.table("engine", EngineTable))
+    task = asyncio.create_task(engine.run())
+    channel = open_channel(recipe.shared.run.engine)
+    try:
+        await _ready(channel, task)
+        yield Running(engine=engine, learner=Learner(channel), task=task, folder=recipe.run_folder)
+    finally:
+        await channel.close(None)
+        engine.stop()
+        async with asyncio.timeout(PATIENCE):
+            await task
+
+
+async def _ready(channel: grpc.aio.Channel, task: asyncio.Task[None]) -> None:
+    policy = policy_pb2_grpc.PolicyServiceStub(channel)
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            if task.done():
+                task.result()
+                raise AssertionError("the engine ended at its start")
+            try:
+                await policy.GetPolicy(policy_pb2.GetPolicyRequest(), timeout=5)
+            except grpc.aio.AioRpcError:
+                await asyncio.sleep(0.01)
+            else:
+                return

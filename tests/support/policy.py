@@ -1,0 +1,72 @@
+"""A policy folder without weights: byte-level tokenizer, chat template, configuration.
+
+Nobody loads weights where the sampler is scripted; the engine reads the rest.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+SPECIAL = (
+    "<|endoftext|>", "<|im_start|>", "<|im_end|>",
+    "<python>", "</python>", "<result>", "</result>", "<answer>", "</answer>",
+)  # fmt: skip
+MERGES = (("/", "r"), ("/r", "u"), ("/ru", "n"), (">", "x"))
+"""`</run>` is several tokens, and its last character may share a token with what follows: `>x`."""
+PLAIN_TEMPLATE = (
+    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+QWEN_TEMPLATE = (
+    "{%- if tools %}<|im_start|>system\n# Tools\n{% for t in tools %}{{ t | tojson }}\n"
+    "{% endfor %}<|im_end|>\n{%- endif %}"
+    "{%- set ns = namespace(last=0) %}"
+    "{%- for m in messages %}{%- if m.role == 'user' %}{%- set ns.last = loop.index0 %}{%- endif %}"
+    "{%- endfor %}"
+    "{%- for m in messages %}"
+    "{%- if m.role == 'assistant' %}{{ '<|im_start|>assistant\n' }}"
+    "{%- if loop.last and loop.index0 > ns.last %}{{ '<think>\n\n</think>\n\n' }}{%- endif %}"
+    "{{ m.content + '<|im_end|>\n' }}"
+    "{%- elif m.role == 'tool' %}"
+    "{%- if loop.first or messages[loop.index0 - 1].role != 'tool' %}"
+    "{{ '<|im_start|>user' }}{%- endif %}"
+    "{{ '\n<tool_response>\n' + m.content + '\n</tool_response>' }}"
+    "{%- if loop.last or messages[loop.index0 + 1].role != 'tool' %}"
+    "{{ '<|im_end|>\n' }}{%- endif %}"
+    "{%- else %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{%- endif %}"
+    "{%- endfor %}"
+    "{%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{%- endif %}"
+)
+"""Qwen's habits: tools in a system message, tool results inside a user turn, and an empty
+thinking block before an assistant message only while it is the last one."""
+
+
+def write_policy(
+    folder: Path,
+    *,
+    template: str | None = PLAIN_TEMPLATE,
+    vocab_size: int | None = None,
+    **config: Any,
+) -> Path:
+    """Writes the folder and returns it. `vocab_size` None = what the tokenizer needs, rounded."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    vocabulary = {c: i for i, c in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    for left, right in MERGES:
+        vocabulary[left + right] = len(vocabulary)
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=list(MERGES)))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|endoftext|>"
+    )
+    fast.add_special_tokens({"additional_special_tokens": list(SPECIAL)})
+    if template is not None:
+        fast.chat_template = template
+    fast.save_pretrained(str(folder))
+    values = {"model_type": "qwen3", "vocab_size": vocab_size or 320, **config}
+    (folder / "config.json").write_text(json.dumps(values))
+    return folder

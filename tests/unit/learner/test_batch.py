@@ -1,0 +1,132 @@
+"""Trajectories to rows to micro-batches."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from learner.batch import Row, check_vocabulary, collate, rows_of, share, split
+from learner.errors import DataError
+from toolwright.types import (
+    Author,
+    SamplingParams,
+    Segment,
+    Sequence,
+    Status,
+    StopReason,
+    Task,
+    Trajectory,
+    WeightVersion,
+)
+
+V3, V4 = WeightVersion(lineage="a", step=3), WeightVersion(lineage="a", step=4)
+
+
+def model(
+    ids: tuple[int, ...], *, version: WeightVersion = V4, heat: float | None = 0.7, on: bool = True
+) -> Segment:
+    return Segment(
+        author=Author.MODEL,
+        token_ids=ids,
+        logprobs=tuple(-0.1 * i for i in ids),
+        weight_version=version,
+        trainable=on,
+        sampling=None if heat is None else SamplingParams(temperature=heat),
+    )
+
+
+def trajectory(*segments: Segment, masked: bool = False) -> Trajectory:
+    return Trajectory(
+        id="t",
+        group_id="g",
+        task=Task(id="g"),
+        sequences=(Sequence(id="0", segments=segments),),
+        status=Status.COMPLETED,
+        stop_reason=StopReason.ANSWERED,
+        masked=masked,
+    )
+
+
+PROMPT = Segment(author=Author.PROMPT, token_ids=(1, 2))
+TOOL = Segment(author=Author.TOOL, token_ids=(7, 7, 7))
+
+
+def row(length: int, targets: int = 1) -> Row:
+    target = np.zeros(length + 1, dtype=bool)
+    target[-targets:] = True
+    blank = np.zeros(length + 1, dtype=np.float32)
+    return Row(
+        trajectory=str(length),
+        tokens=np.arange(length + 1),
+        target=target,
+        behaviour=blank,
+        temperature=blank + 1,
+        fresh=target,
+    )
+
+
+def test_a_row_knows_which_tokens_the_policy_wrote_and_under_what() -> None:
+    (row,) = rows_of(
+        trajectory(PROMPT, model((3, 4), version=V3), TOOL, model((5,), heat=None), TOOL),
+        temperature=1.3,
+        version=V4,
+    )
+    assert row.tokens.tolist() == [1, 2, 3, 4, 7, 7, 7, 5]  # the last observation is cut off
+    assert np.flatnonzero(row.target).tolist() == [2, 3, 7]
+    assert row.temperature[row.target] == pytest.approx([0.7, 0.7, 1.3])
+    assert row.behaviour[row.target] == pytest.approx([-0.3, -0.4, -0.5])
+    assert row.fresh[row.target].tolist() == [False, False, True]
+
+
+def test_forced_tokens_masked_trajectories_and_first_tokens_carry_no_loss() -> None:
+    assert rows_of(trajectory(PROMPT, model((3,), on=False)), temperature=1.0) == []
+    assert rows_of(trajectory(PROMPT, model((3,)), masked=True), temperature=1.0) == []
+    assert rows_of(trajectory(model((3,))), temperature=1.0) == []
+    (kept,) = rows_of(trajectory(model((3, 4))), temperature=1.0)
+    assert kept.target.tolist() == [False, True]
+
+
+def test_greedy_segments_are_scored_undivided() -> None:
+    (row,) = rows_of(trajectory(PROMPT, model((3,), heat=0.0)), temperature=0.5)
+    assert row.temperature[row.target].tolist() == [1.0]
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=20), st.integers(1, 4))
+def test_ranks_share_all_rows_without_overlap(lengths: list[int], ranks: int) -> None:
+    rows = [row(length) for length in lengths]
+    shares = [share(rows, rank, ranks) for rank in range(ranks)]
+    assert sorted(index for part in shares for index in part) == list(range(len(rows)))
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+@given(st.lists(st.integers(1, 40), max_size=20), st.integers(1, 200))
+def test_micro_batches_keep_the_budget_or_hold_one_row(lengths: list[int], budget: int) -> None:
+    rows = [row(length) for length in lengths]
+    parts = split(rows, range(len(rows)), budget)
+    assert sorted(index for part in parts for index in part) == list(range(len(rows)))
+    assert len(parts) >= 1
+    for part in parts:
+        padded = len(part) * max((rows[i].length for i in part), default=0)
+        assert padded <= budget or len(part) == 1
+
+
+def test_index_points_before_each_target() -> None:
+    rows = [row(3, targets=2), row(5, targets=1)]
+    batch = collate(rows, [0, 1])
+    assert batch.tokens.tolist() == [[0, 1, 2, 0, 0], [0, 1, 2, 3, 4]]
+    assert batch.index.tolist() == [1, 2, 5 + 4]
+    assert batch.targets.tolist() == [2, 3, 5]
+    assert batch.row.tolist() == [0, 0, 1]
+
+
+def test_an_empty_micro_batch_is_legal() -> None:
+    batch = collate([], [])
+    assert batch.tokens.shape == (1, 1)
+    assert batch.targets.numel() == 0
+
+
+def test_an_id_outside_of_the_vocabulary_is_named() -> None:
+    with pytest.raises(DataError, match="token id 5"):
+        check_vocabulary([row(5)], 5)

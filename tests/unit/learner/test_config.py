@@ -1,0 +1,30 @@
+"""The tables: cheap to import, strict, consistent."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from pydantic import ValidationError
+
+from learner.config import LearnerTable, SftTable
+
+
+def test_tables_import_without_torch() -> None:
+    code = "import sys, learner.config, learner.cli; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_unknown_keys_are_refused() -> None:
+    with pytest.raises(ValidationError, match="learning_rate"):
+        LearnerTable.model_validate({"optimizer": {"learning_rate": 1.0}})
+
+
+@pytest.mark.parametrize("table", [LearnerTable, SftTable])
+def test_muon_needs_whole_matrices(table: type[LearnerTable] | type[SftTable]) -> None:
+    given = {"optimizer": {"kind": "muon"}, "parallel": {"tensor": 2}, "data": "x", "steps": 1}
+    if table is LearnerTable:
+        del given["data"], given["steps"]
+    with pytest.raises(ValidationError, match=r"parallel\.tensor = 1"):
+        table.model_validate(given)

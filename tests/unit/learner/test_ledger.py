@@ -1,0 +1,40 @@
+"""The ledger: at most once, and the same after a round trip."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from learner.ledger import Ledger, Verdict
+from toolwright.types import WeightVersion
+
+V = WeightVersion(lineage="a1b2c3d4", step=7)
+
+
+def test_a_group_is_consumed_once() -> None:
+    ledger = Ledger()
+    ledger.consume(sequence_number=4, group="g", content_hash="x", version=V)
+    assert ledger.mark == 4
+    assert ledger.judge("g", "x") is Verdict.DUPLICATE
+    assert ledger.judge("g", "y") is Verdict.CONFLICT
+    assert ledger.judge("h", "x") is Verdict.NEW
+    with pytest.raises(ValueError, match="consumed before"):
+        ledger.consume(sequence_number=9, group="g", content_hash="x", version=V)
+
+
+def test_the_mark_never_moves_back() -> None:
+    ledger = Ledger()
+    ledger.pass_over(5)
+    ledger.pass_over(3)
+    assert ledger.mark == 5
+
+
+@given(st.lists(st.tuples(st.integers(0, 99), st.text(max_size=5)), unique_by=lambda x: x[1]))
+def test_round_trip(groups: list[tuple[int, str]]) -> None:
+    ledger = Ledger()
+    for number, name in groups:
+        ledger.consume(sequence_number=number, group=name, content_hash=name[::-1], version=V)
+    again = Ledger.parse(ledger.dump())
+    assert again == ledger
+    assert all(again.judge(name, name[::-1]) is Verdict.DUPLICATE for _, name in groups)

@@ -1,0 +1,90 @@
+"""Parsing of action texts."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolsvc.actions import InvalidAction, find_tool, parse_arguments
+from toolsvc.tool import Tool
+from toolsvc.tools.python import plain_code
+from toolsvc.types import Descriptor, JsonCallFormat, RawFormat, TagFormat
+
+
+def descriptor(name: str, form: TagFormat | JsonCallFormat | RawFormat) -> Descriptor:
+    kind = type(name, (Tool,), {"name": name, "format": form})
+    return kind().describe()
+
+
+PYTHON = descriptor("python", TagFormat(open="<python>", close="</python>", argument="code"))
+SEARCH = descriptor("search", TagFormat(open="<search>", close="</search>", argument="query"))
+CROP = descriptor("crop", JsonCallFormat())
+ZOOM = descriptor("zoom", JsonCallFormat())
+RAW = descriptor("raw", RawFormat())
+
+
+def test_a_tag_gives_its_body() -> None:
+    assert parse_arguments("I compute. <python> 1+1</python>", PYTHON) == {"code": " 1+1"}
+
+
+def test_the_last_block_counts_and_a_body_may_hold_the_opening_tag() -> None:
+    assert parse_arguments("<python>a</python> x <python>b</python>", PYTHON) == {"code": "b"}
+    code = "print('<python>')"
+    assert parse_arguments(f"<python>{code}</python>", PYTHON) == {"code": code}
+
+
+@given(st.text(alphabet="ab<>/pythonc \n", max_size=60))
+def test_any_body_without_the_closing_tag_comes_back_as_it_is(body: str) -> None:
+    if "</python>" in body + "</python>"[:-1]:
+        return
+    action = f"<python>{body}</python>"
+    if action.rfind("</python>") == len(action) - len("</python>"):
+        assert parse_arguments(action, PYTHON) == {"code": body}
+
+
+@pytest.mark.parametrize("action", ["", "nothing", "<python> 1+1", "1+1 </python>"])
+def test_no_block_is_an_invalid_action(action: str) -> None:
+    with pytest.raises(InvalidAction):
+        parse_arguments(action, PYTHON)
+
+
+def test_a_json_call() -> None:
+    action = '<tool_call>{"name": "crop", "arguments": {"x": 1}}</tool_call>'
+    assert parse_arguments(action, CROP) == {"x": 1}
+    assert find_tool(action, [CROP, ZOOM, PYTHON]) == "crop"
+
+
+@pytest.mark.parametrize(
+    "body", ["{", "[]", '{"name": "zoom"}', '{"name": "crop", "arguments": 3}', "1"]
+)
+def test_a_broken_json_call_is_invalid(body: str) -> None:
+    with pytest.raises(InvalidAction):
+        parse_arguments(f"<tool_call>{body}</tool_call>", CROP)
+
+
+def test_the_tool_is_found_by_its_closing_mark() -> None:
+    assert find_tool("<search>x</search>", [PYTHON, SEARCH]) == "search"
+    assert find_tool("<search>x</search> <python>1</python>", [PYTHON, SEARCH]) == "python"
+    assert find_tool("whatever", [PYTHON]) == "python"
+    assert find_tool("whatever", [PYTHON, RAW]) == "raw"
+    with pytest.raises(InvalidAction, match="python, search"):
+        find_tool("whatever", [PYTHON, SEARCH])
+
+
+def test_a_raw_format_gets_the_whole_action() -> None:
+    assert parse_arguments("a b c", RAW) == {"action": "a b c"}
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (" x = 1", "x = 1"),
+        ("x = 1\n", "x = 1"),
+        ("\n    if x:\n        y\n    z\n", "if x:\n    y\nz"),
+        (" x = 1\ny = 2", "x = 1\ny = 2"),
+        ("\r\n x\r\n", "x"),
+        ("", ""),
+        ("   ", ""),
+    ],
+)
+def test_indentation_that_means_nothing_is_taken_off(body: str, code: str) -> None:
+    assert plain_code(body) == code

@@ -1,0 +1,59 @@
+"""Permits to start: bounded, in order, not held by sleepers."""
+
+import asyncio
+
+import pytest
+
+from toolsvc.admission import HOLD_SECONDS, Gate
+
+
+async def test_a_permit_comes_back_by_itself() -> None:
+    gate = Gate(1)
+    assert gate.try_enter() is not None
+    assert gate.try_enter() is None
+    await asyncio.sleep(HOLD_SECONDS * 3)
+    assert gate.try_enter() is not None
+
+
+async def test_a_thousand_sleepers_do_not_wait_for_each_other() -> None:
+    gate = Gate(64)
+
+    async def sleeper() -> None:
+        permit = await gate.enter()
+        await asyncio.sleep(0.5)
+        permit.release()
+
+    began = asyncio.get_running_loop().time()
+    await asyncio.gather(*(sleeper() for _ in range(1000)))
+    assert asyncio.get_running_loop().time() - began < 2.0
+
+
+async def test_permits_are_handed_on_in_order() -> None:
+    gate = Gate(1)
+    first = await gate.enter()
+    order: list[int] = []
+
+    async def wait(number: int) -> None:
+        permit = await gate.enter()
+        order.append(number)
+        permit.release()
+
+    waiting = [asyncio.create_task(wait(number)) for number in range(5)]
+    await asyncio.sleep(0)
+    assert gate.waiting == 5
+    first.release()
+    first.release()
+    await asyncio.gather(*waiting)
+    assert order == [0, 1, 2, 3, 4]
+
+
+async def test_a_cancelled_wait_loses_no_permit() -> None:
+    gate = Gate(1)
+    permit = await gate.enter()
+    waiting = asyncio.create_task(gate.enter())
+    await asyncio.sleep(0)
+    permit.release()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert gate.try_enter() is not None

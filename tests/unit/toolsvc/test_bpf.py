@@ -1,0 +1,114 @@
+"""The seccomp program, run instruction by instruction."""
+
+import errno
+import struct
+
+import pytest
+
+from toolsvc.sandbox.jailed import bpf
+
+ALLOW = 0x7FFF0000
+KILL = 0x80000000
+EPERM = 0x00050000 | errno.EPERM
+ENOSYS = 0x00050000 | errno.ENOSYS
+ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+HARMLESS = {
+    "x86_64": {"read": 0, "write": 1, "mmap": 9, "fork": 57, "execve": 59, "getpid": 39},
+    "aarch64": {"read": 63, "write": 64, "mmap": 222, "execve": 221, "getpid": 172},
+}
+CLONE_THREAD = 0x003D0F00
+
+
+def run(program: bytes, machine: str, number: int, *arguments: int) -> int:
+    """What the kernel's interpreter would answer."""
+    values = list(arguments) + [0] * (6 - len(arguments))
+    data = struct.pack("=IIQ6Q", number, ARCHITECTURES.get(machine, 0), 0, *values)
+    instructions = list(struct.iter_unpack("=HBBI", program))
+    at, accumulator = 0, 0
+    for _ in range(len(instructions)):
+        code, jt, jf, k = instructions[at]
+        at += 1
+        if code == 0x20:
+            (accumulator,) = struct.unpack_from("=I", data, k)
+        elif code == 0x06:
+            return k
+        elif code == 0x05:
+            at += k
+        elif code == 0x54:
+            accumulator &= k
+        else:
+            taken = {
+                0x15: accumulator == k,
+                0x35: accumulator >= k,
+                0x45: bool(accumulator & k),
+            }[code]
+            at += jt if taken else jf
+    raise AssertionError("the program did not end")
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_every_listed_call_is_refused_and_its_neighbours_are_not(machine: str) -> None:
+    program = bpf.session_program(machine)
+    numbers = bpf.NUMBERS[machine]
+    listed = set(numbers.values())
+    for name, number in numbers.items():
+        if name in ("clone", "socketpair"):
+            continue
+        assert run(program, machine, number) in (EPERM, ENOSYS), name
+    for number in set(range(470)) - listed:
+        assert run(program, machine, number) == ALLOW, number
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_what_python_lives_on_is_allowed(machine: str) -> None:
+    program = bpf.session_program(machine)
+    for name, number in HARMLESS[machine].items():
+        assert run(program, machine, number) == ALLOW, name
+    clone = bpf.NUMBERS[machine]["clone"]
+    assert run(program, machine, clone, CLONE_THREAD) == ALLOW
+    pair = bpf.NUMBERS[machine]["socketpair"]
+    assert run(program, machine, pair, 1, 1 | 0o2000000) == ALLOW
+    assert run(program, machine, pair, 1, 5) == ALLOW
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+@pytest.mark.parametrize("flag", [1 << 17, 1 << 25, 1 << 26, 1 << 27, 1 << 28, 1 << 29, 1 << 30])
+def test_no_namespace_can_be_made_by_clone(machine: str, flag: int) -> None:
+    program = bpf.session_program(machine)
+    assert run(program, machine, bpf.NUMBERS[machine]["clone"], flag | 17) == EPERM
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_clone3_is_absent_so_that_the_c_library_falls_back(machine: str) -> None:
+    assert run(bpf.session_program(machine), machine, 435) == ENOSYS
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_no_socket_reaches_beyond_a_pair(machine: str) -> None:
+    program = bpf.session_program(machine)
+    numbers = bpf.NUMBERS[machine]
+    for name in ("socket", "connect", "bind", "listen", "accept", "accept4"):
+        assert run(program, machine, numbers[name], 1, 1) == EPERM, name
+    assert run(program, machine, numbers["socketpair"], 1, 2) == EPERM
+    assert run(program, machine, numbers["socketpair"], 2, 1) == EPERM
+
+
+def test_another_architecture_or_the_x32_interface_is_killed() -> None:
+    program = bpf.session_program("x86_64")
+    assert run(program, "aarch64", 0) == KILL
+    assert run(program, "i386", 0) == KILL
+    assert run(program, "x86_64", 0x40000000 | 41) == KILL
+    assert run(bpf.session_program("aarch64"), "x86_64", 63) == KILL
+
+
+def test_a_machine_without_a_table_is_refused() -> None:
+    with pytest.raises(ValueError, match="riscv64"):
+        bpf.session_program("riscv64")
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_a_decision_takes_few_steps(machine: str) -> None:
+    """The kernel runs the program for every system call when it is installed."""
+    program = bpf.session_program(machine)
+    assert len(program) % 8 == 0
+    assert len(program) // 8 < 400

@@ -1,0 +1,373 @@
+"""Sessions, leases and calls, with tools that need no sandbox."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+import toolsvc.host
+from toolsvc.errors import Reason, Refused
+from toolsvc.host import Host
+from toolsvc.tool import Tool
+from toolsvc.types import (
+    Call,
+    CallRequest,
+    Opened,
+    OpenRequest,
+    Recorded,
+    Running,
+    SessionInfo,
+    Text,
+)
+from toolwright.types import ToolErrorKind
+
+
+class Counter(Tool):
+    """Counts its calls; sleeps for as long as the action says."""
+
+    name = "counter"
+    stateful = True
+
+    def __init__(self) -> None:
+        self.opened: list[str] = []
+        self.closed: list[str] = []
+        self.calls = 0
+
+    async def open(self, session: SessionInfo) -> list[Any]:
+        self.opened.append(session.session_id)
+        return [session.session_id, 0]
+
+    async def call(self, state: list[Any], call: Call) -> str:
+        self.calls += 1
+        state[1] += 1
+        count = state[1]
+        await asyncio.sleep(float(call.arguments["text"] or 0))
+        return str(count)
+
+    async def close(self, state: list[Any]) -> None:
+        self.closed.append(state[0])
+
+
+class Parallel(Counter):
+    name = "parallel"
+    parallel_calls = True
+
+
+def opening(name: str = "s", owner: str = "o", lease: float = 60.0, **more: Any) -> OpenRequest:
+    fields: dict[str, Any] = {
+        "session_id": name,
+        "owner": owner,
+        "lease": lease,
+        "tools": (),
+        "metadata": {},
+        "queue_limit": 5.0,
+        "digest": f"{name} {owner}".encode(),
+    }
+    return OpenRequest(**{**fields, **more})
+
+
+def calling(call_id: str, seconds: float = 0, session: str = "s", **more: Any) -> CallRequest:
+    fields: dict[str, Any] = {
+        "session_id": session,
+        "call_id": call_id,
+        "tool": "counter",
+        "action": "",
+        "arguments": {"text": str(seconds)},
+        "turn": 0,
+        "turns_left": 3,
+        "last_step": False,
+        "queue_limit": 5.0,
+        "run_limit": 10.0,
+        "wait": 20.0,
+        "metadata": {},
+        "digest": f"{call_id} {seconds}".encode(),
+    }
+    return CallRequest(**{**fields, **more})
+
+
+@pytest.fixture
+def counter() -> Counter:
+    return Counter()
+
+
+@pytest.fixture
+async def host(counter: Counter) -> AsyncIterator[Host]:
+    async with Host([counter, Parallel()], max_sessions=8) as running:
+        yield running
+
+
+def said(answer: Recorded | Running) -> str:
+    assert isinstance(answer, Recorded)
+    (part,) = answer.result.observation
+    assert isinstance(part, Text)
+    return part.text
+
+
+@contextlib.contextmanager
+def refused(reason: Reason) -> Any:
+    with pytest.raises(Refused) as failure:
+        yield failure
+    assert failure.value.reason is reason
+
+
+async def test_a_session_has_a_state_of_its_own(host: Host) -> None:
+    await host.open(opening("s"))
+    await host.open(opening("t"))
+    assert said(await host.call(calling("a"))) == "1"
+    assert said(await host.call(calling("b"))) == "2"
+    assert said(await host.call(calling("a", session="t"))) == "1"
+
+
+async def test_opening_again_with_the_same_request_gives_the_same_session(
+    host: Host, counter: Counter
+) -> None:
+    opened = await asyncio.gather(*(host.open(opening()) for _ in range(4)))
+    assert counter.opened == ["s"]
+    assert all(isinstance(one, Opened) and one == opened[0] for one in opened)
+    with refused(Reason.INVALID_REQUEST):
+        await host.open(opening(digest=b"other"))
+
+
+async def test_a_session_may_ask_for_some_of_the_tools(host: Host) -> None:
+    opened = await host.open(opening(tools=("parallel",)))
+    assert [tool.name for tool in opened.tools] == ["parallel"]
+    with refused(Reason.UNKNOWN_TOOL):
+        await host.call(calling("a"))
+    with refused(Reason.UNKNOWN_TOOL):
+        await host.open(opening("t", tools=("nothing",)))
+
+
+async def test_a_retry_gets_the_answer_and_nothing_runs_again(host: Host, counter: Counter) -> None:
+    await host.open(opening())
+    first = await host.call(calling("a"))
+    assert await host.call(calling("a")) == first
+    assert counter.calls == 1
+
+
+async def test_a_retry_joins_the_call_in_flight(host: Host, counter: Counter) -> None:
+    await host.open(opening())
+    answers = await asyncio.gather(*(host.call(calling("a", 0.1)) for _ in range(5)))
+    assert {said(answer) for answer in answers} == {"1"}
+    assert counter.calls == 1
+
+
+async def test_the_same_id_with_another_request_is_refused(host: Host, counter: Counter) -> None:
+    await host.open(opening())
+    await host.call(calling("a"))
+    with refused(Reason.CALL_ID_REUSED):
+        await host.call(calling("a", digest=b"other"))
+    assert counter.calls == 1
+
+
+async def test_an_acknowledged_result_is_forgotten_but_not_run_again(
+    host: Host, counter: Counter
+) -> None:
+    await host.open(opening())
+    await host.call(calling("a"))
+    await host.call(calling("b", turn=1))
+    with refused(Reason.RESULT_FORGOTTEN):
+        await host.call(calling("a"))
+    with refused(Reason.RESULT_FORGOTTEN):
+        await host.call(calling("never", turn=0))
+    assert counter.calls == 2
+
+
+async def test_a_long_call_answers_running_until_it_is_done(host: Host) -> None:
+    await host.open(opening())
+    answer = await host.call(calling("a", 0.3, wait=0.05))
+    assert isinstance(answer, Running)
+    assert answer.run > 0.03
+    assert said(await host.call(calling("a", 0.3))) == "1"
+
+
+async def test_a_caller_that_goes_away_does_not_stop_the_call(host: Host, counter: Counter) -> None:
+    await host.open(opening())
+    caller = asyncio.create_task(host.call(calling("a", 0.2)))
+    await asyncio.sleep(0.05)
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    assert said(await host.call(calling("a", 0.2))) == "1"
+    assert counter.calls == 1
+
+
+async def test_the_run_limit_is_a_result(host: Host) -> None:
+    await host.open(opening())
+    answer = await host.call(calling("a", 5, run_limit=0.05))
+    assert isinstance(answer, Recorded)
+    assert answer.result.error is not None
+    assert answer.result.error.kind is ToolErrorKind.TIMEOUT
+    assert 0.04 < answer.run < 2
+    assert await host.call(calling("a", 5, run_limit=0.05)) == answer
+
+
+async def test_the_queue_limit_is_a_refusal_and_leaves_the_id_free(
+    host: Host, counter: Counter
+) -> None:
+    await host.open(opening())
+    first = asyncio.create_task(host.call(calling("a", 0.4)))
+    await asyncio.sleep(0.02)
+    with refused(Reason.QUEUE_LIMIT) as failure:
+        await host.call(calling("b", queue_limit=0.05))
+    assert failure.value.retry_after is not None
+    assert counter.calls == 1
+    answer = await host.call(calling("b"))
+    assert said(answer) == "2"
+    assert isinstance(answer, Recorded)
+    assert answer.queued > 0.1
+    assert answer.run < 0.2
+    await first
+
+
+async def test_calls_run_in_order_unless_the_tool_says_otherwise(host: Host) -> None:
+    await host.open(opening())
+    answers = await asyncio.gather(*(host.call(calling(str(i), 0.05)) for i in range(4)))
+    assert [said(answer) for answer in answers] == ["1", "2", "3", "4"]
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    await asyncio.gather(*(host.call(calling(f"p{i}", 0.3, tool="parallel")) for i in range(8)))
+    assert loop.time() - began < 1.5
+
+
+async def test_too_many_waiting_calls_are_refused(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(toolsvc.host, "WAITING_CALLS", 2)
+    await host.open(opening())
+    waiting = [asyncio.create_task(host.call(calling(str(i), 0.1))) for i in range(3)]
+    await asyncio.sleep(0.02)
+    with refused(Reason.SESSION_BUSY):
+        await host.call(calling("one too many"))
+    await asyncio.gather(*waiting)
+
+
+async def test_cancelling_a_running_and_a_queued_call(host: Host, counter: Counter) -> None:
+    await host.open(opening())
+    running = asyncio.create_task(host.call(calling("a", 10)))
+    queued = asyncio.create_task(host.call(calling("b", 10)))
+    await asyncio.sleep(0.02)
+    assert host.cancel("s", "b")
+    assert host.cancel("s", "a")
+    for task in (running, queued):
+        answer = await task
+        assert isinstance(answer, Recorded)
+        assert answer.result.error is not None
+        assert answer.result.error.kind is ToolErrorKind.CANCELLED
+    assert counter.calls == 1
+    assert not host.cancel("s", "a")
+    assert not host.cancel("s", "unknown")
+    assert said(await host.call(calling("c"))) == "2"
+
+
+async def test_cancelling_a_call_that_has_not_begun_yet(host: Host, counter: Counter) -> None:
+    await host.open(opening())
+    task = asyncio.create_task(host.call(calling("a", 10)))
+    await asyncio.sleep(0)
+    assert host.cancel("s", "a")
+    answer = await task
+    assert isinstance(answer, Recorded)
+    assert answer.result.error is not None
+    assert answer.result.error.kind is ToolErrorKind.CANCELLED
+    assert counter.calls == 0
+
+
+async def test_an_action_that_makes_no_sense_is_a_result(host: Host, counter: Counter) -> None:
+    await host.open(opening())
+    answer = await host.call(calling("a", arguments=None, action="no block here"))
+    assert isinstance(answer, Recorded)
+    assert not answer.result.valid
+    assert "<counter>" in answer.result.invalid_reason
+    assert counter.calls == 0
+
+
+async def test_closing_ends_calls_and_states_and_is_idempotent(
+    host: Host, counter: Counter
+) -> None:
+    await host.open(opening())
+    caller = asyncio.create_task(host.call(calling("a", 10)))
+    await asyncio.sleep(0.02)
+    assert await host.close("s")
+    with refused(Reason.SESSION_CLOSED):
+        await caller
+    assert counter.closed == ["s"]
+    assert not await host.close("s")
+    with refused(Reason.SESSION_CLOSED):
+        await host.call(calling("b"))
+    with refused(Reason.SESSION_CLOSED):
+        await host.open(opening())
+    with refused(Reason.SESSION_NOT_FOUND):
+        await host.call(calling("b", session="never"))
+
+
+async def test_a_lease_that_is_not_renewed_ends_the_session(
+    monkeypatch: pytest.MonkeyPatch, counter: Counter
+) -> None:
+    monkeypatch.setattr(toolsvc.host, "REAP_SECONDS", 0.02)
+    async with Host([counter]) as host:
+        await host.open(opening("short", lease=0.15))
+        await host.open(opening("long", lease=0.15))
+        await host.open(opening("other", owner="p", lease=0.15))
+        leases = host.renew("o", 60.0, ["long", "short", "gone"])
+        assert leases.lost == ("gone",)
+        assert set(leases.held) == {"short", "long"}
+        await asyncio.sleep(0.4)
+        assert set(host.session_ids) == {"short", "long"}
+        assert counter.closed == ["other"]
+        assert host.renew("p", 60.0, ["other"]).lost == ("other",)
+        with refused(Reason.SESSION_CLOSED):
+            await host.call(calling("a", session="other"))
+
+
+async def test_a_full_service_says_when_to_come_back(counter: Counter) -> None:
+    async with Host([counter], max_sessions=1) as host:
+        await host.open(opening("s"))
+        with refused(Reason.TOO_MANY_SESSIONS) as failure:
+            await host.open(opening("t"))
+        assert failure.value.retry_after is not None
+        await host.close("s")
+        await host.open(opening("t"))
+
+
+async def test_draining_begins_nothing_and_lets_what_runs_end(host: Host, counter: Counter) -> None:
+    await host.open(opening())
+    await host.call(calling("done"))
+    running = asyncio.create_task(host.call(calling("a", 0.2)))
+    await asyncio.sleep(0.02)
+    draining = asyncio.create_task(host.drain(5.0))
+    await asyncio.sleep(0)
+    with refused(Reason.DRAINING):
+        await host.call(calling("b"))
+    with refused(Reason.DRAINING):
+        await host.open(opening("t"))
+    assert said(await host.call(calling("done"))) == "1"
+    assert said(await running) == "2"
+    await draining
+
+
+async def test_leaving_the_host_closes_every_state(counter: Counter) -> None:
+    async with Host([counter]) as host:
+        for name in "abc":
+            await host.open(opening(name))
+        caller = asyncio.create_task(host.call(calling("x", 10, session="a")))
+        await asyncio.sleep(0.02)
+    assert sorted(counter.closed) == ["a", "b", "c"]
+    with refused(Reason.SESSION_CLOSED):
+        await caller
+
+
+async def test_a_tool_that_cannot_open_leaves_no_session() -> None:
+    counter = Counter()
+
+    class Broken(Counter):
+        name = "broken"
+
+        async def open(self, session: SessionInfo) -> list[Any]:
+            raise OSError("no disk")
+
+    async with Host([counter, Broken()]) as host:
+        with pytest.raises(OSError, match="no disk"):
+            await host.open(opening())
+        assert host.session_ids == []
+        assert counter.closed == ["s"]

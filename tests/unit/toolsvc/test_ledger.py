@@ -1,0 +1,114 @@
+"""Rule 2: same call id, same answer; the effect happens at most once."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolsvc.ledger import CallIdReused, Ledger, ResultForgotten
+
+
+def test_a_new_call_may_run_and_a_retry_gets_its_handle() -> None:
+    ledger: Ledger[str] = Ledger()
+    assert ledger.find("a", b"1", 0) is None
+    ledger.open("a", b"1", 0, "handle")
+    assert ledger.find("a", b"1", 0) == "handle"
+    ledger.settle("a")
+    assert ledger.find("a", b"1", 0) == "handle"
+
+
+def test_the_same_id_with_another_digest_is_refused_in_flight_recorded_and_forgotten() -> None:
+    ledger: Ledger[str] = Ledger()
+    ledger.open("a", b"1", 0, "handle")
+    with pytest.raises(CallIdReused):
+        ledger.find("a", b"2", 0)
+    ledger.settle("a")
+    with pytest.raises(CallIdReused):
+        ledger.find("a", b"2", 0)
+    ledger.open("b", b"1", 1, "later")
+    with pytest.raises(CallIdReused):
+        ledger.find("a", b"2", 5)
+
+
+def test_a_later_turn_acknowledges_earlier_results() -> None:
+    ledger: Ledger[str] = Ledger()
+    ledger.open("a", b"1", 0, "handle")
+    ledger.settle("a")
+    ledger.open("b", b"2", 1, "handle")
+    with pytest.raises(ResultForgotten):
+        ledger.find("a", b"1", 0)
+    with pytest.raises(ResultForgotten):
+        ledger.find("never seen", b"3", 0)
+    assert len(ledger) == 1
+
+
+def test_a_call_in_flight_is_not_forgotten_by_a_later_turn() -> None:
+    ledger: Ledger[str] = Ledger()
+    ledger.open("a", b"1", 0, "handle")
+    ledger.open("b", b"2", 1, "other")
+    assert ledger.find("a", b"1", 0) == "handle"
+    ledger.settle("a")
+    assert ledger.find("a", b"1", 0) == "handle"
+    ledger.open("c", b"3", 2, "third")
+    with pytest.raises(ResultForgotten):
+        ledger.find("a", b"1", 0)
+
+
+def test_a_released_id_is_free_again() -> None:
+    ledger: Ledger[str] = Ledger()
+    ledger.open("a", b"1", 0, "first")
+    ledger.release("a")
+    assert ledger.find("a", b"1", 0) is None
+    ledger.open("a", b"1", 0, "second")
+    assert ledger.get("a") == "second"
+
+
+def test_calls_of_one_turn_stand_beside_each_other() -> None:
+    ledger: Ledger[str] = Ledger()
+    for name in "abc":
+        assert ledger.find(name, name.encode(), 3) is None
+        ledger.open(name, name.encode(), 3, name)
+    ledger.settle("b")
+    assert ledger.in_flight() == ["a", "c"]
+    assert ledger.find("b", b"b", 3) == "b"
+
+
+_STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["call", "settle", "release"]),
+        st.integers(0, 5),
+        st.integers(0, 3),
+        st.sampled_from([b"x", b"y"]),
+    ),
+    max_size=60,
+)
+
+
+@given(_STEPS)
+def test_no_id_ever_runs_twice_unless_it_was_released(steps: list[tuple]) -> None:
+    ledger: Ledger[int] = Ledger()
+    ran: dict[str, bytes] = {}
+    in_flight: set[str] = set()
+    for action, number, turn, digest in steps:
+        name = f"call-{number}"
+        if action == "settle":
+            ledger.settle(name)
+            in_flight.discard(name)
+        elif action == "release" and name in in_flight:
+            ledger.release(name)
+            in_flight.discard(name)
+            del ran[name]
+        elif action == "call":
+            try:
+                found = ledger.find(name, digest, turn)
+            except CallIdReused:
+                assert ran[name] != digest
+                continue
+            except ResultForgotten:
+                continue
+            if found is None:
+                assert name not in ran
+                ledger.open(name, digest, turn, number)
+                ran[name] = digest
+                in_flight.add(name)
+            else:
+                assert ran[name] == digest

@@ -1,0 +1,63 @@
+"""Which isolation levels are tried, and how a self-test is judged."""
+
+import pytest
+
+from toolsvc.sandbox.config import Isolation, SandboxConfig, possible_levels, zygote_settings
+from toolsvc.sandbox.selftest import judge
+
+FULL, COMPAT, PER_SESSION = Isolation.FULL, Isolation.COMPAT, Isolation.PER_SESSION
+SOUND = {
+    "done": {},
+    "denied": {"TCP": "EPERM"},
+    "no_new_privs": 1,
+    "seccomp": 2,
+    "environment": ["HOME", "PATH"],
+    "descriptors": [0, 1, 2, 3],
+    "core": 0,
+    "uid_is_root": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("abi", "config", "levels"),
+    [
+        (7, SandboxConfig(), [(FULL, 7), (COMPAT, 5), (PER_SESSION, 7)]),
+        (2, SandboxConfig(), [(COMPAT, 2), (PER_SESSION, 2)]),
+        (0, SandboxConfig(), [(PER_SESSION, 0)]),
+        (7, SandboxConfig(landlock_abi=3), [(COMPAT, 3), (PER_SESSION, 3)]),
+        (7, SandboxConfig(user_namespaces=False), [(PER_SESSION, 7)]),
+        (7, SandboxConfig(isolation=COMPAT), [(COMPAT, 5)]),
+        (3, SandboxConfig(isolation=FULL), []),
+    ],
+)
+def test_levels_come_best_first(abi: int, config: SandboxConfig, levels: list) -> None:
+    assert possible_levels(config, abi) == levels
+
+
+def test_only_a_jail_of_its_own_goes_without_namespaces() -> None:
+    for level in Isolation:
+        settings = zygote_settings(SandboxConfig(), level, 7)
+        assert settings["confinement"]["namespaces"] is (level is not PER_SESSION)
+
+
+def test_a_sound_report_has_no_fault() -> None:
+    assert judge(SOUND) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"done": {"read /etc/shadow": "16"}}, "could read /etc/shadow"),
+        ({"done": {"TCP": "connected"}}, "could have TCP"),
+        ({"no_new_privs": 0}, "NoNewPrivs"),
+        ({"seccomp": 0}, "seccomp"),
+        ({"uid_is_root": True}, "root"),
+        ({"core": 1}, "core"),
+        ({"environment": ["HOME", "API_KEY"]}, "API_KEY"),
+        ({"descriptors": [0, 1, 2, 3, 9]}, "open file 9"),
+    ],
+)
+def test_every_fault_is_told(change: dict, says: str) -> None:
+    faults = judge({**SOUND, **change})
+    assert len(faults) == 1
+    assert says in faults[0]

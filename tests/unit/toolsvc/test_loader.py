@@ -1,0 +1,78 @@
+"""`toolsvc serve WORD...`: built-in names and files, and what is said when that fails."""
+
+from pathlib import Path
+
+import pytest
+
+from toolsvc.errors import StartError
+from toolsvc.loader import load_tools
+from toolsvc.tool import Tool
+
+
+class Python(Tool):
+    name = "python"
+
+
+BUILT_IN = {"python": Python}
+
+GOOD = '''
+from toolsvc import Tool, tool
+
+@tool
+def shout(text: str) -> str:
+    """Says it louder."""
+    return text.upper()
+
+class Counter(Tool):
+    name = "counter"
+    stateful = True
+    def open(self, session):
+        return [0]
+    def call(self, state, call):
+        state[0] += 1
+        return str(state[0])
+'''
+
+
+def write(folder: Path, text: str, name: str = "mine.py") -> str:
+    path = folder / name
+    path.write_text(text)
+    return str(path)
+
+
+def test_a_built_in_name_and_a_file(tmp_path: Path) -> None:
+    tools = load_tools(["python", write(tmp_path, GOOD)], BUILT_IN)
+    assert [tool.name for tool in tools] == ["python", "shout", "counter"]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("import nothing_of_that_name", "nothing_of_that_name"),
+        ("def broken(:", "SyntaxError"),
+        ("x = 1", "@toolsvc.tool"),
+        ("1 / 0", "ZeroDivisionError"),
+        ("from toolsvc import Tool\nclass A(Tool):\n    name = 'two words'\n", "two words"),
+        ("from toolsvc import Tool\nclass A(Tool):\n    name = 'python'\n", "two tools"),
+        (
+            "from toolsvc import Tool\nclass A(Tool):\n    name = 'a'\n"
+            "    def __init__(self):\n        raise OSError('no disk')\n",
+            "no disk",
+        ),
+    ],
+)
+def test_a_file_that_does_not_serve_is_one_sentence(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(StartError) as failure:
+        load_tools(["python", write(tmp_path, text)], BUILT_IN)
+    assert says in str(failure.value)
+    assert "\n" not in str(failure.value)
+
+
+def test_an_unknown_name_lists_the_known_ones() -> None:
+    with pytest.raises(StartError, match=r"'pyhton'.*python"):
+        load_tools(["pyhton"], BUILT_IN)
+
+
+def test_a_missing_file_is_named() -> None:
+    with pytest.raises(StartError, match=r"nowhere\.py"):
+        load_tools(["nowhere.py"], BUILT_IN)

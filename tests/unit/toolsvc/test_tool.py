@@ -1,0 +1,197 @@
+"""The plugin interface: decorated functions, subclasses, limits, failures."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from toolsvc import Call, InvalidAction, JsonCallFormat, Result, Tool, ToolFailed, tool
+from toolsvc.tool import Cancellation, tool_of
+from toolsvc.types import SessionInfo, TagFormat, Text
+from toolwright.types import ToolErrorKind
+
+SESSION = SessionInfo(session_id="s", owner="o", metadata={})
+
+
+def call(run_limit: float = 5.0, **arguments: object) -> Call:
+    return Call(
+        session=SESSION,
+        call_id="c",
+        action="",
+        arguments=arguments,
+        turn=0,
+        turns_left=0,
+        last_step=False,
+        run_limit=run_limit,
+        metadata={},
+    )
+
+
+def text(result: Result) -> str:
+    (part,) = result.observation
+    assert isinstance(part, Text)
+    return part.text
+
+
+@tool
+def shout(text: str) -> str:
+    """Says it louder."""
+    return text.upper()
+
+
+@tool(name="add_numbers", run_limit=2.0)
+def add(a: int, b: int = 1) -> int:
+    """Adds."""
+    return a + b
+
+
+@tool
+async def turns(text: str, call: Call) -> str:
+    await asyncio.sleep(0)
+    return f"{text} {call.turns_left}"
+
+
+def of(function: object) -> Tool:
+    found = tool_of(function)
+    assert found is not None
+    return found
+
+
+def test_a_function_stays_a_function() -> None:
+    assert shout("a") == "A"
+
+
+def test_one_text_parameter_makes_a_tag_tool() -> None:
+    described = of(shout).describe()
+    assert described.name == "shout"
+    assert described.format == TagFormat(open="<shout>", close="</shout>", argument="text")
+    assert described.stop_strings == ("</shout>",)
+    assert described.description == "Says it louder."
+    assert "<shout>" in described.usage
+
+
+def test_several_parameters_make_a_json_call_with_a_schema() -> None:
+    described = of(add).describe()
+    assert described.name == "add_numbers"
+    assert described.run_limit == 2.0
+    assert described.format == JsonCallFormat()
+    assert described.arguments_schema["required"] == ["a"]
+    assert described.arguments_schema["properties"]["b"]["default"] == 1
+
+
+def test_arguments_are_checked_against_the_schema() -> None:
+    assert of(add).check({"a": 2}) == {"a": 2, "b": 1}
+    with pytest.raises(InvalidAction, match="a: "):
+        of(add).check({"a": "many"})
+    with pytest.raises(InvalidAction, match="c: "):
+        of(add).check({"a": 1, "c": 2})
+    with pytest.raises(InvalidAction):
+        of(shout).check({"text": 3})
+    with pytest.raises(InvalidAction):
+        of(shout).check({"words": "x"})
+
+
+async def test_results_of_plain_functions_and_coroutines() -> None:
+    assert text(await of(shout).run(None, call(text="a"), Cancellation())) == "A"
+    assert text(await of(add).run(None, call(a=2, b=3), Cancellation())) == "5"
+    assert text(await of(turns).run(None, call(text="t"), Cancellation())) == "t 0"
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "valid"),
+    [
+        (ValueError("no"), ToolErrorKind.EXCEPTION, True),
+        (ToolFailed("as it stands"), ToolErrorKind.EXCEPTION, True),
+        (InvalidAction("what?"), ToolErrorKind.INVALID_ACTION, False),
+    ],
+)
+async def test_what_a_plugin_raises_is_told_to_the_policy(
+    error: Exception, kind: ToolErrorKind, valid: bool
+) -> None:
+    class Broken(Tool):
+        name = "broken"
+
+        def call(self, state: object, call: Call) -> str:
+            raise error
+
+    result = await Broken().run(None, call(text=""), Cancellation())
+    assert result.error is not None
+    assert result.error.kind is kind
+    assert result.valid is valid
+    assert str(error) in text(result)
+
+
+async def test_a_coroutine_is_stopped_at_its_limit() -> None:
+    stopped = asyncio.Event()
+
+    class Slow(Tool):
+        name = "slow"
+
+        async def call(self, state: object, call: Call) -> str:
+            try:
+                await asyncio.sleep(30)
+            except asyncio.CancelledError:
+                stopped.set()
+                raise
+            return ""
+
+    result = await Slow().run(None, call(run_limit=0.05), Cancellation())
+    assert result.error is not None
+    assert result.error.kind is ToolErrorKind.TIMEOUT
+    assert stopped.is_set()
+
+
+async def test_a_thread_outlives_its_limit_and_says_when_it_has_ended() -> None:
+    release = threading.Event()
+
+    class Stuck(Tool):
+        name = "stuck"
+
+        def call(self, state: object, call: Call) -> str:
+            release.wait(10)
+            return ""
+
+    cancellation = Cancellation()
+    began = time.perf_counter()
+    result = await Stuck().run(None, call(run_limit=0.05), cancellation)
+    assert time.perf_counter() - began < 5
+    assert result.error is not None
+    assert result.error.kind is ToolErrorKind.TIMEOUT
+    idle = asyncio.Event()
+    cancellation.when_idle(idle.set)
+    await asyncio.sleep(0.05)
+    assert not idle.is_set()
+    release.set()
+    async with asyncio.timeout(5):
+        await idle.wait()
+
+
+async def test_cancelling_gives_a_cancelled_result() -> None:
+    class Slow(Tool):
+        name = "slow"
+
+        async def call(self, state: object, call: Call) -> str:
+            await asyncio.sleep(30)
+            return ""
+
+    cancellation = Cancellation()
+    running = asyncio.create_task(Slow().run(None, call(), cancellation))
+    await asyncio.sleep(0.01)
+    cancellation.request()
+    result = await running
+    assert result.error is not None
+    assert result.error.kind is ToolErrorKind.CANCELLED
+
+
+def test_a_parameter_that_cannot_be_filled_is_refused_when_the_tool_is_made() -> None:
+    with pytest.raises(TypeError, match="rest"):
+
+        @tool
+        def takes_all(*rest: str) -> str:
+            return ""
+
+
+def test_an_unknown_setting_is_refused() -> None:
+    with pytest.raises(TypeError, match="colour"):
+        tool(colour="red")(lambda text: text)

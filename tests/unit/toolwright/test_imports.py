@@ -1,0 +1,78 @@
+"""Objects by name: from modules and from files beside the recipe."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from toolwright.imports import ImportPathError, load_file, load_object
+
+
+def test_from_a_module(tmp_path: Path) -> None:
+    from engine.protocols.tagged import Tagged
+
+    assert load_object("engine.protocols.tagged:Tagged", tmp_path) is Tagged
+    assert load_object("engine.protocols.tagged:Tagged.decide", tmp_path) is Tagged.decide
+
+
+def test_from_a_file_relative_to_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "my_reward.py").write_text("def score(t):\n    return 7\n")
+    assert load_object("./my_reward.py:score", tmp_path)(None) == 7
+    assert load_object("my_reward.py:score", tmp_path)(None) == 7
+    absolute = f"{tmp_path / 'my_reward.py'}:score"
+    assert load_object(absolute, Path("/"))(None) == 7
+
+
+def test_a_file_is_loaded_once_and_knows_its_neighbours(tmp_path: Path) -> None:
+    (tmp_path / "neighbour_of_the_reward.py").write_text("VALUE = 3\n")
+    (tmp_path / "r.py").write_text("from neighbour_of_the_reward import VALUE\ncount = []\n")
+    before = list(sys.path)
+    one = load_file(tmp_path / "r.py")
+    one.count.append(1)
+    assert load_object("r.py:count", tmp_path) == [1]
+    assert one.VALUE == 3
+    assert sys.path == before
+
+
+def test_two_files_of_one_name_are_two_modules(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "r.py").write_text(f"name = {name!r}\n")
+    assert [load_object("r.py:name", tmp_path / name) for name in "ab"] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("r.py", "write it as package.module:name or ./file.py:name"),
+        (":name", "write it as"),
+        ("r.py:absent", "r.py has no 'absent'"),
+        ("absent.py:name", "no file .*absent.py"),
+        ("no.such.module:name", "cannot import no.such.module"),
+        ("broken.py:name", "cannot be imported: ZeroDivisionError"),
+        ("unreadable.py:name", "cannot be imported: SyntaxError"),
+        ("broken_on_the_path:name", "cannot import broken_on_the_path: .*ZeroDivisionError"),
+    ],
+)
+def test_what_cannot_be_had_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, words: str
+) -> None:
+    (tmp_path / "r.py").write_text("")
+    (tmp_path / "broken.py").write_text("1 / 0\n")
+    (tmp_path / "unreadable.py").write_text("def\n")
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "modules" / "broken_on_the_path.py").write_text("1 / 0\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "modules"))
+    with pytest.raises(ImportPathError, match=words):
+        load_object(path, tmp_path)
+
+
+def test_a_file_that_failed_is_tried_again(tmp_path: Path) -> None:
+    file = tmp_path / "r.py"
+    file.write_text("1 / 0\n")
+    with pytest.raises(ImportPathError):
+        load_file(file)
+    file.write_text("value = 1\n")
+    assert load_file(file).value == 1

@@ -1,0 +1,197 @@
+"""A recipe is read whole or refused with the key and the mend."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.config import EngineTable
+from tests.support.recipes import merged, to_toml
+from toolwright import recipe
+from toolwright.recipe import RecipeError, load_recipe
+
+TABLES: dict[str, Any] = {
+    "run": {"name": "r", "folder": "out", "steps": 2, "groups_per_step": 3, "group_size": 4},
+    "policy": {"model": "weights"},
+    "task": {"source": "data.jsonl", "reward": "./my_reward.py:score"},
+    "sampler": {"endpoints": ["http://127.0.0.1:1"]},
+    "tools": {"python": {"service": "127.0.0.1:2"}},
+    "engine": {"evaluation": {"suites": [{"name": "s", "source": "d.jsonl", "n": 1}]}},
+}
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Any:
+    def write(**changes: Any) -> Path:
+        file = tmp_path / "recipe.toml"
+        file.write_text(to_toml(merged(TABLES, changes)))
+        return file
+
+    return write
+
+
+def test_a_recipe_is_read(write: Any) -> None:
+    read = load_recipe(write())
+    assert read.shared.run.batch == 12
+    assert read.shared.tools["python"].service == "127.0.0.1:2"
+    table = read.table("engine", EngineTable)
+    assert table.evaluation.suites[0].name == "s"
+    assert recipe.check_all(read) == []
+
+
+def test_paths_are_relative_to_the_recipe(
+    write: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    read = load_recipe(Path("..") / file.name)
+    assert read.run_folder == tmp_path / "out"
+    assert read.resolve(read.shared.policy.model) == tmp_path / "weights"
+    assert read.resolve("/absolute") == Path("/absolute")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"run": {"grup_size": 4}}, "run.grup_size: unknown key (did you mean 'group_size'?)"),
+        (
+            {"task": {"limits": {"tunrs": 4}}},
+            "task.limits.tunrs: unknown key (did you mean 'turns'?)",
+        ),
+        (
+            {"tools": {"python": {"run_limit": 4}}},
+            "tools.python.run_limit: unknown key (did you mean 'run_limit_s'?)",
+        ),
+        ({"run": {"zzz": 4}}, "run.zzz: unknown key;"),
+        ({"sampelr": {}}, "unknown table [sampelr]; known are"),
+        ({"sampelr": {}}, "(did you mean 'sampler'?)"),
+        ({"run": {"steps": -1}}, "run.steps: Input should be greater than or equal to 0"),
+        ({"run": {"steps": None}}, "run.steps: missing"),
+        ({"policy": None}, "policy: missing"),
+        ({"sampler": {"endpoints": []}}, "sampler.endpoints: "),
+        ({"sampler": {"temperature": "hot"}}, "sampler.temperature: "),
+        ({"task": {"tools": ["sql"]}}, "task.tools names ['sql'], which have no [tools.NAME]"),
+    ],
+)
+def test_what_does_not_fit_is_named(write: Any, changes: dict[str, Any], words: str) -> None:
+    file = write(**changes)
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(file)
+    assert words in f"{caught.value};"
+    assert str(file) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_every_fault_is_named_at_once(write: Any) -> None:
+    with pytest.raises(RecipeError, match=r"run\.a: unknown.*run\.b: unknown"):
+        load_recipe(write(run={"a": 1, "b": 2}))
+
+
+def test_a_process_refuses_unknown_keys_in_its_own_table(write: Any) -> None:
+    read = load_recipe(write(engine={"max_concurent": 3}))
+    with pytest.raises(RecipeError, match=r"engine\.max_concurent.*'max_concurrent'"):
+        read.table("engine", EngineTable)
+    suite = [{"name": "s", "source": "d.jsonl", "n": 1, "temprature": 0}]
+    read = load_recipe(write(engine={"evaluation": {"suites": suite}}))
+    with pytest.raises(RecipeError, match=r"suites\.0\.temprature.*'temperature'"):
+        read.table("engine", EngineTable)
+    with pytest.raises(RecipeError, match=r"temprature"):
+        recipe.check_all(read)
+
+
+@pytest.mark.parametrize(
+    ("staleness", "correction", "fits"),
+    [
+        (0, "bypass", True),
+        (0, "token_truncate", True),
+        (0, "decoupled", False),
+        (1, "decoupled", True),
+        (1, "bypass", False),
+        (3, "token_truncate", False),
+    ],
+)
+def test_exactly_one_correction(write: Any, staleness: int, correction: str, fits: bool) -> None:
+    file = write(run={"max_staleness": staleness, "correction": correction})
+    if fits:
+        assert load_recipe(file).shared.run.max_staleness == staleness
+    else:
+        with pytest.raises(RecipeError, match=r"run: max_staleness.*takes 'decoupled'"):
+            load_recipe(file)
+
+
+def test_overrides(write: Any) -> None:
+    overrides = [
+        "run.steps=10",
+        'run.name="n"',
+        "policy.model=../w",  # a bare word is a string
+        "sampler.temperature=0.5",
+        "task.limits.turns=9",  # opens a table that the file does not have
+        "tools.sql.service=127.0.0.1:9",
+    ]
+    read = load_recipe(write(), overrides)
+    assert read.shared.run.steps == 10
+    assert read.shared.run.name == "n"
+    assert read.shared.policy.model == Path("../w")
+    assert read.shared.sampler.temperature == 0.5
+    assert read.shared.task.limits.turns == 9
+    assert set(read.shared.tools) == {"python", "sql"}
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("run.steps", "write it as table.key=value"),
+        ("=3", "write it as table.key=value"),
+        ("run.steps.x=3", "steps is a value, not a table"),
+        ("run.stpes=3", "did you mean 'steps'"),
+        ("run.steps=-3", "run.steps"),
+    ],
+)
+def test_an_override_that_does_not_fit_is_named(write: Any, override: str, words: str) -> None:
+    with pytest.raises(RecipeError, match=words):
+        load_recipe(write(), [override])
+
+
+def test_files_that_are_no_recipes(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=r"no recipe at .*absent"):
+        load_recipe(tmp_path / "absent.toml")
+    with pytest.raises(RecipeError, match="cannot be read"):
+        load_recipe(tmp_path)
+    broken = tmp_path / "broken.toml"
+    broken.write_text("[run\n")
+    with pytest.raises(RecipeError, match="is not valid TOML"):
+        load_recipe(broken)
+    broken.write_bytes(b"\xff\xfe")
+    with pytest.raises(RecipeError, match="cannot be read"):
+        load_recipe(broken)
+
+
+def test_tables_are_registered_by_the_processes() -> None:
+    tables = recipe.registered_tables()
+    assert {"engine", "render", "learner", "sft"} <= set(tables)
+    assert tables["engine"].load() is EngineTable
+
+
+def test_a_table_whose_package_is_absent_is_told(
+    write: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Absent:
+        def load(self) -> None:
+            raise ImportError
+
+    found = {**recipe.registered_tables(), "memory": Absent()}
+    monkeypatch.setattr(recipe, "registered_tables", lambda: found)
+    assert recipe.check_all(load_recipe(write(memory={"any": "thing"}))) == ["memory"]
+
+
+def test_the_resolved_recipe_is_left_in_the_run_folder(write: Any, tmp_path: Path) -> None:
+    read = load_recipe(write(), ["run.steps=7"])
+    read.write_resolved("engine", read.table("engine", EngineTable))
+    left = json.loads((tmp_path / "out" / "engine.resolved.json").read_text())
+    assert left["shared"]["run"]["steps"] == 7
+    assert left["shared"]["task"]["limits"]["turns"] == 4
+    assert left["engine"]["max_attempts"] == 3

@@ -1,0 +1,265 @@
+"""Servers, channels and errors over a real grpc.aio connection."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from tests.support.net import free_port
+from toolwright.common.v1 import reasons_pb2 as reasons
+from toolwright.rpc import errors, options
+from toolwright.rpc.channel import backoff, call, may_retry, open_channel
+from toolwright.rpc.errors import ServiceError, TransportError, answers_errors
+from toolwright.rpc.server import ListenError, Server
+from toolwright.tool.v1 import tool_pb2 as pb
+from toolwright.tool.v1 import tool_pb2_grpc
+
+NAME = pb.DESCRIPTOR.services_by_name["ToolService"].full_name
+
+
+class Service(tool_pb2_grpc.ToolServiceServicer):
+    """ListTools raises `error`; GetBlob and PutBlob stream; the rest is not served."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+
+    @answers_errors
+    async def ListTools(self, request: pb.ListToolsRequest, context: Any) -> pb.ListToolsResponse:
+        if self.error is not None:
+            raise self.error
+        return pb.ListToolsResponse(service="here")
+
+    async def GetBlob(
+        self, request: pb.GetBlobRequest, context: Any
+    ) -> AsyncIterator[pb.GetBlobResponse]:
+        for piece in (b"a", b"b"):
+            yield pb.GetBlobResponse(data=piece)
+
+    async def PutBlob(
+        self, requests: AsyncIterator[pb.PutBlobRequest], context: Any
+    ) -> pb.PutBlobResponse:
+        size = sum([len(r.data) async for r in requests])
+        out = pb.PutBlobResponse()
+        out.blob.size = size
+        return out
+
+
+@asynccontextmanager
+async def served(
+    service: Service, listen: str = "127.0.0.1:0", *, token: str = "", insecure: bool = False
+) -> AsyncIterator[str]:
+    """The address where `service` answers."""
+    server = Server(listen, token=token, insecure=insecure)
+    server.add(NAME, lambda s: tool_pb2_grpc.add_ToolServiceServicer_to_server(service, s))
+    await server.start()
+    try:
+        yield listen if listen.startswith("unix:") else f"127.0.0.1:{server.port}"
+    finally:
+        await server.stop(0)
+
+
+@asynccontextmanager
+async def stub(address: str, token: str = "") -> AsyncIterator[Any]:
+    async with open_channel(address, token) as channel:
+        yield tool_pb2_grpc.ToolServiceStub(channel)
+
+
+async def list_tools(address: str, token: str = "") -> pb.ListToolsResponse:
+    async with stub(address, token) as service:
+        return await call(service.ListTools, pb.ListToolsRequest(), timeout=10)
+
+
+async def test_an_error_arrives_as_it_was_raised() -> None:
+    raised = ServiceError(
+        reasons.ERROR_REASON_QUEUE_LIMIT,
+        "the queue is full: 3 wait ü",
+        subject="call/1",
+        endpoint="10.0.0.1:5",
+        mend="ask again",
+        retry_after=1.5,
+    )
+    async with served(Service(raised)) as address:
+        with pytest.raises(ServiceError) as caught:
+            await list_tools(address)
+    got = caught.value
+    assert vars(got) == vars(raised)
+    assert got.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert str(got) == "QUEUE_LIMIT: the queue is full: 3 wait ü (ask again)"
+    assert may_retry(got)
+    assert backoff(7, got) == 1.5
+
+
+async def test_without_retry_info_there_is_none() -> None:
+    async with served(Service(ServiceError(reasons.ERROR_REASON_QUEUE_LIMIT, "full"))) as address:
+        with pytest.raises(ServiceError) as caught:
+            await list_tools(address)
+    assert caught.value.retry_after is None
+    assert not may_retry(caught.value)
+
+
+@pytest.mark.parametrize("reason", reasons.ErrorReason.values())
+def test_every_reason_has_the_code_that_the_contract_names(reason: int) -> None:
+    """The comment of each reason in reasons.proto begins with its status code."""
+    name = reasons.ErrorReason.Name(reason)  # type: ignore[arg-type]
+    if reason == reasons.ERROR_REASON_UNSPECIFIED:
+        return
+    proto = Path(reasons.DESCRIPTOR.name)
+    root = Path(errors.__file__).parents[2]
+    lines = [line.strip() for line in (root / proto).read_text().splitlines()]
+    at = next(i for i, line in enumerate(lines) if line.startswith(f"{name} ="))
+    first = at - 1
+    while lines[first - 1].startswith("//"):
+        first -= 1
+    promised = lines[first].removeprefix("// ").partition(":")[0].partition(" ")[0]
+    assert ServiceError(reason, "").code.name == promised
+
+
+async def test_a_fault_is_internal_and_keeps_the_server_alive() -> None:
+    service = Service(KeyError("x"))
+    async with served(service) as address:
+        with pytest.raises(ServiceError, match="KeyError") as caught:
+            await list_tools(address)
+        assert caught.value.reason == reasons.ERROR_REASON_INTERNAL
+        assert not may_retry(caught.value)
+        service.error = None
+        assert (await list_tools(address)).service == "here"
+
+
+async def test_nobody_there_is_a_transport_error() -> None:
+    with pytest.raises(TransportError, match="UNAVAILABLE") as caught:
+        await list_tools(f"127.0.0.1:{free_port()}")
+    assert may_retry(caught.value)
+
+
+async def test_what_is_not_served_says_so() -> None:
+    async with served(Service()) as address, stub(address) as service:
+        with pytest.raises(TransportError) as caught:
+            await call(service.SnapshotSession, pb.SnapshotSessionRequest(), timeout=10)
+    assert caught.value.code is grpc.StatusCode.UNIMPLEMENTED
+    assert not may_retry(caught.value)
+    assert errors.not_served("X").code is grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_backoff_grows_and_stays_bounded() -> None:
+    for attempt in range(20):
+        assert 0 < backoff(attempt) <= 5
+    assert min(backoff(10) for _ in range(20)) > max(backoff(0) for _ in range(20))
+
+
+async def test_messages_of_the_promised_size_pass() -> None:
+    """gRPC's own limit is 4 MiB; the contract says 64."""
+    big = ServiceError(reasons.ERROR_REASON_INTERNAL, "x")
+    service = Service(big)
+    service.error = None
+    async with served(service) as address, stub(address) as there:
+        request = pb.PutBlobRequest(data=b"x" * (8 << 20))
+        answer = await there.PutBlob(iter([request]), timeout=20)
+    assert answer.blob.size == 8 << 20
+    assert options.MESSAGE_LIMIT == 64 << 20
+
+
+async def test_a_port_in_use_is_an_error_that_names_it() -> None:
+    async with served(Service()) as address:
+        with pytest.raises(ListenError, match=rf"{address}.*in use.*choose another"):
+            async with served(Service(), address):
+                pass
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(ListenError, match="in use"):
+            async with served(Service(), f"127.0.0.1:{taken.getsockname()[1]}"):
+                pass
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:0", "[::]:0", "192.0.2.7:1", "example.org:1"])
+def test_other_machines_are_not_let_in_by_accident(listen: str) -> None:
+    with pytest.raises(ListenError, match=r"bearer token.*--insecure"):
+        Server(listen)
+
+
+async def test_said_aloud_they_are() -> None:
+    async with served(Service(), "0.0.0.0:0", insecure=True) as address:
+        assert (await list_tools(address)).service == "here"
+    async with served(Service(), "0.0.0.0:0", token="t") as address:
+        assert (await list_tools(address, "t")).service == "here"
+
+
+@pytest.mark.parametrize(
+    ("address", "local"),
+    [
+        ("127.0.0.1:1", True), ("localhost:1", True), ("[::1]:1", True), ("unix:/tmp/x", True),
+        ("127.8.8.8:1", True), ("10.0.0.1:1", False), ("host:1", False), ("[::]:1", False),
+    ],
+)  # fmt: skip
+def test_what_is_local(address: str, local: bool) -> None:
+    assert options.is_local(address) is local
+
+
+async def test_a_unix_socket(tmp_path: Path) -> None:
+    async with served(Service(), f"unix:{tmp_path / 's'}") as address:
+        assert (await list_tools(address)).service == "here"
+
+
+Ask = Callable[[Any], Any]
+
+
+async def unary(service: Any) -> None:
+    await service.ListTools(pb.ListToolsRequest(), timeout=10)
+
+
+async def answers_stream(service: Any) -> None:
+    pieces = [piece.data async for piece in service.GetBlob(pb.GetBlobRequest(), timeout=10)]
+    assert pieces == [b"a", b"b"]
+
+
+async def asks_stream(service: Any) -> None:
+    await service.PutBlob(iter([pb.PutBlobRequest(data=b"abc")]), timeout=10)
+
+
+@pytest.mark.parametrize("ask", [unary, answers_stream, asks_stream])
+async def test_every_kind_of_call_carries_the_token(ask: Ask) -> None:
+    async with served(Service(), token="secret") as address:
+        async with stub(address, "secret") as service:
+            await ask(service)
+        for wrong in ("", "secreT"):
+            async with stub(address, wrong) as service:
+                with pytest.raises(grpc.aio.AioRpcError) as caught:
+                    await ask(service)
+                assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+async def test_health_and_reflection_answer() -> None:
+    async with served(Service()) as address, open_channel(address) as channel:
+        health = health_pb2_grpc.HealthStub(channel)
+        for name in ("", NAME):
+            answer = await health.Check(health_pb2.HealthCheckRequest(service=name), timeout=10)
+            assert answer.status == health_pb2.HealthCheckResponse.SERVING
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await health.Check(health_pb2.HealthCheckRequest(service="other"), timeout=10)
+        assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+
+        reflection = reflection_pb2_grpc.ServerReflectionStub(channel)
+        request = reflection_pb2.ServerReflectionRequest(list_services="")
+        async for answer in reflection.ServerReflectionInfo(iter([request]), timeout=10):
+            names = {service.name for service in answer.list_services_response.service}
+            assert {NAME, "grpc.health.v1.Health"} <= names
+
+
+async def test_a_server_that_leaves_says_so_first() -> None:
+    server = Server("127.0.0.1:0")
+    await server.start()
+    async with open_channel(f"127.0.0.1:{server.port}") as channel:
+        health = health_pb2_grpc.HealthStub(channel)
+        await server.set_serving(False)
+        answer = await health.Check(health_pb2.HealthCheckRequest(), timeout=10)
+        assert answer.status == health_pb2.HealthCheckResponse.NOT_SERVING
+    await server.stop(0)

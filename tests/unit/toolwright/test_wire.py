@@ -1,0 +1,182 @@
+"""The record survives the wire and files, whole or with an error."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support import records
+from toolwright import types as t
+from toolwright import wire
+from toolwright.common.v1 import trajectory_pb2 as pb
+
+SIMPLE = t.Trajectory(
+    id="a",
+    group_id="g",
+    task=t.Task(id="q", metadata={"number": 3}),
+    sequences=(
+        t.Sequence(id="a.0", segments=(t.Segment(author=t.Author.PROMPT, token_ids=(1, 2)),)),
+    ),
+    status=t.Status.COMPLETED,
+    stop_reason=t.StopReason.ANSWERED,
+)
+
+
+@settings(max_examples=25)
+@given(records.trajectories)
+def test_round_trip(trajectory: t.Trajectory) -> None:
+    message = wire.trajectory_to_proto(trajectory)
+    assert wire.trajectory_from_proto(message) == trajectory
+    read = pb.Trajectory.FromString(wire.serialize(message))
+    assert wire.trajectory_from_proto(read) == trajectory
+    assert wire.serialize(read) == wire.serialize(message)
+
+
+def test_every_field_of_the_record_has_its_twin() -> None:
+    """A field that is added on one side only would be lost without a sound."""
+    pairs = [
+        (t.Trajectory, pb.Trajectory), (t.Task, pb.Task), (t.Sequence, pb.Sequence),
+        (t.CallRecord, pb.CallRecord), (t.CallTimings, pb.CallTimings),
+        (t.TrajectoryTimings, pb.TrajectoryTimings), (t.RewardPart, pb.RewardPart),
+        (t.Event, pb.Event), (t.FinishReason, pb.FinishReason), (t.TokenTensor, pb.TokenTensor),
+        (t.WeightVersion, pb.WeightVersion),
+    ]  # fmt: skip
+    for ours, theirs in pairs:
+        assert set(ours.__dataclass_fields__) == set(theirs.DESCRIPTOR.fields_by_name), ours
+    segment = set(pb.Segment.DESCRIPTOR.fields_by_name) - {"token_count"}
+    assert set(t.Segment.__dataclass_fields__) == segment
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "prefix"),
+    [
+        (t.StopReason, "StopReason", "STOP_REASON_"),
+        (t.ToolErrorKind, "ToolErrorKind", "TOOL_ERROR_KIND_"),
+        (t.Author, "Author", "AUTHOR_"),
+        (t.FinishKind, "FinishKind", "FINISH_KIND_"),
+        (t.Status, "TrajectoryStatus", "TRAJECTORY_STATUS_"),
+        (t.Purpose, "Purpose", "PURPOSE_"),
+    ],
+)
+def test_enums_are_the_contract_s(
+    ours: type[t.StopReason] | type[t.ToolErrorKind], theirs: str, prefix: str
+) -> None:
+    from toolwright.common.v1 import reasons_pb2
+
+    module = pb if hasattr(pb, theirs) else reasons_pb2
+    contract = {k.removeprefix(prefix): v for k, v in getattr(module, theirs).items() if v}
+    assert {e.name: e.value for e in ours if e.value} == contract
+
+
+def test_tokens_travel_as_little_endian_bytes() -> None:
+    segment = t.Segment(author=t.Author.MODEL, token_ids=(1, 258), logprobs=(-0.5, -1.0))
+    message = wire.segment_to_proto(segment)
+    assert message.token_ids == b"\x01\x00\x00\x00\x02\x01\x00\x00"
+    assert message.token_count == 2
+    assert message.logprobs == b"\x00\x00\x00\xbf\x00\x00\x80\xbf"
+
+
+@given(st.floats(-30, 0))
+def test_logprobs_are_rounded_to_float32_and_no_further(value: float) -> None:
+    segment = t.Segment(author=t.Author.MODEL, token_ids=(1,), logprobs=(value,))
+    back = wire.segment_from_proto(wire.segment_to_proto(segment))
+    assert back.logprobs == (records.float32(value),)
+
+
+def test_a_message_that_lies_about_its_tokens_is_refused() -> None:
+    message = wire.segment_to_proto(t.Segment(author=t.Author.TOOL, token_ids=(1, 2)))
+    message.token_count = 3
+    with pytest.raises(ValueError, match="says 3 tokens and holds 2"):
+        wire.segment_from_proto(message)
+    model = wire.segment_to_proto(
+        t.Segment(author=t.Author.MODEL, token_ids=(1, 2), logprobs=(0.0, 0.0))
+    )
+    model.logprobs = model.logprobs[:4]
+    with pytest.raises(ValueError, match="2 tokens has 1 log-probs"):
+        wire.segment_from_proto(model)
+
+
+def test_a_message_with_an_unset_enum_is_no_trajectory() -> None:
+    with pytest.raises(ValueError, match="Status"):
+        wire.trajectory_from_proto(pb.Trajectory(task=pb.Task(purpose=pb.PURPOSE_TRAIN)))
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_tables_with_missing_numbers_can_be_read(value: float) -> None:
+    """Parquet has NaN where a number is missing; a reader must not fall over it."""
+    (back,) = wire.mapping(wire.struct({"x": value})).values()
+    assert back == value or math.isnan(back) == math.isnan(value)
+
+
+def test_a_struct_refuses_what_is_not_json_like() -> None:
+    with pytest.raises((TypeError, ValueError)):
+        wire.struct({"x": object()})
+
+
+def test_content_hash_knows_borders_and_order() -> None:
+    assert wire.content_hash([b"ab", b"c"]) != wire.content_hash([b"a", b"bc"])
+    assert wire.content_hash([b"a", b"b"]) != wire.content_hash([b"b", b"a"])
+    assert wire.content_hash([b"x"]) == hashlib.sha256((1).to_bytes(8, "little") + b"x").hexdigest()
+
+
+def test_a_map_s_order_does_not_change_the_bytes() -> None:
+    one = wire.trajectory_to_proto(SIMPLE)
+    other = pb.Trajectory.FromString(one.SerializeToString())
+    for name in "abcdef":
+        one.task.metadata[name] = 1
+    for name in "fedcba":
+        other.task.metadata[name] = 1
+    assert wire.serialize(one) == wire.serialize(other)
+
+
+@settings(max_examples=8)
+@given(st.lists(records.trajectories, max_size=3))
+def test_file_round_trip(
+    tmp_path_factory: pytest.TempPathFactory, trajectories: list[t.Trajectory]
+) -> None:
+    file = tmp_path_factory.mktemp("t") / "deep" / "x.trajectories"
+    assert wire.write_trajectories(file, trajectories) == len(trajectories)
+    assert list(wire.read_trajectories(file)) == trajectories
+    assert [p.name for p in file.parent.iterdir()] == [file.name]
+
+
+@settings(max_examples=25)
+@given(st.data())
+def test_a_cut_file_is_an_error_wherever_it_is_cut(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    file = tmp_path_factory.mktemp("t") / "x"
+    wire.write_trajectories(file, [SIMPLE])
+    whole = file.read_bytes()
+    wire.write_trajectories(file, [SIMPLE, SIMPLE])
+    file.write_bytes(file.read_bytes()[: len(whole) + data.draw(st.integers(1, len(whole) - 1))])
+    read = wire.read_trajectories(file)
+    assert next(read) == SIMPLE
+    with pytest.raises(wire.UnreadableTrajectories, match=r"is cut.*engine render RECIPE"):
+        next(read)
+
+
+@pytest.mark.parametrize("content", [b"{}\n" * 50, b"\x00\x00", b"\xff" * 40, b"\x02\x08"])
+def test_another_kind_of_file_is_an_error_that_names_it(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "conversations.jsonl"
+    file.write_bytes(content)
+    with pytest.raises(wire.UnreadableTrajectories, match="conversations"):
+        list(wire.read_trajectories(file))
+
+
+def test_a_writer_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
+    file = tmp_path / "x"
+    wire.write_trajectories(file, [SIMPLE])
+
+    def failing() -> object:
+        yield SIMPLE
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        wire.write_trajectories(file, failing())  # type: ignore[arg-type]
+    assert list(wire.read_trajectories(file)) == [SIMPLE]

@@ -1,0 +1,43 @@
+"""The tool service: sessions, calls and sandboxes behind toolwright.tool.v1.ToolService.
+
+For a tool of one's own:
+
+    from toolsvc import tool
+
+    @tool
+    def shout(text: str) -> str:
+        "Says it louder."
+        return text.upper()
+
+and then `toolsvc serve shout.py`. `docs/tools.md` leads through it.
+"""
+
+from toolsvc.actions import InvalidAction
+from toolsvc.tool import Tool, ToolFailed, tool
+from toolsvc.types import (
+    Call,
+    JsonCallFormat,
+    Media,
+    RawFormat,
+    Result,
+    SessionInfo,
+    TagFormat,
+    Text,
+    ToolError,
+)
+
+__all__ = [
+    "Call",
+    "InvalidAction",
+    "JsonCallFormat",
+    "Media",
+    "RawFormat",
+    "Result",
+    "SessionInfo",
+    "TagFormat",
+    "Text",
+    "Tool",
+    "ToolError",
+    "ToolFailed",
+    "tool",
+]

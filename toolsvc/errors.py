@@ -1,0 +1,54 @@
+"""Why the service did not do what it was asked; the policy never sees one of these.
+
+Refused            nothing ran (or, for SESSION_CLOSED, the session ended under the call)
+StartError         the service cannot start; the message is one sentence that names the mend
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Reason(Enum):
+    """The contract's ErrorReason, those that a tool service gives; values are its names."""
+
+    INVALID_REQUEST = "INVALID_REQUEST"
+    SESSION_NOT_FOUND = "SESSION_NOT_FOUND"
+    SESSION_LOST = "SESSION_LOST"
+    SESSION_CLOSED = "SESSION_CLOSED"
+    CALL_ID_REUSED = "CALL_ID_REUSED"
+    RESULT_FORGOTTEN = "RESULT_FORGOTTEN"
+    QUEUE_LIMIT = "QUEUE_LIMIT"
+    TOO_MANY_SESSIONS = "TOO_MANY_SESSIONS"
+    DRAINING = "DRAINING"
+    BACKEND_DOWN = "BACKEND_DOWN"
+    UNKNOWN_TOOL = "UNKNOWN_TOOL"
+    NOT_SERVED = "NOT_SERVED"
+    SESSION_BUSY = "SESSION_BUSY"
+    NOT_OWNER = "NOT_OWNER"
+    INTERNAL = "INTERNAL"
+
+
+class Refused(Exception):
+    """`subject` is what the refusal speaks of, `retry_after` seconds after which the same request
+    may succeed (None = never)."""
+
+    def __init__(
+        self,
+        reason: Reason,
+        message: str,
+        *,
+        subject: str = "",
+        mend: str = "",
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+        self.subject = subject
+        self.mend = mend
+        self.retry_after = retry_after
+
+
+class StartError(Exception):
+    """For the operator, who reads nothing but its message."""

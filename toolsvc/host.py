@@ -1,0 +1,534 @@
+"""Sessions, their leases and their calls: what the service does, without saying how it is spoken
+to.
+
+Invariants
+- A call belongs to its session, not to whoever asked for it: once begun it ends by its own
+  result, its run limit, CancelCall, or the end of its session, and by nothing else.
+- Only results are recorded. A refusal, under which nothing ran, leaves the call id free.
+- Calls of a tool without parallel calls run one after the other, in the order of asking; a tool
+  that still works on a call whose limit passed keeps its place until it is done.
+- Time before the tool starts is queue time, bounded by the queue limit; time after is run time,
+  bounded by the run limit. Neither is counted into the other.
+- A session ends by CloseSession, by its lease, or with the host; each closes every tool's state.
+
+It knows neither protobuf nor the inside of any tool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from toolsvc.actions import InvalidAction, find_tool, parse_arguments
+from toolsvc.admission import Gate, Permit
+from toolsvc.errors import Reason, Refused
+from toolsvc.ledger import CallIdReused, Ledger, ResultForgotten
+from toolsvc.tool import Cancellation, Tool, close_state, failure, invalid, open_state
+from toolsvc.types import (
+    Call,
+    CallRequest,
+    Descriptor,
+    Leases,
+    Opened,
+    OpenRequest,
+    Recorded,
+    Result,
+    Running,
+    SessionInfo,
+)
+from toolwright.types import ToolErrorKind
+
+REAP_SECONDS = 1.0
+WAITING_CALLS = 32
+"""Calls of one session that may wait for one tool."""
+LONGEST_LEASE = 24 * 3600.0
+LONGEST_WAIT = 30.0
+LONGEST_RUN = 24 * 3600.0
+_TOMBSTONES = 8192
+_RETRY_SECONDS = 1.0
+
+log = structlog.get_logger(__name__)
+
+
+class _Turnstile:
+    """Lets one call at a time through, in order; any number where `parallel`."""
+
+    def __init__(self, parallel: bool) -> None:
+        self._parallel = parallel
+        self._busy = False
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    def try_enter(self) -> bool:
+        if self._busy and not self._parallel:
+            return False
+        self._busy = True
+        return True
+
+    async def enter(self) -> None:
+        """Waits; cancelling gives the place up."""
+        if self.try_enter():
+            return
+        if len(self._waiting) >= WAITING_CALLS:
+            raise Refused(
+                Reason.SESSION_BUSY,
+                f"{WAITING_CALLS} calls of this session wait already",
+                mend="ask for their results first",
+            )
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.leave()
+            raise
+
+    def leave(self) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._busy = False
+
+
+@dataclass(slots=True)
+class _OpenTool:
+    """A tool as one session has it."""
+
+    tool: Tool
+    state: Any
+    turnstile: _Turnstile
+
+
+@dataclass(slots=True, eq=False)
+class _RunningCall:
+    """A call that was begun. `task` ends in Recorded or Refused; it is what the ledger holds."""
+
+    cancellation: Cancellation
+    asked_at: float
+    task: asyncio.Task[Recorded]
+    queueing: bool = False
+    started_at: float | None = None
+
+
+class _Session:
+    """One trajectory's environment."""
+
+    def __init__(self, request: OpenRequest, info: SessionInfo, lease_until: float) -> None:
+        self.info = info
+        self.digest = request.digest
+        self.lease_until = lease_until
+        self.tools: dict[str, _OpenTool] = {}
+        self.descriptors: tuple[Descriptor, ...] = ()
+        self.ledger: Ledger[_RunningCall] = Ledger()
+        self.opened: Opened | None = None
+
+    @property
+    def lost(self) -> str | None:
+        for entry in self.tools.values():
+            reason = entry.tool.lost(entry.state)
+            if reason is not None:
+                return reason
+        return None
+
+
+class Host:
+    """Async context manager: starts its tools, ends every session and stops them."""
+
+    def __init__(self, tools: Iterable[Tool], *, max_sessions: int = 1024) -> None:
+        self._tools = {tool.name: tool for tool in tools}
+        self._descriptors = {name: tool.describe() for name, tool in self._tools.items()}
+        self._max_sessions = max_sessions
+        self._sessions: dict[str, _Session] = {}
+        self._opening: dict[str, asyncio.Task[Opened]] = {}
+        self._closed: OrderedDict[str, str] = OrderedDict()
+        self._gate = Gate()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._reaper: asyncio.Task[None] | None = None
+        self._draining = False
+
+    async def __aenter__(self) -> Host:
+        started: list[Tool] = []
+        try:
+            for tool in self._tools.values():
+                started.append(tool)
+                await tool.start()
+        except BaseException:
+            for tool in reversed(started):
+                await tool.stop()
+            raise
+        self._reaper = asyncio.create_task(self._reap())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._draining = True
+        if self._reaper is not None:
+            self._reaper.cancel()
+            await asyncio.gather(self._reaper, return_exceptions=True)
+        await asyncio.gather(*self._opening.values(), return_exceptions=True)
+        await asyncio.gather(
+            *(self.close(name, "the service stopped") for name in self.session_ids)
+        )
+        for tool in self._tools.values():
+            await tool.stop()
+
+    @property
+    def session_ids(self) -> list[str]:
+        return list(self._sessions)
+
+    @property
+    def isolation(self) -> str:
+        """Of the tools that run foreign code; "" if there is none."""
+        levels = {tool.isolation for tool in self._tools.values()} - {""}
+        return ",".join(sorted(levels))
+
+    def list_tools(self) -> tuple[Descriptor, ...]:
+        return tuple(self._descriptors.values())
+
+    async def open(self, request: OpenRequest) -> Opened:
+        """The session; the same one for a repetition of the same request. Refused otherwise."""
+        name = request.session_id
+        session = self._sessions.get(name)
+        if session is not None:
+            if session.digest != request.digest:
+                raise Refused(
+                    Reason.INVALID_REQUEST,
+                    f"session {name} is open already, by another request",
+                    subject=name,
+                    mend="choose a session_id that was never used",
+                )
+            if session.opened is not None:
+                session.lease_until = self._lease_end(request.lease)
+                return session.opened
+            return await asyncio.shield(self._opening[name])
+        if name in self._closed:
+            raise self._gone(name)
+        if self._draining:
+            raise _draining()
+        if len(self._sessions) >= self._max_sessions:
+            raise Refused(
+                Reason.TOO_MANY_SESSIONS,
+                f"{self._max_sessions} sessions are open, the most that this service holds",
+                subject=name,
+                retry_after=_RETRY_SECONDS,
+                mend="close sessions, or raise --max-sessions",
+            )
+        wanted = request.tools or tuple(self._tools)
+        for tool in wanted:
+            if tool not in self._tools:
+                raise Refused(
+                    Reason.UNKNOWN_TOOL,
+                    f"there is no tool {tool!r} here, only {', '.join(self._tools)}",
+                    subject=tool,
+                )
+        info = SessionInfo(session_id=name, owner=request.owner, metadata=request.metadata)
+        session = _Session(request, info, self._lease_end(request.lease))
+        self._sessions[name] = session
+        self._opening[name] = opening = self._own(self._open(session, wanted))
+        opening.add_done_callback(lambda _: self._opening.pop(name, None))
+        return await asyncio.shield(opening)
+
+    async def call(self, request: CallRequest) -> Recorded | Running:
+        """Begins the call, joins it, or answers what is recorded; Running after `wait`."""
+        session = self._session(request.session_id)
+        try:
+            running = session.ledger.find(request.call_id, request.digest, request.turn)
+        except CallIdReused:
+            raise Refused(
+                Reason.CALL_ID_REUSED,
+                f"call {request.call_id} came before with another request",
+                subject=request.call_id,
+                mend="give every action a call_id of its own",
+            ) from None
+        except ResultForgotten:
+            raise Refused(
+                Reason.RESULT_FORGOTTEN,
+                f"turn {request.turn} was acknowledged and the result of call {request.call_id} "
+                "is not held any more",
+                subject=request.call_id,
+            ) from None
+        if running is None:
+            running = self._begin(session, request)
+        task = running.task
+        if not task.done():
+            # Not `wait_for`: an RPC that goes away must not take the call with it.
+            await asyncio.wait((task,), timeout=min(request.wait, LONGEST_WAIT))
+        if task.cancelled():
+            raise self._gone(request.session_id)
+        if task.done():
+            return task.result()
+        now = time.perf_counter()
+        started = running.started_at
+        return Running(
+            queued=(now if started is None else started) - running.asked_at,
+            run=0.0 if started is None else now - started,
+        )
+
+    def cancel(self, session_id: str, call_id: str) -> bool:
+        """Stops a call that is in flight; its result will say CANCELLED. False if none is."""
+        running = self._session(session_id).ledger.get(call_id)
+        if running is None or running.task.done():
+            return False
+        running.cancellation.request()
+        if running.queueing:
+            running.task.cancel()
+        return True
+
+    def renew(self, owner: str, lease: float, believed: Iterable[str]) -> Leases:
+        """Renews all leases of `owner`; tells which of `believed` are lost."""
+        until = self._lease_end(lease)
+        held = []
+        for name, session in self._sessions.items():
+            if session.info.owner == owner and session.lost is None:
+                session.lease_until = max(session.lease_until, until)
+                held.append(name)
+        here = set(held)
+        return Leases(lost=tuple(name for name in believed if name not in here), held=tuple(held))
+
+    async def close(self, session_id: str, why: str = "it was closed") -> bool:
+        """Ends a session and every call in it. False if it was not open."""
+        opening = self._opening.get(session_id)
+        if opening is not None:
+            await asyncio.wait((opening,))
+        session = self._sessions.pop(session_id, None)
+        if session is None:
+            return False
+        self._closed[session_id] = why
+        while len(self._closed) > _TOMBSTONES:
+            self._closed.popitem(last=False)
+        calls = [running.task for running in session.ledger.in_flight()]
+        for task in calls:
+            task.cancel()
+        if calls:
+            await asyncio.wait(calls)
+        await self._close_states(session)
+        return True
+
+    async def drain(self, grace: float) -> None:
+        """Begins nothing new, and gives what runs `grace` seconds to end."""
+        self._draining = True
+        running = [
+            call.task for session in self._sessions.values() for call in session.ledger.in_flight()
+        ]
+        if running:
+            log.info("draining", calls=len(running), sessions=len(self._sessions))
+            await asyncio.wait(running, timeout=grace)
+
+    def _session(self, session_id: str) -> _Session:
+        session = self._sessions.get(session_id)
+        if session is None or session.opened is None:
+            raise self._gone(session_id)
+        return session
+
+    def _gone(self, session_id: str) -> Refused:
+        why = self._closed.get(session_id)
+        if why is None:
+            return Refused(
+                Reason.SESSION_NOT_FOUND,
+                f"session {session_id} is not known here",
+                subject=session_id,
+                mend="open it first",
+            )
+        return Refused(
+            Reason.SESSION_CLOSED, f"session {session_id} has ended: {why}", subject=session_id
+        )
+
+    def _lease_end(self, lease: float) -> float:
+        return time.monotonic() + min(lease, LONGEST_LEASE)
+
+    def _own(self, work: Any) -> asyncio.Task[Any]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._forget_task)
+        return task
+
+    def _forget_task(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # Looked at, so that one which nobody waits for is not logged.
+
+    async def _open(self, session: _Session, wanted: Iterable[str]) -> Opened:
+        began = time.perf_counter()
+        try:
+            for name in wanted:
+                tool = self._tools[name]
+                state = await open_state(tool, session.info)
+                session.tools[name] = _OpenTool(tool, state, _Turnstile(tool.parallel_calls))
+        except BaseException:
+            self._sessions.pop(session.info.session_id, None)
+            await self._close_states(session)
+            raise
+        session.descriptors = tuple(self._descriptors[name] for name in session.tools)
+        session.opened = Opened(
+            session_id=session.info.session_id,
+            tools=session.descriptors,
+            isolation=self.isolation,
+            startup=time.perf_counter() - began,
+        )
+        return session.opened
+
+    async def _close_states(self, session: _Session) -> None:
+        for name, entry in session.tools.items():
+            try:
+                await close_state(entry.tool, entry.state)
+            except Exception:
+                log.exception("close failed", tool=name, session=session.info.session_id)
+
+    def _begin(self, session: _Session, request: CallRequest) -> _RunningCall:
+        if self._draining:
+            raise _draining()
+        lost = session.lost
+        if lost is not None:
+            raise Refused(
+                Reason.SESSION_LOST,
+                f"session {request.session_id} was lost: {lost}",
+                subject=request.session_id,
+                mend="open a new session",
+            )
+        cancellation = Cancellation()
+        asked_at = time.perf_counter()
+        running = _RunningCall(cancellation, asked_at, None)  # type: ignore[arg-type]
+        running.task = self._own(self._perform(session, request, running))
+        session.ledger.open(request.call_id, request.digest, request.turn, running)
+        return running
+
+    async def _perform(
+        self, session: _Session, request: CallRequest, running: _RunningCall
+    ) -> Recorded:
+        """From the queue to the record. Refused, or cancelled by the session's end, if nothing is
+        to be recorded."""
+        name = request.tool
+        try:
+            try:
+                name = name or find_tool(request.action, session.descriptors)
+                entry, arguments = self._understand(session, request, name)
+            except InvalidAction as error:
+                recorded = _record(invalid(str(error)), name, running)
+            else:
+                call = Call(
+                    session=session.info,
+                    call_id=request.call_id,
+                    action=request.action,
+                    arguments=arguments,
+                    turn=request.turn,
+                    turns_left=request.turns_left,
+                    last_step=request.last_step,
+                    run_limit=min(request.run_limit or entry.tool.run_limit, LONGEST_RUN),
+                    metadata=request.metadata,
+                )
+                recorded = await self._queue_and_run(entry, call, request.queue_limit, running)
+        except asyncio.CancelledError:
+            if not running.cancellation.requested:
+                raise self._gone(request.session_id) from None
+            # Cancelled while it queued.
+            recorded = _record(failure(ToolErrorKind.CANCELLED, "cancelled"), name, running)
+        except Refused:
+            session.ledger.release(request.call_id)
+            raise
+        session.ledger.settle(request.call_id)
+        return recorded
+
+    def _understand(
+        self, session: _Session, request: CallRequest, name: str
+    ) -> tuple[_OpenTool, Mapping[str, Any]]:
+        entry = session.tools.get(name)
+        if entry is None:
+            raise Refused(
+                Reason.UNKNOWN_TOOL,
+                f"session {request.session_id} has no tool {name!r}, only "
+                f"{', '.join(session.tools)}",
+                subject=name,
+            )
+        arguments = request.arguments
+        if arguments is None:
+            arguments = parse_arguments(request.action, self._descriptors[name])
+        return entry, entry.tool.check(arguments)
+
+    async def _queue_and_run(
+        self, entry: _OpenTool, call: Call, queue_limit: float, running: _RunningCall
+    ) -> Recorded:
+        permit = await self._queue(entry, call, queue_limit, running)
+        try:
+            running.started_at = time.perf_counter()
+            result = await entry.tool.run(entry.state, call, running.cancellation)
+        finally:
+            permit.release()
+            running.cancellation.when_idle(entry.turnstile.leave)
+        return _record(result, entry.tool.name, running, entry.tool.isolation)
+
+    async def _queue(
+        self, entry: _OpenTool, call: Call, queue_limit: float, running: _RunningCall
+    ) -> Permit:
+        """Waits for the tool, for what the call needs, and for leave to start."""
+        if running.cancellation.requested:
+            raise asyncio.CancelledError
+        inside = entry.turnstile.try_enter()
+        if inside and entry.tool.ready(entry.state):
+            permit = self._gate.try_enter()
+            if permit is not None:
+                return permit
+        running.queueing = True
+        try:
+            async with asyncio.timeout(queue_limit):
+                if not inside:
+                    await entry.turnstile.enter()
+                    inside = True
+                if not entry.tool.ready(entry.state):
+                    await entry.tool.prepare(entry.state)
+                return await self._gate.enter()
+        except TimeoutError:
+            if inside:
+                entry.turnstile.leave()
+            raise Refused(
+                Reason.QUEUE_LIMIT,
+                f"call {call.call_id} did not start within its queue limit of {queue_limit:g} s",
+                subject=call.call_id,
+                retry_after=_RETRY_SECONDS,
+                mend="raise the queue limit, or send fewer calls at once",
+            ) from None
+        except BaseException:
+            if inside:
+                entry.turnstile.leave()
+            raise
+        finally:
+            running.queueing = False
+
+    async def _reap(self) -> None:
+        """Ends sessions whose lease was not renewed."""
+        while True:
+            await asyncio.sleep(REAP_SECONDS)
+            now = time.monotonic()
+            for name, session in list(self._sessions.items()):
+                if session.lease_until < now and session.opened is not None:
+                    log.warning("lease ended", session=name, owner=session.info.owner)
+                    with contextlib.suppress(Refused):
+                        await self.close(name, "its lease was not renewed")
+
+
+def _record(result: Result, tool: str, running: _RunningCall, isolation: str = "") -> Recorded:
+    now = time.perf_counter()
+    started = now if running.started_at is None else running.started_at
+    return Recorded(
+        result=result,
+        tool=tool,
+        queued=started - running.asked_at,
+        run=now - started,
+        isolation=isolation,
+    )
+
+
+def _draining() -> Refused:
+    return Refused(
+        Reason.DRAINING,
+        "the service is shutting down",
+        retry_after=_RETRY_SECONDS,
+        mend="send it to another service, or wait for the restart",
+    )

@@ -1,0 +1,25 @@
+"""Why foreign code could not be run; never why it failed once it ran.
+
+SandboxError
+  SandboxUnavailable    nothing here can hold foreign code safely: refuse to start
+  SandboxDown           a jail broke while serving: retry, nothing ran
+  SessionGone           the session's process has ended and its state with it
+"""
+
+from __future__ import annotations
+
+
+class SandboxError(Exception):
+    """Root of what this package raises on purpose."""
+
+
+class SandboxUnavailable(SandboxError):
+    """No isolation level passed on this machine. The message is one sentence with the mend."""
+
+
+class SandboxDown(SandboxError):
+    """A jail could not be started or died; another try may find a new one."""
+
+
+class SessionGone(SandboxError):
+    """The session was lost before this call; the message says of what."""

@@ -1,0 +1,192 @@
+"""One session: a Python interpreter whose names live from call to call.
+
+Owns the loop "read a call, run it, answer" in a process that is already confined. Foreign code
+runs in this very process and may do anything to it; the worst it gains is its own end.
+
+Invariants
+- Output goes to one in-memory file that the host also holds, so that what was printed before a
+  kill can still be read. Of what Python prints, bytes beyond `keep` are counted and dropped.
+- SIGINT stops foreign code and nothing else: outside of it the signal does nothing.
+- Only the session's own process answers: a copy that foreign code forked off ends here.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+import linecache
+import os
+import signal
+import socket
+import sys
+import traceback
+import types
+from typing import Any
+
+from . import wire
+
+_CODE_BYTES = 16 * 1024 * 1024
+_OUTPUT = 1
+
+
+class _Kept(io.RawIOBase):
+    """Writes the first `keep` bytes to the output file, counts the rest."""
+
+    def __init__(self) -> None:
+        self.keep = 0
+        self.written = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return _OUTPUT
+
+    def write(self, data: Any) -> int:
+        size = len(data)
+        room = self.keep - self.written
+        self.written += size
+        if room > 0:
+            # The foreign code may have closed it.
+            with contextlib.suppress(OSError):
+                os.write(_OUTPUT, data if size <= room else memoryview(data)[:room])
+        return size
+
+
+class Interpreter:
+    """State that calls share, and the running of one call.
+
+    Made once in the zygote, so that children inherit it ready instead of building it each.
+    """
+
+    def __init__(self) -> None:
+        self._pid = 0
+        self._armed = False
+        self._raw = _Kept()
+        self._calls = 0
+        self._open_streams()
+        os.register_at_fork(before=lambda: self._out.flush())
+        main = types.ModuleType("__main__")
+        main.__dict__["__builtins__"] = __builtins__
+        self._main = main
+        self._names = main.__dict__
+
+    def enter(self) -> None:
+        """In the child: from now on this process is the session."""
+        self._pid = os.getpid()
+        sys.modules["__main__"] = self._main
+        sys.argv = [""]
+        sys.path.insert(0, "")
+        # The first run copies the pages that every run writes; better now than under a caller's
+        # eyes.
+        self.run("print(0)\n0", 8)
+        self._calls = 0
+
+    def run(self, code: str, keep: int) -> tuple[int, int]:
+        """(status, bytes printed). Never raises; what the code raises is printed."""
+        self._calls += 1
+        os.ftruncate(_OUTPUT, 0)
+        self._raw.keep, self._raw.written = keep, 0
+        self._open_streams()
+        signal.signal(signal.SIGINT, self._on_interrupt)
+        try:
+            status = self._execute(code)
+        except KeyboardInterrupt:
+            status = wire.INTERRUPTED
+        except BaseException:  # noqa: BLE001 - telling of an error failed too, for want of memory
+            status = wire.EXCEPTION
+        self._armed = False
+        with contextlib.suppress(OSError, ValueError):
+            self._out.flush()
+        if os.getpid() != self._pid:
+            os._exit(0)
+        return status, self._raw.written
+
+    def _execute(self, code: str) -> int:
+        try:
+            name = f"<call {self._calls}>"
+            linecache.cache[name] = (len(code), None, code.splitlines(True), name)
+            try:
+                self._armed = True
+                tree = ast.parse(code, name)
+                last = None
+                if tree.body and isinstance(tree.body[-1], ast.Expr):
+                    last = ast.Expression(tree.body.pop().value)  # type: ignore[attr-defined]
+                exec(compile(tree, name, "exec"), self._names)
+                if last is not None:
+                    value = eval(compile(last, name, "eval"), self._names)
+                    if value is not None:
+                        self._out.write(repr(value) + "\n")
+            finally:
+                self._armed = False
+        except KeyboardInterrupt:
+            return wire.INTERRUPTED
+        except SystemExit as leaving:
+            return self._explain_exit(leaving)
+        except MemoryError as error:
+            self._explain(error)
+            return wire.OUT_OF_MEMORY
+        except BaseException as error:  # noqa: BLE001 - whatever foreign code raises
+            self._explain(error)
+            return wire.EXCEPTION
+        return wire.OK
+
+    def _explain(self, error: BaseException) -> None:
+        frames = error.__traceback__
+        while frames is not None and not frames.tb_frame.f_code.co_filename.startswith("<call "):
+            frames = frames.tb_next
+        try:
+            lines = traceback.format_exception(type(error), error, frames, limit=-12)
+            self._out.write("".join(lines))
+        except BaseException:  # noqa: BLE001 - its own __str__ fails, or memory is short
+            self._out.write(f"{type(error).__name__}\n")
+
+    def _explain_exit(self, leaving: SystemExit) -> int:
+        if leaving.code in (None, 0):
+            return wire.OK
+        try:
+            self._out.write(f"SystemExit: {leaving.code}\n")
+        except BaseException:  # noqa: BLE001 - a foreign __str__
+            self._out.write("SystemExit\n")
+        return wire.EXCEPTION
+
+    def _on_interrupt(self, number: int, frame: object) -> None:
+        if self._armed:
+            self._armed = False
+            raise KeyboardInterrupt
+
+    def _open_streams(self) -> None:
+        """Puts our stream back where the code of an earlier call replaced or closed it."""
+        out: io.TextIOWrapper | None = getattr(self, "_out", None)
+        if out is None or out.closed:
+            if self._raw.closed:
+                kept = _Kept()
+                kept.keep = self._raw.keep
+                self._raw = kept
+            out = io.TextIOWrapper(
+                io.BufferedWriter(self._raw, 8192),
+                encoding="utf-8",
+                errors="backslashreplace",
+                line_buffering=True,
+            )
+            self._out = out
+        sys.stdout = sys.__stdout__ = out  # type: ignore[misc]
+        sys.stderr = sys.__stderr__ = out  # type: ignore[misc]
+
+
+def serve(interpreter: Interpreter, channel: socket.socket) -> None:
+    """Answers calls until the host hangs up. Does not return."""
+    interpreter.enter()
+    channel.send(bytes((wire.LAST, wire.READY)))
+    incoming = wire.Assembler(_CODE_BYTES)
+    while True:
+        packet = channel.recv(wire.PACKET_BYTES)
+        if not packet:
+            os._exit(0)
+        message = incoming.feed(packet)
+        if message is None:
+            continue
+        call = wire.parse_call(message)
+        status, written = interpreter.run(call.code.decode("utf-8", "replace"), call.keep)
+        channel.send(bytes((wire.LAST,)) + wire.pack_done(call.number, status, written))

@@ -1,0 +1,184 @@
+"""The few system calls that Python 3.9 to 3.12 does not wrap, by ctypes.
+
+Owns their numbers and layouts. It knows nothing of sessions: `confine` decides what is called
+in which order. Every function raises OSError where the kernel refuses.
+
+By hand rather than by a library: the PyPI `landlock` is an alpha release, and the jail's
+interpreter sees no installed packages.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import struct
+
+_libc = ctypes.CDLL(None, use_errno=True)
+# Keeps the interpreter lock over the call: `clone` returns twice and only one side could
+# otherwise take the lock back.
+_locked = ctypes.PyDLL(None, use_errno=True)
+
+MACHINE = os.uname().machine
+_CLONE = {"x86_64": 56, "aarch64": 220}
+_CAPSET = {"x86_64": 126, "aarch64": 91}
+
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWPID = 0x20000000
+_CLONE_CHILD_CLEARTID = 0x00200000
+_CLONE_CHILD_SETTID = 0x01000000
+
+_PR_SET_DUMPABLE = 4
+_PR_SET_SECCOMP = 22
+_PR_CAPBSET_DROP = 24
+_PR_SET_SECUREBITS = 28
+_PR_SET_NO_NEW_PRIVS = 38
+_PR_GET_TID_ADDRESS = 40
+_PR_CAP_AMBIENT = 47
+_SECCOMP_MODE_FILTER = 2
+_SECUREBITS_NO_ROOT_LOCKED = 0b11101111
+_CAPABILITY_VERSION_3 = 0x20080522
+
+_LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
+_LANDLOCK_RULE_PATH_BENEATH = 1
+
+FS_EXECUTE = 1 << 0
+FS_WRITE_FILE = 1 << 1
+FS_READ_FILE = 1 << 2
+FS_READ_DIR = 1 << 3
+_FS_MAKE_CHAR = 1 << 6
+_FS_MAKE_SOCK = 1 << 9
+_FS_MAKE_BLOCK = 1 << 11
+_FS_REFER = 1 << 13
+_FS_TRUNCATE = 1 << 14
+_FS_IOCTL_DEV = 1 << 15
+_FS_ABI_1 = (1 << 13) - 1
+_NET_ALL = 0b11
+_SCOPE_ALL = 0b11
+
+
+def _check(result: int, what: str) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+    return result
+
+
+def prctl(option: int, argument: int = 0) -> int:
+    return _check(
+        _libc.prctl(option, ctypes.c_ulong(argument), ctypes.c_ulong(0), 0, 0), f"prctl {option}"
+    )
+
+
+def clone(flags: int) -> int:
+    """`os.fork` with namespace flags: 0 in the child, the child's pid in the parent.
+
+    One fork where `unshare` would need two (a new pid namespace is entered only by children),
+    which is a third of the cost of a session's process. The interpreter's own fork hooks run;
+    the C library's do not, so the caller must be single-threaded.
+    """
+    address = ctypes.c_void_p()
+    tid = 0
+    if _libc.prctl(_PR_GET_TID_ADDRESS, ctypes.byref(address), 0, 0, 0) == 0:
+        # As the C library's own fork does, so that the child's thread knows its new number.
+        tid = address.value or 0
+        flags |= _CLONE_CHILD_SETTID | _CLONE_CHILD_CLEARTID if tid else 0
+    order = (0, 0, tid, 0) if MACHINE == "x86_64" else (0, 0, 0, tid)
+    arguments = [
+        ctypes.c_long(value) for value in (_CLONE[MACHINE], flags | signal.SIGCHLD, *order)
+    ]
+    _locked.PyOS_BeforeFork()
+    pid = int(_locked.syscall(*arguments))
+    if pid == 0:
+        _locked.PyOS_AfterFork_Child()
+        return 0
+    number = ctypes.get_errno()
+    _locked.PyOS_AfterFork_Parent()
+    if pid < 0:
+        raise OSError(number, f"clone with new namespaces: {os.strerror(number)}")
+    return pid
+
+
+def landlock_abi() -> int:
+    """Version of the kernel's Landlock interface; 0 where it has none or has it switched off."""
+    return max(0, int(_libc.syscall(_LANDLOCK_CREATE, None, ctypes.c_size_t(0), 1)))
+
+
+def landlock_rights(abi: int) -> int:
+    """Every file-system right that this interface version can deny."""
+    rights = _FS_ABI_1
+    if abi >= 2:
+        rights |= _FS_REFER
+    if abi >= 3:
+        rights |= _FS_TRUNCATE
+    if abi >= 5:
+        rights |= _FS_IOCTL_DEV
+    return rights
+
+
+def own_folder_rights(abi: int) -> int:
+    """All but device nodes and sockets."""
+    return landlock_rights(abi) & ~(_FS_MAKE_CHAR | _FS_MAKE_BLOCK | _FS_MAKE_SOCK)
+
+
+def landlock_restrict(abi: int, allowed: list[tuple[int, int]]) -> None:
+    """Denies this process every path but those beneath `allowed` (descriptor, rights), all TCP
+    (ABI 4 on), and signals and abstract sockets across the sandbox's edge (ABI 6 on)."""
+    rights = landlock_rights(abi)
+    attributes = struct.pack(
+        "=QQQ", rights, _NET_ALL if abi >= 4 else 0, _SCOPE_ALL if abi >= 6 else 0
+    )
+    size = 24 if abi >= 6 else 16 if abi >= 4 else 8
+    ruleset = _check(
+        _libc.syscall(_LANDLOCK_CREATE, attributes, ctypes.c_size_t(size), 0), "landlock ruleset"
+    )
+    for descriptor, granted in allowed:
+        rule = struct.pack("=Qi", granted & rights, descriptor)
+        _check(
+            _libc.syscall(_LANDLOCK_ADD, ruleset, _LANDLOCK_RULE_PATH_BENEATH, rule, 0),
+            "landlock rule",
+        )
+    _check(_libc.syscall(_LANDLOCK_RESTRICT, ruleset, 0), "landlock")
+    os.close(ruleset)
+
+
+def no_new_privileges() -> None:
+    prctl(_PR_SET_NO_NEW_PRIVS, 1)
+
+
+def dumpable() -> None:
+    """Takes `not_dumpable`, which children inherit, back."""
+    prctl(_PR_SET_DUMPABLE, 1)
+
+
+def not_dumpable() -> None:
+    """Nobody of the same user may trace this process or read its memory."""
+    prctl(_PR_SET_DUMPABLE, 0)
+
+
+def drop_capabilities(*, in_own_namespace: bool) -> None:
+    """Leaves no capability, and no way for user id 0 to regain one by exec."""
+    if in_own_namespace:
+        # Both need CAP_SETPCAP, which only the maker of a user namespace holds here.
+        prctl(_PR_SET_SECUREBITS, _SECUREBITS_NO_ROOT_LOCKED)
+        capability = 0
+        while _libc.prctl(_PR_CAPBSET_DROP, ctypes.c_ulong(capability), 0, 0, 0) == 0:
+            capability += 1
+    header = struct.pack("=II", _CAPABILITY_VERSION_3, 0)
+    _check(_libc.syscall(_CAPSET[MACHINE], header, bytes(24)), "capset")
+
+
+class SeccompProgram:
+    """A filter kept in memory that forked children share, ready to be installed."""
+
+    def __init__(self, program: bytes) -> None:
+        self._code = ctypes.create_string_buffer(program, len(program))
+        header = struct.pack("@HxxxxxxQ", len(program) // 8, ctypes.addressof(self._code))
+        self._header = ctypes.create_string_buffer(header, len(header))
+
+    def install(self) -> None:
+        """Irrevocable. Needs `no_new_privileges` before it."""
+        _check(
+            _libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, self._header, 0, 0),
+            "seccomp filter",
+        )

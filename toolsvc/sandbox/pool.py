@@ -1,0 +1,264 @@
+"""Keeps confined sessions ready, so that nobody waits for a fork.
+
+Invariants
+- At most `starting` sessions are being created at once; those who wait are served in the order
+  in which they came.
+- A session that was taken is never given out again: it ends when its taker closes it.
+- A shared jail that goes down is replaced in the background, with growing pauses while that
+  fails; until then the other jails serve.
+
+Reports its own fill by `statistics`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import structlog
+
+from toolsvc.sandbox.errors import SandboxDown, SandboxError
+from toolsvc.sandbox.session import Ending, Session
+from toolsvc.sandbox.shard import Shard
+
+_RESTART_SECONDS = (0.1, 0.5, 2.0, 5.0)
+_DISK_SECONDS = 1.0
+_GIVE_UP_AFTER = 3
+"""Failed creations in a row that fail those who wait, instead of letting them wait on."""
+
+log = structlog.get_logger(__name__)
+
+
+class StartShard(Protocol):
+    """Starts a jail and tells the pool of what happens in it."""
+
+    def __call__(
+        self,
+        *,
+        on_ready: Callable[[Session], None],
+        on_failed: Callable[[str], None],
+        on_down: Callable[[Shard], None],
+    ) -> Awaitable[Shard]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolStatistics:
+    """How full the pool is."""
+
+    ready: int
+    creating: int
+    waiting: int
+    living: int
+    shards: int
+
+
+class Pool:
+    """Not thread-safe: all calls from one loop."""
+
+    def __init__(
+        self,
+        start_shard: StartShard,
+        *,
+        shards: int,
+        ready: int,
+        starting: int,
+        exclusive: bool,
+        disk_bytes: int,
+    ) -> None:
+        """`exclusive`: one jail a session, so `shards` does not matter."""
+        self._start_shard = start_shard
+        self._wanted_shards = 0 if exclusive else shards
+        self._wanted_ready = ready
+        self._starting = starting
+        self._exclusive = exclusive
+        self._disk_bytes = disk_bytes
+        self._shards: list[Shard] = []
+        self._ready: deque[Session] = deque()
+        self._creating = 0
+        self._waiting: deque[asyncio.Future[Session]] = deque()
+        self._failures = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._burials: set[asyncio.Task[None]] = set()
+        self._closing = False
+
+    async def start(self) -> None:
+        """Starts the shared jails; SandboxDown if one does not come up."""
+        shards = await asyncio.gather(
+            *(self._new_shard() for _ in range(self._wanted_shards)), return_exceptions=True
+        )
+        self._shards += [shard for shard in shards if isinstance(shard, Shard)]
+        for failure in shards:
+            if isinstance(failure, BaseException):
+                raise failure
+        _keep(self._tasks, self._watch_disk())
+        self._fill()
+
+    @property
+    def statistics(self) -> PoolStatistics:
+        return PoolStatistics(
+            ready=len(self._ready),
+            creating=self._creating,
+            waiting=len(self._waiting),
+            living=sum(len(shard.sessions) for shard in self._shards),
+            shards=len(self._shards),
+        )
+
+    async def take(self) -> Session:
+        """A fresh session, which the caller must close. SandboxDown if none can be made.
+
+        Cancelling the wait loses nothing: the session goes to the next who waits.
+        """
+        while self._ready:
+            session = self._ready.popleft()
+            if session.gone is None:
+                self._fill()
+                return session
+            session.close()
+        if self._closing:
+            raise SandboxDown("the sandbox is shutting down")
+        waiting: asyncio.Future[Session] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiting)
+        self._fill()
+        try:
+            return await waiting
+        except asyncio.CancelledError:
+            if waiting.done() and not waiting.cancelled() and waiting.exception() is None:
+                self._on_ready(waiting.result(), created=False)
+            else:
+                with contextlib.suppress(ValueError):
+                    self._waiting.remove(waiting)
+            raise
+
+    async def close(self) -> None:
+        """Ends every jail, and with them every session."""
+        self._closing = True
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_exception(SandboxDown("the sandbox is shutting down"))
+        self._waiting.clear()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for session in self._ready:
+            session.close()
+        self._ready.clear()
+        shards, self._shards = self._shards, []
+        await asyncio.gather(*(shard.close() for shard in shards), *self._burials)
+
+    def _fill(self) -> None:
+        if self._closing:
+            return
+        missing = self._wanted_ready + len(self._waiting) - len(self._ready) - self._creating
+        count = min(missing, self._starting - self._creating)
+        if count <= 0:
+            return
+        if self._exclusive:
+            self._creating += count
+            for _ in range(count):
+                _keep(self._tasks, self._new_exclusive())
+            return
+        living = [shard for shard in self._shards if not shard.down]
+        if not living:
+            return
+        self._creating += count
+        for shard, share in _level(living, count):
+            if share:
+                shard.request(share)
+
+    def _on_ready(self, session: Session, *, created: bool = True) -> None:
+        if created:
+            self._creating -= 1
+            self._failures = 0
+        while self._waiting:
+            waiting = self._waiting.popleft()
+            if not waiting.done():
+                waiting.set_result(session)
+                break
+        else:
+            self._ready.append(session)
+        self._fill()
+
+    def _on_failed(self, reason: str) -> None:
+        self._creating -= 1
+        if self._closing:
+            return
+        self._failures += 1
+        log.warning("session not created", reason=reason, in_a_row=self._failures)
+        if self._failures >= _GIVE_UP_AFTER:
+            while self._waiting:
+                waiting = self._waiting.popleft()
+                if not waiting.done():
+                    waiting.set_exception(SandboxDown(f"no session could be created: {reason}"))
+        else:
+            self._fill()
+
+    def _on_down(self, shard: Shard) -> None:
+        with contextlib.suppress(ValueError):
+            self._shards.remove(shard)
+        _keep(self._burials, shard.close())
+        if not self._exclusive and not self._closing:
+            log.error("jail lost", pid=shard.jail_pid)
+            _keep(self._tasks, self._replace())
+
+    async def _replace(self) -> None:
+        attempt = 0
+        while len(self._shards) < self._wanted_shards:
+            await asyncio.sleep(_RESTART_SECONDS[min(attempt, len(_RESTART_SECONDS) - 1)])
+            attempt += 1
+            try:
+                self._shards.append(await self._new_shard())
+            except SandboxError as error:
+                log.warning("jail not replaced", reason=str(error), attempt=attempt)
+        self._failures = 0
+        self._fill()
+
+    async def _new_exclusive(self) -> None:
+        try:
+            shard = await self._new_shard()
+        except SandboxError as error:
+            self._on_failed(str(error))
+            return
+        self._shards.append(shard)
+        shard.request()
+
+    async def _new_shard(self) -> Shard:
+        return await self._start_shard(
+            on_ready=self._on_ready, on_failed=self._on_failed, on_down=self._on_down
+        )
+
+    async def _watch_disk(self) -> None:
+        """Ends sessions that store more than they may. While a whole jail stores less than one
+        session may, nobody has to be measured."""
+        while True:
+            await asyncio.sleep(_DISK_SECONDS)
+            for shard in list(self._shards):
+                if shard.down or shard.stored_bytes() <= self._disk_bytes:
+                    continue
+                for session in shard.sessions:
+                    stored = await asyncio.to_thread(shard.folder_bytes, session, self._disk_bytes)
+                    if stored > self._disk_bytes and session.gone is None:
+                        limit = self._disk_bytes // (1024 * 1024)
+                        session.condemn(
+                            Ending.LIMIT, f"its files took more than the limit of {limit} MiB"
+                        )
+
+
+def _keep(tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
+    task = asyncio.create_task(work)
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)
+
+
+def _level(shards: list[Shard], count: int) -> list[tuple[Shard, int]]:
+    """Spreads `count` new sessions so that loads even out."""
+    loads = [shard.load for shard in shards]
+    shares = [0] * len(shards)
+    for _ in range(count):
+        emptiest = min(range(len(shards)), key=lambda i: loads[i] + shares[i])
+        shares[emptiest] += 1
+    return list(zip(shards, shares, strict=True))

@@ -1,0 +1,148 @@
+"""Chooses the isolation level and owns the pool that gives it.
+
+Invariants
+- Foreign code runs only at a level that passed its self-test in this very process's jails.
+- Where none does, `start` raises SandboxUnavailable with one sentence; there is no lesser way.
+- `close` leaves no process behind, and so does the death of this process: jails end when their
+  sockets close.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+
+import structlog
+
+from toolsvc.sandbox.config import Isolation, SandboxConfig, possible_levels, zygote_settings
+from toolsvc.sandbox.errors import SandboxError, SandboxUnavailable
+from toolsvc.sandbox.jail import JailPlan, plan_jail
+from toolsvc.sandbox.jailed import bpf, kernel
+from toolsvc.sandbox.pool import Pool, PoolStatistics
+from toolsvc.sandbox.selftest import examine
+from toolsvc.sandbox.session import Session
+from toolsvc.sandbox.shard import Shard
+
+log = structlog.get_logger(__name__)
+
+
+class Sandbox:
+    """Async context manager: `async with Sandbox(config) as sandbox: await sandbox.take()`."""
+
+    def __init__(self, config: SandboxConfig) -> None:
+        self.config = config
+        self._level: Isolation | None = None
+        self._pool: Pool | None = None
+
+    async def __aenter__(self) -> Sandbox:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        frames: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    @property
+    def level(self) -> Isolation:
+        """The level in force."""
+        if self._level is None:
+            raise RuntimeError("the sandbox has not been started")
+        return self._level
+
+    @property
+    def statistics(self) -> PoolStatistics:
+        return self._running().statistics
+
+    async def start(self) -> None:
+        """SandboxUnavailable where no level passes its self-test."""
+        if kernel.MACHINE not in bpf.NUMBERS:
+            raise SandboxUnavailable(
+                f"the sandbox has no system call table for {kernel.MACHINE}: "
+                f"run the tool service on {bpf.X86_64} or {bpf.AARCH64}"
+            )
+        plan = plan_jail(self.config)
+        levels = possible_levels(self.config, kernel.landlock_abi())
+        failures = []
+        for level, abi in levels:
+            pool = make_pool(plan, self.config, level, abi)
+            try:
+                await pool.start()
+                faults = await examine(pool, self.config, level)
+            except SandboxError as error:
+                faults = [str(error)]
+            except BaseException:
+                await pool.close()
+                raise
+            if not faults:
+                self._pool, self._level = pool, level
+                log.info("sandbox ready", isolation=str(level), landlock_abi=abi)
+                return
+            await pool.close()
+            log.warning("isolation level not usable", isolation=str(level), faults=faults)
+            failures.append(f"{level}: {'; '.join(faults[:3])}")
+        raise SandboxUnavailable(_no_level(self.config, failures))
+
+    async def take(self) -> Session:
+        """A fresh confined session, which the caller must close. SandboxDown if none can be had."""
+        return await self._running().take()
+
+    async def close(self) -> None:
+        if self._pool is not None:
+            await self._pool.close()
+            self._pool = None
+
+    def _running(self) -> Pool:
+        if self._pool is None:
+            raise RuntimeError("the sandbox is not running")
+        return self._pool
+
+
+def make_pool(plan: JailPlan, config: SandboxConfig, level: Isolation, abi: int) -> Pool:
+    """A pool at this level, not started and not trusted yet."""
+    settings = zygote_settings(config, level, abi)
+    exclusive = not level.shared_jail
+
+    async def start_shard(
+        *,
+        on_ready: Callable[[Session], None],
+        on_failed: Callable[[str], None],
+        on_down: Callable[[Shard], None],
+    ) -> Shard:
+        return await Shard.start(
+            plan,
+            settings,
+            exclusive=exclusive,
+            on_ready=on_ready,
+            on_failed=on_failed,
+            on_down=on_down,
+        )
+
+    return Pool(
+        start_shard,
+        shards=config.shards,
+        # A jail of its own is dear to hold and to start, and firejails start one at a time
+        # under a lock that all of the machine's share.
+        ready=min(config.ready, 8) if exclusive else config.ready,
+        starting=min(config.starting, 4) if exclusive else config.starting,
+        exclusive=exclusive,
+        disk_bytes=config.disk_bytes,
+    )
+
+
+def _no_level(config: SandboxConfig, failures: list[str]) -> str:
+    if not failures:
+        return (
+            f"isolation level {config.isolation} cannot be had with this kernel and these options "
+            "(full needs Landlock ABI 6, Linux 6.12; compat ABI 1, Linux 5.13; both need user "
+            "namespaces): leave --isolation out to take the best that works"
+        )
+    return (
+        f"no isolation level holds on this machine ({' | '.join(failures)}): allow unprivileged "
+        "user namespaces (`sysctl kernel.unprivileged_userns_clone=1 "
+        "kernel.apparmor_restrict_unprivileged_userns=0`, in a container `--security-opt "
+        "seccomp=unconfined`) and start again"
+    )

@@ -1,0 +1,244 @@
+"""One jail and the sessions in it, driven by the jail's control socket.
+
+Invariants
+- A session is handed out only after its own process said that it is confined.
+- When the jail's socket closes, every session of it is gone; what is left of the jail is ended
+  by `close`, since sessions survive a zygote that died alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from toolsvc.sandbox.errors import SandboxDown
+from toolsvc.sandbox.jail import Jail, JailPlan, start_jail
+from toolsvc.sandbox.jailed import wire
+from toolsvc.sandbox.session import Ending, Session
+
+START_SECONDS = 20.0
+"""A jail starts in 0.1 s on a quiet machine; firejail starts one at a time under a lock."""
+
+
+class Shard:
+    """Not thread-safe: all calls from the loop that started it."""
+
+    def __init__(
+        self,
+        jail: Jail,
+        *,
+        exclusive: bool,
+        memory_bytes: int,
+        on_ready: Callable[[Session], None],
+        on_failed: Callable[[str], None],
+        on_down: Callable[[Shard], None],
+    ) -> None:
+        """`exclusive`: the jail holds one session and goes with it."""
+        self._jail = jail
+        self._exclusive = exclusive
+        self._memory_bytes = memory_bytes
+        self._on_ready = on_ready
+        self._on_failed = on_failed
+        self._on_down = on_down
+        self._loop = asyncio.get_running_loop()
+        self._started: asyncio.Future[None] = self._loop.create_future()
+        self._requested: set[int] = set()
+        self._sessions: dict[int, Session] = {}
+        self._numbers: dict[Session, int] = {}
+        self._next = 0
+        self._root = -1
+        self.down = False
+        self.python = ""
+        self._loop.add_reader(jail.control.fileno(), self._on_readable)
+
+    @classmethod
+    async def start(cls, plan: JailPlan, settings: Mapping[str, Any], **callbacks: Any) -> Shard:
+        """SandboxDown if the jail does not come up; the message says what it complained of."""
+        jail = start_jail(plan, settings)
+        shard = cls(jail, memory_bytes=settings["memory_bytes"], **callbacks)
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                await shard._started
+        except TimeoutError:
+            complaint = jail.complaint()
+            await shard.close()
+            raise SandboxDown(
+                f"the jail was not ready after {START_SECONDS:g} s: {complaint}"
+            ) from None
+        except BaseException:
+            await shard.close()
+            raise
+        return shard
+
+    @property
+    def sessions(self) -> list[Session]:
+        return list(self._sessions.values())
+
+    @property
+    def load(self) -> int:
+        """Sessions that live here or are on their way."""
+        return len(self._sessions) + len(self._requested)
+
+    @property
+    def jail_pid(self) -> int:
+        return self._jail.pid
+
+    def request(self, count: int = 1) -> None:
+        """Asks for new sessions; each ends in `on_ready` or `on_failed`."""
+        numbers = list(range(self._next, self._next + count))
+        self._next += count
+        self._requested.update(numbers)
+        try:
+            self._jail.control.send(json.dumps({"new": numbers}).encode())
+        except OSError:
+            self._fall()
+
+    def stored_bytes(self) -> int:
+        """What all folders of this jail hold, its bookkeeping included."""
+        status = os.fstatvfs(self._root)
+        return (status.f_blocks - status.f_bfree) * status.f_frsize
+
+    def folder_bytes(self, session: Session, at_most: int) -> int:
+        """What one session's folder holds; stops counting above `at_most`. Blocks."""
+        try:
+            folder = os.open(
+                session.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=self._root
+            )
+        except OSError:
+            return 0
+        return _tree_bytes(folder, at_most)
+
+    async def close(self) -> None:
+        """Ends the jail and everything in it."""
+        if not self.down:
+            self.down = True
+            self._loop.remove_reader(self._jail.control.fileno())
+            self._drop_sessions("the service closed its jail")
+        await asyncio.to_thread(self._jail.end)
+        if self._root >= 0:
+            os.close(self._root)
+            self._root = -1
+
+    def _on_readable(self) -> None:
+        while not self.down:
+            try:
+                packet, descriptors, _, _ = socket.recv_fds(
+                    self._jail.control, wire.PACKET_BYTES, 4
+                )
+            except BlockingIOError:
+                return
+            except OSError:
+                packet, descriptors = b"", []
+            if not packet:
+                self._fall()
+                return
+            self._obey(json.loads(packet), descriptors)
+
+    def _obey(self, message: Mapping[str, Any], descriptors: list[int]) -> None:
+        event = message["event"]
+        if event == "session":
+            self._adopt(message["id"], message["folder"], descriptors)
+        elif event == "ended":
+            for number, status in message["ended"]:
+                session = self._sessions.get(number)
+                if session is not None:
+                    session.reaped(status)
+        elif event == "failed":
+            self._requested.discard(message["id"])
+            self._on_failed(message["error"])
+        elif event == "over_memory":
+            session = self._sessions.get(message["id"])
+            if session is not None:
+                mib = 1024 * 1024
+                session.condemn(
+                    Ending.OUT_OF_MEMORY,
+                    f"its processes held {message['held'] // mib} MiB, "
+                    f"above the limit of {self._memory_bytes // mib} MiB",
+                )
+        elif event == "ready":
+            (self._root,) = descriptors
+            self.python = message["python"]
+            if not self._started.done():
+                self._started.set_result(None)
+
+    def _adopt(self, number: int, folder: str, descriptors: list[int]) -> None:
+        self._requested.discard(number)
+        channel, pidfd, output = descriptors
+        session = Session(
+            socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, fileno=channel),
+            pidfd,
+            output,
+            folder=folder,
+            on_ready=self._on_ready,
+            on_gone=self._session_gone,
+            kill_jail=self._fall if self._exclusive else None,
+        )
+        self._sessions[number] = session
+        self._numbers[session] = number
+
+    def _session_gone(self, session: Session) -> None:
+        del self._sessions[self._numbers.pop(session)]
+        if not session.ready:
+            reason = session.gone or ""
+            session.close()
+            self._on_failed(reason)
+        if self._exclusive:
+            self._fall()
+
+    def _fall(self) -> None:
+        """The jail is gone, or has to go: whoever is told must `close` what is left of it."""
+        if self.down:
+            return
+        self.down = True
+        self._loop.remove_reader(self._jail.control.fileno())
+        if not self._started.done():
+            self._started.set_exception(SandboxDown(f"the jail ended: {self._jail.complaint()}"))
+        self._drop_sessions("its jail went down")
+        self._on_down(self)
+
+    def _drop_sessions(self, reason: str) -> None:
+        for session in self.sessions:
+            session.condemn(Ending.CRASHED, reason)
+            if not session.ready:
+                session.close()
+        requested = len(self._requested)
+        self._requested.clear()
+        for _ in range(requested):
+            self._on_failed(reason)
+
+
+def _tree_bytes(folder: int, at_most: int) -> int:
+    """Bytes in use below `folder`, never following links; closes it. A folder that cannot be
+    read counts as too much: nobody but the session can have locked it."""
+    total = 0
+    waiting = [folder]
+    try:
+        while waiting and total <= at_most:
+            here = waiting.pop()
+            try:
+                for entry in os.scandir(here):
+                    status = entry.stat(follow_symlinks=False)
+                    # A page for the name itself: empty files take memory too.
+                    total += status.st_blocks * 512 + 1024
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(
+                            os.open(
+                                entry.name,
+                                os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW,
+                                dir_fd=here,
+                            )
+                        )
+            except FileNotFoundError:
+                pass
+            except OSError:
+                total = at_most + 1
+            finally:
+                os.close(here)
+    finally:
+        for left in waiting:
+            os.close(left)
+    return total

@@ -1,0 +1,284 @@
+"""The host spoken to over gRPC: the one module that knows both its words and protobuf.
+
+Checks what comes in, converts both ways, and turns refusals into the contract's typed errors.
+Nothing is decided here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
+
+from toolsvc.errors import Reason, Refused
+from toolsvc.host import Host
+from toolsvc.types import (
+    ActionFormat,
+    CallRequest,
+    Descriptor,
+    JsonCallFormat,
+    OpenRequest,
+    Part,
+    Recorded,
+    Running,
+    TagFormat,
+    Text,
+)
+from toolwright import wire
+from toolwright.common.v1 import reasons_pb2
+from toolwright.rpc.errors import ServiceError, abort, answers_errors, not_served
+from toolwright.tool.v1 import tool_pb2 as pb
+from toolwright.tool.v1 import tool_pb2_grpc
+
+SERVICE_NAME = pb.DESCRIPTOR.services_by_name["ToolService"].full_name
+DEFAULT_LEASE = 120.0
+DEFAULT_QUEUE_LIMIT = 30.0
+DEFAULT_WAIT = 30.0
+
+_LIMIT_FIELDS = ("queue_limit", "run_limit", "wait")
+
+
+class ToolServicer(tool_pb2_grpc.ToolServiceServicer):
+    """toolwright.tool.v1.ToolService on a `Host`."""
+
+    def __init__(self, host: Host, name: str) -> None:
+        """`name`: of the service and its version, for ListTools."""
+        self._host = host
+        self._name = name
+
+    @answers_errors
+    async def ListTools(self, request: pb.ListToolsRequest, context: Any) -> pb.ListToolsResponse:
+        tools = map(descriptor_to_proto, self._host.list_tools())
+        return pb.ListToolsResponse(tools=tools, service=self._name)
+
+    @answers_errors
+    async def OpenSession(
+        self, request: pb.OpenSessionRequest, context: Any
+    ) -> pb.OpenSessionResponse:
+        with _Refusals():
+            opened = await self._host.open(open_from_proto(request))
+        return pb.OpenSessionResponse(
+            session_id=opened.session_id,
+            tools=map(descriptor_to_proto, opened.tools),
+            isolation=opened.isolation,
+            queued=Duration(),
+            startup=_duration(opened.startup),
+        )
+
+    @answers_errors
+    async def CallTool(self, request: pb.CallToolRequest, context: Any) -> pb.CallToolResponse:
+        with _Refusals():
+            answer = await self._host.call(call_from_proto(request))
+        if isinstance(answer, Running):
+            return pb.CallToolResponse(
+                running=pb.Running(queued=_duration(answer.queued), run=_duration(answer.run))
+            )
+        return pb.CallToolResponse(result=result_to_proto(answer))
+
+    @answers_errors
+    async def CancelCall(
+        self, request: pb.CancelCallRequest, context: Any
+    ) -> pb.CancelCallResponse:
+        with _Refusals():
+            cancelled = self._host.cancel(request.session_id, request.call_id)
+        return pb.CancelCallResponse(cancelled=cancelled)
+
+    @answers_errors
+    async def RenewLeases(
+        self, request: pb.RenewLeasesRequest, context: Any
+    ) -> pb.RenewLeasesResponse:
+        _require(request, "owner")
+        leases = self._host.renew(
+            request.owner, _seconds(request, "lease", DEFAULT_LEASE), request.session_ids
+        )
+        return pb.RenewLeasesResponse(lost=leases.lost, held=leases.held)
+
+    @answers_errors
+    async def CloseSession(
+        self, request: pb.CloseSessionRequest, context: Any
+    ) -> pb.CloseSessionResponse:
+        _require(request, "session_id")
+        return pb.CloseSessionResponse(closed=await self._host.close(request.session_id))
+
+    @answers_errors
+    async def SnapshotSession(
+        self, request: pb.SnapshotSessionRequest, context: Any
+    ) -> pb.SnapshotSessionResponse:
+        raise not_served("SnapshotSession")
+
+    @answers_errors
+    async def RestoreSession(
+        self, request: pb.RestoreSessionRequest, context: Any
+    ) -> pb.RestoreSessionResponse:
+        raise not_served("RestoreSession")
+
+    @answers_errors
+    async def ForkSession(
+        self, request: pb.ForkSessionRequest, context: Any
+    ) -> pb.ForkSessionResponse:
+        raise not_served("ForkSession")
+
+    async def GetBlob(
+        self, request: pb.GetBlobRequest, context: Any
+    ) -> AsyncIterator[pb.GetBlobResponse]:
+        await abort(context, not_served("GetBlob"))
+        yield pb.GetBlobResponse()
+
+    @answers_errors
+    async def PutBlob(self, request: Any, context: Any) -> pb.PutBlobResponse:
+        raise not_served("PutBlob")
+
+
+class _Refusals:
+    """Turns `Refused` into the error that travels."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, frames: object) -> None:
+        if isinstance(error, Refused):
+            raise ServiceError(
+                reason_number(error.reason),
+                error.message,
+                subject=error.subject,
+                mend=error.mend,
+                retry_after=error.retry_after,
+            ) from error
+
+
+def reason_number(reason: Reason) -> int:
+    return reasons_pb2.ErrorReason.Value(f"ERROR_REASON_{reason.value}")
+
+
+def open_from_proto(request: pb.OpenSessionRequest) -> OpenRequest:
+    """Refused for a missing session id or owner, or a lease that is not above 0."""
+    _require(request, "session_id")
+    _require(request, "owner")
+    return OpenRequest(
+        session_id=request.session_id,
+        owner=request.owner,
+        lease=_seconds(request, "lease", DEFAULT_LEASE),
+        tools=tuple(request.tools),
+        metadata=wire.mapping(request.metadata),
+        queue_limit=_seconds(request, "queue_limit", DEFAULT_QUEUE_LIMIT),
+        digest=_digest(request, ("lease", "queue_limit")),
+    )
+
+
+def call_from_proto(request: pb.CallToolRequest) -> CallRequest:
+    """Refused for missing ids or a limit that is not above 0. A `wait` of 0 asks without
+    waiting."""
+    _require(request, "session_id")
+    _require(request, "call_id")
+    return CallRequest(
+        session_id=request.session_id,
+        call_id=request.call_id,
+        tool=request.tool,
+        action=request.action,
+        arguments=wire.mapping(request.arguments) if request.HasField("arguments") else None,
+        turn=request.turn,
+        turns_left=request.turns_left,
+        last_step=request.last_step,
+        queue_limit=_seconds(request, "queue_limit", DEFAULT_QUEUE_LIMIT),
+        run_limit=_seconds(request, "run_limit", 0.0) or None,
+        wait=_seconds(request, "wait", DEFAULT_WAIT, at_least_zero=True),
+        metadata=wire.mapping(request.metadata) if request.HasField("metadata") else {},
+        digest=_digest(request, _LIMIT_FIELDS),
+    )
+
+
+def result_to_proto(recorded: Recorded) -> pb.CallResult:
+    result = recorded.result
+    out = pb.CallResult(
+        observation=map(_part_to_proto, result.observation),
+        valid=result.valid,
+        invalid_reason=result.invalid_reason,
+        done=result.done,
+        reward=result.reward,
+        metrics=result.metrics,
+        queued=_duration(recorded.queued),
+        run=_duration(recorded.run),
+        truncated=result.truncated,
+        isolation=recorded.isolation,
+        tool=recorded.tool,
+    )
+    if result.error is not None:
+        out.error.kind = int(result.error.kind)  # type: ignore[assignment]
+        out.error.message = result.error.message
+        out.error.session_lost = result.error.session_lost
+    return out
+
+
+def descriptor_to_proto(descriptor: Descriptor) -> pb.ToolDescriptor:
+    return pb.ToolDescriptor(
+        name=descriptor.name,
+        description=descriptor.description,
+        arguments_schema=wire.struct(descriptor.arguments_schema),
+        usage=descriptor.usage,
+        stop_strings=descriptor.stop_strings,
+        action_format=_format_to_proto(descriptor.format),
+        parallel_calls=descriptor.parallel_calls,
+        stateful=descriptor.stateful,
+        default_run_limit=_duration(descriptor.run_limit),
+        capabilities=pb.ToolCapabilities(cancel=True),
+    )
+
+
+def _format_to_proto(form: ActionFormat) -> pb.ActionFormat:
+    if isinstance(form, TagFormat):
+        return pb.ActionFormat(
+            tag=pb.TagFormat(open=form.open, close=form.close, argument=form.argument)
+        )
+    if isinstance(form, JsonCallFormat):
+        return pb.ActionFormat(json_call=pb.JsonCallFormat(open=form.open, close=form.close))
+    return pb.ActionFormat(raw=pb.RawFormat())
+
+
+def _part_to_proto(part: Part) -> pb.ObservationPart:
+    if isinstance(part, Text):
+        # A lone surrogate, which Python strings may hold, cannot travel as UTF-8.
+        return pb.ObservationPart(text=part.text.encode("utf-8", "replace").decode("utf-8"))
+    return pb.ObservationPart(media=pb.InlineMedia(media_type=part.media_type, data=part.data))
+
+
+def _digest(request: Message, without: tuple[str, ...]) -> bytes:
+    """Of everything in the request that makes it this request and no other."""
+    copy = type(request)()
+    copy.CopyFrom(request)
+    for field in without:
+        copy.ClearField(field)
+    return hashlib.blake2b(copy.SerializeToString(deterministic=True), digest_size=16).digest()
+
+
+def _require(request: Any, field: str) -> None:
+    if not getattr(request, field):
+        raise ServiceError(
+            reasons_pb2.ERROR_REASON_INVALID_REQUEST,
+            f"{type(request).__name__} without {field}",
+            subject=field,
+            mend=f"set {field}",
+        )
+
+
+def _seconds(request: Any, field: str, default: float, *, at_least_zero: bool = False) -> float:
+    """A duration field, or `default` where it is not set."""
+    if not request.HasField(field):
+        return default
+    duration: Duration = getattr(request, field)
+    seconds = duration.seconds + duration.nanos * 1e-9
+    if seconds < 0 or (seconds == 0 and not at_least_zero):
+        raise ServiceError(
+            reasons_pb2.ERROR_REASON_INVALID_REQUEST,
+            f"{type(request).__name__}.{field} is {seconds:g} s",
+            subject=field,
+            mend="give a time above 0, or leave it out",
+        )
+    return seconds
+
+
+def _duration(seconds: float) -> Duration:
+    whole = int(seconds)
+    return Duration(seconds=whole, nanos=int((seconds - whole) * 1e9))

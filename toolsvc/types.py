@@ -1,0 +1,194 @@
+"""The words of the tool service. Times are seconds.
+
+`toolsvc.service` converts them to and from `toolwright.tool.v1`; nothing else in this package
+knows protobuf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from toolwright.types import ToolErrorKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagFormat:
+    """`<tag> body </tag>`: the body is the one argument."""
+
+    open: str
+    close: str
+    argument: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JsonCallFormat:
+    """`<tool_call>{"name": ..., "arguments": {...}}</tool_call>`."""
+
+    open: str = "<tool_call>"
+    close: str = "</tool_call>"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RawFormat:
+    """The tool gets the action text as it is, as the argument `action`."""
+
+
+ActionFormat = TagFormat | JsonCallFormat | RawFormat
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Descriptor:
+    """What an engine needs to know to stop generation, route an action and write a prompt."""
+
+    name: str
+    description: str
+    usage: str
+    arguments_schema: Mapping[str, Any]
+    stop_strings: tuple[str, ...]
+    format: ActionFormat
+    stateful: bool
+    parallel_calls: bool
+    run_limit: float
+    """The one that the tool would choose."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text:
+    """A piece of an observation."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Media:
+    """An image, video or sound in an observation; at most 256 KiB."""
+
+    media_type: str
+    data: bytes
+
+
+Part = Text | Media
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolError:
+    """The tool ran and failed; the policy sees it."""
+
+    kind: ToolErrorKind
+    message: str
+    session_lost: bool = False
+    """The session's state went with it; no later call of this session can run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What a call came to. A tool may return one, or just text."""
+
+    observation: tuple[Part, ...] = ()
+    valid: bool = True
+    """The action was understood."""
+    invalid_reason: str = ""
+    done: bool = False
+    """The trajectory is over."""
+    reward: float | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    error: ToolError | None = None
+    truncated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionInfo:
+    """What a tool learns of the session that it opens a state for."""
+
+    session_id: str
+    owner: str
+    metadata: Mapping[str, Any]
+    """Of the task: a database id, a repository. Never the answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One action, as its tool sees it."""
+
+    session: SessionInfo
+    call_id: str
+    action: str
+    """Raw text up to and including the stop string."""
+    arguments: Mapping[str, Any]
+    """Checked against the tool's schema."""
+    turn: int
+    turns_left: int
+    last_step: bool
+    run_limit: float
+    metadata: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenRequest:
+    """A caller's wish for a session; `digest` tells a repetition from another wish."""
+
+    session_id: str
+    owner: str
+    lease: float
+    tools: tuple[str, ...]
+    metadata: Mapping[str, Any]
+    queue_limit: float
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """An open session: its tools and the level of isolation in force ("" = no foreign code)."""
+
+    session_id: str
+    tools: tuple[Descriptor, ...]
+    isolation: str
+    startup: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallRequest:
+    """A call as it came in; `digest` covers all but the limits."""
+
+    session_id: str
+    call_id: str
+    tool: str
+    action: str
+    arguments: Mapping[str, Any] | None
+    turn: int
+    turns_left: int
+    last_step: bool
+    queue_limit: float
+    run_limit: float | None
+    wait: float
+    metadata: Mapping[str, Any]
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """Not finished yet: ask again with the same call_id."""
+
+    queued: float
+    run: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """A finished call, as the ledger keeps it."""
+
+    result: Result
+    tool: str
+    queued: float
+    run: float
+    isolation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leases:
+    """Of one owner: sessions asked for that are not here any more, and those that are."""
+
+    lost: tuple[str, ...]
+    held: tuple[str, ...]
