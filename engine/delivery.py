@@ -8,13 +8,15 @@ what fails it is dropped, counted, and frees its place.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 
 import structlog
 
 from engine.capacity import staleness
 from engine.journal import Journal, StoredGroup
 from engine.scheduler import TrainLane
+from toolwright.common.v1 import reasons_pb2 as reasons
+from toolwright.rpc.errors import ServiceError
 from toolwright.types import WeightVersion
 
 log = structlog.get_logger("delivery")
@@ -31,8 +33,21 @@ class Delivery:
     async def lease(
         self, *, after: int, limit: int, version: WeightVersion, wait: float
     ) -> AsyncIterator[StoredGroup]:
-        """Up to `limit` groups after number `after`, until `wait` seconds bring none."""
+        """Up to `limit` groups after number `after`, until `wait` seconds bring none.
+
+        ServiceError when groups after that number are gone, or for a version that nobody
+        published.
+        """
         forks = await self._journal.forks()
+        counts = await self._journal.counts()
+        if after < counts.durable_sequence:
+            raise ServiceError(
+                reasons.ERROR_REASON_UNKNOWN_SEQUENCE,
+                f"groups up to {counts.durable_sequence} are acknowledged and gone, but the "
+                f"consumer's mark is {after}",
+                subject=str(after),
+                mend="restore the newest checkpoint or use a new run.folder",
+            )
         sent = 0
         while sent < limit:
             seen = self._lane.counts.last_sequence
@@ -43,10 +58,7 @@ class Delivery:
                 continue
             for group in groups:
                 after = group.sequence
-                if any(
-                    staleness(version, sampled, forks) > self._max_staleness
-                    for sampled in group.versions
-                ):
+                if self._is_stale(group, version, forks):
                     log.info("group_dropped", group=group.id, sequence=group.sequence)
                     await self._journal.drop([group.sequence])
                     await self._lane.changed()
@@ -55,9 +67,32 @@ class Delivery:
                 sent += 1
 
     async def acknowledge(self, sequence: int) -> int:
+        """Raises the durable mark; returns it. ServiceError for a number that no group has."""
+        counts = await self._journal.counts()
+        if sequence > counts.last_sequence:
+            raise ServiceError(
+                reasons.ERROR_REASON_UNKNOWN_SEQUENCE,
+                f"group {sequence} was never leased, the last one is {counts.last_sequence}",
+                subject=str(sequence),
+                mend="use the run.folder that the checkpoint belongs to",
+            )
         mark = await self._journal.acknowledge(sequence)
         await self._lane.changed()
         return mark
+
+    def _is_stale(
+        self, group: StoredGroup, version: WeightVersion, forks: Mapping[str, WeightVersion]
+    ) -> bool:
+        try:
+            oldest = max((staleness(version, v, forks) for v in group.versions), default=0)
+        except ValueError as error:
+            raise ServiceError(
+                reasons.ERROR_REASON_WRONG_LINEAGE,
+                str(error),
+                subject=version.lineage,
+                mend="publish the version before leasing groups for it",
+            ) from error
+        return oldest > self._max_staleness
 
     async def _arrival(self, seen: int, wait: float) -> bool:
         """True when a group above number `seen` was journaled within `wait` seconds."""

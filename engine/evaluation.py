@@ -69,6 +69,7 @@ class EvaluationLane:
         }
         self._done = {(r["suite"], r["lineage"], r["step"]) for r in _lines(self._results)}
         self._current: asyncio.Task[None] | None = None
+        self._began = asyncio.Event()
         self.running = 0
         self.finished_steps = 0
 
@@ -94,11 +95,28 @@ class EvaluationLane:
         suites = self.due(version)
         if suites:
             self._current = asyncio.get_running_loop().create_task(self._run(suites, version))
+            self._began.set()
 
-    async def idle(self) -> None:
-        """Returns when no evaluation runs; raises what the last one raised."""
-        if self._current is not None:
-            await asyncio.shield(self._current)
+    async def idle(self) -> bool:
+        """Returns when no evaluation runs: False when the last one was stopped before its end.
+
+        Raises what it raised.
+        """
+        current = self._current
+        if current is None:
+            return True
+        await asyncio.wait({current})
+        if current.cancelled():
+            return False
+        current.result()
+        return True
+
+    async def watch(self) -> None:
+        """Runs until cancelled; raises what an evaluation raised, at once."""
+        while True:
+            await self._began.wait()
+            self._began.clear()
+            await self.idle()
 
     async def stop(self) -> None:
         """Cancels; the suite that was running is done again at the next start."""

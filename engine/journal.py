@@ -27,6 +27,9 @@ from engine.errors import StartupError
 from toolwright.types import WeightVersion
 from toolwright.wire import content_hash
 
+LOCK_SECONDS = 1.0
+"""How long another process's lock is waited for: it is held for the other one's whole life."""
+
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS groups (
@@ -86,17 +89,19 @@ class Journal:
 
     def __init__(self, file: Path) -> None:
         """StartupError when the file cannot be opened or is another process's."""
-        file.parent.mkdir(parents=True, exist_ok=True)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
-        self._db = sqlite3.connect(file, check_same_thread=False, isolation_level=None)
         try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            self._db = sqlite3.connect(
+                file, timeout=LOCK_SECONDS, check_same_thread=False, isolation_level=None
+            )
             self._db.execute("PRAGMA locking_mode=EXCLUSIVE")
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
             self._db.executescript(_SCHEMA)
             self.boot = int(self._fact("boot") or 0) + 1
             self._set_fact("boot", str(self.boot))
-        except sqlite3.OperationalError as error:
+        except (sqlite3.Error, OSError) as error:
             raise StartupError(
                 f"the journal {file} cannot be used ({error}); does another engine serve this "
                 "run folder?"

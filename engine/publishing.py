@@ -41,19 +41,32 @@ class Publisher:
         self._evaluation = evaluation
         self._changed = changed
         self._lock = asyncio.Lock()
+        self._current: tuple[WeightVersion, Path] | None = None
+        self._publishes: set[asyncio.Task[Published]] = set()
         self.publishing = False
 
     @property
+    def started(self) -> bool:
+        """The samplers are in order and have a version."""
+        return self._current is not None
+
+    @property
     def version(self) -> WeightVersion:
-        if self._control.version is None:
-            raise AssertionError("begin comes first")
-        return self._control.version
+        """What every sampler has. ServiceError while the engine is starting."""
+        return self._newest()[0]
 
     @property
     def path(self) -> Path:
-        if self._control.path is None:
-            raise AssertionError("begin comes first")
-        return self._control.path
+        return self._newest()[1]
+
+    def _newest(self) -> tuple[WeightVersion, Path]:
+        if self._current is None:
+            raise ServiceError(
+                reasons.ERROR_REASON_BACKEND_DOWN,
+                "the engine is still bringing its samplers to the newest weights",
+                retry_after=0.5,
+            )
+        return self._current
 
     async def begin(self, model: Path) -> None:
         """At the engine's start: everyone at the journal's newest version, or at the policy.
@@ -66,18 +79,47 @@ class Publisher:
             await self._journal.set_version(*newest, parent=None)
         version, path = newest
         await self._control.put_in_order(version, path)
+        self._current = newest
         await self._changed(version.step)
         self._evaluation.start(version)
 
     async def publish(
         self, version: WeightVersion, path: Path, parent: WeightVersion | None
     ) -> Published:
-        """Moves every sampler to `version`. ServiceError says why not."""
+        """Moves every sampler to `version`. ServiceError says why not.
+
+        A caller that goes away does not leave a publish half done.
+        """
+        task = asyncio.get_running_loop().create_task(self._publish(version, path, parent))
+        self._publishes.add(task)
+        task.add_done_callback(self._forget)
+        return await asyncio.shield(task)
+
+    async def stop(self) -> None:
+        """Ends what is under way; no sampler stays paused."""
+        for task in self._publishes:
+            task.cancel()
+        await asyncio.gather(*self._publishes, return_exceptions=True)
+
+    def _forget(self, task: asyncio.Task[Published]) -> None:
+        self._publishes.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.info("publish_refused", error=str(error))
+
+    async def _publish(
+        self, version: WeightVersion, path: Path, parent: WeightVersion | None
+    ) -> Published:
         async with self._lock:
             if version == self.version:
                 return Published(samplers=0, paused_s=0.0)
             parent = await self._check(version, path, parent)
-            await self._evaluation.idle()
+            if not await self._evaluation.idle():
+                raise ServiceError(
+                    reasons.ERROR_REASON_DRAINING,
+                    f"the engine is shutting down and goes on with the evaluation of "
+                    f"{self.version} when it is back",
+                    retry_after=1.0,
+                )
             self.publishing = True
             try:
                 published = await self._control.publish(version, path)
@@ -88,6 +130,7 @@ class Publisher:
             finally:
                 self.publishing = False
             await self._journal.set_version(version, path, parent)
+            self._current = version, path
             log.info("published", version=str(version), paused_s=round(published.paused_s, 4))
             await self._changed(version.step)
             self._evaluation.start(version)
@@ -114,7 +157,22 @@ class Publisher:
                     mend="a resume from an older checkpoint opens a new lineage",
                 )
             return None
+        root, known = await self._lineages()
+        if version.lineage in known:
+            raise ServiceError(
+                reasons.ERROR_REASON_WRONG_LINEAGE,
+                f"lineage {version.lineage} was left for {current.lineage}",
+                subject=version.lineage,
+                mend="a resume from an older checkpoint opens a new lineage",
+            )
         if parent is not None:
+            if parent.lineage not in known:
+                raise ServiceError(
+                    reasons.ERROR_REASON_WRONG_LINEAGE,
+                    f"{version} names {parent} as its parent, which was never published here",
+                    subject=parent.lineage,
+                    mend="use the run.folder that the checkpoint belongs to, or a new one",
+                )
             return parent
         if version.step == 0:
             counts = await self._journal.counts()
@@ -126,16 +184,17 @@ class Publisher:
                     subject=version.lineage,
                     mend="restore the learner's checkpoint or use a new run.folder",
                 )
-            return await self._root()
+            return WeightVersion(lineage=root, step=0)
         raise ServiceError(
             reasons.ERROR_REASON_WRONG_LINEAGE,
             f"{version} opens a lineage and names no parent; current is {current}",
             subject=version.lineage,
         )
 
-    async def _root(self) -> WeightVersion:
+    async def _lineages(self) -> tuple[str, set[str]]:
+        """(the run's first lineage, all of them)."""
         forks = await self._journal.forks()
-        lineage = self.version.lineage
-        while lineage in forks:
-            lineage = forks[lineage].lineage
-        return WeightVersion(lineage=lineage, step=0)
+        root = self.version.lineage
+        while root in forks:
+            root = forks[root].lineage
+        return root, {root, *forks}

@@ -109,8 +109,12 @@ class TrainLane:
             trajectories = await self._roll_out(position)
             await self._store(position, trajectories)
         finally:
+            # One step: between the two the group would count in neither, and one more than the
+            # formula allows could start.
+            counts = await self._journal.counts()
             self.running -= self._run.group_size
-            await self.changed()
+            self.counts = counts
+            self._wake.set()
         async with self.arrived:
             self.arrived.notify_all()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack
@@ -38,6 +39,7 @@ from toolwright.imports import ImportPathError, load_object
 from toolwright.policy.v1 import policy_pb2, policy_pb2_grpc
 from toolwright.recipe import Recipe
 from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
+from toolwright.rpc.options import TOKEN_VARIABLE
 from toolwright.rpc.server import Server
 from toolwright.types import SamplingParams, Trajectory
 
@@ -98,7 +100,8 @@ class Engine:
         shared = self._recipe.shared
         async with AsyncExitStack() as stack:
             await self._assemble(stack)
-            server = Server(self._table.listen or shared.run.engine)
+            listen = self._table.listen or shared.run.engine
+            server = Server(listen, token=os.environ.get(TOKEN_VARIABLE, ""))
             server.add(_ROLLOUT, self._register_rollout)
             server.add(_POLICY, self._register_policy)
             await server.start()
@@ -110,9 +113,13 @@ class Engine:
             except PublishFailed as error:
                 raise StartupError(str(error)) from error
             self._on_signals()
-            log.info("serving", listen=self._table.listen or shared.run.engine)
-            self._progress.show(f"engine serves {shared.run.name} at {shared.run.engine}")
+            log.info("serving", listen=listen)
+            self._progress.show(f"engine serves {shared.run.name} at {listen}")
             await self._work()
+
+    def stop(self) -> None:
+        """What SIGTERM does: no more admissions; `run` returns once what is in flight is done."""
+        self._stop.set()
 
     async def _assemble(self, stack: AsyncExitStack) -> None:
         recipe, shared = self._recipe, self._recipe.shared
@@ -169,12 +176,16 @@ class Engine:
             evaluation=self._evaluation,
             changed=self._lane.changed,
         )
+        stack.push_async_callback(self._publisher.stop)
         self._delivery = Delivery(self.journal, self._lane, max_staleness=shared.run.max_staleness)
         self._tokenizer_hash = codec.hash
 
     async def _work(self) -> None:
         async with _background(
-            self._pool.keep_alive(), self._services.keep_leases(), self._report()
+            self._pool.keep_alive(),
+            self._services.keep_leases(),
+            self._evaluation.watch(),
+            self._report(),
         ):
             lane = asyncio.create_task(self._lane.run())
             stop = asyncio.create_task(self._stop.wait())
@@ -194,7 +205,7 @@ class Engine:
     def _on_signals(self) -> None:
         loop = asyncio.get_running_loop()
         for name in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(name, self._stop.set)
+            loop.add_signal_handler(name, self.stop)
 
     async def _report(self) -> None:
         while True:
@@ -228,6 +239,8 @@ class Engine:
             ) from error
 
     def _state(self) -> str:
+        if not self._publisher.started:
+            return "starting"
         if self._draining:
             return "draining"
         if self._publisher.publishing:
@@ -235,7 +248,10 @@ class Engine:
         return "evaluating" if self._evaluation.busy else "running"
 
     def _status(self) -> rollout_pb2.GetStatusResponse:
-        counts, version = self._lane.counts, self._publisher.version
+        counts = self._lane.counts
+        if not self._publisher.started:
+            return rollout_pb2.GetStatusResponse(state=self._state())
+        version = self._publisher.version
         size = self._recipe.shared.run.group_size
         steps = self._recipe.shared.run.steps
         return rollout_pb2.GetStatusResponse(
@@ -256,7 +272,7 @@ class Engine:
         )
 
     def _register_rollout(self, server: object) -> None:
-        servicer = RolloutServicer(self._delivery, self._status, self._stop.set)
+        servicer = RolloutServicer(self._delivery, self._status, self.stop)
         rollout_pb2_grpc.add_RolloutServiceServicer_to_server(servicer, server)
 
     def _register_policy(self, server: object) -> None:

@@ -10,6 +10,7 @@ Invariants
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.recipe import Tool as ToolTable
 from toolwright.rpc.channel import backoff, call, may_retry, open_channel
 from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
+from toolwright.rpc.options import TOKEN_VARIABLE
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.tool.v1 import tool_pb2_grpc
 from toolwright.types import Task, ToolErrorKind
@@ -139,7 +141,7 @@ class _Service:
     def __init__(self, name: str, table: ToolTable) -> None:
         self.name = name
         self.table = table
-        self.channel = open_channel(table.service)
+        self.channel = open_channel(table.service, os.environ.get(TOKEN_VARIABLE, ""))
         self.stub = _stub(self.channel)
         self._elsewhere: dict[str, ToolServiceAsyncStub] = {}
         self._channels = [self.channel]
@@ -215,7 +217,7 @@ class _Service:
         if not endpoint or endpoint == self.table.service:
             return self.stub
         if endpoint not in self._elsewhere:
-            channel = open_channel(endpoint)
+            channel = open_channel(endpoint, os.environ.get(TOKEN_VARIABLE, ""))
             self._channels.append(channel)
             self._elsewhere[endpoint] = _stub(channel)
         return self._elsewhere[endpoint]

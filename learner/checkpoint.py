@@ -23,12 +23,14 @@ from typing import Any
 
 import torch
 from megatron.core import dist_checkpointing
+from megatron.core.dist_checkpointing.core import CheckpointingException
 from megatron.core.dist_checkpointing.strategies.torch import (
     MCoreSavePlanner,
     TorchDistSaveShardedStrategy,
     _replace_state_dict_keys_with_sharded_keys,
     mcore_to_pyt_state_dict,
 )
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.filesystem import FileSystemWriter
 from torch.distributed.checkpoint.state_dict_saver import save as save_sharded
 
@@ -76,11 +78,17 @@ class Checkpoints:
             _write(unfinished / "state.json", json.dumps(dict(state), indent=1) + "\n")
             _write(unfinished / "ledger.jsonl", ledger.dump())
         parallel.barrier()
-        dist_checkpointing.save(
-            {**_sharded(policy, loading=False), "rng": torch.get_rng_state()},
-            str(unfinished / "model"),
-            sharded_strategy=_InProcess("torch_dist", 1),
-        )
+        try:
+            dist_checkpointing.save(
+                {**_sharded(policy, loading=False), "rng": torch.get_rng_state()},
+                str(unfinished / "model"),
+                sharded_strategy=_InProcess("torch_dist", 1),
+            )
+        except (OSError, CheckpointException) as error:
+            raise CheckpointError(
+                f"cannot write {unfinished} ({_last_line(error)}): is the disk full? The previous "
+                "checkpoint is whole"
+            ) from error
         if parallel.is_first():
             for path in (*(unfinished / "model").iterdir(), unfinished / "model", unfinished):
                 _flush(path)
@@ -107,10 +115,16 @@ class Checkpoints:
             with torch.no_grad():
                 policy.bare.load_state_dict(loaded["model"])
                 policy.optimizer.load_state_dict(_with_step(loaded["optimizer"]))
-        except (KeyError, ValueError, RuntimeError) as error:
+        except (
+            KeyError,
+            ValueError,
+            RuntimeError,
+            CheckpointException,
+            CheckpointingException,
+        ) as error:
             raise CheckpointError(
-                f"{path} does not fit the recipe's model and optimizer: {error}; use the recipe "
-                "that wrote it, or another run.folder"
+                f"{path} does not fit the recipe's model and optimizer ({_last_line(error)}): use "
+                "the recipe that wrote it, or another run.folder"
             ) from error
         torch.set_rng_state(loaded["rng"])
 
@@ -169,6 +183,11 @@ class _InProcess(TorchDistSaveShardedStrategy):  # type: ignore[misc]
             ),
             planner=MCoreSavePlanner(dedup_replicated_tensors=False, flatten_state_dict=False),
         )
+
+
+def _last_line(error: BaseException) -> str:
+    """What torch says below the remote traceback that it puts into the message."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[-1]
 
 
 def _write(path: Path, text: str) -> None:

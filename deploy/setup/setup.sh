@@ -7,7 +7,7 @@
 # A stamp in each environment is the hash of everything that went into it, so a second run costs
 # nothing. Packages come from where the user's pip would take them (uv_like_pip.py); uv links both
 # environments' files to one cache, so torch is on the disk once.
-# PYTHON=... names the interpreter; else it is the first Python 3.11 or 3.12 on PATH that runs.
+# BASE_PYTHON=... names the interpreter; else it is the first Python 3.11 or 3.12 on PATH that runs.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -28,14 +28,14 @@ supported() { "$1" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] 
 
 find_python() {
     local candidate
-    for candidate in ${PYTHON:-python3.11 python3.12 python3 python}; do
+    for candidate in ${BASE_PYTHON:-python3.11 python3.12 python3 python}; do
         # A version manager's shim may be on PATH and not run, hence the second test.
         if command -v "$candidate" >/dev/null && supported "$candidate"; then
             command -v "$candidate"
             return
         fi
     done
-    stop "Python 3.11 or 3.12 is needed, and none runs from PATH: install one (Debian 12: apt-get install python3 python3-venv) or set PYTHON=/path/to/python3.11"
+    stop "Python 3.11 or 3.12 is needed, and none runs from PATH: install one (Debian 12: apt-get install python3 python3-venv) or set BASE_PYTHON=/path/to/python3.11"
 }
 
 # stamp ENVIRONMENT FILE...: the hash of what makes this environment what it is

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
+from functools import lru_cache
 
 import aiohttp
 import structlog
@@ -292,6 +293,8 @@ class _Action:
     def _correct_versions(self, spans: Sequence[tuple[str, int, int]]) -> None:
         """The server's own account, which wins where a chunk straddled an update."""
         for version, start, end in spans:
+            if not _is_ours(version):
+                continue
             for position in range(self._base + start, min(self._base + end, len(self._versions))):
                 self._versions[position] = version
 

@@ -60,7 +60,7 @@ class SandboxConfig:
     """Of one file."""
     processes: int = 64
     """Threads count."""
-    open_files: int = 256
+    open_files: int = 64
     """Of one process."""
     cpu_seconds: int = 3600
     """Of one process."""
@@ -95,6 +95,7 @@ def zygote_settings(config: SandboxConfig, level: Isolation, abi: int) -> dict[s
     return {
         "root": "/tmp/sessions",  # the jail's own /tmp
         "memory_bytes": config.memory_bytes,
+        "disk_bytes": config.disk_bytes,
         "confinement": {
             "namespaces": level.shared_jail,
             "landlock_abi": abi,

@@ -34,6 +34,17 @@ _PYTHONS = ("/usr/bin/python3", "/usr/local/bin/python3")
 _TOP_LEVEL = {
     *("bin", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "run", "sbin", "tmp", "usr"),
 }
+_DENIED = ",".join(
+    (
+        *("@clock", "@cpu-emulation", "@debug", "@module", "@obsolete", "@raw-io", "@reboot"),
+        *("@swap", "acct", "add_key", "bpf", "fanotify_init", "io_uring_enter"),
+        *("io_uring_register", "io_uring_setup", "keyctl", "name_to_handle_at"),
+        *("open_by_handle_at", "request_key", "setdomainname", "sethostname", "syslog"),
+        *("userfaultfd", "vhangup", "vmsplice"),
+    )
+)
+"""firejail's default list but for mounting, by which the zygote bounds the jail's files; the
+sessions' own filter denies that too."""
 _OPEN_FILES = 8192
 _END_SECONDS = 2.0
 
@@ -127,7 +138,7 @@ def _command(plan: JailPlan) -> list[str]:
         "--nonewprivs",
         "--noroot",
         "--nogroups",
-        "--seccomp=io_uring_setup,io_uring_enter,io_uring_register",
+        f"--seccomp.drop={_DENIED}",
         "--ipc-namespace",
         "--private-tmp",
         "--private-dev",

@@ -22,11 +22,11 @@ from typing import Any, Protocol
 import structlog
 
 from toolsvc.sandbox.errors import SandboxDown, SandboxError
-from toolsvc.sandbox.session import Ending, Session
+from toolsvc.sandbox.session import Session
 from toolsvc.sandbox.shard import Shard
 
 _RESTART_SECONDS = (0.1, 0.5, 2.0, 5.0)
-_DISK_SECONDS = 1.0
+_RETRY_SECONDS = 0.02
 _GIVE_UP_AFTER = 3
 """Failed creations in a row that fail those who wait, instead of letting them wait on."""
 
@@ -67,7 +67,6 @@ class Pool:
         ready: int,
         starting: int,
         exclusive: bool,
-        disk_bytes: int,
     ) -> None:
         """`exclusive`: one jail a session, so `shards` does not matter."""
         self._start_shard = start_shard
@@ -75,7 +74,6 @@ class Pool:
         self._wanted_ready = ready
         self._starting = starting
         self._exclusive = exclusive
-        self._disk_bytes = disk_bytes
         self._shards: list[Shard] = []
         self._ready: deque[Session] = deque()
         self._creating = 0
@@ -94,8 +92,12 @@ class Pool:
         for failure in shards:
             if isinstance(failure, BaseException):
                 raise failure
-        _keep(self._tasks, self._watch_disk())
         self._fill()
+
+    @property
+    def disk_bounded(self) -> bool:
+        """Whether the kernel bounds the files of every jail, or only the watch in it."""
+        return bool(self._shards) and all(shard.disk_bounded for shard in self._shards)
 
     @property
     def statistics(self) -> PoolStatistics:
@@ -194,8 +196,10 @@ class Pool:
                 waiting = self._waiting.popleft()
                 if not waiting.done():
                     waiting.set_exception(SandboxDown(f"no session could be created: {reason}"))
-        else:
-            self._fill()
+        if self._wanted_ready or self._waiting:
+            # Not at once: what made this one fail may last.
+            pause = _RETRY_SECONDS * 2 ** min(self._failures, 6)
+            asyncio.get_running_loop().call_later(pause, self._fill)
 
     def _on_down(self, shard: Shard) -> None:
         with contextlib.suppress(ValueError):
@@ -230,22 +234,6 @@ class Pool:
         return await self._start_shard(
             on_ready=self._on_ready, on_failed=self._on_failed, on_down=self._on_down
         )
-
-    async def _watch_disk(self) -> None:
-        """Ends sessions that store more than they may. While a whole jail stores less than one
-        session may, nobody has to be measured."""
-        while True:
-            await asyncio.sleep(_DISK_SECONDS)
-            for shard in list(self._shards):
-                if shard.down or shard.stored_bytes() <= self._disk_bytes:
-                    continue
-                for session in shard.sessions:
-                    stored = await asyncio.to_thread(shard.folder_bytes, session, self._disk_bytes)
-                    if stored > self._disk_bytes and session.gone is None:
-                        limit = self._disk_bytes // (1024 * 1024)
-                        session.condemn(
-                            Ending.LIMIT, f"its files took more than the limit of {limit} MiB"
-                        )
 
 
 def _keep(tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:

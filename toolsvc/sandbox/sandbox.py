@@ -79,7 +79,13 @@ class Sandbox:
                 raise
             if not faults:
                 self._pool, self._level = pool, level
-                log.info("sandbox ready", isolation=str(level), landlock_abi=abi)
+                log.info(
+                    "sandbox ready",
+                    isolation=str(level),
+                    landlock_abi=abi,
+                    memory="watched",
+                    disk="kernel" if pool.disk_bounded else "watched",
+                )
                 return
             await pool.close()
             log.warning("isolation level not usable", isolation=str(level), faults=faults)
@@ -129,7 +135,6 @@ def make_pool(plan: JailPlan, config: SandboxConfig, level: Isolation, abi: int)
         ready=min(config.ready, 8) if exclusive else config.ready,
         starting=min(config.starting, 4) if exclusive else config.starting,
         exclusive=exclusive,
-        disk_bytes=config.disk_bytes,
     )
 
 

@@ -70,7 +70,6 @@ class Session:
         pidfd: int,
         output: int,
         *,
-        folder: str,
         on_ready: Callable[[Session], None],
         on_gone: Callable[[Session], None],
         kill_jail: Callable[[], None] | None = None,
@@ -81,7 +80,6 @@ class Session:
         self._channel = channel
         self._pidfd = pidfd
         self._output = output
-        self.folder = folder
         self._on_ready = on_ready
         self._on_gone = on_gone
         self._kill_jail = kill_jail

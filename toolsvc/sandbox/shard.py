@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from toolsvc.sandbox.config import MIB
 from toolsvc.sandbox.errors import SandboxDown
 from toolsvc.sandbox.jail import Jail, JailPlan, start_jail
 from toolsvc.sandbox.jailed import wire
@@ -33,6 +33,7 @@ class Shard:
         *,
         exclusive: bool,
         memory_bytes: int,
+        disk_bytes: int,
         on_ready: Callable[[Session], None],
         on_failed: Callable[[str], None],
         on_down: Callable[[Shard], None],
@@ -41,6 +42,7 @@ class Shard:
         self._jail = jail
         self._exclusive = exclusive
         self._memory_bytes = memory_bytes
+        self._disk_bytes = disk_bytes
         self._on_ready = on_ready
         self._on_failed = on_failed
         self._on_down = on_down
@@ -50,16 +52,18 @@ class Shard:
         self._sessions: dict[int, Session] = {}
         self._numbers: dict[Session, int] = {}
         self._next = 0
-        self._root = -1
         self.down = False
         self.python = ""
+        self.disk_bounded = False
+        """The kernel bounds all files of the jail together; else only the watch bounds them."""
         self._loop.add_reader(jail.control.fileno(), self._on_readable)
 
     @classmethod
     async def start(cls, plan: JailPlan, settings: Mapping[str, Any], **callbacks: Any) -> Shard:
         """SandboxDown if the jail does not come up; the message says what it complained of."""
         jail = start_jail(plan, settings)
-        shard = cls(jail, memory_bytes=settings["memory_bytes"], **callbacks)
+        limits = {name: settings[name] for name in ("memory_bytes", "disk_bytes")}
+        shard = cls(jail, **limits, **callbacks)
         try:
             async with asyncio.timeout(START_SECONDS):
                 await shard._started
@@ -97,21 +101,6 @@ class Shard:
         except OSError:
             self._fall()
 
-    def stored_bytes(self) -> int:
-        """What all folders of this jail hold, its bookkeeping included."""
-        status = os.fstatvfs(self._root)
-        return (status.f_blocks - status.f_bfree) * status.f_frsize
-
-    def folder_bytes(self, session: Session, at_most: int) -> int:
-        """What one session's folder holds; stops counting above `at_most`. Blocks."""
-        try:
-            folder = os.open(
-                session.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=self._root
-            )
-        except OSError:
-            return 0
-        return _tree_bytes(folder, at_most)
-
     async def close(self) -> None:
         """Ends the jail and everything in it."""
         if not self.down:
@@ -119,9 +108,6 @@ class Shard:
             self._loop.remove_reader(self._jail.control.fileno())
             self._drop_sessions("the service closed its jail")
         await asyncio.to_thread(self._jail.end)
-        if self._root >= 0:
-            os.close(self._root)
-            self._root = -1
 
     def _on_readable(self) -> None:
         while not self.down:
@@ -141,7 +127,7 @@ class Shard:
     def _obey(self, message: Mapping[str, Any], descriptors: list[int]) -> None:
         event = message["event"]
         if event == "session":
-            self._adopt(message["id"], message["folder"], descriptors)
+            self._adopt(message["id"], descriptors)
         elif event == "ended":
             for number, status in message["ended"]:
                 session = self._sessions.get(number)
@@ -151,28 +137,35 @@ class Shard:
             self._requested.discard(message["id"])
             self._on_failed(message["error"])
         elif event == "over_memory":
-            session = self._sessions.get(message["id"])
-            if session is not None:
-                mib = 1024 * 1024
-                session.condemn(
-                    Ending.OUT_OF_MEMORY,
-                    f"its processes held {message['held'] // mib} MiB, "
-                    f"above the limit of {self._memory_bytes // mib} MiB",
-                )
+            self._condemn(
+                message["id"],
+                Ending.OUT_OF_MEMORY,
+                f"its processes held {message['held'] // MIB} MiB, "
+                f"above the limit of {self._memory_bytes // MIB} MiB",
+            )
+        elif event == "over_disk":
+            limit = self._disk_bytes // MIB
+            self._condemn(
+                message["id"], Ending.LIMIT, f"its files took more than the limit of {limit} MiB"
+            )
         elif event == "ready":
-            (self._root,) = descriptors
             self.python = message["python"]
+            self.disk_bounded = message["disk_bounded"]
             if not self._started.done():
                 self._started.set_result(None)
 
-    def _adopt(self, number: int, folder: str, descriptors: list[int]) -> None:
+    def _condemn(self, number: int, ending: Ending, reason: str) -> None:
+        session = self._sessions.get(number)
+        if session is not None:
+            session.condemn(ending, reason)
+
+    def _adopt(self, number: int, descriptors: list[int]) -> None:
         self._requested.discard(number)
         channel, pidfd, output = descriptors
         session = Session(
             socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, fileno=channel),
             pidfd,
             output,
-            folder=folder,
             on_ready=self._on_ready,
             on_gone=self._session_gone,
             kill_jail=self._fall if self._exclusive else None,
@@ -209,36 +202,3 @@ class Shard:
         self._requested.clear()
         for _ in range(requested):
             self._on_failed(reason)
-
-
-def _tree_bytes(folder: int, at_most: int) -> int:
-    """Bytes in use below `folder`, never following links; closes it. A folder that cannot be
-    read counts as too much: nobody but the session can have locked it."""
-    total = 0
-    waiting = [folder]
-    try:
-        while waiting and total <= at_most:
-            here = waiting.pop()
-            try:
-                for entry in os.scandir(here):
-                    status = entry.stat(follow_symlinks=False)
-                    # A page for the name itself: empty files take memory too.
-                    total += status.st_blocks * 512 + 1024
-                    if entry.is_dir(follow_symlinks=False):
-                        waiting.append(
-                            os.open(
-                                entry.name,
-                                os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW,
-                                dir_fd=here,
-                            )
-                        )
-            except FileNotFoundError:
-                pass
-            except OSError:
-                total = at_most + 1
-            finally:
-                os.close(here)
-    finally:
-        for left in waiting:
-            os.close(left)
-    return total

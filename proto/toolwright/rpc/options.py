@@ -7,6 +7,9 @@ import ipaddress
 MESSAGE_LIMIT = 64 << 20
 """Bytes of the largest message; stated in the contracts."""
 
+TOKEN_VARIABLE = "TOOLWRIGHT_TOKEN"
+"""Environment variable with the bearer token, the same for servers and clients."""
+
 CHANNEL = (
     ("grpc.max_send_message_length", MESSAGE_LIMIT),
     ("grpc.max_receive_message_length", MESSAGE_LIMIT),

@@ -47,8 +47,8 @@ def test_splitting_and_padding_change_nothing(policy: Policy, mode: str) -> None
     loss, grad = gradient_of(policy, rows, budget=100_000)
     for budget in (1, 60):
         other_loss, other = gradient_of(policy, rows[::-1], budget)
-        assert other_loss == pytest.approx(loss, abs=1e-6)
-        assert torch.allclose(other, grad, atol=1e-6)
+        assert other_loss == pytest.approx(loss, rel=1e-5, abs=1e-6)
+        assert torch.allclose(other, grad, rtol=1e-4, atol=1e-6)
 
 
 def test_observation_log_probs_change_nothing(policy: Policy) -> None:

@@ -71,19 +71,19 @@ class Confinement:
         os.environ.clear()
         os.environ.update(ENVIRONMENT)
 
-    def apply(self, folder: str, folder_fd: int) -> None:
-        """Confines the calling process for good. `folder_fd`: O_PATH descriptor of `folder`."""
+    def apply(self, folder: int) -> None:
+        """Confines the calling process for good. `folder`: O_PATH descriptor of its own folder."""
         # A group of its own, for signals. Not a session (setsid): the kernel would set up and
         # tear down a scheduling group for each, which costs more than all namespaces together.
         os.setpgid(0, 0)
         # The zygote hides its own memory from its user; the watch over a session's needs to see.
         kernel.dumpable()
         _volunteer_for_the_oom_killer()
-        os.fchdir(folder_fd)
-        os.environ["HOME"] = os.environ["TMPDIR"] = folder
+        os.fchdir(folder)
+        os.environ["HOME"] = os.environ["TMPDIR"] = os.getcwd()
         kernel.no_new_privileges()
         if self.landlock_abi:
-            own = (folder_fd, kernel.own_folder_rights(self.landlock_abi))
+            own = (folder, kernel.own_folder_rights(self.landlock_abi))
             kernel.landlock_restrict(self.landlock_abi, [*self._allowed, own])
         os.closerange(SESSION_SOCKET + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         self._limit()

@@ -23,6 +23,7 @@ MACHINE = os.uname().machine
 _CLONE = {"x86_64": 56, "aarch64": 220}
 _CAPSET = {"x86_64": 126, "aarch64": 91}
 
+CLONE_NEWNS = 0x00020000
 CLONE_NEWUSER = 0x10000000
 CLONE_NEWPID = 0x20000000
 _CLONE_CHILD_CLEARTID = 0x00200000
@@ -38,6 +39,9 @@ _PR_CAP_AMBIENT = 47
 _SECCOMP_MODE_FILTER = 2
 _SECUREBITS_NO_ROOT_LOCKED = 0b11101111
 _CAPABILITY_VERSION_3 = 0x20080522
+
+_MS_NOSUID, _MS_NODEV = 2, 4
+_NAME_BYTES = 16
 
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
 _LANDLOCK_RULE_PATH_BENEATH = 1
@@ -182,3 +186,51 @@ class SeccompProgram:
             _libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, self._header, 0, 0),
             "seccomp filter",
         )
+
+
+def mount_own_tmpfs(path: str, size: int, inodes: int) -> None:
+    """Puts an empty file system of `size` bytes at `path`, in a user and mount namespace that the
+    calling process enters for it."""
+    uid, gid = os.geteuid(), os.getegid()
+    _check(_libc.unshare(CLONE_NEWUSER | CLONE_NEWNS), "unshare")
+    for name, text in (
+        ("setgroups", "deny"),
+        ("uid_map", f"{uid} {uid} 1"),
+        ("gid_map", f"{gid} {gid} 1"),
+    ):
+        descriptor = os.open(f"/proc/self/{name}", os.O_WRONLY)
+        try:
+            os.write(descriptor, text.encode())
+        finally:
+            os.close(descriptor)
+    options = f"size={size},nr_inodes={inodes},mode=700".encode()
+    result = _libc.mount(b"tmpfs", path.encode(), b"tmpfs", _MS_NOSUID | _MS_NODEV, options)
+    _check(result, "mount")
+
+
+def make_secret_folder(parent: int) -> int:
+    """An O_PATH descriptor of a new folder below `parent`. Its name is 128 random bits and is
+    left nowhere in this process's memory, which every later session inherits a copy of."""
+    name = ctypes.create_string_buffer(2 * _NAME_BYTES + 1)
+    for place, byte in enumerate(os.urandom(_NAME_BYTES)):
+        name[2 * place], name[2 * place + 1] = _DIGITS[byte >> 4], _DIGITS[byte & 15]
+    try:
+        _check(_libc.mkdirat(parent, name, 0o700), "mkdir")
+        flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+        return _check(_libc.openat(parent, name, flags), "open")
+    finally:
+        ctypes.memset(name, 0, len(name))
+
+
+def remove_empty_folder(folder: int) -> bool:
+    """Removes what the O_PATH descriptor stands for; False if it is not empty."""
+    path = ctypes.create_string_buffer(4096)
+    link = f"/proc/self/fd/{folder}".encode()
+    try:
+        _check(_libc.readlink(link, path, len(path) - 1), "readlink")
+        return int(_libc.rmdir(path)) == 0
+    finally:
+        ctypes.memset(path, 0, len(path))
+
+
+_DIGITS = [b"%x" % digit for digit in range(16)]

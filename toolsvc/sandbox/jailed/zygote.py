@@ -1,19 +1,19 @@
 """The jail's first Python process: it forks one confined child for each session.
 
-Owns, inside the jail: the parent folder of all session folders, the reaping of children, the
-removal of their folders, and the watch over their memory.
+Owns, inside the jail: the file system that holds all session folders, the reaping of children,
+the removal of their folders, and the watch over their memory and files.
 
 Invariants
 - It runs no foreign code and reads none; it is told what to do only by the host, through the
   socket that it was started with.
 - When the host's end of that socket closes, for whatever reason, everything in the jail dies
   and this process exits; then nothing of the jail is left.
-- A session's folder has an unguessable name below a parent that sessions cannot list; it goes
-  when the session's process has gone.
+- A session's folder has an unguessable name below a parent that sessions cannot list. The names
+  of others are nowhere in the memory that a session inherits: the zygote holds descriptors.
 
-Messages are JSON, one a packet. From the host: `{"new": [ids]}`. To the host:
-`ready` (with the folders' parent as a descriptor), `session` (with the session's socket, its
-pidfd and its output file), `failed`, `ended` (a list of [id, wait status]), `over_memory`.
+Messages are JSON, one a packet. From the host: `{"new": [ids]}`. To the host: `ready`,
+`session` (with the session's socket, its pidfd and its output file), `failed`, `ended` (a list
+of [id, wait status]), `over_memory`, `over_disk`.
 """
 
 from __future__ import annotations
@@ -38,21 +38,36 @@ from . import interpreter, kernel, wire
 from .confine import SESSION_SOCKET, Confinement
 
 WATCH_SECONDS = 0.5
+_SESSIONS_FULL = 4
+"""How many sessions at their disk limit the jail's file system holds."""
+_MEMORY_SHARE = 8
+"""It never takes more than this part of the machine's memory."""
+_BYTES_PER_FILE = 4096
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class _Child:
+    """A session's process, as its parent knows it."""
+
+    __slots__ = ("folder", "number")
+
+    def __init__(self, number: int, folder: int) -> None:
+        self.number = number
+        self.folder = folder
 
 
 class Zygote:
     def __init__(self, control: socket.socket, settings: Mapping[str, Any]) -> None:
         self._control = control
-        self._root = str(settings["root"])
         self._memory_bytes = int(settings["memory_bytes"])
+        self._disk_bytes = int(settings["disk_bytes"])
         self._confinement = Confinement(settings["confinement"])
+        self._disk_bounded = False
+        self._root = self._make_root(str(settings["root"]))
         self._confinement.prepare()
         self._interpreter = interpreter.Interpreter()
-        self._children: dict[int, tuple[int, str]] = {}
-        self._removers: set[int] = set()
-        os.mkdir(self._root, 0o700)
-        self._root_fd = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._children: dict[int, _Child] = {}
+        self._removers: dict[int, int] = {}
         self._nothing = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
@@ -69,9 +84,9 @@ class Zygote:
         ready = {
             "event": "ready",
             "python": ".".join(map(str, sys.version_info[:3])),
-            "landlock_abi": kernel.landlock_abi(),
+            "disk_bounded": self._disk_bounded,
         }
-        self._tell(ready, [self._root_fd])
+        self._tell(ready, [])
         poll = select.poll()
         poll.register(self._control.fileno(), select.POLLIN)
         poll.register(self._wake_read, select.POLLIN)
@@ -84,7 +99,20 @@ class Zygote:
                     self._obey()
             if self._children and time.monotonic() >= watch_at:
                 self._watch_memory()
+                self._watch_disk()
                 watch_at = time.monotonic() + WATCH_SECONDS
+
+    def _make_root(self, path: str) -> int:
+        """The folders' parent: a file system of its own with a size, where that is allowed."""
+        os.mkdir(path, 0o700)
+        if self._confinement.namespaces:
+            memory = os.sysconf("SC_PHYS_PAGES") * _PAGE
+            size = min(_SESSIONS_FULL * self._disk_bytes, memory // _MEMORY_SHARE)
+            with contextlib.suppress(OSError):
+                kernel.mount_own_tmpfs(path, size, size // _BYTES_PER_FILE)
+                kernel.drop_capabilities(in_own_namespace=True)
+                self._disk_bounded = True
+        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def _tell(self, message: Mapping[str, Any], descriptors: list[int]) -> None:
         data = json.dumps(message).encode()
@@ -108,12 +136,10 @@ class Zygote:
                 self._tell({"event": "failed", "id": number, "error": str(error)}, [])
 
     def _new_session(self, number: int) -> None:
-        name = os.urandom(16).hex()
-        os.mkdir(name, 0o700, dir_fd=self._root_fd)
+        folder = kernel.make_secret_folder(self._root)
         ours = []
+        pid = 0
         try:
-            folder = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._root_fd)
-            ours.append(folder)
             output = os.memfd_create("output")
             ours.append(output)
             fcntl.fcntl(output, fcntl.F_SETFL, os.O_APPEND)
@@ -122,22 +148,23 @@ class Zygote:
             ours += [host_fd, session_fd]
             pid = kernel.clone(self._confinement.clone_flags)
             if pid == 0:
-                self._be_session(name, folder, output, session_fd)
-            self._children[pid] = (number, name)
+                self._be_session(folder, output, session_fd)
+            self._children[pid] = _Child(number, folder)
             pidfd = os.pidfd_open(pid)
             ours.append(pidfd)
-            self._tell({"event": "session", "id": number, "folder": name}, [host_fd, pidfd, output])
+            self._tell({"event": "session", "id": number}, [host_fd, pidfd, output])
         except OSError:
-            if pid := next((p for p, (n, _) in self._children.items() if n == number), 0):
-                os.kill(pid, signal.SIGKILL)
+            if pid:
+                _kill(pid)
             else:
-                os.rmdir(name, dir_fd=self._root_fd)
+                kernel.remove_empty_folder(folder)
+                os.close(folder)
             raise
         finally:
             for descriptor in ours:
                 os.close(descriptor)
 
-    def _be_session(self, name: str, folder: int, output: int, session_fd: int) -> None:
+    def _be_session(self, folder: int, output: int, session_fd: int) -> None:
         """The child's whole life. Does not return."""
         try:
             signal.set_wakeup_fd(-1)
@@ -146,11 +173,10 @@ class Zygote:
             os.dup2(self._nothing, 0, inheritable=True)
             os.dup2(output, 1, inheritable=True)
             os.dup2(output, 2, inheritable=True)
-            if session_fd != SESSION_SOCKET:
-                os.dup2(session_fd, SESSION_SOCKET, inheritable=False)
+            os.dup2(session_fd, SESSION_SOCKET, inheritable=False)
             channel = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, fileno=SESSION_SOCKET)
             try:
-                self._confinement.apply(os.path.join(self._root, name), folder)
+                self._confinement.apply(folder)
             except BaseException as error:
                 reason = f"{type(error).__name__}: {error}".encode()[:1000]
                 channel.send(bytes((wire.LAST, wire.BROKEN)) + reason)
@@ -172,30 +198,28 @@ class Zygote:
                 break
             if pid == 0:
                 break
-            if pid in self._removers:
-                self._removers.discard(pid)
-                continue
             child = self._children.pop(pid, None)
             if child is not None:
-                number, name = child
-                ended.append([number, status])
-                self._remove(name)
+                ended.append([child.number, status])
+                self._remove(child.folder)
+            elif pid in self._removers:
+                os.close(self._removers.pop(pid))
         if ended:
             self._tell({"event": "ended", "ended": ended}, [])
 
-    def _remove(self, name: str) -> None:
+    def _remove(self, folder: int) -> None:
         """An empty folder goes at once; a full one by a helper, since it may take long."""
+        if kernel.remove_empty_folder(folder):
+            os.close(folder)
+            return
+        pid = os.fork()
+        if pid:
+            self._removers[pid] = folder
+            return
         try:
-            os.rmdir(name, dir_fd=self._root_fd)
-        except OSError:
-            pid = os.fork()
-            if pid:
-                self._removers.add(pid)
-                return
-            try:
-                _remove_tree(os.path.join(self._root, name))
-            finally:
-                os._exit(0)
+            _remove_tree(os.readlink(f"/proc/self/fd/{folder}"))
+        finally:
+            os._exit(0)
 
     def _watch_memory(self) -> None:
         """Ends sessions whose processes together hold more memory than they may.
@@ -203,26 +227,40 @@ class Zygote:
         The cheap look counts pages that are still shared with this process as if they were the
         session's own, so only sessions that fail it get the exact figure.
         """
-        groups = self._processes_by_session()
-        for pid, members in groups.items():
+        for pid, members in self._processes_by_session().items():
             if sum(map(_resident_bytes, members)) <= self._memory_bytes:
                 continue
             held = sum(map(_proportional_bytes, members))
             if held > self._memory_bytes and pid in self._children:
-                number, _ = self._children[pid]
+                number = self._children[pid].number
                 self._tell({"event": "over_memory", "id": number, "held": held}, [])
-                _kill(pid)
-                if not self._confinement.namespaces:
-                    for member in members:
-                        _kill(member)
+                self._end_session(pid, members)
+
+    def _watch_disk(self) -> None:
+        """Ends sessions that store more than they may. While all together store less than one
+        may, nobody has to be measured."""
+        status = os.fstatvfs(self._root)
+        if (status.f_blocks - status.f_bfree) * status.f_frsize <= self._disk_bytes:
+            return
+        for pid, child in list(self._children.items()):
+            if _tree_bytes(child.folder, self._disk_bytes) > self._disk_bytes:
+                self._tell({"event": "over_disk", "id": child.number}, [])
+                self._end_session(pid, [])
+
+    def _end_session(self, pid: int, members: list[int]) -> None:
+        _kill(pid)
+        if not self._confinement.namespaces:
+            for member in members:
+                _kill(member)
 
     def _processes_by_session(self) -> dict[int, list[int]]:
         pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
         if not self._confinement.namespaces:
-            me = os.getpid()
-            return {leader: [p for p in pids if p not in (1, me)] for leader in self._children}
+            others = [pid for pid in pids if pid not in (1, os.getpid(), *self._removers)]
+            return {leader: others for leader in self._children}
         groups: dict[int, list[int]] = {pid: [pid] for pid in self._children}
-        strangers = [p for p in pids if p not in groups and p != os.getpid() and p != 1]
+        known = {1, os.getpid(), *self._removers, *groups}
+        strangers = [pid for pid in pids if pid not in known]
         if strangers:
             leaders = {_pid_namespace(pid): pid for pid in self._children}
             for pid in strangers:
@@ -232,12 +270,11 @@ class Zygote:
         return groups
 
     def _end(self) -> None:
-        """Kills all that this jail holds, then goes."""
+        """Kills all that this jail holds, then goes; the file systems go with the jail."""
         for pid in self._children:
             _kill(pid)
         with contextlib.suppress(OSError):
             os.kill(-1, signal.SIGKILL)
-        _remove_tree(self._root)
         os._exit(0)
 
 
@@ -263,6 +300,37 @@ def _remove_tree(path: str) -> None:
     shutil.rmtree(path, onerror=unlock)
 
 
+def _tree_bytes(top: int, at_most: int) -> int:
+    """Bytes in use below the folder `top`, never following links; stops counting above `at_most`.
+    A folder that cannot be read counts as too much: nobody but the session can have locked it."""
+    total = 0
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    waiting: list[tuple[int, str]] = [(os.dup(top), ".")]
+    while waiting:
+        parent, name = waiting.pop()
+        try:
+            here = os.open(name, flags, dir_fd=parent)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            total = at_most + 1
+            continue
+        finally:
+            os.close(parent)
+        try:
+            with os.scandir(here) as entries:
+                for entry in entries:
+                    with contextlib.suppress(FileNotFoundError):
+                        status = entry.stat(follow_symlinks=False)
+                        # An empty file takes memory too.
+                        total += status.st_blocks * 512 + _BYTES_PER_FILE // 4
+                        if stat.S_ISDIR(status.st_mode) and total <= at_most:
+                            waiting.append((os.dup(here), entry.name))
+        finally:
+            os.close(here)
+    return total
+
+
 def _resident_bytes(pid: int) -> int:
     try:
         with open(f"/proc/{pid}/statm", "rb") as file:
@@ -275,7 +343,7 @@ def _proportional_bytes(pid: int) -> int:
     try:
         with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
             for line in file:
-                if line.startswith((b"Pss:", b"Swap")):
+                if line.startswith(b"Pss:"):
                     return int(line.split()[1]) * 1024
     except OSError:
         return _resident_bytes(pid)

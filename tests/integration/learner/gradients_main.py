@@ -1,0 +1,71 @@
+"""A process of `test_parallel`: loss and whole gradients of fixed rows, for any number of ranks.
+
+python gradients_main.py MODEL OUTPUT TENSOR_PARALLEL; under torchrun for several ranks.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from learner import device
+
+device.install()
+
+import torch  # noqa: E402
+from safetensors.torch import save_file  # noqa: E402
+
+from learner import bridge, parallel  # noqa: E402
+from learner.batch import micro_batches  # noqa: E402
+from learner.config import Kl, Loss, Optimizer  # noqa: E402
+from learner.model import load_frozen, load_policy  # noqa: E402
+from learner.objective import PolicyObjective  # noqa: E402
+from learner.step import gradients, score  # noqa: E402
+from learner.update import improve, weigh  # noqa: E402
+from tests.integration.learner.rows import make_rows  # noqa: E402
+
+
+def main(folder: Path, output: Path, tensor: int) -> None:
+    """Writes the loss, the gradients by Hugging Face name, and the weights two steps later."""
+    with parallel.ranks(tensor=tensor):
+        policy = load_policy(folder, Optimizer(lr=1e-2, clip=0.5), "float32")
+        objective = PolicyObjective(loss=Loss(), kl=Kl(coefficient=0.1), correction="decoupled")
+        rows = weigh(make_rows(9), mode="seq-mean-token-mean", norm=1.0, drop_silent=False)
+        rows, _ = score(load_frozen(folder, "float32"), rows, 60, "reference")
+        mine = micro_batches(rows, rank=parallel.data_rank(), ranks=parallel.data_size(), budget=60)
+        stats = gradients(policy, mine, objective)
+        weights = [p.detach().clone() for p in policy.bare.parameters()]
+        with torch.no_grad():
+            for parameter in policy.bare.parameters():
+                parameter.copy_(parameter.main_grad)
+            out = {
+                f"grad.{name}": value.clone().contiguous()
+                for name, value in bridge.named_weights(policy.bridge, policy.bare)
+            }
+            for parameter, value in zip(policy.bare.parameters(), weights, strict=True):
+                parameter.copy_(value)
+        out["loss"] = torch.tensor(stats["loss"])
+        out["gap"] = torch.tensor(stats["max_gap"])
+        for step in range(2):
+            # The second batch has fewer rows than there may be ranks.
+            done = improve(
+                policy,
+                make_rows(9 if step == 0 else 1, seed=step),
+                objective,
+                reference=None,
+                updates=1,
+                budget=60,
+                step=step,
+                steps=2,
+                drop_silent=False,
+            )
+            out[f"norm.{step}"] = torch.tensor(done.grad_norm)
+        with torch.no_grad():
+            for name, value in bridge.named_weights(policy.bridge, policy.bare):
+                out[f"weight.{name}"] = value.clone().contiguous()
+        if parallel.is_first():
+            save_file(out, output)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))

@@ -1,0 +1,282 @@
+"""The loop against a small engine: exactly once in the surviving lineage, whatever dies."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from learner import run as loop
+from learner.errors import CheckpointError, EngineError
+from tests.integration.learner.fake_engine import FakeEngine
+from tests.integration.learner.models import VOCABULARY, reference_log_probs, weights, write_model
+from tests.integration.learner.test_sft import write_recipe
+from toolwright import types as t
+from toolwright.recipe import Recipe
+
+
+@pytest.fixture
+def engine() -> Iterator[FakeEngine]:
+    server = FakeEngine()
+    yield server
+    server.stop()
+
+
+def recipe_for(folder: Path, model: Path, engine: FakeEngine, **changes: Any) -> Recipe:
+    given = {
+        "run.engine": f'"{engine.address}"',
+        "learner.checkpoint_every": 2,
+        "learner.lease_wait_s": 0.2,
+        "learner.optimizer.lr": 1e-3,
+    }
+    return write_recipe(folder, model, **{**given, **changes})
+
+
+def ledger(folder: Path) -> list[dict[str, Any]]:
+    """Entries of the newest checkpoint."""
+    home = folder / "run" / "checkpoints"
+    path = home / (home / "latest").read_text().strip()
+    return [json.loads(line) for line in (path / "ledger.jsonl").read_text().splitlines()[1:]]
+
+
+def metrics(folder: Path) -> list[dict[str, Any]]:
+    return [
+        json.loads(line) for line in (folder / "run" / "learner.jsonl").read_text().splitlines()
+    ]
+
+
+def steps_of(engine: FakeEngine) -> list[int]:
+    return [version.step for version, _ in engine.published]
+
+
+def test_a_run_from_start_to_end(tmp_path: Path, model_folder: Path, engine: FakeEngine) -> None:
+    final = loop.run(recipe_for(tmp_path, model_folder, engine))
+    assert steps_of(engine) == [0, 1, 2, 3, 4]
+    assert {parent for _, parent in engine.published} == {None}
+    entries = ledger(tmp_path)
+    assert [entry["sequence_number"] for entry in entries] == list(range(1, 13))
+    assert [entry["step"] for entry in entries] == [0] * 3 + [1] * 3 + [2] * 3 + [3] * 3
+    assert engine.durable == 12
+    lines = metrics(tmp_path)
+    assert [line["step"] for line in lines] == [1, 2, 3, 4]
+    for name in ("reward", "reward/answer", "clip_fraction", "entropy", "grad_norm", "gap_max"):
+        assert name in lines[0]
+    for name in ("staleness_max", "response_length", "calls", "tool_fraction", "lease_s", "loss"):
+        assert name in lines[0]
+    published = engine.folder
+    assert published.name == f"{engine.version.lineage}-4"  # type: ignore[union-attr]
+    first, second = weights(published), weights(final)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert len(list(published.parent.iterdir())) == 3
+
+
+def test_a_finished_run_ends_at_once_when_it_is_started_again(
+    tmp_path: Path, model_folder: Path, engine: FakeEngine
+) -> None:
+    recipe = recipe_for(tmp_path, model_folder, engine)
+    loop.run(recipe)
+    before = list(engine.published)
+    loop.run(recipe)
+    assert engine.published == before
+    assert len(metrics(tmp_path)) == 4
+
+
+def test_death_between_publish_and_checkpoint_opens_a_new_lineage(
+    tmp_path: Path, model_folder: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Steps 1 to 3 are published, 2 is the checkpoint; 3 is abandoned with its groups."""
+    recipe = recipe_for(tmp_path, model_folder, engine)
+
+    def die_at_three(run: loop.Run, *_rest: Any) -> None:
+        if run.version.step == 3:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(loop, "tell", die_at_three)
+        loop.run(recipe)
+    old = engine.published[0][0].lineage
+    assert steps_of(engine) == [0, 1, 2, 3]
+    assert engine.durable == 6
+
+    loop.run(recipe)
+    version, parent = engine.published[4]
+    assert version.lineage != old
+    assert version.step == 2
+    assert parent == t.WeightVersion(lineage=old, step=2)
+    assert steps_of(engine)[4:] == [2, 3, 4]
+    entries = ledger(tmp_path)
+    assert len({entry["group"] for entry in entries}) == len(entries) == 12
+    # Groups 7 to 9 were trained on by weights that died; they are no part of the survivors.
+    assert [(e["lineage"] == old, e["sequence_number"]) for e in entries[:6]] == [
+        (True, number) for number in range(1, 7)
+    ]
+    assert {entry["lineage"] for entry in entries[6:]} == {version.lineage}
+
+
+def test_resume_at_the_published_version_keeps_the_lineage(
+    tmp_path: Path, model_folder: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = recipe_for(tmp_path, model_folder, engine)
+
+    def die_at_two(run: loop.Run, *_rest: Any) -> None:
+        if run.version.step == 2:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(loop, "tell", die_at_two)
+        loop.run(recipe)
+    loop.run(recipe)
+    assert steps_of(engine) == [0, 1, 2, 3, 4]
+    assert len({version.lineage for version, _ in engine.published}) == 1
+    assert [entry["sequence_number"] for entry in ledger(tmp_path)] == list(range(1, 13))
+
+
+def test_an_engine_that_is_ahead_of_a_fresh_run_gets_a_new_lineage(
+    tmp_path: Path, model_folder: Path, engine: FakeEngine
+) -> None:
+    engine.version = t.WeightVersion(lineage="elsewhere", step=7)
+    loop.run(recipe_for(tmp_path, model_folder, engine, **{"run.steps": 1}))
+    version, parent = engine.published[0]
+    assert (version.step, parent) == (0, t.WeightVersion(lineage="elsewhere", step=0))
+
+
+def test_a_broken_lease_goes_on_after_the_last_whole_group(
+    tmp_path: Path, model_folder: Path, engine: FakeEngine
+) -> None:
+    engine.break_after = 1
+    loop.run(recipe_for(tmp_path, model_folder, engine, **{"run.steps": 1}))
+    assert [entry["sequence_number"] for entry in ledger(tmp_path)] == [1, 2, 3]
+
+
+def test_groups_that_were_trained_on_are_recognised(
+    tmp_path: Path, model_folder: Path, engine: FakeEngine
+) -> None:
+    """An engine that came back offers old groups under new numbers."""
+
+    def repeat(number: int, version: t.WeightVersion, folder: Path) -> Any:
+        from tests.integration.learner.fake_engine import random_group
+
+        frozen = t.WeightVersion(lineage=version.lineage, step=0)
+        return random_group(number - 2 if number > 3 else number, frozen, folder)
+
+    engine.write = repeat
+    loop.run(recipe_for(tmp_path, model_folder, engine, **{"run.steps": 2}))
+    names = [entry["group"] for entry in ledger(tmp_path)]
+    assert len(set(names)) == len(names) == 6
+    assert [line["duplicate_groups"] for line in metrics(tmp_path)] == [0, 2]
+
+
+def test_a_group_with_another_hash_is_refused(
+    tmp_path: Path, model_folder: Path, engine: FakeEngine
+) -> None:
+    produce = engine._produce
+
+    def spoil(number: int) -> None:
+        produce(number)
+        engine.groups[number][1].content_hash = "0" * 64
+
+    engine._produce = spoil  # type: ignore[method-assign]
+    with pytest.raises(EngineError, match="hash"):
+        loop.run(recipe_for(tmp_path, model_folder, engine))
+
+
+def test_an_absent_engine_is_named_after_its_patience(tmp_path: Path, model_folder: Path) -> None:
+    gone = FakeEngine()
+    gone.stop()
+    with pytest.raises(EngineError, match="engine serve"):
+        loop.run(recipe_for(tmp_path, model_folder, gone, **{"learner.engine_patience_s": 0.3}))
+
+
+def test_another_model_does_not_resume(
+    tmp_path: Path, model_folder: Path, engine: FakeEngine
+) -> None:
+    loop.run(recipe_for(tmp_path, model_folder, engine, **{"run.steps": 1}))
+    other = write_model(tmp_path / "other", "qwen2-untied")
+    with pytest.raises(CheckpointError, match="model"):
+        loop.run(recipe_for(tmp_path, other, engine))
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+@pytest.mark.parametrize("lag", [0, 1])
+def test_sampler_and_learner_agree(
+    tmp_path: Path, model_folder: Path, engine: FakeEngine, temperature: float, lag: int
+) -> None:
+    """Behaviour log-probs by transformers from the published folder; above staleness 0 from the
+    one before, which the probe reads back."""
+    folders: list[tuple[t.WeightVersion, Path]] = []
+
+    def write(number: int, version: t.WeightVersion, folder: Path) -> Any:
+        from dataclasses import replace
+
+        from tests.integration.learner.fake_engine import random_group
+
+        if not folders or folders[-1][0] != version:
+            folders.append((version, folder))
+        by, where = folders[max(0, len(folders) - 1 - lag)]
+        out = []
+        for trajectory in random_group(number, by, folder, vocabulary=VOCABULARY, size=2):
+            (sequence,) = trajectory.sequences
+            tokens = list(sequence.token_ids)
+            logp = [0.0, *reference_log_probs(where, tokens, temperature)[0].tolist()]
+            segments, place = [], 0
+            for segment in sequence.segments:
+                end = place + len(segment.token_ids)
+                if segment.logprobs is not None:
+                    segment = replace(
+                        segment,
+                        logprobs=tuple(logp[place:end]),
+                        sampling=t.SamplingParams(temperature=temperature),
+                    )
+                segments.append(segment)
+                place = end
+            out.append(
+                replace(trajectory, sequences=(replace(sequence, segments=tuple(segments)),))
+            )
+        return out
+
+    engine.write = write
+    changes: dict[str, Any] = {"run.steps": 3, "run.groups_per_step": 2}
+    if lag:
+        changes |= {"run.max_staleness": 1, "run.correction": '"decoupled"'}
+    loop.run(recipe_for(tmp_path, model_folder, engine, **changes))
+    for line in metrics(tmp_path):
+        assert line["gap_max"] < 1e-4
+        assert line["gap_tokens"] > 0
+    assert metrics(tmp_path)[-1].get("gap_probe_age", 0) == lag
+
+
+def test_kill_minus_nine_and_the_same_command_again(
+    tmp_path: Path, model_folder: Path, engine: FakeEngine
+) -> None:
+    recipe = recipe_for(tmp_path, model_folder, engine)
+    command = [sys.executable, "-m", "learner.cli", "run", str(recipe.path)]
+    command += ["--set", f"run.engine={engine.address}", "--set", "run.steps=6"]
+    command += ["--set", "learner.checkpoint_every=2", "--set", "learner.lease_wait_s=0.2"]
+    root = Path(__file__).parents[3]
+    path = os.pathsep.join([str(root), str(root / "proto")])
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
+    with subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL) as first:
+        deadline = time.monotonic() + 120
+        while len(engine.published) < 4:
+            assert time.monotonic() < deadline
+            assert first.poll() is None
+            time.sleep(0.005)
+        first.send_signal(signal.SIGKILL)
+    done = subprocess.run(
+        command, env=env, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == str(tmp_path / "run" / "final")
+    entries = ledger(tmp_path)
+    assert len({entry["group"] for entry in entries}) == len(entries) == 18
+    used = [entry["step"] for entry in entries]
+    assert used == [step for step in range(6) for _ in range(3)]
