@@ -7,7 +7,7 @@ import asyncio
 from engine.codec import HuggingFaceCodec
 from engine.config import EngineTable
 from engine.sampler.pool import SamplerPool
-from engine.serve import build_protocol, build_rewards, build_source
+from engine.serve import build_protocol, build_rewards, build_source, rehearse
 from engine.tasks import TaskSource
 from engine.toolclient import ToolServices
 from toolwright.recipe import Recipe, check_all
@@ -22,9 +22,11 @@ def check(recipe: Recipe, table: EngineTable, *, connect: bool) -> list[str]:
     shared = recipe.shared
     codec = HuggingFaceCodec(recipe.resolve(shared.policy.model))
     lines.append(f"policy: vocabulary {codec.vocab_size}, end of turn {codec.end_of_turn!r}")
-    build_protocol(recipe)
+    protocol = build_protocol(recipe)
     build_rewards(recipe)
     first = build_source(recipe).take(1)[0]
+    tokens = rehearse(protocol, codec, first)
+    lines.append(f"first prompt: {tokens} tokens without tools")
     lines.append(f"first task: {first.id}: {(first.prompt or str(first.messages[-1]))[:120]}")
     for suite in table.evaluation.suites:
         TaskSource(suite.source, recipe.folder, seed=suite.seed, shuffle=False).take(suite.n)

@@ -24,7 +24,7 @@ app = typer.Typer(
     "trajectories to the learner.",
 )
 
-RecipeArgument = Annotated[Path, typer.Argument(help="the run's TOML file, see docs/recipe.md")]
+RecipeArgument = Annotated[Path, typer.Argument(help="the run's TOML file, see docs/3-recipe.md")]
 Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", help="a dotted override, for example --set run.steps=10"),
@@ -98,9 +98,19 @@ def _uvloop_run(work: Callable[[], object]) -> None:
 def _one_sentence() -> Iterator[None]:
     try:
         yield
-    except (RecipeError, EngineError, ListenError) as error:
-        typer.echo(f"engine: {error}", err=True)
+    except (RecipeError, EngineError, ListenError, BaseExceptionGroup) as error:
+        causes = _leaves(error)
+        if not isinstance(causes[0], RecipeError | EngineError | ListenError):
+            raise
+        typer.echo(f"engine: {causes[0]}", err=True)
         sys.exit(1)
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    """The errors inside nested groups; a task that failed arrives in the groups around it."""
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    return [leaf for inner in error.exceptions for leaf in _leaves(inner)]
 
 
 def main() -> None:

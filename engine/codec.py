@@ -16,6 +16,8 @@ from engine.errors import StartupError
 
 ARCHITECTURES = ("qwen2", "qwen3")
 
+_COPY = "copy tokenizer.json and tokenizer_config.json beside the weights"
+
 
 class HuggingFaceCodec:
     """Codec of a local Hugging Face folder."""
@@ -23,18 +25,22 @@ class HuggingFaceCodec:
     def __init__(self, folder: Path) -> None:
         """StartupError when the folder is no policy of a supported kind or does not fit."""
         config = read_config(folder)
-        self.vocab_size = int(config["vocab_size"])
+        if not isinstance(config.get("vocab_size"), int):
+            raise StartupError(f"policy.model: {folder / 'config.json'} names no vocab_size")
+        self.vocab_size: int = config["vocab_size"]
         from transformers import AutoTokenizer  # heavy: only processes that need text pay for it
 
         try:
             self._tokenizer: Any = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
         except (OSError, ValueError) as error:
             raise StartupError(
-                f"policy.model: no tokenizer in {folder}: {error}; "
-                "copy tokenizer.json and tokenizer_config.json beside the weights"
+                f"policy.model: no tokenizer in {folder}: {error}; {_COPY}"
             ) from error
         self._backend: Any = self._tokenizer.backend_tokenizer
         self._backend.no_truncation()
+        if self.decode(self.encode("a b")) != "a b":
+            # Without files transformers makes an empty tokenizer of the model's kind.
+            raise StartupError(f"policy.model: no tokenizer in {folder}; {_COPY}")
         largest = max(self._tokenizer.get_vocab().values())
         if largest >= self.vocab_size:
             raise StartupError(
@@ -57,9 +63,7 @@ class HuggingFaceCodec:
         return str(self._backend.decode(list(token_ids), skip_special_tokens=False))
 
     def token_id(self, token: str) -> int | None:
-        found = self._backend.token_to_id(token)
-        if found is not None:
-            return int(found)
+        # Not token_to_id: the vocabulary spells bytes as letters, "é" there is another token.
         ids = self.encode(token)
         return ids[0] if len(ids) == 1 and self.decode(ids) == token else None
 
@@ -70,14 +74,19 @@ class HuggingFaceCodec:
         tools: Sequence[Mapping[str, Any]] | None = None,
         generation_prompt: bool = True,
     ) -> str:
-        return str(
-            self._tokenizer.apply_chat_template(
-                [dict(message) for message in messages],
-                tools=[dict(tool) for tool in tools] if tools else None,
-                tokenize=False,
-                add_generation_prompt=generation_prompt,
+        from jinja2 import TemplateError  # comes with transformers' templates
+
+        try:
+            return str(
+                self._tokenizer.apply_chat_template(
+                    [dict(message) for message in messages],
+                    tools=[dict(tool) for tool in tools] if tools else None,
+                    tokenize=False,
+                    add_generation_prompt=generation_prompt,
+                )
             )
-        )
+        except TemplateError as error:
+            raise ValueError(f"the chat template does not take the messages: {error}") from error
 
     def _hash(self) -> str:
         digest = hashlib.sha256(self._backend.to_str().encode())
@@ -95,7 +104,7 @@ def read_config(folder: Path) -> Mapping[str, Any]:
             f"policy.model: no {file}; give a local Hugging Face folder with config.json, "
             "weights and tokenizer"
         ) from error
-    except json.JSONDecodeError as error:
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise StartupError(f"policy.model: {file} is not JSON: {error}") from error
     kind = config.get("model_type")
     if kind not in ARCHITECTURES:

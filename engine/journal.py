@@ -84,6 +84,10 @@ class Counts:
     durable_sequence: int
 
 
+class JournalFull(Exception):
+    """The disk is full: nothing was stored."""
+
+
 class Journal:
     """Opened once a process; every method is safe to await from many tasks."""
 
@@ -120,7 +124,7 @@ class Journal:
         members: Sequence[bytes],
         versions: Sequence[WeightVersion],
     ) -> int:
-        """Stores a complete group; returns its sequence number."""
+        """Stores a complete group; returns its sequence number. JournalFull, nothing stored."""
 
         def work() -> int:
             texts = json.dumps([str(version) for version in versions])
@@ -140,7 +144,10 @@ class Journal:
         return await self._run(work)
 
     async def groups_after(self, sequence: int, limit: int) -> list[StoredGroup]:
-        """Groups with a higher number that were not dropped, in order, at most `limit`."""
+        """Groups with a higher number that were not dropped, in order, at most `limit`.
+
+        Acknowledged ones are gone: ask `counts` before, their numbers are not answered with less.
+        """
 
         def work() -> list[StoredGroup]:
             rows = self._db.execute(
@@ -269,7 +276,12 @@ class Journal:
         return _Transaction(self._db)
 
     async def _run(self, work: Callable[[], Result]) -> Result:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
+                raise JournalFull(str(error)) from error
+            raise
 
 
 class _Transaction:

@@ -33,8 +33,13 @@ def _trajectories(
             try:
                 row: Mapping[str, Any] = json.loads(line)
                 runs = protocol.demonstration(row["messages"], codec)
-            except (json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+            except ValueError as error:
                 raise StartupError(f"{conversations}:{number}: {error}") from error
+            except (KeyError, TypeError, AttributeError) as error:
+                raise StartupError(
+                    f'{conversations}:{number}: a line is {{"messages": [{{"role", "content"}}, '
+                    f"...]}} ({error!r})"
+                ) from error
             yield _trajectory(str(row.get("id", number)), runs, codec.hash)
 
 

@@ -10,13 +10,15 @@ masked trajectory and an event.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import math
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsFloat
 
 import structlog
 
@@ -71,15 +73,45 @@ class Rewards:
             return [_failed(t, error) for t in living]
 
     async def _call(self, argument: Any) -> Any:
+        limit = asyncio.timeout(self._seconds)
         try:
-            async with asyncio.timeout(self._seconds):
+            async with limit:
                 if inspect.iscoroutinefunction(self._function):
                     return await self._function(argument)
-                return await asyncio.to_thread(self._function, argument)
-        except TimeoutError as error:
-            raise RewardFailed(f"took more than {self._seconds:g} s") from error
+                value = await _in_thread(self._function, argument)
+                return await value if inspect.isawaitable(value) else value
+        except RewardFailed:
+            raise
         except Exception as error:
+            if limit.expired():
+                raise RewardFailed(f"took more than {self._seconds:g} s") from error
             raise RewardFailed(f"raised {error!r}") from error
+
+
+async def _in_thread(function: Callable[[Any], Any], argument: Any) -> Any:
+    """Like asyncio.to_thread, in a daemon thread: a function that never returns does not use up
+    a pool, and does not keep the process from ending."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+
+    def settle(outcome: tuple[Any, BaseException | None]) -> None:
+        if not done.done():
+            done.set_result(outcome)
+
+    def work() -> None:
+        value, error = None, None
+        try:
+            value = function(argument)
+        except (Exception, SystemExit) as raised:  # noqa: BLE001 (handed to the one who waits)
+            error = raised
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(settle, (value, error))
+
+    threading.Thread(target=work, name="reward", daemon=True).start()
+    value, error = await done
+    if error is not None:
+        raise RewardFailed(f"raised {error!r}") from error
+    return value
 
 
 def _as_many(values: Any, count: int) -> Sequence[Any]:
@@ -106,9 +138,14 @@ def _named(named: Any) -> tuple[RewardPart, ...]:
 
 
 def _number(value: Any) -> float:
-    if isinstance(value, int | float) and math.isfinite(value):
-        return float(value)
-    raise RewardFailed(f"returned {value!r}, not a finite number")
+    """A float of whatever number it is, numpy's and torch's included."""
+    try:
+        number = float(value) if isinstance(value, SupportsFloat) else math.nan
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise RewardFailed(f"returned {value!r}, not a finite number")
+    return number
 
 
 def _with_reward(trajectory: Trajectory, total: float, parts: tuple[RewardPart, ...]) -> Trajectory:

@@ -19,7 +19,7 @@ from engine.protocols import Protocol
 from engine.sampler.pool import SamplerPool
 from engine.sampler.stops import StopTable
 from engine.text import Keep, truncate_observation
-from engine.toolclient import CallPlace, PendingCall, Session, ToolServices
+from engine.toolclient import CallPlace, PendingCall, Session, ToolServices, refused
 from engine.transcript import Transcript
 from engine.types import Answer, Call, CallOutcome, Codec, Decision, Generated, NoAction, StopHit
 from toolwright.recipe import Limits
@@ -127,7 +127,7 @@ class Rollout:
             if any(o.done for o in outcomes):
                 return StopReason.TOOL_SIGNALED_DONE
             if not fitted:
-                return StopReason.MAX_RESPONSE_LENGTH
+                return self._full(transcript)
         raise AssertionError("the last turn returns")
 
     async def _generate(self, transcript: Transcript, stops: StopTable, action: _Turn) -> Generated:
@@ -151,6 +151,9 @@ class Rollout:
             return StopReason.EMPTY_OUTPUT
         if generated.finish.kind is FinishKind.STOP:
             return StopReason.NO_ACTION_IN_OUTPUT
+        return self._full(transcript)
+
+    def _full(self, transcript: Transcript) -> StopReason:
         if transcript.model_room <= 0:
             return StopReason.MAX_MODEL_LENGTH
         return StopReason.MAX_RESPONSE_LENGTH
@@ -160,7 +163,7 @@ class Rollout:
         began = time.monotonic()
         outcomes = []
         for index, (request, pending) in enumerate(zip(calls, action.pending, strict=True)):
-            result = _refused(request) if pending is None else await pending.result()
+            result = pending if isinstance(pending, CallOutcome) else await pending.result()
             ended_ns = time.monotonic_ns()
             outcomes.append(result)
             self._calls.append(
@@ -181,7 +184,7 @@ class Rollout:
                     isolation=result.isolation,
                     timings=CallTimings(
                         stop_read_ns=action.stop_read_ns,
-                        dispatched_ns=pending.dispatched_ns if pending else 0,
+                        dispatched_ns=_dispatched_ns(pending),
                         result_ns=ended_ns,
                         queued_s=result.queued_s,
                         run_s=result.run_s,
@@ -246,7 +249,7 @@ class _Turn:
         self.text = ""
         self.stop: str | None = None
         self.decision: Decision | None = None
-        self.pending: list[PendingCall | None] = []
+        self.pending: list[PendingCall | CallOutcome] = []
         self.stop_read_ns = 0
 
     def on_stop(self, token_ids: Sequence[int], hit: StopHit, read_ns: int) -> None:
@@ -260,9 +263,9 @@ class _Turn:
         if isinstance(self.decision, tuple) and self.turn < setting.limits.turns:
             self.pending = [self._dispatch(i, call) for i, call in enumerate(self.decision)]
 
-    def _dispatch(self, index: int, request: Call) -> PendingCall | None:
-        if request.invalid_reason:
-            return None
+    def _dispatch(self, index: int, request: Call) -> PendingCall | CallOutcome:
+        if request.invalid_reason:  # its own parser could not read it
+            return refused(request.invalid_reason)
         place = CallPlace(
             call_id=self.call_id(index),
             turn=self.turn,
@@ -276,7 +279,7 @@ class _Turn:
 
     def cancel(self) -> None:
         for pending in self.pending:
-            if pending is not None:
+            if isinstance(pending, PendingCall):
                 pending.cancel()
 
 
@@ -306,9 +309,8 @@ _STATUS = {
 }
 
 
-def _refused(request: Call) -> CallOutcome:
-    """What the policy sees of an action that its own parser could not read."""
-    return CallOutcome(text="", valid=False, invalid_reason=request.invalid_reason)
+def _dispatched_ns(pending: PendingCall | CallOutcome) -> int:
+    return pending.dispatched_ns if isinstance(pending, PendingCall) else 0
 
 
 async def run_trajectory(

@@ -10,19 +10,25 @@ Invariants
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterator
 from itertools import count
 
 import structlog
 
 from engine.capacity import staleness_capacity
-from engine.journal import Counts, Journal
+from engine.journal import Counts, Journal, JournalFull
 from engine.rewards import Rewards
 from engine.rollout import Assignment, Setting, run_trajectory
 from engine.tasks import TaskSource
 from toolwright.recipe import Run
 from toolwright.types import SamplingParams, Status, Trajectory
 from toolwright.wire import serialize, trajectory_to_proto
+
+LONGEST_PAUSE = 30.0
+"""Seconds before a group is run again that infrastructure failed as a whole."""
+FULL_SECONDS = 5.0
+"""Between tries to journal a group on a full disk."""
 
 log = structlog.get_logger("scheduler")
 
@@ -54,8 +60,9 @@ class TrainLane:
         self._max_concurrent = max(max_concurrent, run.group_size)
         self._max_attempts = max_attempts
         self._on_trajectory = on_trajectory
-        self._draining = False
+        self._drained = asyncio.Event()
         self._wake = asyncio.Event()
+        self.full = False
         self.arrived = asyncio.Condition()
         self.running = 0
         self.step = 0
@@ -67,13 +74,17 @@ class TrainLane:
         await self.changed()
         async with asyncio.TaskGroup() as groups:
             while not self._draining:
-                if self.capacity() >= self._run.group_size:
+                if not self.full and self.capacity() >= self._run.group_size:
                     self.running += self._run.group_size
                     groups.create_task(self._group(next(positions)))
                     await asyncio.sleep(0)
                 else:
                     self._wake.clear()
                     await self._wake.wait()
+
+    @property
+    def _draining(self) -> bool:
+        return self._drained.is_set()
 
     def capacity(self) -> int:
         """Trajectories that may start now. Nothing beyond the run's last step is sampled."""
@@ -90,7 +101,7 @@ class TrainLane:
 
     def drain(self) -> None:
         """No more admissions; `run` returns once what is in flight is done."""
-        self._draining = True
+        self._drained.set()
         self._wake.set()
 
     async def changed(self, step: int | None = None) -> None:
@@ -106,8 +117,9 @@ class TrainLane:
 
     async def _group(self, position: int) -> None:
         try:
-            trajectories = await self._roll_out(position)
-            await self._store(position, trajectories)
+            trajectories = await self._survivors(position)
+            if trajectories:
+                await self._store(position, trajectories)
         finally:
             # One step: between the two the group would count in neither, and one more than the
             # formula allows could start.
@@ -118,7 +130,26 @@ class TrainLane:
         async with self.arrived:
             self.arrived.notify_all()
 
-    async def _roll_out(self, position: int) -> list[Trajectory]:
+    async def _survivors(self, position: int) -> list[Trajectory]:
+        """The group, run again with growing pauses while infrastructure fails all of it.
+
+        Empty when the engine drains meanwhile: the position stays open.
+        """
+        for round_ in count():
+            trajectories = await self._roll_out(position, round_)
+            if any(t.status is not Status.ERRORED for t in trajectories):
+                return trajectories
+            pause = min(LONGEST_PAUSE, 2.0**round_)
+            event = trajectories[0].events[-1].data
+            log.error("group_failed", group=trajectories[0].group_id, again_in_s=pause, **event)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._drained.wait()
+            if self._draining:
+                break
+        return []
+
+    async def _roll_out(self, position: int, round_: int) -> list[Trajectory]:
         task = self._source.at(position)
         group_id = f"g{position:07d}"
         async with asyncio.TaskGroup() as members:
@@ -130,7 +161,7 @@ class TrainLane:
                             trajectory_id=f"{group_id}-{index}",
                             group_id=group_id,
                             index=index,
-                            attempt=f"b{self._journal.boot}a",
+                            attempt=f"b{self._journal.boot}r{round_}a",
                             task=task,
                             sampling=task.sampling or self._sampling,
                         ),
@@ -147,9 +178,21 @@ class TrainLane:
         errored = sum(t.status is Status.ERRORED for t in trajectories)
         if errored:
             log.warning("group_lost_members", group=trajectories[0].group_id, members=errored)
-        await self._journal.add_group(
-            position=position,
-            identity=trajectories[0].group_id,
-            members=[serialize(trajectory_to_proto(t)) for t in trajectories],
-            versions=list(dict.fromkeys(v for t in trajectories for v in t.weight_versions)),
-        )
+        members = [serialize(trajectory_to_proto(t)) for t in trajectories]
+        versions = list(dict.fromkeys(v for t in trajectories for v in t.weight_versions))
+        while True:
+            try:
+                await self._journal.add_group(
+                    position=position,
+                    identity=trajectories[0].group_id,
+                    members=members,
+                    versions=versions,
+                )
+            except JournalFull as error:
+                if not self.full:
+                    log.warning("disk_full", error=str(error), mend="free space; the run goes on")
+                self.full = True
+                await asyncio.sleep(FULL_SECONDS)
+            else:
+                self.full = False
+                return

@@ -34,6 +34,7 @@ from engine.service import PolicyServicer, RolloutServicer
 from engine.tasks import TaskSource
 from engine.telemetry import Metrics, Progress
 from engine.toolclient import ToolServices
+from engine.types import Codec
 from toolwright import wire
 from toolwright.imports import ImportPathError, load_object
 from toolwright.policy.v1 import policy_pb2, policy_pb2_grpc
@@ -41,7 +42,7 @@ from toolwright.recipe import Recipe
 from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
 from toolwright.rpc.options import TOKEN_VARIABLE
 from toolwright.rpc.server import Server
-from toolwright.types import SamplingParams, Trajectory
+from toolwright.types import SamplingParams, Task, Trajectory
 
 PROGRESS_SECONDS = 5.0
 
@@ -82,6 +83,16 @@ def build_rewards(recipe: Recipe) -> Rewards:
 def build_source(recipe: Recipe) -> TaskSource:
     task = recipe.shared.task
     return TaskSource(task.source, recipe.folder, seed=recipe.shared.run.seed, shuffle=task.shuffle)
+
+
+def rehearse(protocol: Protocol, codec: Codec, task: Task) -> int:
+    """Tokens of the first prompt, without tools. StartupError when the protocol and the policy's
+    chat template do not fit."""
+    try:
+        protocol.frame(codec.end_of_turn, codec)
+        return len(protocol.prompt(task, (), codec))
+    except ValueError as error:
+        raise StartupError(f"task.protocol does not fit policy.model: {error}") from error
 
 
 class Engine:
@@ -127,6 +138,7 @@ class Engine:
         protocol, rewards, source = (
             build_protocol(recipe), build_rewards(recipe), build_source(recipe),
         )  # fmt: skip
+        rehearse(protocol, codec, source.take(1)[0])
         tools = {name: shared.tools[name] for name in shared.task.tools or shared.tools}
         self.journal = Journal(recipe.run_folder / "journal.sqlite")
         stack.push_async_callback(self.journal.close)
@@ -243,6 +255,8 @@ class Engine:
             return "starting"
         if self._draining:
             return "draining"
+        if self._lane.full:
+            return "full"
         if self._publisher.publishing:
             return "publishing"
         return "evaluating" if self._evaluation.busy else "running"

@@ -5,7 +5,9 @@ A source is a deterministic endless stream per seed: files are shuffled anew eve
 restart, and nothing but a number has to be remembered.
 
 Rows hold `prompt` or `messages` (or `question`), `answer` (text or list), and what else they
-like: `id`, `data_source`, and `metadata` (an object); other columns join the metadata.
+like: `id`, `data_source`, and `metadata` (an object); other columns join the metadata. verl's
+Parquet files fit as they are: messages under `prompt`, the answer in `reward_model.ground_truth`.
+Answers never join the metadata, which tools get to see.
 """
 
 from __future__ import annotations
@@ -24,8 +26,11 @@ from toolwright.imports import ImportPathError, load_object
 from toolwright.types import Purpose, Task
 
 OWN_COLUMNS = frozenset(
-    ("id", "prompt", "messages", "question", "answer", "answers", "data_source", "metadata")
-)
+    (
+        "id", "prompt", "messages", "question", "answer", "answers", "data_source", "metadata",
+        "reward_model",
+    )
+)  # fmt: skip
 
 
 class TaskSource:
@@ -35,8 +40,10 @@ class TaskSource:
         """StartupError when the source cannot be read or has no rows."""
         self._name = source
         self._open: Callable[[], Iterator[Task]]
+        self._rows: int | None = None
         if source.endswith((".jsonl", ".parquet")):
             rows = _read_rows(folder / source)
+            self._rows = len(rows)
             self._open = lambda: _epochs(rows, seed, shuffle)
         else:
             function = _function(source, folder)
@@ -45,10 +52,11 @@ class TaskSource:
         self._position = 0
 
     def take(self, n: int) -> list[Task]:
-        """The first n tasks, whatever was walked. StartupError when a function has fewer."""
-        tasks = list(islice(self._open(), n))
-        if len(tasks) < n:
-            raise StartupError(f"task source {self._name} has {len(tasks)} tasks, {n} are asked")
+        """The first n tasks, whatever was walked. StartupError when the source has fewer."""
+        tasks = [self._checked(task) for task in islice(self._open(), n)]
+        found = len(tasks) if self._rows is None else min(len(tasks), self._rows)
+        if found < n:
+            raise StartupError(f"task source {self._name} has {found} tasks, {n} are asked")
         return tasks
 
     def at(self, position: int) -> Task:
@@ -58,11 +66,18 @@ class TaskSource:
         for task in self._walk:
             self._position += 1
             if self._position == position + 1:
-                return task
+                return self._checked(task)
         raise StartupError(
             f"task source {self._name} ended after {self._position} tasks; "
             "a training source never ends"
         )
+
+    def _checked(self, task: object) -> Task:
+        if not isinstance(task, Task):
+            raise StartupError(
+                f"task source {self._name} yields {type(task).__name__}, not toolwright.types.Task"
+            )
+        return task
 
 
 def _read_rows(file: Path) -> list[Task]:
@@ -91,28 +106,50 @@ def _jsonl(file: Path) -> Iterator[Mapping[str, Any]]:
                     raise StartupError(f"{file}:{number}: not JSON: {error}") from error
 
 
-def _task(row: Mapping[str, Any], number: int, file: Path) -> Task:
+def _task(row: object, number: int, file: Path) -> Task:
+    where = f"{file}, row {number + 1}"
+    if not isinstance(row, dict):
+        raise StartupError(f"{where}: a row is an object, not {type(row).__name__}")
     messages = row.get("messages")
     prompt = row.get("prompt") or row.get("question") or ""
-    if isinstance(prompt, list):  # verl's Parquet files hold the messages under `prompt`
+    if isinstance(prompt, list):
         messages, prompt = prompt, ""
     if not messages and not prompt:
-        raise StartupError(f"{file}, row {number + 1}: neither prompt, question nor messages")
-    answers = row.get("answers", row.get("answer", ()))
-    if isinstance(answers, str | int | float):
-        answers = [answers]
+        raise StartupError(f"{where}: neither prompt, question nor messages")
+    if not all(isinstance(message, dict) for message in messages or ()):
+        raise StartupError(f'{where}: messages are objects with "role" and "content"')
     rest = {k: v for k, v in row.items() if k not in OWN_COLUMNS and _is_plain(v)}
-    metadata = row.get("metadata") or {}
-    if isinstance(metadata, str):
-        metadata = json.loads(metadata)
     return Task(
         id=str(row.get("id", f"{file.stem}-{number}")),
         data_source=str(row.get("data_source", file.stem)),
         prompt=str(prompt),
         messages=tuple(messages or ()),
-        answers=tuple(str(answer) for answer in answers or ()),
-        metadata={**rest, **metadata},
+        answers=_answers(row),
+        metadata={**rest, **_metadata(row, where)},
     )
+
+
+def _answers(row: Mapping[str, Any]) -> tuple[str, ...]:
+    answers = row.get("answers", row.get("answer"))
+    if answers is None and isinstance(row.get("reward_model"), dict):
+        answers = row["reward_model"].get("ground_truth")
+    if answers is None:
+        return ()
+    if not isinstance(answers, list):
+        answers = [answers]
+    return tuple(str(answer) for answer in answers)
+
+
+def _metadata(row: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    metadata = row.get("metadata") or {}
+    if isinstance(metadata, str):
+        try:
+            metadata = json.loads(metadata)
+        except json.JSONDecodeError as error:
+            raise StartupError(f"{where}: metadata is not JSON: {error}") from error
+    if not isinstance(metadata, dict):
+        raise StartupError(f"{where}: metadata is an object, not {type(metadata).__name__}")
+    return metadata
 
 
 def _is_plain(value: Any) -> bool:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, cast
 import grpc.aio
 import structlog
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import EncodeError
 
 from engine.errors import AttemptFailed, SessionLost, StartupError, ToolServiceFailed
 from engine.types import Call, CallOutcome, ToolSpec
@@ -40,6 +41,8 @@ GRACE = 5.0
 LONGEST_WAIT = 30.0
 """Seconds after which a service answers `running` (the contract's bound)."""
 OPEN_SECONDS = 60.0
+
+UNKNOWN_TOOL = ToolErrorKind.UNKNOWN_TOOL
 
 log = structlog.get_logger("tools")
 
@@ -70,7 +73,7 @@ class ToolServices:
         for name, service in self._services.items():
             found[name] = await service.describe()
             for session_id in await service.renew(self._owner):
-                await service.close_session(session_id)
+                await service.close_session(session_id, service.stub)
         return found
 
     async def close(self) -> None:
@@ -79,7 +82,12 @@ class ToolServices:
             await service.close()
 
     async def open_session(self, session_id: str, task: Task) -> Session:
-        """A session on every service. AttemptFailed when one cannot open it."""
+        """A session on every service. AttemptFailed when one cannot open it.
+
+        After failure and cancellation nothing of it stays open. The id on the wire is led by the
+        owner's: several engines may share a service.
+        """
+        session_id = f"{self._owner[:8]}/{session_id}"
         session = Session(session_id, self)
         try:
             async with asyncio.TaskGroup() as group:
@@ -87,19 +95,26 @@ class ToolServices:
                     group.create_task(service.open_session(session_id, self._owner, task))
                     for service in self._services.values()
                 ]
-        except* AttemptFailed as failures:
+        except BaseExceptionGroup as failures:
             self.close_later(session)
-            raise failures.exceptions[0] from None
+            failed, others = failures.split(AttemptFailed)
+            if failed is None or others is not None:
+                raise
+            raise failed.exceptions[0] from None
+        except BaseException:
+            self.close_later(session)
+            raise
         for one in opened:
             session.parts.append(one.result())
         return session
 
     def close_later(self, session: Session) -> None:
         """Closes the session's parts without keeping the trajectory waiting."""
+        parts = {part.service.name: part.stub for part in session.parts}
 
         async def close() -> None:
-            for service in self._services.values():
-                await service.close_session(session.id)
+            for name, service in self._services.items():
+                await service.close_session(session.id, parts.get(name, service.stub))
 
         task = asyncio.get_running_loop().create_task(close())
         self._closing.add(task)
@@ -124,12 +139,20 @@ class Session:
     def tools(self) -> tuple[ToolSpec, ...]:
         return tuple(tool for part in self.parts for tool in part.tools)
 
-    def dispatch(self, request: Call, place: CallPlace) -> PendingCall:
-        """Hands the call to the channel now; await its `result`."""
+    def dispatch(self, request: Call, place: CallPlace) -> PendingCall | CallOutcome:
+        """Hands the call to the channel now; await its `result`.
+
+        What no service could take is answered at once: it is the policy's mistake, and it reads
+        so.
+        """
         for part in self.parts:
             if not request.tool or any(tool.name == request.tool for tool in part.tools):
-                return PendingCall(part, request, place)
-        return PendingCall(self.parts[0], request, place)
+                try:
+                    return PendingCall(part, request, place)
+                except (TypeError, ValueError, OverflowError, EncodeError) as error:
+                    return refused(f"the arguments cannot be sent: {error}")
+        names = ", ".join(tool.name for tool in self.tools) or "none"
+        return refused(f"there is no tool {request.tool!r}, only {names}", UNKNOWN_TOOL)
 
     def close(self) -> None:
         self._services.close_later(self)
@@ -143,7 +166,7 @@ class _Service:
         self.table = table
         self.channel = open_channel(table.service, os.environ.get(TOKEN_VARIABLE, ""))
         self.stub = _stub(self.channel)
-        self._elsewhere: dict[str, ToolServiceAsyncStub] = {}
+        self._stubs = {table.service: self.stub}
         self._channels = [self.channel]
 
     async def close(self) -> None:
@@ -168,12 +191,18 @@ class _Service:
         return tools
 
     async def open_session(self, session_id: str, owner: str, task: Task) -> _Part:
+        try:
+            metadata = wire.struct(task.metadata)
+        except (TypeError, ValueError) as error:
+            raise StartupError(
+                f"task {task.id}: its metadata is not JSON-like ({error}); tools get it as it is"
+            ) from error
         request = pb.OpenSessionRequest(
             session_id=session_id,
             owner=owner,
             lease=_duration(self.table.lease_s),
             tools=self.table.names,
-            metadata=wire.struct(task.metadata),
+            metadata=metadata,
             queue_limit=_duration(self.table.queue_limit_s),
         )
         deadline = self.table.queue_limit_s + OPEN_SECONDS
@@ -190,23 +219,25 @@ class _Service:
                 return _Part(self, stub, session_id, tools)
         raise AssertionError("unreachable")
 
-    async def close_session(self, session_id: str) -> None:
+    async def close_session(self, session_id: str, stub: ToolServiceAsyncStub) -> None:
+        request = pb.CloseSessionRequest(session_id=session_id)
         try:
-            await call(
-                self.stub.CloseSession, pb.CloseSessionRequest(session_id=session_id), timeout=30
-            )
+            await call(stub.CloseSession, request, timeout=30)
         except (ServiceError, TransportError) as error:
             log.info("close_failed", session=session_id, service=self.name, error=str(error))
 
     async def renew(self, owner: str) -> list[str]:
-        """Sessions of this owner that the service holds."""
+        """Sessions of this owner that the service holds, at all endpoints that it named."""
         request = pb.RenewLeasesRequest(owner=owner, lease=_duration(self.table.lease_s))
-        try:
-            answer = await call(self.stub.RenewLeases, request, timeout=10)
-        except (ServiceError, TransportError) as error:
-            log.warning("lease_renewal_failed", service=self.name, error=str(error))
-            return []
-        return list(answer.held)
+        held: list[str] = []
+        for endpoint, stub in list(self._stubs.items()):
+            try:
+                answer = await call(stub.RenewLeases, request, timeout=10)
+            except (ServiceError, TransportError) as error:
+                log.warning("lease_renewal_failed", endpoint=endpoint, error=str(error))
+            else:
+                held.extend(answer.held)
+        return held
 
     async def keep_lease(self, owner: str) -> None:
         while True:
@@ -214,13 +245,13 @@ class _Service:
             await self.renew(owner)
 
     def _stub_at(self, endpoint: str) -> ToolServiceAsyncStub:
-        if not endpoint or endpoint == self.table.service:
+        if not endpoint:
             return self.stub
-        if endpoint not in self._elsewhere:
+        if endpoint not in self._stubs:
             channel = open_channel(endpoint, os.environ.get(TOKEN_VARIABLE, ""))
             self._channels.append(channel)
-            self._elsewhere[endpoint] = _stub(channel)
-        return self._elsewhere[endpoint]
+            self._stubs[endpoint] = _stub(channel)
+        return self._stubs[endpoint]
 
 
 class _Part:
@@ -240,7 +271,11 @@ class _Part:
 
 
 class PendingCall:
-    """A call in flight. Its first RPC is on the channel when the constructor returns."""
+    """A call in flight. Its first RPC is on the channel when the constructor returns.
+
+    The constructor raises TypeError, ValueError, OverflowError or EncodeError for arguments that
+    no message can hold.
+    """
 
     def __init__(self, part: _Part, request: Call, place: CallPlace) -> None:
         self._part = part
@@ -262,6 +297,7 @@ class PendingCall:
         )
         if request.arguments is not None:
             self._message.arguments.CopyFrom(wire.struct(request.arguments))
+            self._message.SerializeToString()
         self._rpc = self._send()
         self.dispatched_ns = time.monotonic_ns()
 
@@ -318,15 +354,23 @@ def spec(tool: pb.ToolDescriptor, service: str) -> ToolSpec:
     )
 
 
+def refused(reason: str, kind: ToolErrorKind = ToolErrorKind.INVALID_ACTION) -> CallOutcome:
+    """What the policy gets for an action that went to no service."""
+    return CallOutcome(text="", valid=False, invalid_reason=reason, error=kind)
+
+
 def outcome(result: pb.CallResult) -> CallOutcome:
-    """The engine's view of a recorded result; media parts are named, not shown."""
+    """The engine's view of a recorded result; media parts are named, not shown.
+
+    A failure that shows nothing is shown by its message.
+    """
     texts = [
         part.text if part.WhichOneof("content") == "text" else f"[{_media_type(part)}]"
         for part in result.observation
     ]
     failed = result.HasField("error")
     return CallOutcome(
-        text="".join(texts),
+        text="".join(texts) or result.error.message,
         valid=result.valid,
         invalid_reason=result.invalid_reason,
         done=result.done,

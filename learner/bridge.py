@@ -57,7 +57,6 @@ def open_bridge(folder: Path, dtype: torch.dtype) -> Any:
         attention_dropout=0.0,
         variable_seq_lengths=False,
         use_cpu_initialization=not device.has_cuda(),
-        perform_initialization=False,
         **({} if spec.has_transformer_engine() else {"persist_layer_norm": False}),
     )
     return bridge

@@ -6,6 +6,7 @@ is one sentence on stderr and exit status 1; the last line of a good run is the 
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -94,7 +95,7 @@ def _read(path: Path, overrides: list[str] | None, check: Callable[[Recipe], obj
 def _finish(train: Callable[[], Path]) -> None:
     try:
         final = train()
-    except LearnerError as error:
+    except (LearnerError, OSError) as error:
         _fail(error)
     except KeyboardInterrupt:
         print(
@@ -102,7 +103,8 @@ def _finish(train: Callable[[], Path]) -> None:
             file=sys.stderr,
         )
         raise typer.Exit(130) from None
-    print(final)
+    if os.environ.get("RANK", "0") == "0":
+        print(final)
 
 
 def _fail(error: Exception) -> NoReturn:

@@ -29,7 +29,8 @@ def log_partition(logits: torch.Tensor) -> torch.Tensor:
         return local
     largest = local.detach().clone()
     dist.all_reduce(largest, op=dist.ReduceOp.MAX, group=group)
-    total: torch.Tensor = add_up((local - largest).exp())
+    # Megatron adds up in place; exp keeps its result for the backward pass, hence the copy.
+    total: torch.Tensor = add_up((local - largest).exp().clone())
     return total.log() + largest
 
 

@@ -4,6 +4,7 @@ standard error and exit code 1."""
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import resource
 import signal
@@ -20,7 +21,7 @@ from toolsvc.host import Host
 from toolsvc.loader import load_tools
 from toolsvc.sandbox.config import MIB, Isolation, SandboxConfig
 from toolsvc.service import SERVICE_NAME, ToolServicer
-from toolsvc.tool import Tool
+from toolsvc.tool import Tool, plugins_in_threads
 from toolsvc.tools.python import PythonTool
 from toolwright.rpc.server import ListenError, Server
 from toolwright.tool.v1 import tool_pb2_grpc
@@ -119,8 +120,11 @@ def serve(
     except (StartError, ListenError) as error:
         print(f"toolsvc: {error}", file=sys.stderr)
         raise typer.Exit(1) from None
-    finally:
+    if plugins_in_threads():
+        # A plugin that never returns would keep the process for ever; all else has been closed.
         sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
 
 
 async def _serve(tools: list[Tool], listen: str, *, insecure: bool, max_sessions: int) -> None:
@@ -138,6 +142,9 @@ async def _serve(tools: list[Tool], listen: str, *, insecure: bool, max_sessions
 
         server.add(SERVICE_NAME, register)
         await server.start()
+        # What exists by now stays; the collector need not look at it again and again.
+        gc.collect()
+        gc.freeze()
         names = ", ".join(tool.name for tool in tools)
         where = (
             listen if listen.startswith("unix:") else f"{listen.rpartition(':')[0]}:{server.port}"

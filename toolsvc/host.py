@@ -17,11 +17,10 @@ It knows neither protobuf nor the inside of any tool.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
@@ -48,6 +47,8 @@ from toolwright.types import ToolErrorKind
 REAP_SECONDS = 1.0
 WAITING_CALLS = 32
 """Calls of one session that may wait for one tool."""
+CLOSE_SECONDS = 10.0
+"""For one tool to close one session's state; what takes longer is left to itself."""
 LONGEST_LEASE = 24 * 3600.0
 LONGEST_WAIT = 30.0
 LONGEST_RUN = 24 * 3600.0
@@ -114,7 +115,7 @@ class _RunningCall:
 
     cancellation: Cancellation
     asked_at: float
-    task: asyncio.Task[Recorded]
+    task: asyncio.Task[Recorded] = field(init=False)
     queueing: bool = False
     started_at: float | None = None
 
@@ -187,8 +188,7 @@ class Host:
     @property
     def isolation(self) -> str:
         """Of the tools that run foreign code; "" if there is none."""
-        levels = {tool.isolation for tool in self._tools.values()} - {""}
-        return ",".join(sorted(levels))
+        return _levels(self._tools.values())
 
     def list_tools(self) -> tuple[Descriptor, ...]:
         return tuple(self._descriptors.values())
@@ -232,7 +232,7 @@ class Host:
         info = SessionInfo(session_id=name, owner=request.owner, metadata=request.metadata)
         session = _Session(request, info, self._lease_end(request.lease))
         self._sessions[name] = session
-        self._opening[name] = opening = self._own(self._open(session, wanted))
+        self._opening[name] = opening = self._own(self._open(session, wanted, request.queue_limit))
         opening.add_done_callback(lambda _: self._opening.pop(name, None))
         return await asyncio.shield(opening)
 
@@ -355,30 +355,45 @@ class Host:
         if not task.cancelled():
             task.exception()  # Looked at, so that one which nobody waits for is not logged.
 
-    async def _open(self, session: _Session, wanted: Iterable[str]) -> Opened:
+    async def _open(self, session: _Session, wanted: Iterable[str], limit: float) -> Opened:
         began = time.perf_counter()
         try:
-            for name in wanted:
-                tool = self._tools[name]
-                state = await open_state(tool, session.info)
-                session.tools[name] = _OpenTool(tool, state, _Turnstile(tool.parallel_calls))
+            async with asyncio.timeout(limit):
+                for name in wanted:
+                    tool = self._tools[name]
+                    state = await open_state(tool, session.info)
+                    session.tools[name] = _OpenTool(tool, state, _Turnstile(tool.parallel_calls))
+        except TimeoutError:
+            await self._abandon(session)
+            raise Refused(
+                Reason.QUEUE_LIMIT,
+                f"session {session.info.session_id} was not open after {limit:g} s",
+                subject=session.info.session_id,
+                retry_after=_RETRY_SECONDS,
+                mend="raise the queue limit",
+            ) from None
         except BaseException:
-            self._sessions.pop(session.info.session_id, None)
-            await self._close_states(session)
+            await self._abandon(session)
             raise
         session.descriptors = tuple(self._descriptors[name] for name in session.tools)
         session.opened = Opened(
             session_id=session.info.session_id,
             tools=session.descriptors,
-            isolation=self.isolation,
+            isolation=_levels(entry.tool for entry in session.tools.values()),
             startup=time.perf_counter() - began,
         )
         return session.opened
 
+    async def _abandon(self, session: _Session) -> None:
+        """A session that could not be opened: as if it had never been asked for."""
+        self._sessions.pop(session.info.session_id, None)
+        await self._close_states(session)
+
     async def _close_states(self, session: _Session) -> None:
         for name, entry in session.tools.items():
             try:
-                await close_state(entry.tool, entry.state)
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await close_state(entry.tool, entry.state)
             except Exception:
                 log.exception("close failed", tool=name, session=session.info.session_id)
 
@@ -393,9 +408,7 @@ class Host:
                 subject=request.session_id,
                 mend="open a new session",
             )
-        cancellation = Cancellation()
-        asked_at = time.perf_counter()
-        running = _RunningCall(cancellation, asked_at, None)  # type: ignore[arg-type]
+        running = _RunningCall(Cancellation(), time.perf_counter())
         running.task = self._own(self._perform(session, request, running))
         session.ledger.open(request.call_id, request.digest, request.turn, running)
         return running
@@ -509,8 +522,8 @@ class Host:
             for name, session in list(self._sessions.items()):
                 if session.lease_until < now and session.opened is not None:
                     log.warning("lease ended", session=name, owner=session.info.owner)
-                    with contextlib.suppress(Refused):
-                        await self.close(name, "its lease was not renewed")
+                    # Not awaited: a tool that is slow to close must not keep others open.
+                    self._own(self.close(name, "its lease was not renewed"))
 
 
 def _record(result: Result, tool: str, running: _RunningCall, isolation: str = "") -> Recorded:
@@ -523,6 +536,10 @@ def _record(result: Result, tool: str, running: _RunningCall, isolation: str = "
         run=now - started,
         isolation=isolation,
     )
+
+
+def _levels(tools: Iterable[Tool]) -> str:
+    return ",".join(sorted({tool.isolation for tool in tools} - {""}))
 
 
 def _draining() -> Refused:

@@ -39,6 +39,7 @@ from toolsvc.types import (
 from toolwright.types import ToolErrorKind
 
 _THREADS = ThreadPoolExecutor(max_workers=64, thread_name_prefix="tool")
+_IN_THREADS: set[Future[Any]] = set()
 _STRICT = ConfigDict(extra="forbid")
 
 State = Any
@@ -149,7 +150,7 @@ class Tool:
         if _is_coroutine(self.call):
             work = asyncio.ensure_future(cast("Awaitable[Any]", self.call(state, call)))
         else:
-            thread = _THREADS.submit(self.call, state, call)
+            thread = _in_thread(self.call, state, call)
             work = asyncio.wrap_future(thread)
         cancellation.on_request(work.cancel)
         try:
@@ -328,6 +329,18 @@ class _FunctionTool(Tool):
 _SETTINGS = {"name", "description", "usage", "format", "parallel_calls", "run_limit"}
 
 
+def _in_thread(method: Callable[..., Any], *arguments: Any) -> Future[Any]:
+    work = _THREADS.submit(method, *arguments)
+    _IN_THREADS.add(work)
+    work.add_done_callback(_IN_THREADS.discard)
+    return work
+
+
+def plugins_in_threads() -> int:
+    """How many plugin functions have not returned; the interpreter waits for them at its end."""
+    return len(_IN_THREADS)
+
+
 def _is_coroutine(method: Callable[..., Any]) -> bool:
     owner = getattr(method, "__self__", None)
     return inspect.iscoroutinefunction(method) or getattr(owner, "is_coroutine", False)
@@ -337,7 +350,7 @@ async def _in_its_place(method: Callable[..., Any], *arguments: Any) -> Any:
     """A coroutine function on the loop, anything else in a thread."""
     if _is_coroutine(method):
         return await method(*arguments)
-    result = await asyncio.get_running_loop().run_in_executor(_THREADS, method, *arguments)
+    result = await asyncio.wrap_future(_in_thread(method, *arguments))
     return await result if inspect.isawaitable(result) else result
 
 

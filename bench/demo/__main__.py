@@ -57,8 +57,10 @@ def demo(
         folder=home,
         seeds=tuple(range(1, seeds + 1)),
         control=control,
-        steps=steps,
-        overrides=tuple(_assignment(text) for text in set_ or ()),
+        overrides={
+            **dict(_assignment(text) for text in set_ or ()),
+            **({} if steps is None else {"run.steps": steps}),
+        },
     )
     screen = Screen()
     try:
@@ -141,6 +143,8 @@ def show(outcome: Outcome, home: Path, screen: Screen) -> None:
         f"\n{duration(outcome.seconds['total'])}, at most {outcome.peak_memory / 2**30:.2f} GiB "
         "(sum of PSS over all processes); every process is stopped"
     )
+    for run in outcome.runs:
+        screen.say(f"policy:  {home / f'seed-{run.seed}' / 'run/final'}")
     screen.say(f"report:  {report}")
     screen.say("summary:")
     screen.say(str(summary))

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from html import escape
 
 WIDTH, HEIGHT = 760, 340
-LEFT, RIGHT, TOP, BOTTOM = 44, 16, 14, 40
-LABEL_ROOM = 52  # pixels that the name of a part of the bar needs
+LEFT, RIGHT, TOP, BOTTOM = 56, 16, 14, 40
+LETTER, LABEL_MARGIN = 7.2, 14  # pixels that the name of a part of the bar needs
 
 _At = Callable[[float, float], tuple[float, float]]
 
@@ -60,6 +60,8 @@ def line_chart(lines: Sequence[Line], *, last: float, x_name: str, y_name: str) 
         *_grid(at, last),
         f'<text class="axis" x="{(LEFT + right) / 2}" y="{HEIGHT - 6}" text-anchor="middle">'
         f"{escape(x_name)}</text>",
+        f'<text class="axis" x="12" y="{(TOP + bottom) / 2}" text-anchor="middle" '
+        f'transform="rotate(-90 12 {(TOP + bottom) / 2})">{escape(y_name)}</text>',
     ]
     for line in lines:
         path = " ".join("{},{}".format(*at(p.x, p.y)) for p in line.points)
@@ -81,7 +83,7 @@ def stacked_bar(parts: Sequence[Part]) -> str:
             f'<rect class="part {part.style}" x="{left:.1f}" y="0" width="{max(0, width - 2):.1f}" '
             'height="56" rx="4"/>'
         )
-        if width >= LABEL_ROOM:
+        if width >= LETTER * max(len(part.name), len(part.text)) + LABEL_MARGIN:
             middle = left + width / 2
             out.append(
                 f'<text class="on-part" x="{middle:.1f}" y="24" text-anchor="middle">'

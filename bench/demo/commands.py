@@ -31,17 +31,15 @@ Overrides = Mapping[str, str | int | float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Addresses:
-    """Where this demonstration's services listen, all on loopback."""
+    """Ports on loopback of the services that all runs share."""
 
     sampler: int
     tools: int
-    engine: int
 
     def overrides(self) -> Overrides:
         return {
             "sampler.endpoints": f'["http://127.0.0.1:{self.sampler}"]',
             "tools.python.service": self.tools_address,
-            "run.engine": self.engine_address,
         }
 
     @property
@@ -51,10 +49,6 @@ class Addresses:
     @property
     def tools_address(self) -> str:
         return f"127.0.0.1:{self.tools}"
-
-    @property
-    def engine_address(self) -> str:
-        return f"127.0.0.1:{self.engine}"
 
 
 def sampler(model: Path, port: int) -> Command:

@@ -13,16 +13,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-import tomllib
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from bench.demo import commands, ready
 from bench.demo.commands import Addresses, Overrides
+from bench.demo.errors import DemoError
 from bench.demo.follow import follow_training, follow_warm_up
 from bench.demo.memory import MemoryMeter
 from bench.demo.processes import Command, Processes
@@ -30,6 +30,7 @@ from bench.demo.progress import Screen
 from bench.demo.records import read_record
 from bench.demo.types import Outcome, ProcessRow, Trained
 from bench.demo.versions import versions
+from toolwright.recipe import Recipe, RecipeError, check_all, load_recipe
 
 START_S = 240.0  # the sampler imports for a quarter of a minute, on a busy machine for minutes
 LAST_EVALUATION_S = 600.0
@@ -38,30 +39,31 @@ ENGINE_DRAIN_S = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What the user asked for. steps None = the recipe's; overrides go to every process."""
+    """What the user asked for; `overrides` of the recipe go to every process."""
 
     folder: Path
     seeds: tuple[int, ...]
     control: bool
-    steps: int | None = None
-    overrides: tuple[tuple[str, str], ...] = ()
+    overrides: Overrides = field(default_factory=dict)
 
 
 class Course:
     """One demonstration; `run` returns what the report shows."""
 
     def __init__(self, options: Options, processes: Processes, screen: Screen) -> None:
+        """DemoError when the recipe does not fit, before anything is started."""
         self._options = options
+        self._recipe = _checked(options.overrides)
         self._processes = processes
         self._screen = screen
         self._memory = MemoryMeter()
-        self._recipe = tomllib.loads(commands.RECIPE.read_text())
         self._rows: dict[str, ProcessRow] = {}
         self._seconds: dict[str, float] = {}
         self._done = 0
 
     async def run(self) -> Outcome:
         """DemoError when a process fails; nothing is stopped here, the context does that."""
+        options = self._options
         started = datetime.now().astimezone().isoformat(timespec="seconds")
         async with self._beside(self._memory.run()), self._beside(self._show_memory()):
             runs, control = await self._processes.while_alive(self._runs())
@@ -72,7 +74,7 @@ class Course:
             seconds=self._seconds,
             versions=versions(),
             processes=tuple(self._rows.values()),
-            settings={"recipe": commands.RECIPE.read_text(), "overrides": self._shared()},
+            settings={"recipe": commands.RECIPE.read_text(), "overrides": options.overrides},
             peak_memory=self._memory.peak,
             started=started,
         )
@@ -81,8 +83,8 @@ class Course:
         options = self._options
         first, *others = options.seeds
         self._screen.stage("making the untrained policy")
-        sampler, tools, engine = ready.free_ports(3)
-        self._addresses = Addresses(sampler=sampler, tools=tools, engine=engine)
+        sampler, tools = ready.free_ports(2)
+        self._addresses = Addresses(sampler=sampler, tools=tools)
         await self._make_policy(first)
         # The servers start while the first policy is warmed up: two cores, two jobs.
         await _together(
@@ -125,7 +127,7 @@ class Course:
         self._screen.stage(f"seed {seed}: warm-up on imperfect demonstrations")
         folder, processes = self._folder(seed), self._processes
         overrides: Overrides = {
-            **self._shared(),
+            **self._options.overrides,
             "run.folder": str(folder / "run"),
             "policy.model": str(folder / "untrained"),
             "render.conversations": str(folder / "demonstrations.jsonl"),
@@ -139,7 +141,7 @@ class Course:
         await processes.run(commands.demonstrations(f"demonstrations-{seed}", path, seed))
         await processes.run(commands.render(f"render-{seed}", overrides))
         status = self._screen.status
-        status.steps = int(self._recipe["sft"]["steps"])
+        status.steps = int(self._recipe.raw["sft"]["steps"])
         async with self._beside(follow_warm_up(folder / "run", status)):
             command = commands.sft(f"sft-{seed}", overrides)
             await processes.run(self._noted(command, "Megatron: imitation of demonstrations"))
@@ -148,19 +150,18 @@ class Course:
     async def _train(self, seed: int, *, control: bool = False) -> Trained:
         """One run of engine and learner, with the evaluation of its last version."""
         began = time.monotonic()
-        steps = self._options.steps or int(self._recipe["run"]["steps"])
+        steps = self._recipe.shared.run.steps
         name = "control" if control else f"seed-{seed}"
         stage = "control, learning rate 0" if control else f"seed {seed}: reinforcement learning"
         self._screen.stage(stage, steps=steps)
         folder = self._options.folder / "control/run" if control else self._folder(seed) / "run"
         (port,) = ready.free_ports(1)
         overrides: Overrides = {
-            **self._shared(),
+            **self._options.overrides,
             **self._addresses.overrides(),
             "run.engine": f"127.0.0.1:{port}",
             "run.folder": str(folder),
             "run.seed": seed,
-            "run.steps": steps,
             "policy.model": str(self._folder(seed) / "warm"),
             "engine.drain_s": ENGINE_DRAIN_S,
             **({"learner.optimizer.lr": 0.0} if control else {}),
@@ -173,28 +174,23 @@ class Course:
         async with self._beside(follow_training(folder, status, self._afterwards())):
             learner = commands.learner(f"learner-{name}", overrides)
             await processes.run(self._noted(learner, "Megatron: GRPO, publishes weights"))
-            trained = time.monotonic() - began
+            trained = time.monotonic()
             await processes.until_ready(
                 engine, ready.evaluated(f"127.0.0.1:{port}"), LAST_EVALUATION_S
             )
         await processes.stop(engine)
-        total = time.monotonic() - began
-        self._count("control" if control else "training", total)
+        self._count("control" if control else "training", trained - began)
+        self._count("last_evaluation", time.monotonic() - trained)
         self._done += 1
-        seconds = {"training": trained, "last_evaluation": total - trained, "total": total}
         return Trained(
             seed=seed,
             control=control,
             last_step=steps,
             record=read_record(folder),
-            seconds=seconds,
         )
 
     def _folder(self, seed: int) -> Path:
         return self._options.folder / f"seed-{seed}"
-
-    def _shared(self) -> Overrides:
-        return dict(self._options.overrides)
 
     def _afterwards(self) -> float:
         """Seconds of the runs that follow this one, taken from those behind it."""
@@ -226,6 +222,15 @@ class Course:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
+
+
+def _checked(overrides: Overrides) -> Recipe:
+    try:
+        recipe = load_recipe(commands.RECIPE, [f"{k}={v}" for k, v in overrides.items()])
+        check_all(recipe)
+    except RecipeError as error:
+        raise DemoError(str(error)) from error
+    return recipe
 
 
 async def _together(*work: Coroutine[Any, Any, None]) -> None:

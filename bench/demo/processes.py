@@ -89,7 +89,7 @@ class Processes:
         self._logs.mkdir(parents=True, exist_ok=True)
         self._before = {process.pid for process in descendants()}
         # What loses its parent becomes ours, so that nothing can escape by being orphaned.
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        _adopt_orphans(True)
         self._death = asyncio.get_running_loop().create_future()
         return self
 
@@ -155,6 +155,7 @@ class Processes:
         while self._running:
             await asyncio.shield(self.stop(self._running[-1]))
         await asyncio.to_thread(end_strays, self._before)
+        _adopt_orphans(False)
 
     def hurry(self) -> None:
         """No grace from now on: for a user who asks a second time."""
@@ -210,6 +211,10 @@ def tail(log: Path, lines: int = TAIL_LINES) -> str:
     text = log.read_text(errors="replace").rstrip()
     kept = text.splitlines()[-lines:] or ["(it is empty)"]
     return "\n".join(f"    {line}" for line in kept)
+
+
+def _adopt_orphans(on: bool) -> None:
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, int(on), 0, 0, 0)
 
 
 def _dies_with_us() -> tuple[str, ...]:

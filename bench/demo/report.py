@@ -25,8 +25,9 @@ REWARD_WINDOW = 5  # steps that the reward's line is a mean of
 STAGES = {
     "servers_start": "sampler and tools ready (while the first warm-up runs)",
     "warm_up": "warm-up: demonstrations, imitation",
-    "training": "reinforcement learning, with all evaluations",
+    "training": "reinforcement learning, with the evaluations on the way",
     "control": "control, learning rate 0",
+    "last_evaluation": "evaluation of the last version",
     "total": "everything",
 }
 
@@ -66,7 +67,7 @@ def _content(outcome: Outcome) -> dict[str, Any]:
             _breakdown("One training step", breakdown.of_step(first.record)),
         ],
         "seconds": [
-            (name, duration(outcome.seconds[key]))
+            (name, f"{outcome.seconds[key]:.0f} s")
             for key, name in STAGES.items()
             if key in outcome.seconds
         ],

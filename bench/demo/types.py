@@ -73,13 +73,12 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trained:
-    """One run: a seed's, or the control's. `seconds` by stage."""
+    """One run: a seed's, or the control's."""
 
     seed: int
     control: bool
     last_step: int
     record: Record
-    seconds: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

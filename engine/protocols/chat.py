@@ -15,7 +15,8 @@ from engine.text import stop_cut
 from engine.types import Answer, Call, Codec, Decision, NoAction, ToolSpec
 from toolwright.types import Task
 
-_SENTINEL = "toolwright-observation-sentinel"
+_ACTION = "toolwright-action-sentinel"
+_OBSERVATION = "toolwright-observation-sentinel"
 
 
 class Chat:
@@ -63,11 +64,16 @@ class Chat:
         return Answer(text=answer.removesuffix(self._answer_close).strip())
 
     def frame(self, stop: str | None, codec: Codec) -> tuple[list[int], list[int]]:
-        lead = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]
-        before = codec.chat(lead, generation_prompt=False)
-        whole = codec.chat([*lead, {"role": self._role, "content": _SENTINEL}])
-        end = before.rfind(codec.end_of_turn)
-        prefix, _, suffix = whole[end:].partition(_SENTINEL)
+        whole = codec.chat(
+            [
+                {"role": "user", "content": "x"},
+                {"role": "assistant", "content": _ACTION},
+                {"role": self._role, "content": _OBSERVATION},
+            ]
+        )
+        # Searched in one rendering: templates write a last assistant message in another way than
+        # one that more follows, Qwen3 with an empty thinking block.
+        prefix, _, suffix = whole.partition(_ACTION)[2].partition(_OBSERVATION)
         if stop == codec.end_of_turn:
             prefix = prefix.removeprefix(codec.end_of_turn)
         return codec.encode(prefix), codec.encode(suffix)
@@ -80,13 +86,18 @@ class Chat:
     ) -> list[tuple[str, list[int]]]:
         before, rest = split_opening(messages)
         runs = [("prompt", codec.encode(codec.chat(before)))]
+        stop = codec.end_of_turn
         for message in rest:
             role = message.get("role")
             if role == "assistant":
                 text = _assistant_text(message, self._call_open, self._call_close)
-                runs.append(("model", codec.encode(text + codec.end_of_turn)))
+                # A rollout stops at the call: the end of the turn is then the frame's, not the
+                # policy's.
+                stop = self._call_close if text.endswith(self._call_close) else codec.end_of_turn
+                text = text if stop == self._call_close else text + codec.end_of_turn
+                runs.append(("model", codec.encode(text)))
             elif role == self._role:
-                head, tail = self.frame(codec.end_of_turn, codec)
+                head, tail = self.frame(stop, codec)
                 runs.append(
                     ("tool", [*head, *self.observation([content_of(message)], codec), *tail])
                 )
@@ -100,8 +111,8 @@ class Chat:
             return Call(action=text, invalid_reason=f"no {self._call_open}")
         body = text[start + len(self._call_open) : len(text) - len(self._call_close)]
         try:
-            call = json.loads(body)
-        except (json.JSONDecodeError, RecursionError) as error:
+            call = json.loads(body, parse_constant=_no_constant)
+        except (ValueError, RecursionError) as error:
             return Call(action=text, invalid_reason=f"the call is not JSON: {error}")
         if not isinstance(call, dict) or not isinstance(call.get("name"), str):
             return Call(action=text, invalid_reason='the call needs {"name", "arguments"}')
@@ -109,6 +120,10 @@ class Chat:
         if not isinstance(arguments, dict):
             return Call(action=text, tool=call["name"], invalid_reason="arguments are no object")
         return Call(action=text, tool=call["name"], arguments=arguments)
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
 
 
 def _function(tool: ToolSpec) -> Mapping[str, Any]:

@@ -98,8 +98,10 @@ class Tagged:
 
     def _parse(self, text: str, stop: str, tools: Sequence[ToolSpec]) -> Call:
         for tool in tools:
-            if stop not in tool.stop_strings or not tool.tagged:
+            if stop not in tool.stop_strings:
                 continue
+            if not tool.tagged:
+                return Call(action=text, tool=tool.name)
             start = text.rfind(tool.open_tag)
             if start < 0:
                 return Call(action=text, tool=tool.name, invalid_reason=f"no {tool.open_tag}")

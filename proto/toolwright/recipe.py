@@ -118,7 +118,7 @@ class Sampler(Table):
 class Tool(Table):
     """One tool service; several entries give one session each to every trajectory."""
 
-    service: str = Field(description="address, or name=address of a ToolService")
+    service: str = Field(description="address of a ToolService")
     names: tuple[str, ...] = Field(default=(), description="tools of the service; empty = all")
     queue_limit_s: float = Field(default=60.0, gt=0)
     run_limit_s: float = Field(default=10.0, gt=0)

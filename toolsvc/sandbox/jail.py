@@ -213,16 +213,14 @@ class Jail:
 
     def end(self) -> None:
         """Lets the zygote end everything, which also leaves no trace in /run/firejail; kills
-        what does not go. Blocks for up to two seconds."""
+        what does not go. Once only; blocks for up to two seconds."""
         self.control.close()
         try:
             self._process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
             self.kill()
             self._process.wait()
-        if self._log >= 0:
-            os.close(self._log)
-            self._log = -1
+        os.close(self._log)
 
 
 def start_jail(plan: JailPlan, settings: Mapping[str, Any]) -> Jail:

@@ -114,7 +114,7 @@ class Pool:
 
         Cancelling the wait loses nothing: the session goes to the next who waits.
         """
-        while self._ready:
+        while self._ready and not self._closing:
             session = self._ready.popleft()
             if session.gone is None:
                 self._fill()
@@ -176,6 +176,9 @@ class Pool:
         if created:
             self._creating -= 1
             self._failures = 0
+        if self._closing:
+            session.close()
+            return
         while self._waiting:
             waiting = self._waiting.popleft()
             if not waiting.done():

@@ -12,9 +12,12 @@ import contextlib
 import json
 import os
 import secrets
+import shutil
 import socket
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from toolsvc.sandbox.bundle import probe_source
@@ -30,6 +33,8 @@ _KEEP_BYTES = 256 * 1024
 _CAPGET = {bpf.X86_64: 125, bpf.AARCH64: 90}
 _ENVIRONMENT = {*ENVIRONMENT, "HOME", "TMPDIR", "LC_CTYPE"}
 _DESCRIPTORS = {0, 1, 2, 3}
+_BAIT = "toolsvc-selftest-"
+_BAIT_SECONDS = 600.0
 
 
 def judge(report: Mapping[str, Any]) -> list[str]:
@@ -59,8 +64,10 @@ def _verb(what: str) -> str:
 async def examine(pool: Pool, config: SandboxConfig, level: Isolation) -> list[str]:
     """Faults of the isolation that `pool` gives; empty = it holds. SandboxError if no session
     can be had at all."""
-    attacker, victim = await pool.take(), await pool.take()
-    try:
+    with contextlib.ExitStack() as stack:
+        attacker, victim = [
+            stack.enter_context(contextlib.closing(await pool.take())) for _ in range(2)
+        ]
         with _bait() as bait:
             theirs = await _plant(victim)
             probe = _probe(bait, theirs, config, level)
@@ -71,12 +78,12 @@ async def examine(pool: Pool, config: SandboxConfig, level: Isolation) -> list[s
             report = json.loads(outcome.output.splitlines()[-1])
             still = await victim.run("kept", limit=_LIMIT_SECONDS, keep=_KEEP_BYTES)
             faults = judge(report)
+            deep = attacker.pid_namespaces
+            if deep < (2 if level.shared_jail else 1):
+                faults.append(f"is in {deep} pid namespaces below the service's own")
             if still.ending is not Ending.OK or still.output.strip() != "41":
                 faults.append("disturbed another session")
             return faults
-    finally:
-        attacker.close()
-        victim.close()
 
 
 async def _plant(victim: Session) -> str:
@@ -107,7 +114,6 @@ def _probe(
         "tcp": bait["tcp"],
         "abstract": bait["abstract"],
         "path_socket": bait["path_socket"],
-        "pids": [os.getpid()],
         "own_pid_namespace": level.shared_jail,
         "capget": _CAPGET[kernel.MACHINE],
         "unshare": numbers["unshare"],
@@ -123,7 +129,8 @@ def _bait() -> Iterator[dict[str, Any]]:
     """Files and listeners that anybody on this machine could reach, but a session must not."""
     abstract = f"toolsvc-{secrets.token_hex(8)}"
     with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="toolsvc-selftest-"))
+        _sweep_old_bait()
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=_BAIT))
         os.chmod(folder, 0o755)
         canary = os.path.join(folder, "canary")
         with open(canary, "w") as file:
@@ -148,3 +155,12 @@ def _bait() -> Iterator[dict[str, Any]]:
             "abstract": abstract,
             "path_socket": path_socket,
         }
+
+
+def _sweep_old_bait() -> None:
+    """What a service left that was killed during its self-test."""
+    for path in Path(tempfile.gettempdir()).glob(f"{_BAIT}*"):
+        with contextlib.suppress(OSError):
+            status = path.lstat()
+            if status.st_uid == os.geteuid() and time.time() - status.st_mtime > _BAIT_SECONDS:
+                shutil.rmtree(path, ignore_errors=True)

@@ -28,7 +28,8 @@ from toolsvc.sandbox.jailed import wire
 
 GRACE_SECONDS = 1.0
 """Between the interrupt at the run limit and the kill."""
-_POST_MORTEM_SECONDS = 0.25
+_INTERRUPT_SECONDS = 0.1
+_POST_MORTEM_SECONDS = 2.0
 """How long to wait for the zygote's word on how the process ended."""
 _GROUP = 1 << 2  # PIDFD_SIGNAL_PROCESS_GROUP, Linux 6.9
 _MESSAGE_BYTES = 4096
@@ -88,7 +89,7 @@ class Session:
         self._number = 0
         self._answer: asyncio.Future[wire.Done | None] | None = None
         self._stopped: Ending | None = None
-        self._kill_timer: asyncio.TimerHandle | None = None
+        self._press_timer: asyncio.TimerHandle | None = None
         self._hung_up = False
         self._post_mortem: asyncio.TimerHandle | None = None
         self._wait_status: int | None = None
@@ -98,6 +99,15 @@ class Session:
         self.gone: str | None = None
         """Why the session cannot be called any more; None while it can."""
         self._loop.add_reader(channel.fileno(), self._on_readable)
+
+    @property
+    def pid_namespaces(self) -> int:
+        """How many lie between the session's process and this one; 0 = it shares ours."""
+        with open(f"/proc/self/fdinfo/{self._pidfd}") as file:
+            for line in file:
+                if line.startswith("NSpid:"):
+                    return len(line.split()) - 2
+        return 0
 
     async def run(self, code: str, *, limit: float, keep: int) -> Outcome:
         """Runs `code`; stores at most `keep` bytes of output. SessionGone if there is none."""
@@ -121,9 +131,9 @@ class Session:
             raise
         finally:
             timer.cancel()
-            if self._kill_timer is not None:
-                self._kill_timer.cancel()
-                self._kill_timer = None
+            if self._press_timer is not None:
+                self._press_timer.cancel()
+                self._press_timer = None
             self._answer = None
         return self._outcome(done, keep, time.perf_counter() - started)
 
@@ -249,11 +259,18 @@ class Session:
     def _stop(self, ending: Ending) -> None:
         if self._stopped is None and self._answer is not None and not self._answer.done():
             self._stopped = ending
-            self._signal(signal.SIGINT)
-            self._kill_timer = self._loop.call_later(GRACE_SECONDS, self._kill_stopped, ending)
+            self._press(ending, self._loop.time() + GRACE_SECONDS)
 
-    def _kill_stopped(self, ending: Ending) -> None:
-        self.condemn(ending, f"it went on for {GRACE_SECONDS:g} s after it was interrupted")
+    def _press(self, ending: Ending, kill_at: float) -> None:
+        """Interrupts until it stops or its grace is over. Not once only: an interrupt that comes
+        before the code has begun, on a machine with too much to do, has no effect."""
+        left = kill_at - self._loop.time()
+        if left <= 0:
+            self.condemn(ending, f"it went on for {GRACE_SECONDS:g} s after it was interrupted")
+            return
+        self._signal(signal.SIGINT)
+        pause = min(left, _INTERRUPT_SECONDS)
+        self._press_timer = self._loop.call_later(pause, self._press, ending, kill_at)
 
     def _signal(self, number: signal.Signals) -> None:
         if self._closed:
@@ -296,7 +313,7 @@ class Session:
 _ENDINGS = {
     wire.OK: Ending.OK,
     wire.EXCEPTION: Ending.EXCEPTION,
-    # Nobody here interrupted it: the code raised KeyboardInterrupt itself.
+    # Nobody here interrupted it: the code sent itself the signal.
     wire.INTERRUPTED: Ending.EXCEPTION,
     wire.OUT_OF_MEMORY: Ending.OUT_OF_MEMORY,
 }

@@ -189,7 +189,9 @@ class Shard:
         self.down = True
         self._loop.remove_reader(self._jail.control.fileno())
         if not self._started.done():
+            # Whoever starts it is told by this, and closes it.
             self._started.set_exception(SandboxDown(f"the jail ended: {self._jail.complaint()}"))
+            return
         self._drop_sessions("its jail went down")
         self._on_down(self)
 

@@ -29,7 +29,7 @@ class Server:
         if not options.is_local(listen) and not token and not insecure:
             raise ListenError(
                 f"{listen} is reachable from other machines: set a bearer token "
-                "(TOOLWRIGHT_TOKEN), or say --insecure, or listen on 127.0.0.1"
+                "(TOOLWRIGHT_TOKEN) or listen on 127.0.0.1"
             )
         interceptors = (_RequireBearer(token),) if token else ()
         self._server = grpc.aio.server(interceptors=interceptors, options=options.SERVER)

@@ -166,6 +166,45 @@ while True: pass
 """
 
 
+CONTAINER = """
+    import asyncio, sys
+    sys.path.insert(0, {path!r})
+    import toolsvc.sandbox.jail
+    from toolsvc.sandbox.config import SandboxConfig
+    from toolsvc.sandbox.errors import SandboxUnavailable
+    from toolsvc.sandbox.sandbox import Sandbox
+
+    if {blind!r}:
+        toolsvc.sandbox.jail._in_container = lambda: False
+
+    async def main():
+        try:
+            async with Sandbox(SandboxConfig(shards=1, ready=1, processes=16)) as sandbox:
+                print("runs at level", sandbox.level)
+        except SandboxUnavailable as error:
+            print("refused:", error)
+
+    asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make the pid namespace")
+@pytest.mark.parametrize(
+    ("blind", "says"),
+    [(False, "runs at level"), (True, "without a sandbox around it")],
+)
+def test_in_a_pid_namespace_it_is_confined_or_refuses(blind: bool, says: str) -> None:
+    """There firejail runs programs bare, with exit code 0, unless it is told of the container."""
+    script = textwrap.dedent(CONTAINER.format(path=str(REPOSITORY), blind=blind))
+    done = subprocess.run(
+        ["unshare", "-pmf", "--mount-proc", sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert says in done.stdout.splitlines()[-1]
+
+
 def test_kill_9_of_the_host_leaves_nothing() -> None:
     script = textwrap.dedent(HOST.format(path=str(REPOSITORY), code=SPREADS))
     folders_before = set(os.listdir("/tmp"))

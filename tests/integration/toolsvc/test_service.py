@@ -5,8 +5,6 @@ import contextlib
 import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -28,7 +26,6 @@ from toolwright.rpc.errors import ServiceError, TransportError
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.tool.v1 import tool_pb2_grpc
 
-SERVE = [sys.executable, "-c", "from toolsvc.cli import main; main()", "serve"]
 SMALL = ("--ready", "2", "--shards", "1")
 PLUGIN = '''
 import threading, time
@@ -107,23 +104,9 @@ class Client:
         return result.observation[0].text
 
 
-@pytest.fixture(scope="module")
-def module_service() -> Iterator[Any]:
-    process = subprocess.Popen(
-        [*SERVE, "python", *SMALL, "--memory-mib", "192", "--listen", "127.0.0.1:0"],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    yield process, line.split(" on ")[1].split(",")[0].strip()
-    process.terminate()
-    assert process.wait(20) == 0
-
-
 @pytest.fixture
-async def client(module_service: Any) -> AsyncIterator[Client]:
-    one = Client(module_service[1])
+async def client(service: Any) -> AsyncIterator[Client]:
+    one = Client(service.address)
     yield one
     await one.channel.close()
 
@@ -394,6 +377,18 @@ async def test_a_plugin_file(start: Any, connect: Callable[[str], Client], plugi
         await client.call(session, "x", tool="nothing")
 
 
+async def test_a_plugin_that_never_returns_does_not_keep_the_service(
+    start: Any, connect: Callable[[str], Client], plugin: str
+) -> None:
+    service = start(plugin)
+    client = connect(service.address)
+    session = await client.open()
+    late = (await client.call(session, "<count>60</count>", run_limit=seconds(0.1))).result
+    assert late.error.kind == reasons.TOOL_ERROR_KIND_TIMEOUT
+    service.process.terminate()
+    assert await asyncio.to_thread(service.process.wait, 20) == 0
+
+
 async def test_sigterm_lets_a_call_end_and_leaves_no_process(
     start: Any, connect: Callable[[str], Client]
 ) -> None:
@@ -428,21 +423,15 @@ async def test_kill_9_leaves_no_process(start: Any, connect: Callable[[str], Cli
     assert not psutil.wait_procs(below, timeout=10)[1]
 
 
-def fails(*arguments: str, **environment: str) -> str:
-    """Runs `toolsvc serve`; returns the last line that it complains with, checks exit code 1."""
-    done = subprocess.run(
-        [*SERVE, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={**os.environ, **environment},
-    )
-    assert done.returncode == 1, done
-    assert "Traceback" not in done.stderr
-    return done.stderr.splitlines()[-1]
+@pytest.fixture
+def fails(serve_fails: Callable[..., str]) -> Callable[..., str]:
+    def run(*arguments: str, **environment: str) -> str:
+        return serve_fails(*arguments, environment={**os.environ, **environment})
+
+    return run
 
 
-def test_a_port_in_use_is_one_sentence() -> None:
+def test_a_port_in_use_is_one_sentence(fails: Callable[..., str]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -454,13 +443,13 @@ def test_a_port_in_use_is_one_sentence() -> None:
     assert time.monotonic() - began < 30
 
 
-def test_a_missing_firejail_is_one_sentence() -> None:
+def test_a_missing_firejail_is_one_sentence(fails: Callable[..., str]) -> None:
     line = fails("python", "--listen", "127.0.0.1:0", PATH="/nowhere")
     assert "firejail" in line
     assert "apt-get install firejail" in line
 
 
-def test_an_address_off_loopback_needs_a_token(plugin: str) -> None:
+def test_an_address_off_loopback_needs_a_token(fails: Callable[..., str], plugin: str) -> None:
     line = fails(plugin, "--listen", "0.0.0.0:0", TOOLWRIGHT_TOKEN="")
     assert "--insecure" in line
 
@@ -469,7 +458,9 @@ def test_an_address_off_loopback_needs_a_token(plugin: str) -> None:
     ("text", "says"),
     [("import nothing_like_it", "nothing_like_it"), ("x = 1", "defines no tool")],
 )
-def test_a_broken_plugin_is_one_sentence(tmp_path: Path, text: str, says: str) -> None:
+def test_a_broken_plugin_is_one_sentence(
+    fails: Callable[..., str], tmp_path: Path, text: str, says: str
+) -> None:
     path = tmp_path / "broken.py"
     path.write_text(text)
     line = fails(str(path), "--listen", "127.0.0.1:0")
@@ -477,5 +468,5 @@ def test_a_broken_plugin_is_one_sentence(tmp_path: Path, text: str, says: str) -
     assert "broken.py" in line
 
 
-def test_an_unknown_tool_is_one_sentence() -> None:
+def test_an_unknown_tool_is_one_sentence(fails: Callable[..., str]) -> None:
     assert "'pyton'" in fails("pyton", "--listen", "127.0.0.1:0")

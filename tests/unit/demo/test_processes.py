@@ -10,6 +10,7 @@ import sys
 import textwrap
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -33,10 +34,8 @@ def gone(pid: int) -> bool:
     return not psutil.pid_exists(pid)
 
 
-async def said(path: Path) -> None:
-    async with asyncio.timeout(10):
-        while not path.exists() or "here" not in path.read_text():
-            await asyncio.sleep(0.01)
+def said(log: Path) -> bool:
+    return "here" in log.read_text()
 
 
 async def test_leaving_ends_what_was_started(tmp_path: Path) -> None:
@@ -49,10 +48,10 @@ async def test_leaving_ends_what_was_started(tmp_path: Path) -> None:
     assert gone(two.pid)
 
 
-async def test_a_process_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
+async def test_a_process_that_ignores_sigterm_is_killed(tmp_path: Path, until: Any) -> None:
     async with Processes(tmp_path) as processes:
         deaf = await processes.start(python("deaf", *DEAF, grace_s=0.2))
-        await said(deaf.log)
+        await until(lambda: said(deaf.log))
     assert gone(deaf.pid)
     assert await deaf.wait() == -signal.SIGKILL
 
@@ -108,10 +107,10 @@ async def test_a_stopped_service_is_no_failure(tmp_path: Path) -> None:
         assert await processes.while_alive(asyncio.sleep(0.05, "done")) == "done"
 
 
-async def test_a_service_that_never_answers(tmp_path: Path) -> None:
+async def test_a_service_that_never_answers(tmp_path: Path, until: Any) -> None:
     async with Processes(tmp_path) as processes:
         one = await processes.start(python("one", *SLEEPS))
-        await said(one.log)
+        await until(lambda: said(one.log))
         with pytest.raises(NotReady, match=r"one did not answer within 0 s[\s\S]*here"):
             await processes.until_ready(one, asyncio.sleep(60), 0.05)
 
@@ -193,7 +192,7 @@ def _children(parent: int, count: int, logs: Path) -> list[int]:
     """Pids of the processes below `parent`, once each has spoken."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        spoken = [log for log in logs.glob("*.log") if "here" in log.read_text()]
+        spoken = [log for log in logs.glob("*.log") if said(log)]
         if len(spoken) == count:
             return [child.pid for child in psutil.Process(parent).children(recursive=True)]
         time.sleep(0.05)

@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -39,8 +40,9 @@ def test_seconds_left() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(0, "0 s"), (89, "89 s"), (100, "2 min"), (3900, "65 min"), (6000, "1 h 40 min")]
-)  # fmt: skip
+    ("seconds", "text"),
+    [(0, "0 s"), (89, "89 s"), (100, "2 min"), (3900, "65 min"), (6000, "1 h 40 min")],
+)
 def test_duration(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
@@ -49,53 +51,47 @@ def test_spark() -> None:
     assert spark([0, 0.5, 1.0, 2.0, -1]) == "▁▅██▁"
 
 
-async def test_follows_files_that_grow(tmp_path: Path) -> None:
+async def test_follows_files_that_grow(tmp_path: Path, until: Any) -> None:
     status = Status(stage="x", steps=10)
     task = asyncio.create_task(follow_training(tmp_path, status, 0.0))
     await asyncio.sleep(0.05)
     steps = tmp_path / "learner.jsonl"
-    row = {"step": 1, "reward": 0.25, "staleness_mean": 0.5, "response_length": 20,
-           "trajectories": 10, "step_s": 2.0, "version": "a.1", "skipped_update": False}  # fmt: skip
+    row = {"step": 1, "reward": 0.25, "staleness_mean": 0.5, "version": "a.1"}
+    row |= {"response_length": 20, "trajectories": 10, "step_s": 2.0, "skipped_update": False}
     steps.write_text(json.dumps(row) + '\n{"step": 2, "rew')
     (tmp_path / "evaluations.jsonl").write_text(
         json.dumps({"suite": "curve-sampled", "step": 0, "n": 4, "reward": 0.2, "stderr": 0.1,
                     "seconds": 3.0}) + "\n"
     )  # fmt: skip
-    await _until(lambda: status.step == 1 and status.success is not None)
+    await until(lambda: status.step == 1 and status.success is not None)
     assert (status.reward, status.success, status.staleness) == (0.25, 0.2, 0.5)
     assert status.tokens_per_second == 100
     with steps.open("a") as out:
         out.write('ard": 0.75}\n')
-    await _until(lambda: status.step == 2)
+    await until(lambda: status.step == 2)
     assert status.reward == 0.75
     task.cancel()
 
 
-async def test_a_log_file_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_log_file_gets_plain_lines(monkeypatch: pytest.MonkeyPatch, until: Any) -> None:
     monkeypatch.setattr(progress, "LINE_S", 0.01)
     out = io.StringIO()
     screen = Screen(Console(file=out, soft_wrap=True, highlight=False))
     task = asyncio.create_task(screen.run())
     screen.stage("seed 1", steps=3)
     screen.status.step = 2
-    await _until(lambda: "step 2/3" in out.getvalue())
+    await until(lambda: "step 2/3" in out.getvalue())
     task.cancel()
     assert "\x1b" not in out.getvalue()
 
 
-async def test_a_terminal_gets_a_live_panel(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_terminal_gets_a_live_panel(monkeypatch: pytest.MonkeyPatch, until: Any) -> None:
     monkeypatch.setattr(progress, "LIVE_S", 0.01)
     out = io.StringIO()
     screen = Screen(Console(file=out, force_terminal=True, width=100))
     screen.stage("seed 1", steps=3)
     screen.status.recent = [0.1, 0.9]
     task = asyncio.create_task(screen.run())
-    await _until(lambda: "rewards" in out.getvalue())
+    await until(lambda: "rewards" in out.getvalue())
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-
-
-async def _until(true: object) -> None:
-    async with asyncio.timeout(5):
-        while not true():  # type: ignore[operator]
-            await asyncio.sleep(0.01)

@@ -13,6 +13,7 @@ It does not know what the session will run.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import sys
@@ -67,7 +68,8 @@ class Confinement:
 
     def prepare(self) -> None:
         """What may be done once, in the zygote, instead of in every child."""
-        os.setsid()
+        with contextlib.suppress(PermissionError):
+            os.setsid()  # Refused to one who leads a group already, which does as well.
         os.environ.clear()
         os.environ.update(ENVIRONMENT)
 

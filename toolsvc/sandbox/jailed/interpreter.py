@@ -63,6 +63,7 @@ class Interpreter:
     def __init__(self) -> None:
         self._pid = 0
         self._armed = False
+        self._interrupted = False
         self._raw = _Kept()
         self._calls = 0
         self._open_streams()
@@ -88,6 +89,7 @@ class Interpreter:
         self._calls += 1
         os.ftruncate(_OUTPUT, 0)
         self._raw.keep, self._raw.written = keep, 0
+        self._interrupted = False
         self._open_streams()
         signal.signal(signal.SIGINT, self._on_interrupt)
         try:
@@ -120,8 +122,11 @@ class Interpreter:
                         self._out.write(repr(value) + "\n")
             finally:
                 self._armed = False
-        except KeyboardInterrupt:
-            return wire.INTERRUPTED
+        except KeyboardInterrupt as error:
+            if self._interrupted:
+                return wire.INTERRUPTED
+            self._explain(error)
+            return wire.EXCEPTION
         except SystemExit as leaving:
             return self._explain_exit(leaving)
         except MemoryError as error:
@@ -154,6 +159,7 @@ class Interpreter:
     def _on_interrupt(self, number: int, frame: object) -> None:
         if self._armed:
             self._armed = False
+            self._interrupted = True
             raise KeyboardInterrupt
 
     def _open_streams(self) -> None:

@@ -30,10 +30,12 @@ _CLONE_CHILD_CLEARTID = 0x00200000
 _CLONE_CHILD_SETTID = 0x01000000
 
 _PR_SET_DUMPABLE = 4
+_PR_GET_SECCOMP = 21
 _PR_SET_SECCOMP = 22
 _PR_CAPBSET_DROP = 24
 _PR_SET_SECUREBITS = 28
 _PR_SET_NO_NEW_PRIVS = 38
+_PR_GET_NO_NEW_PRIVS = 39
 _PR_GET_TID_ADDRESS = 40
 _PR_CAP_AMBIENT = 47
 _SECCOMP_MODE_FILTER = 2
@@ -144,6 +146,12 @@ def landlock_restrict(abi: int, allowed: list[tuple[int, int]]) -> None:
         )
     _check(_libc.syscall(_LANDLOCK_RESTRICT, ruleset, 0), "landlock")
     os.close(ruleset)
+
+
+def in_a_jail() -> bool:
+    """Whether somebody took this process's privileges and system calls away."""
+    unprivileged = _libc.prctl(_PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1
+    return unprivileged and _libc.prctl(_PR_GET_SECCOMP, 0, 0, 0, 0) == _SECCOMP_MODE_FILTER
 
 
 def no_new_privileges() -> None:

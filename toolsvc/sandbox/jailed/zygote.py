@@ -358,4 +358,6 @@ def _pid_namespace(pid: int) -> str:
 
 
 def main(control: socket.socket, settings: Mapping[str, Any]) -> None:
+    if not kernel.in_a_jail():
+        raise SystemExit("firejail started the program without a sandbox around it")
     Zygote(control, settings).run()

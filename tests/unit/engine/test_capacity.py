@@ -1,0 +1,114 @@
+"""Admission and staleness as arithmetic."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.capacity import staleness, staleness_capacity
+from toolwright.types import WeightVersion
+
+
+def v(lineage: str, step: int) -> WeightVersion:
+    return WeightVersion(lineage=lineage, step=step)
+
+
+COUNTS = st.integers(0, 1000)
+
+
+@given(eta=st.integers(0, 5), version=COUNTS, batch=st.integers(1, 64), accepted=COUNTS)
+def test_what_is_admitted_is_never_older_than_eta(
+    eta: int, version: int, batch: int, accepted: int
+) -> None:
+    """A trajectory admitted as number n trains at step n // batch, spec 6.8's bound."""
+    room = staleness_capacity(
+        eta=eta, version=version, batch=batch, max_concurrent=10**9, accepted=accepted, running=0
+    )
+    last = accepted + room - 1
+    assert last // batch - version == eta
+
+
+@given(COUNTS, COUNTS, COUNTS)
+def test_a_running_one_takes_its_place(version: int, accepted: int, running: int) -> None:
+    def room(running: int, limit: int) -> int:
+        return staleness_capacity(
+            eta=1, version=version, batch=8, max_concurrent=limit, accepted=accepted,
+            running=running,
+        )  # fmt: skip
+
+    assert room(running + 1, 10**9) == room(running, 10**9) - 1
+    assert room(running, 5) <= 5 - running
+    assert room(running, 5) <= room(running, 6)
+
+
+def test_staleness_along_one_lineage() -> None:
+    assert staleness(v("a", 7), v("a", 4), {}) == 3
+    assert staleness(v("a", 7), v("a", 7), {}) == 0
+
+
+def test_staleness_across_a_fork() -> None:
+    """a: 0 .. 9; b left a at 5 and is at 8 now."""
+    forks = {"b": v("a", 5)}
+    assert staleness(v("b", 8), v("a", 5), forks) == 3
+    assert staleness(v("b", 8), v("a", 3), forks) == 5
+    assert staleness(v("b", 8), v("a", 9), forks) == 4 + 3  # down to the fork and up again
+    assert staleness(v("b", 5), v("a", 5), forks) == 0
+    assert staleness(v("a", 9), v("b", 8), forks) == 3 + 4  # in the abandoned direction too
+
+
+def test_staleness_between_two_forks() -> None:
+    forks = {"b": v("a", 5), "c": v("a", 3), "d": v("b", 6)}
+    assert staleness(v("c", 4), v("b", 6), forks) == (6 - 3) + (4 - 3)
+    assert staleness(v("d", 7), v("c", 4), forks) == (4 - 3) + (7 - 3)
+    assert staleness(v("d", 7), v("b", 8), forks) == (8 - 6) + (7 - 6)
+
+
+def test_strangers_have_no_staleness() -> None:
+    with pytest.raises(ValueError, match=r"x\.1 and a\.1 have no common ancestor"):
+        staleness(v("a", 1), v("x", 1), {"b": v("a", 0)})
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[dict[str, WeightVersion], list[WeightVersion]]:
+    """A tree of lineages, and versions anywhere in it."""
+    names = "abcdef"[: draw(st.integers(1, 6))]
+    forks: dict[str, WeightVersion] = {}
+    for i, name in enumerate(names[1:], 1):
+        parent = names[draw(st.integers(0, i - 1))]
+        base = forks[parent].step if parent in forks else 0
+        forks[name] = v(parent, base + draw(st.integers(0, 4)))
+    versions = []
+    for _ in range(3):
+        name = draw(st.sampled_from(names))
+        base = forks[name].step if name in forks else 0
+        versions.append(v(name, base + draw(st.integers(0, 6))))
+    return forks, versions
+
+
+def path_to_root(
+    version: WeightVersion, forks: dict[str, WeightVersion]
+) -> list[tuple[str, int]]:
+    """Every optimizer step on the way, newest first; a fork's first step is its parent's."""
+    path = []
+    while version.lineage in forks:
+        parent = forks[version.lineage]
+        path += [(version.lineage, s) for s in range(version.step, parent.step, -1)]
+        version = parent
+    return path + [(version.lineage, s) for s in range(version.step, 0, -1)]
+
+
+@given(histories())
+def test_staleness_is_the_distance_in_the_tree_of_steps(
+    history: tuple[dict[str, WeightVersion], list[WeightVersion]],
+) -> None:
+    forks, (a, b, c) = history
+
+    def between(one: WeightVersion, other: WeightVersion) -> int:
+        return staleness(one, other, forks)
+
+    steps_a, steps_b = set(path_to_root(a, forks)), set(path_to_root(b, forks))
+    assert between(a, b) == len(steps_a ^ steps_b)
+    assert between(a, a) == 0
+    assert between(a, b) == between(b, a)
+    assert between(a, c) <= between(a, b) + between(b, c)

@@ -1,0 +1,193 @@
+"""Chat messages with function calls, through a template with Qwen's habits."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.codec import HuggingFaceCodec
+from engine.protocols.chat import Chat
+from engine.types import Answer, Call, NoAction, ToolSpec
+from tests.support.codecs import END, ToyCodec
+from toolwright.types import Task
+
+TOY = ToyCodec()
+ADD = ToolSpec(
+    name="add", description="adds", json_call=True, open_tag="<tool_call>",
+    close_tag="</tool_call>", stop_strings=("</tool_call>",),
+    arguments_schema={"type": "object", "properties": {"a": {"type": "number"}}},
+)  # fmt: skip
+PYTHON = ToolSpec(name="python", stop_strings=("</python>",), close_tag="</python>")
+TASK = Task(id="t", messages=({"role": "user", "content": "1+1?"},))
+CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>'
+
+
+def decide(text: str, stop: str | None = END, **options: Any) -> Any:
+    return Chat(**options).decide(text, stop, (ADD,), TOY)
+
+
+def test_stops() -> None:
+    assert Chat().stops((ADD, PYTHON), TOY) == ("</python>", "</tool_call>", END)
+
+
+def test_the_prompt_shows_the_tools(qwen: HuggingFaceCodec) -> None:
+    text = qwen.decode(Chat().prompt(TASK, (ADD,), qwen))
+    system, _, rest = text.partition("<|im_end|>")
+    shown = json.loads(system.splitlines()[2])
+    assert shown["function"]["name"] == "add"
+    assert shown["function"]["parameters"]["properties"] == {"a": {"type": "number"}}
+    assert rest.endswith("<|im_start|>user\n1+1?<|im_end|>\n<|im_start|>assistant\n")
+    assert "# Tools" not in qwen.decode(Chat().prompt(TASK, (), qwen))
+
+
+def test_a_call() -> None:
+    (call,) = decide(f"let me see\n{CALL}", "</tool_call>")
+    assert call == Call(action=f"let me see\n{CALL}", tool="add", arguments={"a": 1})
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("{", "not JSON"),
+        ("[]", 'needs {"name", "arguments"}'),
+        ('{"name": 3}', 'needs {"name", "arguments"}'),
+        ('{"name": "add", "arguments": []}', "arguments are no object"),
+        ('{"name": "add", "arguments": {"a": NaN}}', "NaN is no JSON"),
+        ('{"name": "add", "arguments": {"a": -Infinity}}', "is no JSON"),
+        ('{"a":' * 100_000, "not JSON"),
+    ],
+)
+def test_a_call_that_cannot_be_read_is_the_policy_s_to_see(body: str, reason: str) -> None:
+    (call,) = decide(f"<tool_call>{body}</tool_call>", "</tool_call>")
+    assert reason in call.invalid_reason
+
+
+def test_a_call_without_its_opening() -> None:
+    (call,) = decide("x</tool_call>", "</tool_call>")
+    assert call.invalid_reason == "no <tool_call>"
+
+
+def test_a_call_without_arguments_has_none() -> None:
+    (call,) = decide('<tool_call>{"name": "now"}</tool_call>', "</tool_call>")
+    assert (call.tool, dict(call.arguments), call.invalid_reason) == ("now", {}, "")
+
+
+def test_a_tool_s_own_stop_goes_to_the_service() -> None:
+    assert decide("<python>1</python>", "</python>") == (Call(action="<python>1</python>"),)
+
+
+@given(st.text(max_size=40), st.sampled_from(["</tool_call>", END, None, "</python>"]))
+def test_deciding_never_raises(text: str, stop: str | None) -> None:
+    decide(text + (stop or ""), stop)
+    decide(text + (stop or ""), stop, answer_open="<a>", answer_close="</a>")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f" it is 2 {END}", Answer(text="it is 2")),
+        (f" {END}", NoAction(empty=True)),
+    ],
+)
+def test_an_end_without_a_call_is_the_answer(text: str, expected: object) -> None:
+    assert decide(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"so \\boxed{{4}}. {END}", Answer(text="4")),
+        (f"\\boxed{{3}} no \\boxed{{4}}{END}", Answer(text="4")),
+        (f"\\boxed{{4{END}", NoAction()),
+        (f"it is 4{END}", NoAction()),
+        (END, NoAction(empty=True)),
+    ],
+)
+def test_an_answer_that_is_marked(text: str, expected: object) -> None:
+    assert decide(text, answer_open="\\boxed{", answer_close="}") == expected
+
+
+def test_the_frame_is_what_the_template_writes_around_an_observation(
+    qwen: HuggingFaceCodec,
+) -> None:
+    """After the call's stop the frame ends the assistant's turn; after the end it does not."""
+    head, tail = Chat().frame("</tool_call>", qwen)
+    assert qwen.decode(head) == "<|im_end|>\n<|im_start|>user\n<tool_response>\n"
+    assert qwen.decode(tail) == "\n</tool_response><|im_end|>\n<|im_start|>assistant\n"
+    head, _ = Chat().frame(qwen.end_of_turn, qwen)
+    assert qwen.decode(head) == "\n<|im_start|>user\n<tool_response>\n"
+    head, tail = Chat(role="user").frame("</tool_call>", qwen)
+    assert qwen.decode(head) == "<|im_end|>\n<|im_start|>user\n"
+    assert qwen.decode(tail) == "<|im_end|>\n<|im_start|>assistant\n"
+
+
+def test_prompt_action_and_observation_are_the_template_s_own_text(qwen: HuggingFaceCodec) -> None:
+    """Put together piece by piece, it reads as the template renders the whole conversation."""
+    protocol = Chat()
+    head, tail = protocol.frame("</tool_call>", qwen)
+    pieces = [
+        *protocol.prompt(TASK, (ADD,), qwen),
+        *qwen.encode(CALL),
+        *head, *protocol.observation(["2"], qwen), *tail,
+    ]  # fmt: skip
+    whole = qwen.chat(
+        [*TASK.messages, {"role": "assistant", "content": CALL}, {"role": "tool", "content": "2"}],
+        tools=[json.loads(qwen.decode(protocol.prompt(TASK, (ADD,), qwen)).splitlines()[2])],
+    )
+    assert qwen.decode(pieces) == whole
+
+
+def test_a_demonstration_is_token_for_token_what_a_rollout_writes(qwen: HuggingFaceCodec) -> None:
+    protocol = Chat()
+    head, tail = protocol.frame("</tool_call>", qwen)
+    rollout = [
+        ("prompt", protocol.prompt(TASK, (), qwen)),
+        ("model", qwen.encode(CALL)),
+        ("tool", [*head, *protocol.observation(["2"], qwen), *tail]),
+        ("model", qwen.encode("2<|im_end|>")),
+    ]
+    written = [
+        *TASK.messages,
+        {"role": "assistant", "content": CALL},
+        {"role": "tool", "content": "2"},
+        {"role": "assistant", "content": "2"},
+    ]
+    structured = [
+        *TASK.messages,
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"function": {"name": "add", "arguments": {"a": 1}}}],
+        },
+        *written[2:],
+    ]
+    assert protocol.demonstration(written, qwen) == rollout
+    assert protocol.demonstration(structured, qwen) == rollout
+
+
+def test_a_demonstration_whose_observation_follows_an_end_of_turn(qwen: HuggingFaceCodec) -> None:
+    protocol = Chat(role="user")
+    runs = protocol.demonstration(
+        [
+            *TASK.messages,
+            {"role": "assistant", "content": "I look"},
+            {"role": "user", "content": "seen"},
+            {"role": "assistant", "content": "ok"},
+        ],
+        qwen,
+    )
+    assert [author for author, _ in runs] == ["prompt", "model", "tool", "model"]
+    text = "".join(qwen.decode(ids) for _, ids in runs)
+    assert text.count("<|im_end|>") == 4
+    assert "I look<|im_end|>\n<|im_start|>user\nseen<|im_end|>\n<|im_start|>assistant\nok" in text
+
+
+def test_a_demonstration_that_does_not_fit(qwen: HuggingFaceCodec) -> None:
+    with pytest.raises(ValueError, match="message of 'user' after the first assistant"):
+        Chat().demonstration(
+            [*TASK.messages, {"role": "assistant", "content": "a"}, *TASK.messages], qwen
+        )

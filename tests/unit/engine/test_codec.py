@@ -1,0 +1,91 @@
+"""The policy folder's tokenizer and template, and the check that both fit."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.codec import HuggingFaceCodec
+from engine.errors import StartupError
+from engine.protocols.chat import Chat
+from engine.protocols.tagged import Tagged
+from engine.serve import rehearse
+from tests.support.policy import write_policy
+from toolwright.types import Task
+
+TASK = Task(id="t", messages=({"role": "user", "content": "q"},))
+
+
+@settings(max_examples=30)
+@given(text=st.text(st.characters(exclude_categories=["Cs"]), max_size=30))
+def test_text_survives_and_ids_are_only_ever_joined(codec: HuggingFaceCodec, text: str) -> None:
+    ids = codec.encode(text)
+    assert codec.decode(ids) == text
+    assert codec.decode([*ids, *codec.encode("é>x")]) == text + "é>x"
+
+
+def test_special_tokens_are_one_id_and_are_shown(codec: HuggingFaceCodec) -> None:
+    assert codec.encode("</python>") == [codec.token_id("</python>")]
+    assert codec.decode(codec.encode("a<|im_end|>b")) == "a<|im_end|>b"
+    assert codec.end_of_turn == "<|im_end|>"
+
+
+def test_what_is_one_token(codec: HuggingFaceCodec) -> None:
+    assert codec.token_id("a") == codec.encode("a")[0]
+    assert codec.token_id(" ") == codec.encode(" ")[0]  # written as another letter in the file
+    assert codec.token_id("</run>") is None
+    assert codec.token_id("é") is None
+
+
+def test_the_hash_is_tokenizer_and_template(tmp_path: Path, codec: HuggingFaceCodec) -> None:
+    same = HuggingFaceCodec(write_policy(tmp_path / "same"))
+    assert same.hash == codec.hash
+    other = HuggingFaceCodec(write_policy(tmp_path / "other", template="{{ messages }}"))
+    assert other.hash != codec.hash
+
+
+def test_a_vocabulary_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    folder = write_policy(tmp_path / "small", vocab_size=200)
+    with pytest.raises(StartupError, match=r"token id \d+ but the model's vocab_size is 200; take"):
+        HuggingFaceCodec(folder)
+
+
+def test_folders_that_are_no_policies(tmp_path: Path, policy_folder: Path) -> None:
+    with pytest.raises(StartupError, match=r"policy\.model: no .*absent.config\.json; give a local"):
+        HuggingFaceCodec(tmp_path / "absent")
+    folder = tmp_path / "p"
+    shutil.copytree(policy_folder, folder)
+    (folder / "config.json").write_text("{")
+    with pytest.raises(StartupError, match="is not JSON"):
+        HuggingFaceCodec(folder)
+    (folder / "config.json").write_text(json.dumps({"model_type": "llama", "vocab_size": 9}))
+    with pytest.raises(StartupError, match="a 'llama' model; supported are qwen2, qwen3"):
+        HuggingFaceCodec(folder)
+    (folder / "config.json").write_text(json.dumps({"model_type": "qwen3"}))
+    with pytest.raises(StartupError, match="names no vocab_size"):
+        HuggingFaceCodec(folder)
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    shutil.copy(policy_folder / "config.json", bare)
+    with pytest.raises(StartupError, match=r"no tokenizer in .*copy tokenizer\.json"):
+        HuggingFaceCodec(bare)
+
+
+def test_a_template_that_does_not_fit_the_protocol_is_found_at_the_start(
+    tmp_path: Path, codec: HuggingFaceCodec
+) -> None:
+    assert rehearse(Tagged(), codec, TASK) > 10
+    refuses = "{% for m in messages %}{% if m.role == 'tool' %}{{ raise_exception('no tools') }}"
+    refuses += "{% endif %}{{ m.content }}{% endfor %}"
+    strict = HuggingFaceCodec(write_policy(tmp_path / "strict", template=refuses))
+    assert rehearse(Tagged(), strict, TASK) > 0
+    with pytest.raises(StartupError, match=r"task\.protocol does not fit .*no tools"):
+        rehearse(Chat(), strict, TASK)
+    none = HuggingFaceCodec(write_policy(tmp_path / "none", template=None))
+    with pytest.raises(StartupError, match=r"task\.protocol does not fit policy\.model"):
+        rehearse(Tagged(), none, TASK)

@@ -1,0 +1,92 @@
+"""Recorded conversations become trajectories."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.codec import HuggingFaceCodec
+from engine.errors import StartupError
+from engine.protocols.tagged import Tagged
+from engine.render import render
+from toolwright.types import Author, Trajectory
+from toolwright.wire import read_trajectories
+
+CONVERSATION = {
+    "id": "c1",
+    "messages": [
+        {"role": "user", "content": "1+1?"},
+        {"role": "assistant", "content": "<python> 1+1</python>"},
+        {"role": "tool", "content": "2"},
+        {"role": "assistant", "content": "<answer> 2</answer>"},
+    ],
+}
+
+
+def rendered(folder: Path, codec: HuggingFaceCodec, *lines: Any) -> list[Trajectory]:
+    file = folder / "conversations.jsonl"
+    file.write_text("".join((x if isinstance(x, str) else json.dumps(x)) + "\n" for x in lines))
+    out = folder / "out" / "x.trajectories"
+    count = render(file, out, Tagged(), codec)
+    read = list(read_trajectories(out))
+    assert len(read) == count
+    return read
+
+
+def test_segments(tmp_path: Path, codec: HuggingFaceCodec) -> None:
+    (trajectory,) = rendered(tmp_path, codec, CONVERSATION)
+    (sequence,) = trajectory.sequences
+    shown = [(s.author, codec.decode(s.token_ids), s.turn, s.trainable) for s in sequence.segments]
+    assert shown == [
+        (
+            Author.PROMPT,
+            "<|im_start|>user\n1+1?<|im_end|>\n<|im_start|>assistant\n",
+            0,
+            False,
+        ),
+        (Author.MODEL, "<python> 1+1</python>", 0, True),
+        (Author.TOOL, "<result> 2</result>", 0, False),
+        (Author.MODEL, "<answer> 2</answer><|im_end|>", 1, True),
+    ]
+    assert sequence.action_spans[1][0] == 1
+    assert trajectory.tokenizer_hash == codec.hash
+    assert trajectory.task.id == "c1"
+    for segment in sequence.segments:
+        wrote = segment.author is Author.MODEL
+        assert segment.logprobs == ((0.0,) * len(segment.token_ids) if wrote else None)
+
+
+def test_blank_lines_are_skipped_and_lines_are_names(
+    tmp_path: Path, codec: HuggingFaceCodec
+) -> None:
+    bare = {"messages": CONVERSATION["messages"]}
+    read = rendered(tmp_path, codec, bare, "", bare)
+    assert [t.task.id for t in read] == ["1", "3"]
+    assert len({t.id for t in read}) == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("{", ":2: "),
+        ({"conversation": []}, ':2: a line is {"messages"'),
+        ([1], ':2: a line is {"messages"'),
+        ({"messages": ["hello"]}, ':2: a line is {"messages"'),
+        ({"messages": [{"role": "user", "content": "x"}]}, ":2: a conversation needs messages"),
+    ],
+)
+def test_a_line_that_does_not_fit_is_named_and_nothing_is_left(
+    tmp_path: Path, codec: HuggingFaceCodec, line: Any, words: str
+) -> None:
+    with pytest.raises(StartupError) as caught:
+        rendered(tmp_path, codec, CONVERSATION, line)
+    assert "conversations.jsonl" + words in str(caught.value)
+    assert not (tmp_path / "out" / "x.trajectories").exists()
+
+
+def test_no_file(tmp_path: Path, codec: HuggingFaceCodec) -> None:
+    with pytest.raises(StartupError, match=r"render\.conversations: no file"):
+        render(tmp_path / "absent.jsonl", tmp_path / "x", Tagged(), codec)

@@ -1,0 +1,218 @@
+"""The sampler's stream: both shapes, drift, errors, and any cut of its bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.sampler.wire import DONE, Chunk, ChunkReader, EventSplitter, WireError, generate_request
+from toolwright.types import FinishKind, FinishReason, SamplingParams
+
+STOP = {"type": "stop", "matched": 3}
+
+
+def event(
+    ids: list[int],
+    total: int,
+    *,
+    finish: dict[str, Any] | None = None,
+    pairs: list[Any] | None = None,
+    version: str = "a.1",
+    spans: list[dict[str, Any]] | None = None,
+) -> bytes:
+    meta: dict[str, Any] = {
+        "id": "r",
+        "finish_reason": finish,
+        "completion_tokens": total,
+        "weight_version": version,
+        "output_token_logprobs": [[-i / 8, i, None] for i in ids] if pairs is None else pairs,
+    }
+    if spans is not None:
+        meta["weight_versions"] = spans
+    return orjson.dumps({"output_ids": ids, "meta_info": meta})
+
+
+def stream(ids: list[int], sizes: list[int], *, incremental: bool) -> list[bytes]:
+    """The events of one reply in chunks of `sizes`."""
+    events, sent = [], 0
+    for number, size in enumerate(sizes):
+        end = len(ids) if number == len(sizes) - 1 else sent + size
+        shown = ids[sent:end] if incremental else ids[:end]
+        last = number == len(sizes) - 1
+        events.append(event(shown, end, finish=STOP if last else None))
+        sent = end
+    return events
+
+
+@given(
+    st.lists(st.integers(0, 9), max_size=20),
+    st.lists(st.integers(0, 4), min_size=1, max_size=6),
+    st.booleans(),
+)
+def test_both_shapes_give_the_same_tokens(
+    ids: list[int], sizes: list[int], incremental: bool
+) -> None:
+    sizes = [min(size, len(ids) // len(sizes)) for size in sizes]
+    reader = ChunkReader(incremental=incremental)
+    chunks = [reader.read(e) for e in stream(ids, sizes, incremental=incremental)]
+    assert [i for chunk in chunks for i in chunk.token_ids] == ids
+    assert [p for chunk in chunks for p in chunk.logprobs] == [-i / 8 for i in ids]
+    assert [chunk.finish for chunk in chunks[:-1]] == [None] * (len(chunks) - 1)
+    assert chunks[-1].finish == FinishReason(kind=FinishKind.STOP, matched_token=3)
+    assert reader.received == len(ids)
+
+
+@pytest.mark.parametrize("incremental", [True, False])
+def test_the_wrong_shape_is_seen_at_the_second_chunk(incremental: bool) -> None:
+    reader = ChunkReader(incremental=incremental)
+    first, second = stream([1, 2, 3, 4], [2, 2], incremental=not incremental)
+    reader.read(first)
+    with pytest.raises(WireError):
+        reader.read(second)
+
+
+def test_drift_is_an_error_and_names_the_counts() -> None:
+    with pytest.raises(WireError, match="received 2 tokens, the server counted 3"):
+        ChunkReader(incremental=True).read(event([1, 2], 3))
+
+
+@pytest.mark.parametrize(
+    ("pairs", "words"),
+    [
+        ([], "2 tokens came with 0 log-probs"),
+        ([[-0.1, 1, None]], "2 tokens came with 1 log-probs"),
+        ([[-0.1, 1, None], [None, 2, None]], "not those of the tokens"),
+        ([[-0.1, 1, None], [-0.2, 9, None]], "not those of the tokens"),
+    ],
+)
+def test_log_probs_that_do_not_fit(pairs: list[Any], words: str) -> None:
+    with pytest.raises(WireError, match=words):
+        ChunkReader(incremental=True).read(event([1, 2], 2, pairs=pairs))
+
+
+@pytest.mark.parametrize(
+    ("payload", "words", "retryable"),
+    [
+        (b"<html>", "not JSON", True),
+        (b'{"x": 1}', "lacks 'meta_info'", True),
+        (b'{"output_ids": [], "meta_info": {}}', "lacks", True),
+        (b'{"error": {"message": "too long", "retryable": false}}', "too long", False),
+        (b'{"error": {"message": "worker gone"}}', "worker gone", True),
+        (b'{"error": "plain"}', "plain", True),
+    ],
+)
+def test_events_that_are_no_chunks(payload: bytes, words: str, retryable: bool) -> None:
+    with pytest.raises(WireError, match=words) as caught:
+        ChunkReader(incremental=True).read(payload)
+    assert caught.value.retryable is retryable
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        ({"type": "length", "length": 4}, FinishReason(kind=FinishKind.LENGTH)),
+        ({"type": "abort", "message": "x"}, FinishReason(kind=FinishKind.ABORT)),
+        (STOP, FinishReason(kind=FinishKind.STOP, matched_token=3)),
+        (
+            {"type": "stop", "matched": "</a>"},
+            FinishReason(kind=FinishKind.STOP, matched_text="</a>"),
+        ),
+        (
+            {"type": "stop", "matched": [7, 3]},
+            FinishReason(kind=FinishKind.STOP, matched_token=3),
+        ),
+        ({"type": "stop"}, FinishReason(kind=FinishKind.STOP)),
+    ],
+)
+def test_finish_reasons(reason: dict[str, Any], expected: FinishReason) -> None:
+    assert ChunkReader(incremental=True).read(event([3], 1, finish=reason)).finish == expected
+
+
+def test_versions_of_a_chunk_and_of_the_whole() -> None:
+    spans = [{"version": "a.1", "start": 0, "end": 1}, {"version": "a.2", "start": 1, "end": 2}]
+    chunk = ChunkReader(incremental=True).read(
+        event([1, 2], 2, finish=STOP, version="a.2", spans=spans)
+    )
+    assert chunk.weight_version == "a.2"
+    assert chunk.weight_spans == (("a.1", 0, 1), ("a.2", 1, 2))
+
+
+def test_an_abort_in_the_queue_repeats_a_token_that_is_not_added_again() -> None:
+    reader = ChunkReader(incremental=True)
+    reader.read(event([1, 2], 2))
+    repeated = event([2], 2, finish={"type": "abort"}, pairs=[[-0.1, 1, None], [-0.2, 2, None]])
+    chunk = reader.read(repeated)
+    assert (list(chunk.token_ids), list(chunk.logprobs)) == ([], [])
+    assert chunk.finish == FinishReason(kind=FinishKind.ABORT)
+
+
+@given(st.lists(st.binary(max_size=8), max_size=6), st.lists(st.integers(0, 200), max_size=8))
+def test_events_survive_any_cut_of_the_bytes(texts: list[bytes], cuts: list[int]) -> None:
+    payloads = [orjson.dumps({"x": text.hex()}) for text in texts] + [DONE]
+    data = b"".join(b"data: " + payload + b"\n\n" for payload in payloads)
+    borders = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
+    splitter = EventSplitter()
+    got = [
+        payload
+        for start, end in zip(borders, borders[1:], strict=False)
+        for payload in splitter.feed(data[start:end])
+    ]
+    assert got == payloads
+
+
+def test_comments_and_an_unfinished_event_are_no_events() -> None:
+    splitter = EventSplitter()
+    assert list(splitter.feed(b': ping\n\ndata: {"a":1}\n\ndata: {"b"')) == [b'{"a":1}']
+    assert list(splitter.feed(b":2}\n\n")) == [b'{"b":2}']
+
+
+def test_a_request_says_everything_that_the_wire_needs() -> None:
+    body = generate_request(
+        rid="r",
+        input_ids=(1, 2),
+        sampling=SamplingParams(temperature=0.0, top_k=-1, seed=7, adapter="lora"),
+        max_new_tokens=5,
+        stop_token_ids=[3],
+        stop=("</run>",),
+        stream_interval=4,
+        routing_key="t",
+    )
+    params = body.pop("sampling_params")
+    assert body == {
+        "rid": "r",
+        "input_ids": [1, 2],
+        "stream": True,
+        "return_logprob": True,
+        "logprob_start_len": -1,
+        "routing_key": "t",
+        "lora_path": "lora",
+    }
+    assert params == {
+        "max_new_tokens": 5,
+        "stop_token_ids": [3],
+        "stop": ["</run>"],
+        "skip_special_tokens": False,
+        "spaces_between_special_tokens": False,
+        "no_stop_trim": True,
+        "stream_interval": 4,
+        "temperature": 0.0,
+        "top_k": -1,
+        "sampling_seed": 7,
+    }
+
+
+def test_a_request_says_nothing_that_was_not_chosen() -> None:
+    body = generate_request(
+        rid="r", input_ids=[1], sampling=SamplingParams(), max_new_tokens=1, stop_token_ids=[]
+    )
+    assert not {"temperature", "top_p", "stop", "sampling_seed"} & set(body["sampling_params"])
+    assert not {"routing_key", "lora_path"} & set(body)
+
+
+def test_a_chunk_without_tokens_is_one() -> None:
+    chunk = ChunkReader(incremental=True).read(event([], 0))
+    assert chunk == Chunk(token_ids=[], logprobs=[], weight_version="a.1", finish=None)

@@ -1,0 +1,173 @@
+"""The train lane admits what the capacity formula allows, and never more."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from engine.journal import Journal
+from engine.scheduler import TrainLane
+from tests.support.engines import until
+from toolwright.recipe import Run
+from toolwright.types import Status, StopReason, Task, Trajectory
+
+RollOut = Callable[[int], Awaitable[list[Trajectory]]]
+
+
+def trajectory(position: int, index: int) -> Trajectory:
+    return Trajectory(
+        id=f"g{position}-{index}",
+        group_id=f"g{position}",
+        index=index,
+        task=Task(id=str(position)),
+        sequences=(),
+        status=Status.COMPLETED,
+        stop_reason=StopReason.ANSWERED,
+    )
+
+
+class Lane:
+    """A train lane whose rollouts are `roll_out`; counts what it admits."""
+
+    def __init__(self, journal: Journal, roll_out: RollOut | None, **run: Any) -> None:
+        self.admitted: list[int] = []
+        self.finish = asyncio.Event()
+        table = Run.model_validate(
+            {
+                "name": "r", "folder": ".", "steps": 10, "groups_per_step": 4, "group_size": 2,
+                "correction": "decoupled" if run.get("max_staleness") else "bypass", **run,
+            }
+        )  # fmt: skip
+        self.size = table.group_size
+        self.lane = TrainLane(
+            run=table,
+            setting=cast("Any", None),
+            rewards=cast("Any", None),
+            source=cast("Any", None),
+            journal=journal,
+            sampling=cast("Any", None),
+            max_concurrent=run.pop("max_concurrent", 1000),
+            max_attempts=1,
+            on_trajectory=lambda _trajectory: None,
+        )
+        self._roll_out = roll_out or self._wait
+
+    async def _wait(self, position: int) -> list[Trajectory]:
+        await self.finish.wait()
+        return []
+
+    async def begin(self, position: int, _round: int = 0) -> list[Trajectory]:
+        self.admitted.append(position)
+        await self._roll_out(position)
+        return [trajectory(position, index) for index in range(self.size)]
+
+
+@asynccontextmanager
+async def serving(
+    tmp_path: Path, roll_out: RollOut | None = None, **run: Any
+) -> AsyncIterator[Lane]:
+    journal = Journal(tmp_path / "j.sqlite")
+    made = Lane(journal, roll_out, **run)
+    made.lane._roll_out = made.begin  # type: ignore[method-assign]
+    task = asyncio.create_task(made.lane.run())
+    try:
+        yield made
+    finally:
+        made.finish.set()
+        made.lane.drain()
+        async with asyncio.timeout(20):
+            await task
+        await journal.close()
+
+
+async def settled(lane: Lane, groups: int) -> None:
+    """`groups` were admitted, and no more come."""
+    await until(lambda: len(lane.admitted) >= groups, f"{groups} groups, got {lane.admitted}")
+    await asyncio.sleep(0.05)
+    assert lane.admitted == list(range(groups))
+
+
+async def test_staleness_0_admits_one_batch_a_version(tmp_path: Path) -> None:
+    async with serving(tmp_path) as lane:
+        await settled(lane, 4)
+        lane.finish.set()  # all four are accepted: still the same batch
+        await until(lambda: lane.lane.counts.accepted == 8, "four groups")
+        await settled(lane, 4)
+        await lane.lane.changed(1)
+        await settled(lane, 8)
+
+
+async def test_staleness_admits_ahead(tmp_path: Path) -> None:
+    async with serving(tmp_path, max_staleness=2) as lane:
+        await settled(lane, 12)
+
+
+async def test_max_concurrent(tmp_path: Path) -> None:
+    async with serving(tmp_path, max_concurrent=5) as lane:
+        await settled(lane, 2)
+
+
+async def test_a_group_above_max_concurrent_runs_all_the_same(tmp_path: Path) -> None:
+    async with serving(tmp_path, max_concurrent=1) as lane:
+        await settled(lane, 1)
+
+
+@pytest.mark.parametrize("staleness", [0, 2])
+async def test_nothing_beyond_the_last_step_is_sampled(tmp_path: Path, staleness: int) -> None:
+    async with serving(tmp_path, max_staleness=staleness, steps=2) as lane:
+        lane.finish.set()
+        for step in range(5):
+            await lane.lane.changed(step)
+            await asyncio.sleep(0.02)
+        await settled(lane, 8)
+
+
+async def test_a_run_of_no_steps_samples_nothing(tmp_path: Path) -> None:
+    async with serving(tmp_path, steps=0) as lane:
+        await settled(lane, 0)
+
+
+async def test_what_was_admitted_is_journaled_at_a_drain(tmp_path: Path) -> None:
+    async with serving(tmp_path) as lane:
+        await settled(lane, 4)
+        lane.lane.drain()
+        await lane.lane.changed(1)
+        lane.finish.set()
+    assert lane.admitted == [0, 1, 2, 3]
+    journal = Journal(tmp_path / "j.sqlite")
+    assert await journal.finished_positions() == {0, 1, 2, 3}
+    await journal.close()
+
+
+async def test_positions_go_on_after_a_restart(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "j.sqlite")
+    for position in (0, 2):
+        await journal.add_group(position=position, identity="g", members=[b"x", b"y"], versions=[])
+    await journal.close()
+    async with serving(tmp_path) as lane:
+        await until(lambda: len(lane.admitted) >= 2, "two groups")
+        await asyncio.sleep(0.02)
+        assert lane.admitted == [1, 3]  # two of four are there
+
+
+async def test_a_group_counts_at_every_moment(tmp_path: Path) -> None:
+    """Between in flight and accepted there is no moment in which it is neither: at staleness 0
+    that would let a trajectory of the next batch start under this batch's weights."""
+    steps, batch = 40, 6
+
+    async def quick(_position: int) -> list[Trajectory]:
+        await asyncio.sleep(random.random() / 500)
+        return []
+
+    async with serving(tmp_path, quick, groups_per_step=batch, group_size=1, steps=steps) as lane:
+        for step in range(steps):
+            await lane.lane.changed(step)
+            done = (step + 1) * batch
+            await until(lambda done=done: lane.lane.counts.accepted >= done, f"step {step}")  # type: ignore[misc]
+            assert len(lane.admitted) == done
