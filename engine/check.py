@@ -7,7 +7,7 @@ import asyncio
 from engine.codec import HuggingFaceCodec
 from engine.config import EngineTable
 from engine.sampler.pool import SamplerPool
-from engine.serve import build_protocol, build_rewards, build_source, rehearse
+from engine.serve import build_protocol, build_rewards, build_source, rehearse, tool_tables
 from engine.tasks import TaskSource
 from engine.toolclient import ToolServices
 from toolwright.recipe import Recipe, check_all
@@ -39,7 +39,7 @@ def check(recipe: Recipe, table: EngineTable, *, connect: bool) -> list[str]:
 async def _connect(recipe: Recipe, codec: HuggingFaceCodec) -> list[str]:
     shared = recipe.shared
     pool = SamplerPool(shared.sampler, codec, vocab_size=codec.vocab_size)
-    services = ToolServices(shared.tools, "check")
+    services = ToolServices(tool_tables(recipe), "check")
     try:
         await pool.open()
         lines = [

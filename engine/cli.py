@@ -67,13 +67,16 @@ def render(recipe: RecipeArgument, set_: Overrides = None) -> None:
     with _one_sentence():
         from engine.codec import HuggingFaceCodec
         from engine.render import render as render_file
-        from engine.serve import build_protocol
+        from engine.serve import build_protocol, tools_of
 
         read = load_recipe(recipe, set_ or ())
         table = read.table("render", RenderTable)
         codec = HuggingFaceCodec(read.resolve(read.shared.policy.model))
+        tools = asyncio.run(tools_of(read)) if table.ask_tools else []
         output = read.resolve(table.output)
-        count = render_file(read.resolve(table.conversations), output, build_protocol(read), codec)
+        count = render_file(
+            read.resolve(table.conversations), output, build_protocol(read), codec, tools
+        )
         typer.echo(f"{count} trajectories: {output}")
 
 

@@ -53,3 +53,7 @@ class RenderTable(Table):
 
     conversations: Path = Field(description='JSONL: {"messages": [{"role", "content"}, ...]}')
     output: Path
+    ask_tools: bool = Field(
+        default=False,
+        description="ask the services under [tools] what prompts that show tools have to show",
+    )

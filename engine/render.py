@@ -1,28 +1,38 @@
-"""Recorded conversations to trajectories for `learner sft`, token for token as rollouts are."""
+"""Recorded conversations to trajectories for `learner sft`, token for token as rollouts are.
+
+Where the protocol's prompts show the tools, the same tools have to be given here.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from engine.codec import HuggingFaceCodec
 from engine.errors import StartupError
 from engine.protocols import Protocol
+from engine.types import ToolSpec
 from toolwright.types import Author, Segment, Sequence, Status, StopReason, Task, Trajectory
 from toolwright.wire import write_trajectories
 
 _AUTHORS = {"prompt": Author.PROMPT, "model": Author.MODEL, "tool": Author.TOOL}
 
 
-def render(conversations: Path, output: Path, protocol: Protocol, codec: HuggingFaceCodec) -> int:
+def render(
+    conversations: Path,
+    output: Path,
+    protocol: Protocol,
+    codec: HuggingFaceCodec,
+    tools: Iterable[ToolSpec] = (),
+) -> int:
     """Writes the trajectories file; returns how many. StartupError names file and line."""
-    return write_trajectories(output, _trajectories(conversations, protocol, codec))
+    return write_trajectories(output, _trajectories(conversations, protocol, codec, tuple(tools)))
 
 
 def _trajectories(
-    conversations: Path, protocol: Protocol, codec: HuggingFaceCodec
+    conversations: Path, protocol: Protocol, codec: HuggingFaceCodec, tools: tuple[ToolSpec, ...]
 ) -> Iterator[Trajectory]:
     if not conversations.is_file():
         raise StartupError(f"render.conversations: no file {conversations}")
@@ -32,7 +42,7 @@ def _trajectories(
                 continue
             try:
                 row: Mapping[str, Any] = json.loads(line)
-                runs = protocol.demonstration(row["messages"], codec)
+                runs = protocol.demonstration(row["messages"], codec, tools)
             except ValueError as error:
                 raise StartupError(f"{conversations}:{number}: {error}") from error
             except (KeyError, TypeError, AttributeError) as error:

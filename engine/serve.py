@@ -34,11 +34,12 @@ from engine.service import PolicyServicer, RolloutServicer
 from engine.tasks import TaskSource
 from engine.telemetry import Metrics, Progress
 from engine.toolclient import ToolServices
-from engine.types import Codec
+from engine.types import Codec, ToolSpec
 from toolwright import wire
 from toolwright.imports import ImportPathError, load_object
 from toolwright.policy.v1 import policy_pb2, policy_pb2_grpc
 from toolwright.recipe import Recipe
+from toolwright.recipe import Tool as ToolTable
 from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
 from toolwright.rpc.options import TOKEN_VARIABLE
 from toolwright.rpc.server import Server
@@ -83,6 +84,22 @@ def build_rewards(recipe: Recipe) -> Rewards:
 def build_source(recipe: Recipe) -> TaskSource:
     task = recipe.shared.task
     return TaskSource(task.source, recipe.folder, seed=recipe.shared.run.seed, shuffle=task.shuffle)
+
+
+def tool_tables(recipe: Recipe) -> dict[str, ToolTable]:
+    """The [tools.*] tables that the task asks for, all of them unless it names some."""
+    shared = recipe.shared
+    return {name: shared.tools[name] for name in shared.task.tools or shared.tools}
+
+
+async def tools_of(recipe: Recipe) -> list[ToolSpec]:
+    """What the recipe's tool services describe, in the recipe's order. StartupError when one
+    does not answer."""
+    services = ToolServices(tool_tables(recipe), "render")
+    try:
+        return [tool for tools in (await services.open()).values() for tool in tools]
+    finally:
+        await services.close()
 
 
 def rehearse(protocol: Protocol, codec: Codec, task: Task) -> int:
@@ -139,7 +156,7 @@ class Engine:
             build_protocol(recipe), build_rewards(recipe), build_source(recipe),
         )  # fmt: skip
         rehearse(protocol, codec, source.take(1)[0])
-        tools = {name: shared.tools[name] for name in shared.task.tools or shared.tools}
+        tools = tool_tables(recipe)
         self.journal = Journal(recipe.run_folder / "journal.sqlite")
         stack.push_async_callback(self.journal.close)
         self._pool = SamplerPool(shared.sampler, codec, vocab_size=codec.vocab_size)

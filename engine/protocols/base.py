@@ -40,8 +40,8 @@ class Protocol(typing.Protocol):
         ...
 
     def demonstration(
-        self, messages: Sequence[Mapping[str, Any]], codec: Codec
+        self, messages: Sequence[Mapping[str, Any]], codec: Codec, tools: Sequence[ToolSpec] = ()
     ) -> list[tuple[str, list[int]]]:
         """A recorded conversation as ("prompt" | "model" | "tool", ids) runs, as rollouts
-        would have them. ValueError names the message that does not fit."""
+        with these tools would have them. ValueError names the message that does not fit."""
         ...

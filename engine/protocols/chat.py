@@ -82,10 +82,11 @@ class Chat:
         return codec.encode("\n".join(texts))
 
     def demonstration(
-        self, messages: Sequence[Mapping[str, Any]], codec: Codec
+        self, messages: Sequence[Mapping[str, Any]], codec: Codec, tools: Sequence[ToolSpec] = ()
     ) -> list[tuple[str, list[int]]]:
         before, rest = split_opening(messages)
-        runs = [("prompt", codec.encode(codec.chat(before)))]
+        task = Task(id="demonstration", messages=tuple(before))
+        runs = [("prompt", self.prompt(task, tools, codec))]
         stop = codec.end_of_turn
         for message in rest:
             role = message.get("role")

@@ -74,10 +74,11 @@ class Tagged:
         return codec.encode("\n".join(texts))
 
     def demonstration(
-        self, messages: Sequence[Mapping[str, Any]], codec: Codec
+        self, messages: Sequence[Mapping[str, Any]], codec: Codec, tools: Sequence[ToolSpec] = ()
     ) -> list[tuple[str, list[int]]]:
         before, rest = split_opening(messages)
-        runs = [("prompt", codec.encode(codec.chat(before)))]
+        task = Task(id="demonstration", messages=tuple(before))
+        runs = [("prompt", self.prompt(task, tools, codec))]
         for position, message in enumerate(rest):
             role = message.get("role")
             if role == "assistant":

@@ -35,7 +35,9 @@ def trajectory(position: int, index: int) -> Trajectory:
 class Lane:
     """A train lane whose rollouts are `roll_out`; counts what it admits."""
 
-    def __init__(self, journal: Journal, roll_out: RollOut | None, **run: Any) -> None:
+    def __init__(
+        self, journal: Journal, roll_out: RollOut | None, *, max_concurrent: int = 1000, **run: Any
+    ) -> None:
         self.admitted: list[int] = []
         self.finish = asyncio.Event()
         table = Run.model_validate(
@@ -52,7 +54,7 @@ class Lane:
             source=cast("Any", None),
             journal=journal,
             sampling=cast("Any", None),
-            max_concurrent=run.pop("max_concurrent", 1000),
+            max_concurrent=max_concurrent,
             max_attempts=1,
             on_trajectory=lambda _trajectory: None,
         )
