@@ -24,12 +24,16 @@ from toolwright.types import Group, WeightVersion
 
 @dataclass(slots=True, kw_only=True)
 class Probe:
-    """A frozen copy of the network, made when it is first needed. rows: most rows to score."""
+    """A frozen copy of the network, made when it is first needed.
+
+    rows: most rows to score. source: the folder of step 0; later ones lie under policies.
+    """
 
     precision: str
     rows: int
     budget: int
     temperature: float
+    source: Path
     policies: Path
     _model: Model | None = None
 
@@ -42,7 +46,7 @@ class Probe:
         if chosen is None:
             return {}
         version, rows = chosen
-        folder = folder_of(self.policies, version)
+        folder = self._folder(version)
         if self._model is None:
             self._model = load_frozen(folder, self.precision)
         else:
@@ -50,11 +54,14 @@ class Probe:
         _rows, sums = score(self._model, rows, self.budget, "old")
         return {**gap_of(sums), "gap_probe_age": float(now.step - version.step)}
 
+    def _folder(self, version: WeightVersion) -> Path:
+        return self.source if version.step == 0 else folder_of(self.policies, version)
+
     def _choose(self, groups: Sequence[Group]) -> tuple[WeightVersion, list[Row]] | None:
         trajectories = [t for g in groups for t in g.trajectories if not t.masked]
         written = Counter(v for t in trajectories for v in t.weight_versions)
         for version in sorted(written, key=lambda v: v.step, reverse=True):
-            if not self.rows or not folder_of(self.policies, version).is_dir():
+            if not self.rows or not self._folder(version).is_dir():
                 continue
             found = [
                 replace(row, target=row.target & row.fresh)

@@ -90,6 +90,7 @@ def run(recipe: Recipe) -> Path:
                     rows=table.probe_rows,
                     budget=table.tokens_per_microbatch,
                     temperature=shared.sampler.temperature,
+                    source=source,
                     policies=recipe.run_folder / "policy",
                 ),
                 report=report,
