@@ -179,14 +179,14 @@ def engine(
     """
     import json
 
-    from bench.demo.errors import DemoError
     from bench.dispatch.measure import lines, measure
     from bench.dispatch.workload import Load
+    from bench.errors import BenchError
 
     load = Load(concurrency=concurrency, rate=rate, every=every, calls=calls)
     try:
         report = uvloop.run(measure(load, jitter=jitter))
-    except DemoError as error:
+    except BenchError as error:
         raise _stop(str(error), code=1) from error
     for line in lines(report):
         typer.echo(line)

@@ -71,7 +71,7 @@ def render(recipe: RecipeArgument, set_: Overrides = None) -> None:
 
         read = load_recipe(recipe, set_ or ())
         table = read.table("render", RenderTable)
-        codec = HuggingFaceCodec(read.resolve(read.shared.policy.model))
+        codec = HuggingFaceCodec(read.resolve(table.model or read.shared.policy.model))
         tools = asyncio.run(tools_of(read)) if table.ask_tools else []
         output = read.resolve(table.output)
         count = render_file(

@@ -51,6 +51,9 @@ class EngineTable(Table):
 class RenderTable(Table):
     """What `engine render` turns into a trajectories file for `learner sft`."""
 
+    model: Path | None = Field(
+        default=None, description="folder of tokenizer and template; policy.model"
+    )
     conversations: Path = Field(description='JSONL: {"messages": [{"role", "content"}, ...]}')
     output: Path
     ask_tools: bool = Field(

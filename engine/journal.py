@@ -24,6 +24,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from engine.errors import StartupError
+from toolwright.common.v1 import reasons_pb2 as reasons
+from toolwright.rpc.errors import ServiceError
 from toolwright.types import WeightVersion
 from toolwright.wire import content_hash
 
@@ -84,8 +86,16 @@ class Counts:
     durable_sequence: int
 
 
-class JournalFull(Exception):
-    """The disk is full: nothing was stored."""
+class JournalFull(ServiceError):
+    """The disk is full: nothing was stored. Who asked over gRPC may ask again."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(
+            reasons.ERROR_REASON_DISK_FULL,
+            f"no room for {file}",
+            mend="free space on that disk; the run goes on by itself",
+            retry_after=5.0,
+        )
 
 
 class Journal:
@@ -93,6 +103,7 @@ class Journal:
 
     def __init__(self, file: Path) -> None:
         """StartupError when the file cannot be opened or is another process's."""
+        self._file = file
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -280,7 +291,7 @@ class Journal:
             return await asyncio.get_running_loop().run_in_executor(self._thread, work)
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
-                raise JournalFull(str(error)) from error
+                raise JournalFull(self._file) from error
             raise
 
 
@@ -294,4 +305,9 @@ class _Transaction:
         self._db.execute("BEGIN IMMEDIATE")
 
     def __exit__(self, kind: object, *_rest: object) -> None:
-        self._db.execute("COMMIT" if kind is None else "ROLLBACK")
+        try:
+            if kind is None:
+                self._db.execute("COMMIT")
+        finally:
+            if self._db.in_transaction:  # SQLite itself rolls back on a full disk
+                self._db.execute("ROLLBACK")

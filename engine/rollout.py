@@ -18,7 +18,7 @@ from engine.errors import AttemptFailed
 from engine.protocols import Protocol
 from engine.sampler.pool import SamplerPool
 from engine.sampler.stops import StopTable
-from engine.text import Keep, truncate_observation
+from engine.text import Keep, stop_cut, truncate_observation
 from engine.toolclient import CallPlace, PendingCall, Session, ToolServices, refused
 from engine.transcript import Transcript
 from engine.types import Answer, Call, CallOutcome, Codec, Decision, Generated, NoAction, StopHit
@@ -256,7 +256,10 @@ class _Turn:
         setting = self._setting
         self.stop_read_ns = read_ns
         self.stop = hit.matched_text
-        self.text = setting.codec.decode(token_ids)
+        # The token that holds the stop's end may hold more: the ids keep it, the action does not.
+        self.text, _, _ = stop_cut(
+            setting.codec.decode(token_ids), [self.stop] if self.stop else []
+        )
         self.decision = setting.protocol.decide(
             self.text, self.stop, self._session.tools, setting.codec
         )

@@ -123,8 +123,10 @@ class TrainLane:
         finally:
             # One step: between the two the group would count in neither, and one more than the
             # formula allows could start.
+            counts = await self._journal.counts()
             self.running -= self._run.group_size
-            await self.changed()
+            self.counts = counts
+            self._wake.set()
         async with self.arrived:
             self.arrived.notify_all()
 

@@ -91,7 +91,7 @@ class LearnerTable(Table):
     keep_checkpoints: int = Field(default=2, ge=1)
     keep_policies: int = Field(default=3, ge=2, description="published folders that stay on disk")
     probe_rows: int = Field(
-        default=8, ge=0, description="scored for the gap when training shows none; 0 = no probe"
+        default=8, ge=0, description="scored for the gap when training shows few; 0 = no probe"
     )
     lease_wait_s: float = Field(default=20.0, gt=0, description="one long poll for groups")
     engine_patience_s: float = Field(

@@ -117,8 +117,8 @@ def trajectory_stats(groups: Sequence[Group], version: WeightVersion) -> dict[st
     )
     out["calls"] = _mean([len(t.calls) for t in kept])
     out["truncated_fraction"] = _mean([float(t.status is Status.TRUNCATED) for t in kept])
-    out["generate_s"] = _mean([t.timings.generate_s for t in kept])
-    out["tool_s"] = _mean([t.timings.tool_s for t in kept])
+    for name in ("wall_s", "open_s", "generate_s", "tool_s", "reward_s"):
+        out[name] = _mean([getattr(t.timings, name) for t in kept])
     spent = out["generate_s"] + out["tool_s"]
     out["tool_fraction"] = out["tool_s"] / spent if spent else 0.0
     ages = [max(0, version.step - v.step) for t in kept for v in t.weight_versions]

@@ -1,8 +1,8 @@
 """Sampler/learner agreement where training itself does not show it.
 
-Above staleness 0 a batch may hold no token of the current weights, and groups without a signal
-are not forwarded at all. The probe then scores a few rows under the very weights that wrote them,
-read back from the published folder: the same comparison, only of an earlier version.
+Above staleness 0 a batch may hold few tokens of the current weights, and groups without signal
+may not be forwarded at all. The probe then scores a few rows under the very weights that wrote
+them, read back from the published folder: the same comparison, only of an earlier version.
 """
 
 from __future__ import annotations

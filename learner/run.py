@@ -34,6 +34,9 @@ from learner.update import Update, advantages_of, improve
 from toolwright.recipe import Recipe
 from toolwright.types import Group, WeightVersion
 
+FEW_TOKENS = 128
+"""Fewer tokens than this of the current version say little about sampler/learner agreement."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Run:
@@ -207,7 +210,9 @@ def step(run: Run) -> None:
         steps=run.recipe.shared.run.steps,
         drop_silent=run.table.advantage.zero_groups == "drop",
     )
-    gap = gap_of(update.sums) or run.probe(leased.groups if leased is not None else (), at)
+    gap = gap_of(update.sums)
+    if gap.get("gap_tokens", 0) < FEW_TOKENS:
+        gap = run.probe(leased.groups if leased is not None else (), at) or gap
     run.seconds["train_s"] = time.monotonic() - trained
     run.version = replace(at, step=at.step + 1)
     published = publish(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -27,3 +29,15 @@ def policy_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tests.support.policy import write_policy
 
     return write_policy(tmp_path_factory.mktemp("policy"))
+
+
+@pytest.fixture
+def until() -> Callable[[Callable[[], bool]], Awaitable[None]]:
+    """Awaits the moment at which a condition holds, for at most 20 s."""
+
+    async def wait(true: Callable[[], bool]) -> None:
+        async with asyncio.timeout(20):
+            while not true():  # noqa: ASYNC110 - files and processes tell nobody
+                await asyncio.sleep(0.01)
+
+    return wait

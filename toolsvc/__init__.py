@@ -13,7 +13,8 @@ and then `toolsvc serve shout.py`. `docs/tools.md` leads through it.
 """
 
 from toolsvc.actions import InvalidAction
-from toolsvc.tool import Tool, ToolFailed, tool
+from toolsvc.decorator import tool
+from toolsvc.tool import Tool, ToolFailed
 from toolsvc.types import (
     Call,
     JsonCallFormat,

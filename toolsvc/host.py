@@ -5,140 +5,49 @@ Invariants
 - A call belongs to its session, not to whoever asked for it: once begun it ends by its own
   result, its run limit, CancelCall, or the end of its session, and by nothing else.
 - Only results are recorded. A refusal, under which nothing ran, leaves the call id free.
-- Calls of a tool without parallel calls run one after the other, in the order of asking; a tool
-  that still works on a call whose limit passed keeps its place until it is done.
-- Time before the tool starts is queue time, bounded by the queue limit; time after is run time,
-  bounded by the run limit. Neither is counted into the other.
+- Calls of a tool without parallel calls run one after the other, in the order of asking.
 - A session ends by CloseSession, by its lease, or with the host; each closes every tool's state.
 
-It knows neither protobuf nor the inside of any tool.
+It knows neither protobuf nor the inside of any tool; how one call runs is `calls`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict, deque
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections import OrderedDict
+from collections.abc import Iterable
 from typing import Any
 
 import structlog
 
-from toolsvc.actions import InvalidAction, find_tool, parse_arguments
-from toolsvc.admission import Gate, Permit
+from toolsvc.admission import Gate
+from toolsvc.calls import perform
 from toolsvc.errors import Reason, Refused
-from toolsvc.ledger import CallIdReused, Ledger, ResultForgotten
-from toolsvc.tool import Cancellation, Tool, close_state, failure, invalid, open_state
+from toolsvc.ledger import CallIdReused, ResultForgotten
+from toolsvc.open_session import OpenSession, OpenTool, RunningCall
+from toolsvc.tool import Cancellation, Tool, close_state, open_state
+from toolsvc.turnstile import Turnstile
 from toolsvc.types import (
-    Call,
     CallRequest,
     Descriptor,
     Leases,
     Opened,
     OpenRequest,
     Recorded,
-    Result,
     Running,
     SessionInfo,
 )
-from toolwright.types import ToolErrorKind
 
 REAP_SECONDS = 1.0
-WAITING_CALLS = 32
-"""Calls of one session that may wait for one tool."""
 CLOSE_SECONDS = 10.0
 """For one tool to close one session's state; what takes longer is left to itself."""
 LONGEST_LEASE = 24 * 3600.0
 LONGEST_WAIT = 30.0
-LONGEST_RUN = 24 * 3600.0
 _TOMBSTONES = 8192
 _RETRY_SECONDS = 1.0
 
 log = structlog.get_logger(__name__)
-
-
-class _Turnstile:
-    """Lets one call at a time through, in order; any number where `parallel`."""
-
-    def __init__(self, parallel: bool) -> None:
-        self._parallel = parallel
-        self._busy = False
-        self._waiting: deque[asyncio.Future[None]] = deque()
-
-    def try_enter(self) -> bool:
-        if self._busy and not self._parallel:
-            return False
-        self._busy = True
-        return True
-
-    async def enter(self) -> None:
-        """Waits; cancelling gives the place up."""
-        if self.try_enter():
-            return
-        if len(self._waiting) >= WAITING_CALLS:
-            raise Refused(
-                Reason.SESSION_BUSY,
-                f"{WAITING_CALLS} calls of this session wait already",
-                mend="ask for their results first",
-            )
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self.leave()
-            raise
-
-    def leave(self) -> None:
-        while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                return
-        self._busy = False
-
-
-@dataclass(slots=True)
-class _OpenTool:
-    """A tool as one session has it."""
-
-    tool: Tool
-    state: Any
-    turnstile: _Turnstile
-
-
-@dataclass(slots=True, eq=False)
-class _RunningCall:
-    """A call that was begun. `task` ends in Recorded or Refused; it is what the ledger holds."""
-
-    cancellation: Cancellation
-    asked_at: float
-    task: asyncio.Task[Recorded] = field(init=False)
-    queueing: bool = False
-    started_at: float | None = None
-
-
-class _Session:
-    """One trajectory's environment."""
-
-    def __init__(self, request: OpenRequest, info: SessionInfo, lease_until: float) -> None:
-        self.info = info
-        self.digest = request.digest
-        self.lease_until = lease_until
-        self.tools: dict[str, _OpenTool] = {}
-        self.descriptors: tuple[Descriptor, ...] = ()
-        self.ledger: Ledger[_RunningCall] = Ledger()
-        self.opened: Opened | None = None
-
-    @property
-    def lost(self) -> str | None:
-        for entry in self.tools.values():
-            reason = entry.tool.lost(entry.state)
-            if reason is not None:
-                return reason
-        return None
 
 
 class Host:
@@ -148,7 +57,7 @@ class Host:
         self._tools = {tool.name: tool for tool in tools}
         self._descriptors = {name: tool.describe() for name, tool in self._tools.items()}
         self._max_sessions = max_sessions
-        self._sessions: dict[str, _Session] = {}
+        self._sessions: dict[str, OpenSession] = {}
         self._opening: dict[str, asyncio.Task[Opened]] = {}
         self._closed: OrderedDict[str, str] = OrderedDict()
         self._gate = Gate()
@@ -230,7 +139,7 @@ class Host:
                     subject=tool,
                 )
         info = SessionInfo(session_id=name, owner=request.owner, metadata=request.metadata)
-        session = _Session(request, info, self._lease_end(request.lease))
+        session = OpenSession(request, info, self._lease_end(request.lease))
         self._sessions[name] = session
         self._opening[name] = opening = self._own(self._open(session, wanted, request.queue_limit))
         opening.add_done_callback(lambda _: self._opening.pop(name, None))
@@ -322,7 +231,7 @@ class Host:
             log.info("draining", calls=len(running), sessions=len(self._sessions))
             await asyncio.wait(running, timeout=grace)
 
-    def _session(self, session_id: str) -> _Session:
+    def _session(self, session_id: str) -> OpenSession:
         session = self._sessions.get(session_id)
         if session is None or session.opened is None:
             raise self._gone(session_id)
@@ -355,14 +264,15 @@ class Host:
         if not task.cancelled():
             task.exception()  # Looked at, so that one which nobody waits for is not logged.
 
-    async def _open(self, session: _Session, wanted: Iterable[str], limit: float) -> Opened:
+    async def _open(self, session: OpenSession, wanted: Iterable[str], limit: float) -> Opened:
         began = time.perf_counter()
         try:
             async with asyncio.timeout(limit):
                 for name in wanted:
                     tool = self._tools[name]
                     state = await open_state(tool, session.info)
-                    session.tools[name] = _OpenTool(tool, state, _Turnstile(tool.parallel_calls))
+                    turnstile = Turnstile(tool.parallel_calls)
+                    session.tools[name] = OpenTool(tool, self._descriptors[name], state, turnstile)
         except TimeoutError:
             await self._abandon(session)
             raise Refused(
@@ -375,7 +285,6 @@ class Host:
         except BaseException:
             await self._abandon(session)
             raise
-        session.descriptors = tuple(self._descriptors[name] for name in session.tools)
         session.opened = Opened(
             session_id=session.info.session_id,
             tools=session.descriptors,
@@ -384,12 +293,12 @@ class Host:
         )
         return session.opened
 
-    async def _abandon(self, session: _Session) -> None:
+    async def _abandon(self, session: OpenSession) -> None:
         """A session that could not be opened: as if it had never been asked for."""
         self._sessions.pop(session.info.session_id, None)
         await self._close_states(session)
 
-    async def _close_states(self, session: _Session) -> None:
+    async def _close_states(self, session: OpenSession) -> None:
         for name, entry in session.tools.items():
             try:
                 async with asyncio.timeout(CLOSE_SECONDS):
@@ -397,7 +306,7 @@ class Host:
             except Exception:
                 log.exception("close failed", tool=name, session=session.info.session_id)
 
-    def _begin(self, session: _Session, request: CallRequest) -> _RunningCall:
+    def _begin(self, session: OpenSession, request: CallRequest) -> RunningCall:
         if self._draining:
             raise _draining()
         lost = session.lost
@@ -408,111 +317,10 @@ class Host:
                 subject=request.session_id,
                 mend="open a new session",
             )
-        running = _RunningCall(Cancellation(), time.perf_counter())
-        running.task = self._own(self._perform(session, request, running))
+        running = RunningCall(Cancellation(), time.perf_counter())
+        running.task = self._own(perform(session, request, running, self._gate))
         session.ledger.open(request.call_id, request.digest, request.turn, running)
         return running
-
-    async def _perform(
-        self, session: _Session, request: CallRequest, running: _RunningCall
-    ) -> Recorded:
-        """From the queue to the record. Refused, or cancelled by the session's end, if nothing is
-        to be recorded."""
-        name = request.tool
-        try:
-            try:
-                name = name or find_tool(request.action, session.descriptors)
-                entry, arguments = self._understand(session, request, name)
-            except InvalidAction as error:
-                recorded = _record(invalid(str(error)), name, running)
-            else:
-                call = Call(
-                    session=session.info,
-                    call_id=request.call_id,
-                    action=request.action,
-                    arguments=arguments,
-                    turn=request.turn,
-                    turns_left=request.turns_left,
-                    last_step=request.last_step,
-                    run_limit=min(request.run_limit or entry.tool.run_limit, LONGEST_RUN),
-                    metadata=request.metadata,
-                )
-                recorded = await self._queue_and_run(entry, call, request.queue_limit, running)
-        except asyncio.CancelledError:
-            if not running.cancellation.requested:
-                raise self._gone(request.session_id) from None
-            # Cancelled while it queued.
-            recorded = _record(failure(ToolErrorKind.CANCELLED, "cancelled"), name, running)
-        except Refused:
-            session.ledger.release(request.call_id)
-            raise
-        session.ledger.settle(request.call_id)
-        return recorded
-
-    def _understand(
-        self, session: _Session, request: CallRequest, name: str
-    ) -> tuple[_OpenTool, Mapping[str, Any]]:
-        entry = session.tools.get(name)
-        if entry is None:
-            raise Refused(
-                Reason.UNKNOWN_TOOL,
-                f"session {request.session_id} has no tool {name!r}, only "
-                f"{', '.join(session.tools)}",
-                subject=name,
-            )
-        arguments = request.arguments
-        if arguments is None:
-            arguments = parse_arguments(request.action, self._descriptors[name])
-        return entry, entry.tool.check(arguments)
-
-    async def _queue_and_run(
-        self, entry: _OpenTool, call: Call, queue_limit: float, running: _RunningCall
-    ) -> Recorded:
-        permit = await self._queue(entry, call, queue_limit, running)
-        try:
-            running.started_at = time.perf_counter()
-            result = await entry.tool.run(entry.state, call, running.cancellation)
-        finally:
-            permit.release()
-            running.cancellation.when_idle(entry.turnstile.leave)
-        return _record(result, entry.tool.name, running, entry.tool.isolation)
-
-    async def _queue(
-        self, entry: _OpenTool, call: Call, queue_limit: float, running: _RunningCall
-    ) -> Permit:
-        """Waits for the tool, for what the call needs, and for leave to start."""
-        if running.cancellation.requested:
-            raise asyncio.CancelledError
-        inside = entry.turnstile.try_enter()
-        if inside and entry.tool.ready(entry.state):
-            permit = self._gate.try_enter()
-            if permit is not None:
-                return permit
-        running.queueing = True
-        try:
-            async with asyncio.timeout(queue_limit):
-                if not inside:
-                    await entry.turnstile.enter()
-                    inside = True
-                if not entry.tool.ready(entry.state):
-                    await entry.tool.prepare(entry.state)
-                return await self._gate.enter()
-        except TimeoutError:
-            if inside:
-                entry.turnstile.leave()
-            raise Refused(
-                Reason.QUEUE_LIMIT,
-                f"call {call.call_id} did not start within its queue limit of {queue_limit:g} s",
-                subject=call.call_id,
-                retry_after=_RETRY_SECONDS,
-                mend="raise the queue limit, or send fewer calls at once",
-            ) from None
-        except BaseException:
-            if inside:
-                entry.turnstile.leave()
-            raise
-        finally:
-            running.queueing = False
 
     async def _reap(self) -> None:
         """Ends sessions whose lease was not renewed."""
@@ -524,18 +332,6 @@ class Host:
                     log.warning("lease ended", session=name, owner=session.info.owner)
                     # Not awaited: a tool that is slow to close must not keep others open.
                     self._own(self.close(name, "its lease was not renewed"))
-
-
-def _record(result: Result, tool: str, running: _RunningCall, isolation: str = "") -> Recorded:
-    now = time.perf_counter()
-    started = now if running.started_at is None else running.started_at
-    return Recorded(
-        result=result,
-        tool=tool,
-        queued=started - running.asked_at,
-        run=now - started,
-        isolation=isolation,
-    )
 
 
 def _levels(tools: Iterable[Tool]) -> str:

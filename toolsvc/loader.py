@@ -6,8 +6,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from toolsvc.decorator import tool_of
 from toolsvc.errors import StartError
-from toolsvc.tool import Tool, tool_of
+from toolsvc.tool import Tool
 from toolwright.imports import ImportPathError, load_file
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*\Z")

@@ -1,4 +1,4 @@
-"""What a tool is, for those who write one: a decorated function, or a subclass of `Tool`.
+"""What a tool is, for those who write one: a subclass of `Tool` (or `decorator.tool` for short).
 
 Owns the plugin interface and how a plugin is run: a plain function in a thread, a coroutine on
 the loop, both under the call's run limit. Plugins run inside the service's own process and are
@@ -15,32 +15,29 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-import json
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, ClassVar, TypeVar, cast, overload
+from typing import Any, ClassVar, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from toolsvc.actions import InvalidAction
+from toolsvc.results import as_result, failure, invalid
 from toolsvc.types import (
     ActionFormat,
     Call,
     Descriptor,
     JsonCallFormat,
-    Media,
     RawFormat,
     Result,
     SessionInfo,
     TagFormat,
-    Text,
-    ToolError,
 )
 from toolwright.types import ToolErrorKind
 
 _THREADS = ThreadPoolExecutor(max_workers=64, thread_name_prefix="tool")
 _IN_THREADS: set[Future[Any]] = set()
-_STRICT = ConfigDict(extra="forbid")
+STRICT = ConfigDict(extra="forbid")
 
 State = Any
 """Whatever `open` returns; None for a tool without state."""
@@ -238,95 +235,8 @@ _TEXT_MODELS: dict[str, type[BaseModel]] = {}
 def _text_model(name: str) -> type[BaseModel]:
     if name not in _TEXT_MODELS:
         fields: Any = {name: (str, ...)}
-        _TEXT_MODELS[name] = create_model("Arguments", __config__=_STRICT, **fields)
+        _TEXT_MODELS[name] = create_model("Arguments", __config__=STRICT, **fields)
     return _TEXT_MODELS[name]
-
-
-Function = TypeVar("Function", bound=Callable[..., object])
-
-
-@overload
-def tool(function: Function) -> Function: ...
-@overload
-def tool(
-    *,
-    name: str = ...,
-    description: str = ...,
-    usage: str = ...,
-    format: ActionFormat | None = ...,
-    parallel_calls: bool = ...,
-    run_limit: float = ...,
-) -> Callable[[Function], Function]: ...
-
-
-def tool(function: Any = None, **settings: Any) -> Any:
-    """Makes a tool of a function: its parameters are the arguments, its docstring the
-    description. One text parameter makes a tag tool (`<name>...</name>`), several a JSON call.
-
-    A parameter named `call` gets the whole `Call`. The function itself stays as it is.
-    """
-    if function is None:
-        return lambda inner: tool(inner, **settings)
-    function.__toolwright_tool__ = _FunctionTool.of(function, settings)
-    return function
-
-
-def tool_of(value: object) -> Tool | None:
-    """The tool that a module-level name stands for, if it stands for one."""
-    if isinstance(value, Tool):
-        return value
-    if isinstance(value, type):
-        defined = issubclass(value, Tool) and value is not Tool and bool(value.name)
-        return value() if defined else None
-    made = getattr(value, "__toolwright_tool__", None)
-    return made if isinstance(made, Tool) else None
-
-
-class _FunctionTool(Tool):
-    """A decorated function. `parallel_calls`, unless said otherwise: it has no state of ours."""
-
-    def __init__(self, function: Callable[..., object], wants_call: bool) -> None:
-        self._function = function
-        self._wants_call = wants_call
-
-    @classmethod
-    def of(cls, function: Callable[..., object], settings: Mapping[str, Any]) -> Tool:
-        unknown = set(settings) - _SETTINGS
-        if unknown:
-            raise TypeError(f"@tool has no setting {', '.join(sorted(unknown))}")
-        fields: Any = {}
-        wants_call = False
-        hints = inspect.get_annotations(function, eval_str=True)
-        for parameter in inspect.signature(function).parameters.values():
-            if parameter.name == "call":
-                wants_call = True
-                continue
-            if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-                raise TypeError(f"@tool cannot fill the parameter {parameter} of {function!r}")
-            default = ... if parameter.default is parameter.empty else parameter.default
-            fields[parameter.name] = (hints.get(parameter.name, str), default)
-        attributes = {
-            "name": function.__name__,
-            "description": inspect.getdoc(function) or "",
-            "arguments": create_model(function.__name__, __config__=_STRICT, **fields),
-            "parallel_calls": True,
-            **settings,
-        }
-        if len(fields) != 1:
-            attributes.setdefault("format", JsonCallFormat())
-        kind = type(function.__name__, (cls,), attributes)
-        return cast("Tool", kind(function, wants_call))
-
-    def call(self, state: State, call: Call) -> object | Awaitable[object]:
-        extra = {"call": call} if self._wants_call else {}
-        return self._function(**call.arguments, **extra)
-
-    @property
-    def is_coroutine(self) -> bool:
-        return inspect.iscoroutinefunction(self._function)
-
-
-_SETTINGS = {"name", "description", "usage", "format", "parallel_calls", "run_limit"}
 
 
 def _in_thread(method: Callable[..., Any], *arguments: Any) -> Future[Any]:
@@ -365,34 +275,6 @@ async def close_state(tool: Tool, state: State) -> None:
     """`tool.close` wherever it has to run."""
     if type(tool).close is not Tool.close:
         await _in_its_place(tool.close, state)
-
-
-def as_result(value: object) -> Result:
-    """What a plugin returned, as a result. TypeError if JSON cannot say it."""
-    if isinstance(value, Result):
-        return value
-    if isinstance(value, Text | Media):
-        return Result(observation=(value,))
-    if value is None:
-        return Result()
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return Result(observation=(Text(text=text),))
-
-
-def failure(kind: ToolErrorKind, message: str, output: str | None = None) -> Result:
-    """A tool error. The policy reads `output`, or the message where there is none."""
-    text = message if output is None else output
-    return Result(observation=(Text(text=text),), error=ToolError(kind=kind, message=message))
-
-
-def invalid(reason: str) -> Result:
-    """An action that was not understood; nothing ran."""
-    return Result(
-        observation=(Text(text=reason),),
-        valid=False,
-        invalid_reason=reason,
-        error=ToolError(kind=ToolErrorKind.INVALID_ACTION, message=reason),
-    )
 
 
 def _plain_schema(model: type[BaseModel]) -> dict[str, Any]:

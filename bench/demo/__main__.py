@@ -18,13 +18,13 @@ from rich.text import Text
 
 from bench.demo.commands import ROOT
 from bench.demo.course import Course, Options
-from bench.demo.errors import DemoError
-from bench.demo.processes import Processes
 from bench.demo.progress import Screen, duration
 from bench.demo.report import write_report
 from bench.demo.summary import table, write_summary
 from bench.demo.transcript import as_text, before_and_after
 from bench.demo.types import Outcome
+from bench.errors import BenchError
+from bench.processes import Processes
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -72,7 +72,7 @@ def demo(
     except Stopped as stopped:
         print(f"demo: stopped by {stopped}; no process is left, the logs are in {home}/logs")
         raise typer.Exit(stopped.exit_code) from None
-    except DemoError as error:
+    except BenchError as error:
         _fail(str(error))
 
 

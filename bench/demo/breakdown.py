@@ -18,7 +18,7 @@ STEP = {
     "lease_s": ("wait for rollouts", "the engine rolls out the batch; or evaluates"),
     "train_s": ("train", "forward, backward, update"),
     "export_s": ("export", "weights in Hugging Face format, on disk"),
-    "publish_s": ("publish", "pause samplers, update, verify, go on"),
+    "publish_s": ("publish", "a running evaluation ends; pause, update, verify, go on"),
     "checkpoint_s": ("checkpoint", "weights, optimizer, ledger"),
 }
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.demo.processes import Command
+from bench.processes import Command
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPE = ROOT / "recipes/calculator.toml"

@@ -20,16 +20,17 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from bench.demo import commands, ready
+from bench import ready
+from bench.demo import commands
 from bench.demo.commands import Addresses, Overrides
 from bench.demo.errors import DemoError
 from bench.demo.follow import follow_training, follow_warm_up
 from bench.demo.memory import MemoryMeter
-from bench.demo.processes import Command, Processes
 from bench.demo.progress import Screen
 from bench.demo.records import read_record
 from bench.demo.types import Outcome, ProcessRow, Trained
 from bench.demo.versions import versions
+from bench.processes import Command, Processes
 from toolwright.recipe import Recipe, RecipeError, check_all, load_recipe
 
 START_S = 240.0  # the sampler imports for a quarter of a minute, on a busy machine for minutes
@@ -130,6 +131,7 @@ class Course:
             **self._options.overrides,
             "run.folder": str(folder / "run"),
             "policy.model": str(folder / "untrained"),
+            "render.model": str(folder / "untrained"),
             "render.conversations": str(folder / "demonstrations.jsonl"),
             "render.output": str(folder / "demonstrations.trajectories"),
             "sft.model": str(folder / "untrained"),

@@ -34,9 +34,12 @@ async def follow_training(folder: Path, status: Status, afterwards_s: float) -> 
             status.recent.append(step.reward)
             status.staleness = step.values.get("staleness_mean")
             status.tokens_per_second = step.tokens_per_second
-        left = status.steps - status.step
         # The last version is evaluated like the first.
-        status.left_s = seconds_left(stamps, left, first_evaluation + afterwards_s)
+        last_evaluation = first_evaluation
+        if status.step == status.steps and stamps:
+            last_evaluation = max(0.0, stamps[-1] + first_evaluation - time.monotonic())
+        left = status.steps - status.step
+        status.left_s = seconds_left(stamps, left, last_evaluation + afterwards_s)
         await asyncio.sleep(INTERVAL_S)
 
 

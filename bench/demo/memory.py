@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from bench.demo.processes import descendants
+from bench.processes import descendants
 
 INTERVAL_S = 2.0
 _PAGE = os.sysconf("SC_PAGE_SIZE")

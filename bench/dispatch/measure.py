@@ -15,10 +15,10 @@ from statistics import quantiles
 
 import psutil
 
-from bench.demo.processes import Command, Processes, Running
-from bench.demo.ready import free_ports
 from bench.dispatch import noop
 from bench.dispatch.workload import Load, recipe, write_policy
+from bench.processes import Command, Processes, Running
+from bench.ready import free_ports
 from toolwright.common.v1.trajectory_pb2 import CallRecord, WeightVersion
 from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
 from toolwright.rpc.channel import open_channel

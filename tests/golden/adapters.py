@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from engine.capacity import staleness_capacity
 from learner import advantages, losses
+from tests.golden.engine_adapters import ENGINE_ADAPTERS
 
 Adapter = Callable[..., Any]
 
@@ -164,7 +164,5 @@ LEARNER_ADAPTERS: dict[str, Adapter] = {
     "common.dapo_filter": lambda pairs: advantages.dapo_filter([(g, v) for g, v in pairs]),
     "common.overlong": advantages.overlong,
 }
-
-ENGINE_ADAPTERS: dict[str, Adapter] = {"common.staleness_capacity": staleness_capacity}
 
 ADAPTERS: dict[str, Adapter] = {**LEARNER_ADAPTERS, **ENGINE_ADAPTERS}

@@ -42,10 +42,10 @@ def merged(tables: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, A
 
 
 def recipe_tables(
-    *, policy: Path, sampler: str, tools: Mapping[str, str], engine: str, **changes: Any
+    *, policy: Path, sampler: str, tools: Mapping[str, str], engine: str
 ) -> dict[str, Any]:
     """The tables of a small run; `tools` maps names to addresses."""
-    tables: dict[str, Any] = {
+    return {
         "run": {
             "name": "test",
             "folder": "run",
@@ -60,7 +60,6 @@ def recipe_tables(
         "tools": {name: {"service": address} for name, address in tools.items()},
         "engine": {"drain_s": 10.0},
     }
-    return merged(tables, changes)
 
 
 TASK_FILE = """

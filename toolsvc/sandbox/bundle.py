@@ -13,7 +13,7 @@ from importlib import resources
 from typing import Any
 
 # Each imports only those before it.
-_ORDER = ("wire", "bpf", "kernel", "confine", "interpreter", "zygote")
+_ORDER = ("wire", "bpf", "kernel", "confine", "interpreter", "measure", "zygote")
 
 BOOTSTRAP = """
 import json, os, socket, sys, types

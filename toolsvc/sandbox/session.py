@@ -48,6 +48,8 @@ class Ending(Enum):
     """The disk limit."""
     CRASHED = "crashed"
     """The process ended by itself: os._exit, a segmentation fault."""
+    TAKEN_DOWN = "taken_down"
+    """Its jail or the machine (out of memory) ended it: not the code's doing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,6 +200,8 @@ class Session:
         if self._closed:
             return "", False
         data = os.pread(self._output, keep + 1, 0)
+        # So that a later call that never began is not taken to have printed this.
+        os.ftruncate(self._output, 0)
         cut = len(data) > keep
         # A character that the cut went through is left out; any other odd byte is shown as such.
         text = data[:keep].decode("utf-8", "replace")
@@ -285,7 +289,7 @@ class Session:
 
     def _lose_touch(self) -> None:
         self._hang_up()
-        if self._wait_status is not None:
+        if self._wait_status is not None or self._cause is not None:
             self._bury()
         else:
             self._post_mortem = self._loop.call_later(_POST_MORTEM_SECONDS, self._bury)
@@ -303,7 +307,10 @@ class Session:
         if self.gone is not None:
             return
         if self._cause is None:
-            self._cause = (Ending.CRASHED, _how_it_ended(self._wait_status))
+            # Inside its own pid namespace nothing can send it SIGKILL, not even itself.
+            taken = self._kill_jail is None and self._wait_status == signal.SIGKILL
+            ending = Ending.TAKEN_DOWN if taken else Ending.CRASHED
+            self._cause = (ending, _how_it_ended(self._wait_status))
         self.gone = self._cause[1]
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(None)

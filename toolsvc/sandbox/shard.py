@@ -197,7 +197,7 @@ class Shard:
 
     def _drop_sessions(self, reason: str) -> None:
         for session in self.sessions:
-            session.condemn(Ending.CRASHED, reason)
+            session.condemn(Ending.TAKEN_DOWN, reason)
             if not session.ready:
                 session.close()
         requested = len(self._requested)

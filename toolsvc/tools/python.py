@@ -94,6 +94,9 @@ class PythonTool(Tool):
             raise Refused(Reason.SESSION_LOST, f"the Python session was lost: {error}") from error
         if outcome.lost:
             state.lost = outcome.reason
+        if outcome.ending is Ending.TAKEN_DOWN:
+            # Not the code's doing, so nothing that the policy should read.
+            raise Refused(Reason.SESSION_LOST, f"the Python session was lost: {outcome.reason}")
         return as_result(outcome, call.run_limit)
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
-
 import pytest
 
 from bench.demo.types import Evaluation, Outcome, ProcessRow, Record, Sample, Step, Trained
@@ -85,15 +82,3 @@ def demonstration(*afters: float, control: float | None = None) -> Outcome:
 @pytest.fixture
 def outcome() -> Outcome:
     return demonstration(0.9, 1.0, control=0.2)
-
-
-@pytest.fixture
-def until() -> Callable[[Callable[[], bool]], Awaitable[None]]:
-    """Awaits the moment at which a condition holds, for at most 20 s."""
-
-    async def wait(true: Callable[[], bool]) -> None:
-        async with asyncio.timeout(20):
-            while not true():  # noqa: ASYNC110 - files and processes tell nobody
-                await asyncio.sleep(0.01)
-
-    return wait

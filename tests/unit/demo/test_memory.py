@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.demo.memory import MemoryMeter, proportional, total
-from bench.demo.processes import Command, Processes
+from bench.processes import Command, Processes
 
 HOLDS = """
 import time

@@ -86,9 +86,7 @@ def histories(draw: st.DrawFn) -> tuple[dict[str, WeightVersion], list[WeightVer
     return forks, versions
 
 
-def path_to_root(
-    version: WeightVersion, forks: dict[str, WeightVersion]
-) -> list[tuple[str, int]]:
+def path_to_root(version: WeightVersion, forks: dict[str, WeightVersion]) -> list[tuple[str, int]]:
     """Every optimizer step on the way, newest first; a fork's first step is its parent's."""
     path = []
     while version.lineage in forks:

@@ -56,7 +56,9 @@ def test_a_vocabulary_that_does_not_fit_is_refused(tmp_path: Path) -> None:
 
 
 def test_folders_that_are_no_policies(tmp_path: Path, policy_folder: Path) -> None:
-    with pytest.raises(StartupError, match=r"policy\.model: no .*absent.config\.json; give a local"):
+    with pytest.raises(
+        StartupError, match=r"policy\.model: no .*absent.config\.json; give a local"
+    ):
         HuggingFaceCodec(tmp_path / "absent")
     folder = tmp_path / "p"
     shutil.copytree(policy_folder, folder)

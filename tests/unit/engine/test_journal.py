@@ -9,10 +9,11 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import grpc
 import pytest
 
 from engine.errors import StartupError
-from engine.journal import Journal
+from engine.journal import Journal, JournalFull
 from toolwright.types import WeightVersion
 from toolwright.wire import content_hash
 
@@ -181,3 +182,19 @@ def test_what_is_no_journal_is_refused(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(StartupError, match="unable to open"):
         Journal(tmp_path / "folder")
+
+
+async def test_a_full_disk_stores_nothing_and_the_journal_goes_on(journal: Journal) -> None:
+    await add(journal, 0)
+    db = journal._db
+    pages = db.execute("PRAGMA page_count").fetchone()[0]
+    db.execute(f"PRAGMA max_page_count={pages + 2}")
+    for _ in range(2):
+        with pytest.raises(JournalFull, match="no room for .*journal.sqlite") as caught:
+            await add(journal, 1, b"x" * 100_000)
+        assert caught.value.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert caught.value.retry_after
+    assert [g.id for g in await journal.groups_after(0, 10)] == ["g0"]
+    db.execute(f"PRAGMA max_page_count={pages + 1000}")
+    await add(journal, 1, b"x" * 100_000)
+    assert await journal.finished_positions() == {0, 1}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from engine.journal import Journal
+from engine.journal import Counts, Journal
 from engine.scheduler import TrainLane
 from tests.support.engines import until
 from toolwright.recipe import Run
@@ -158,18 +157,55 @@ async def test_positions_go_on_after_a_restart(tmp_path: Path) -> None:
         assert lane.admitted == [1, 3]  # two of four are there
 
 
-async def test_a_group_counts_at_every_moment(tmp_path: Path) -> None:
+class HeldJournal:
+    """Its counts are true when they are asked for, and arrive when their gate opens."""
+
+    def __init__(self) -> None:
+        self.accepted = 0
+        self.gates: list[asyncio.Event] = []
+        self.boot = 1
+
+    async def finished_positions(self) -> set[int]:
+        return set()
+
+    async def add_group(self, **_group: Any) -> int:
+        self.accepted += 1
+        return self.accepted
+
+    async def counts(self) -> Counts:
+        counts = Counts(
+            accepted=self.accepted,
+            dropped_groups=0,
+            last_sequence=self.accepted,
+            durable_sequence=0,
+        )
+        if self.gates:
+            await self.gates.pop(0).wait()
+        return counts
+
+
+async def test_a_group_counts_at_every_moment() -> None:
     """Between in flight and accepted there is no moment in which it is neither: at staleness 0
     that would let a trajectory of the next batch start under this batch's weights."""
-    steps, batch = 40, 6
+    journal = HeldJournal()
+    lane = Lane(cast("Any", journal), None, groups_per_step=1, group_size=1)
+    lane.lane._roll_out = lane.begin  # type: ignore[method-assign]
+    task = asyncio.create_task(lane.lane.run())
+    await until(lambda: lane.admitted == [0], "the batch's only group")
 
-    async def quick(_position: int) -> list[Trajectory]:
-        await asyncio.sleep(random.random() / 500)
-        return []
+    early, late = asyncio.Event(), asyncio.Event()
+    journal.gates = [early, late]
+    looking = asyncio.create_task(lane.lane.changed())  # sees nothing accepted
+    await asyncio.sleep(0)
+    lane.finish.set()
+    await until(lambda: journal.accepted == 1 and not journal.gates, "the group's own look")
+    early.set()
+    await looking
+    await asyncio.sleep(0.01)
+    assert lane.admitted == [0]
 
-    async with serving(tmp_path, quick, groups_per_step=batch, group_size=1, steps=steps) as lane:
-        for step in range(steps):
-            await lane.lane.changed(step)
-            done = (step + 1) * batch
-            await until(lambda done=done: lane.lane.counts.accepted >= done, f"step {step}")  # type: ignore[misc]
-            assert len(lane.admitted) == done
+    late.set()
+    await lane.lane.changed(1)
+    await until(lambda: lane.admitted == [0, 1], "the next version's group")
+    lane.lane.drain()
+    await task

@@ -125,9 +125,7 @@ def test_the_hit_is_where_the_text_says(pieces: list[str]) -> None:
     tokens = [token for piece in pieces for token in CODEC.encode(piece)]
     stops = ("</run>", "é🙂", END)
     hit = detect([[token] for token in tokens], *stops)
-    ends = [
-        n for n in range(len(tokens) + 1) if stop_cut(CODEC.decode(tokens[:n]), stops)[1]
-    ]
+    ends = [n for n in range(len(tokens) + 1) if stop_cut(CODEC.decode(tokens[:n]), stops)[1]]
     assert (hit.keep if hit else None) == (ends[0] if ends else None)
     if hit is not None:
         assert hit.matched_text == stop_cut(CODEC.decode(tokens[: hit.keep]), stops)[1]

@@ -15,9 +15,7 @@ from engine.sampler.wire import Chunk, WireError
 from tests.support.net import free_port
 from tests.unit.engine.test_sampler_wire import event
 
-HEAD = (
-    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
-)
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 Play = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -222,18 +220,20 @@ async def test_bytes_that_nobody_asked_for_end_an_idle_connection() -> None:
 async def test_a_cancelled_stream_hangs_up() -> None:
     gone = asyncio.Event()
 
-    async def play(writer: asyncio.StreamWriter) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(HEAD)
-        while not writer.is_closing():
-            await asyncio.sleep(0.01)
+        await reader.read()  # to the end of what the client says
         gone.set()
+        writer.close()
 
-    async with server(play) as (url, _):
-        http = StreamingHttp(url, "/generate", silence=5)
-        task = asyncio.create_task(http.post(b"{}", lambda _payload, _read_ns: True))
-        await asyncio.sleep(0.05)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        async with asyncio.timeout(5):
-            await gone.wait()
+    listening = await asyncio.start_server(answer, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+    http = StreamingHttp(url, "/generate", silence=5)
+    task = asyncio.create_task(http.post(b"{}", lambda _payload, _read_ns: True))
+    await asyncio.sleep(0.05)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    async with asyncio.timeout(5):
+        await gone.wait()
+    listening.close()

@@ -35,16 +35,12 @@ def test_stops_are_the_tools_and_the_end_of_the_turn() -> None:
         (
             "think <python> 1+1 </python>",
             "</python>",
-            Call(
-                action="think <python> 1+1 </python>", tool="python", arguments={"code": "1+1"}
-            ),
+            Call(action="think <python> 1+1 </python>", tool="python", arguments={"code": "1+1"}),
         ),
         (  # the last opening tag belongs to the stop
             "<python>a<python>b</python>",
             "</python>",
-            Call(
-                action="<python>a<python>b</python>", tool="python", arguments={"code": "b"}
-            ),
+            Call(action="<python>a<python>b</python>", tool="python", arguments={"code": "b"}),
         ),
         (  # no argument name: the service reads the text
             "<search>q</search>",

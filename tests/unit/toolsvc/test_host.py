@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import toolsvc.host
+import toolsvc.turnstile
 from toolsvc.errors import Reason, Refused
 from toolsvc.host import Host
 from toolsvc.tool import Tool
@@ -234,7 +235,7 @@ async def test_calls_run_in_order_unless_the_tool_says_otherwise(host: Host) -> 
 async def test_too_many_waiting_calls_are_refused(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(toolsvc.host, "WAITING_CALLS", 2)
+    monkeypatch.setattr(toolsvc.turnstile, "WAITING_CALLS", 2)
     await host.open(opening())
     waiting = [asyncio.create_task(host.call(calling(str(i), 0.1))) for i in range(3)]
     await asyncio.sleep(0.02)

@@ -7,7 +7,8 @@ import time
 import pytest
 
 from toolsvc import Call, InvalidAction, JsonCallFormat, Result, Tool, ToolFailed, tool
-from toolsvc.tool import Cancellation, tool_of
+from toolsvc.decorator import tool_of
+from toolsvc.tool import Cancellation
 from toolsvc.types import SessionInfo, TagFormat, Text
 from toolwright.types import ToolErrorKind
 

@@ -82,6 +82,7 @@ class Interpreter:
         # The first run copies the pages that every run writes; better now than under a caller's
         # eyes.
         self.run("print(0)\n0", 8)
+        os.ftruncate(_OUTPUT, 0)
         self._calls = 0
 
     def run(self, code: str, keep: int) -> tuple[int, int]:

@@ -24,17 +24,15 @@ import gc
 import json
 import os
 import select
-import shutil
 import signal
 import socket
-import stat
 import sys
 import time
 import traceback
 from collections.abc import Mapping
 from typing import Any
 
-from . import interpreter, kernel, wire
+from . import interpreter, kernel, measure, wire
 from .confine import SESSION_SOCKET, Confinement
 
 WATCH_SECONDS = 0.5
@@ -42,7 +40,6 @@ _SESSIONS_FULL = 4
 """How many sessions at their disk limit the jail's file system holds."""
 _MEMORY_SHARE = 8
 """It never takes more than this part of the machine's memory."""
-_BYTES_PER_FILE = 4096
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -109,7 +106,7 @@ class Zygote:
             memory = os.sysconf("SC_PHYS_PAGES") * _PAGE
             size = min(_SESSIONS_FULL * self._disk_bytes, memory // _MEMORY_SHARE)
             with contextlib.suppress(OSError):
-                kernel.mount_own_tmpfs(path, size, size // _BYTES_PER_FILE)
+                kernel.mount_own_tmpfs(path, size, size // measure.BYTES_PER_FILE)
                 kernel.drop_capabilities(in_own_namespace=True)
                 self._disk_bounded = True
         return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -208,7 +205,7 @@ class Zygote:
             self._tell({"event": "ended", "ended": ended}, [])
 
     def _remove(self, folder: int) -> None:
-        """An empty folder goes at once; a full one by a helper, since it may take long."""
+        """An empty folder goes at once; a full one by a child, since that may take long."""
         if kernel.remove_empty_folder(folder):
             os.close(folder)
             return
@@ -217,7 +214,7 @@ class Zygote:
             self._removers[pid] = folder
             return
         try:
-            _remove_tree(os.readlink(f"/proc/self/fd/{folder}"))
+            measure.remove_tree(os.readlink(f"/proc/self/fd/{folder}"))
         finally:
             os._exit(0)
 
@@ -228,9 +225,9 @@ class Zygote:
         session's own, so only sessions that fail it get the exact figure.
         """
         for pid, members in self._processes_by_session().items():
-            if sum(map(_resident_bytes, members)) <= self._memory_bytes:
+            if sum(map(measure.resident_bytes, members)) <= self._memory_bytes:
                 continue
-            held = sum(map(_proportional_bytes, members))
+            held = sum(map(measure.proportional_bytes, members))
             if held > self._memory_bytes and pid in self._children:
                 number = self._children[pid].number
                 self._tell({"event": "over_memory", "id": number, "held": held}, [])
@@ -243,7 +240,7 @@ class Zygote:
         if (status.f_blocks - status.f_bfree) * status.f_frsize <= self._disk_bytes:
             return
         for pid, child in list(self._children.items()):
-            if _tree_bytes(child.folder, self._disk_bytes) > self._disk_bytes:
+            if measure.tree_bytes(child.folder, self._disk_bytes) > self._disk_bytes:
                 self._tell({"event": "over_disk", "id": child.number}, [])
                 self._end_session(pid, [])
 
@@ -262,9 +259,9 @@ class Zygote:
         known = {1, os.getpid(), *self._removers, *groups}
         strangers = [pid for pid in pids if pid not in known]
         if strangers:
-            leaders = {_pid_namespace(pid): pid for pid in self._children}
+            leaders = {measure.pid_namespace(pid): pid for pid in self._children}
             for pid in strangers:
-                leader = leaders.get(_pid_namespace(pid))
+                leader = leaders.get(measure.pid_namespace(pid))
                 if leader:
                     groups[leader].append(pid)
         return groups
@@ -281,80 +278,6 @@ class Zygote:
 def _kill(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-
-
-def _remove_tree(path: str) -> None:
-    """Removes what a session left, folders that it locked against itself included."""
-
-    def unlock(function: Any, failed: str, _: Any) -> None:
-        try:
-            os.chmod(os.path.dirname(failed), stat.S_IRWXU)
-            if os.path.isdir(failed) and not os.path.islink(failed):
-                os.chmod(failed, stat.S_IRWXU)
-                shutil.rmtree(failed, ignore_errors=True)
-            else:
-                os.unlink(failed)
-        except OSError:
-            pass
-
-    shutil.rmtree(path, onerror=unlock)
-
-
-def _tree_bytes(top: int, at_most: int) -> int:
-    """Bytes in use below the folder `top`, never following links; stops counting above `at_most`.
-    A folder that cannot be read counts as too much: nobody but the session can have locked it."""
-    total = 0
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    waiting: list[tuple[int, str]] = [(os.dup(top), ".")]
-    while waiting:
-        parent, name = waiting.pop()
-        try:
-            here = os.open(name, flags, dir_fd=parent)
-        except FileNotFoundError:
-            continue
-        except OSError:
-            total = at_most + 1
-            continue
-        finally:
-            os.close(parent)
-        try:
-            with os.scandir(here) as entries:
-                for entry in entries:
-                    with contextlib.suppress(FileNotFoundError):
-                        status = entry.stat(follow_symlinks=False)
-                        # An empty file takes memory too.
-                        total += status.st_blocks * 512 + _BYTES_PER_FILE // 4
-                        if stat.S_ISDIR(status.st_mode) and total <= at_most:
-                            waiting.append((os.dup(here), entry.name))
-        finally:
-            os.close(here)
-    return total
-
-
-def _resident_bytes(pid: int) -> int:
-    try:
-        with open(f"/proc/{pid}/statm", "rb") as file:
-            return int(file.read().split()[1]) * _PAGE
-    except (OSError, IndexError):
-        return 0
-
-
-def _proportional_bytes(pid: int) -> int:
-    try:
-        with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
-            for line in file:
-                if line.startswith(b"Pss:"):
-                    return int(line.split()[1]) * 1024
-    except OSError:
-        return _resident_bytes(pid)
-    return 0
-
-
-def _pid_namespace(pid: int) -> str:
-    try:
-        return os.readlink(f"/proc/{pid}/ns/pid")
-    except OSError:
-        return ""
 
 
 def main(control: socket.socket, settings: Mapping[str, Any]) -> None:

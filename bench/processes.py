@@ -1,4 +1,4 @@
-"""The demonstration's processes: each in a process group of its own, none left behind.
+"""The processes of an instrument: each in a process group of its own, none left behind.
 
 Owns start, watch and stop. Invariants
 - Leaving the context ends every process that was started in it, and what they started: SIGTERM in
@@ -27,7 +27,7 @@ from typing import Any, Self, TypeVar
 
 import psutil
 
-from bench.demo.errors import NotReady, ProcessFailed
+from bench.errors import NotReady, ProcessFailed
 
 T = TypeVar("T")
 

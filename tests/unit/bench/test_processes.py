@@ -15,8 +15,8 @@ from typing import Any
 import psutil
 import pytest
 
-from bench.demo.errors import NotReady, ProcessFailed
-from bench.demo.processes import Command, Processes
+from bench.errors import NotReady, ProcessFailed
+from bench.processes import Command, Processes
 
 SLEEPS = ("-c", "import time; print('here', flush=True); time.sleep(100)")
 DEAF = (

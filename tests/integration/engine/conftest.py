@@ -1,0 +1,100 @@
+"""One small world a test: a scripted sampler, a tool service, a recipe, and the engine."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.scripted import Faults, Script, ScriptedSampler, Timing
+from engine.codec import HuggingFaceCodec
+from tests.support.dialogue import ANSWER, CALL, by_turn
+from tests.support.engines import Running, running
+from tests.support.net import free_port
+from tests.support.recipes import merged, recipe_tables, write_recipe
+from tests.support.tools import ToolDouble, serving
+
+
+@pytest.fixture(scope="session")
+def codec(policy_folder: Path) -> HuggingFaceCodec:
+    return HuggingFaceCodec(policy_folder)
+
+
+@dataclass(slots=True, kw_only=True)
+class World:
+    """Sampler and tool service are up; `engine()` starts the engine on the recipe."""
+
+    sampler: ScriptedSampler
+    tools: ToolDouble
+    tables: dict[str, Any]
+    folder: Path
+    codec: HuggingFaceCodec
+
+    def engine(self, *overrides: str, **changes: Any) -> AbstractAsyncContextManager[Running]:
+        """The engine on the world's recipe with `changes`; a second one resumes the run."""
+        file = write_recipe(self.folder, merged(self.tables, changes))
+        return running(file, *overrides)
+
+    def weights(self, name: str) -> Path:
+        """A folder that samplers can load."""
+        made = self.folder / "weights" / name
+        made.mkdir(parents=True, exist_ok=True)
+        return made
+
+    def texts(self, trajectory: Any) -> list[tuple[str, str]]:
+        """(author, text) of each segment."""
+        return [
+            (segment.author.name.lower(), self.codec.decode(segment.token_ids))
+            for sequence in trajectory.sequences
+            for segment in sequence.segments
+        ]
+
+
+MakeWorld = Callable[..., Awaitable[World]]
+
+
+@pytest.fixture
+async def world(
+    tmp_path: Path, policy_folder: Path, codec: HuggingFaceCodec
+) -> AsyncIterator[MakeWorld]:
+    """`await world(...)`: a world whose policy calls the tool once and answers."""
+    async with AsyncExitStack() as stack:
+
+        async def make(
+            *,
+            script: Script | None = None,
+            tools: ToolDouble | None = None,
+            timing: Timing | None = None,
+            faults: Faults | None = None,
+            incremental: bool = True,
+            **changes: Any,
+        ) -> World:
+            sampler = await stack.enter_async_context(
+                ScriptedSampler(
+                    script=script or by_turn(codec, [CALL, ANSWER]),
+                    timing=timing,
+                    faults=faults,
+                    incremental=incremental,
+                    vocab_size=codec.vocab_size,
+                )
+            )
+            double = await stack.enter_async_context(serving(tools or ToolDouble()))
+            tables = recipe_tables(
+                policy=policy_folder,
+                sampler=sampler.url,
+                tools={"python": double.address},
+                engine=f"127.0.0.1:{free_port()}",
+            )
+            return World(
+                sampler=sampler,
+                tools=double,
+                tables=merged(tables, changes),
+                folder=tmp_path,
+                codec=codec,
+            )
+
+        yield make

@@ -1,0 +1,36 @@
+"""The results that tools and host make: of plain values, of failures, of invalid actions."""
+
+from __future__ import annotations
+
+import json
+
+from toolsvc.types import Media, Result, Text, ToolError
+from toolwright.types import ToolErrorKind
+
+
+def as_result(value: object) -> Result:
+    """What a plugin returned, as a result. TypeError if JSON cannot say it."""
+    if isinstance(value, Result):
+        return value
+    if isinstance(value, Text | Media):
+        return Result(observation=(value,))
+    if value is None:
+        return Result()
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return Result(observation=(Text(text=text),))
+
+
+def failure(kind: ToolErrorKind, message: str, output: str | None = None) -> Result:
+    """A tool error. The policy reads `output`, or the message where there is none."""
+    text = message if output is None else output
+    return Result(observation=(Text(text=text),), error=ToolError(kind=kind, message=message))
+
+
+def invalid(reason: str) -> Result:
+    """An action that was not understood; nothing ran."""
+    return Result(
+        observation=(Text(text=reason),),
+        valid=False,
+        invalid_reason=reason,
+        error=ToolError(kind=ToolErrorKind.INVALID_ACTION, message=reason),
+    )

@@ -1,0 +1,53 @@
+"""Lets the calls of one session to one tool through, one at a time or any number at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from toolsvc.errors import Reason, Refused
+
+WAITING_CALLS = 32
+"""Calls of one session that may wait for one tool."""
+
+
+class Turnstile:
+    """Lets one call at a time through, in order; any number where `parallel`."""
+
+    def __init__(self, parallel: bool) -> None:
+        self._parallel = parallel
+        self._busy = False
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    def try_enter(self) -> bool:
+        if self._busy and not self._parallel:
+            return False
+        self._busy = True
+        return True
+
+    async def enter(self) -> None:
+        """Waits; cancelling gives the place up."""
+        if self.try_enter():
+            return
+        if len(self._waiting) >= WAITING_CALLS:
+            raise Refused(
+                Reason.SESSION_BUSY,
+                f"{WAITING_CALLS} calls of this session wait already",
+                mend="ask for their results first",
+            )
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.leave()
+            raise
+
+    def leave(self) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._busy = False
