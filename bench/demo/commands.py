@@ -59,7 +59,9 @@ def sampler(model: Path, port: int) -> Command:
 
 
 def tools(address: str) -> Command:
-    return _command("tools", (_script("toolsvc"), "serve", "python", "--listen", address))
+    # As many sandboxes ready as trajectories start at once.
+    serve = (_script("toolsvc"), "serve", "python", "--ready", "128", "--listen", address)
+    return _command("tools", serve)
 
 
 def policy(name: str, output: Path, seed: int) -> Command:
