@@ -6,6 +6,7 @@ SHELL := /bin/bash
 .ONESHELL:
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
+.NOTPARALLEL:
 
 # One thread a process: on few cores more threads spend their time waiting for each other.
 export OMP_NUM_THREADS := 1
@@ -16,7 +17,7 @@ export TOKENIZERS_PARALLELISM := false
 SEEDS ?= 1
 CONTROL ?=
 PACKAGES := firejail
-PYTHON := .venv/bin/python
+VENV_PYTHON := .venv/bin/python
 
 .PHONY: help setup demo test house proto proto-check breaking baseline unit clean
 
@@ -24,17 +25,17 @@ help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 setup: ## the project into .venv, SGLang into .venv-sglang, and what Debian has to give
-	@deploy/setup/system.sh $(PACKAGES)
+	@command -v firejail >/dev/null || deploy/setup/system.sh $(PACKAGES)
 	deploy/setup/setup.sh
 
 demo: setup ## train the calculator agent: make demo [SEEDS=3] [CONTROL=1]
-	@$(PYTHON) -m bench.demo --seeds $(SEEDS) $(if $(CONTROL),--control)
+	@$(VENV_PYTHON) -m bench.demo --seeds $(SEEDS) $(if $(CONTROL),--control)
 
 test: setup house ## everything that can be tested on this machine
-	@$(PYTHON) -m pytest
+	@$(VENV_PYTHON) -m pytest
 
 unit: ## the quick tests alone
-	@$(PYTHON) -m pytest tests/unit tests/golden
+	@$(VENV_PYTHON) -m pytest tests/unit tests/golden
 
 house: proto-check breaking ## style, types, import directions, contracts
 	@.venv/bin/ruff check .
@@ -60,7 +61,7 @@ baseline: ## accept today's contracts as what later changes are compared with
 	@.venv/bin/buf build -o proto/baseline.binpb
 
 .venv-proto/ready: constraints/protoc.txt
-	@$(PYTHON) -m venv --clear .venv-proto
+	@$(VENV_PYTHON) -m venv --clear .venv-proto
 	.venv-proto/bin/python -m pip install -q --disable-pip-version-check -r constraints/protoc.txt
 	touch $@
 

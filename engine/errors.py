@@ -23,9 +23,16 @@ class StartupError(EngineError):
 
 
 class AttemptFailed(EngineError):
-    """Infrastructure ended the attempt; the trajectory starts again or is masked."""
+    """Infrastructure ended the attempt; the trajectory starts again or is masked.
+
+    permanent: the same request would be refused again, so no other attempt is worth making.
+    """
 
     stop_reason = StopReason.INFRASTRUCTURE_ERROR
+
+    def __init__(self, message: str, *, permanent: bool = False) -> None:
+        super().__init__(message)
+        self.permanent = permanent
 
 
 class SessionLost(AttemptFailed):

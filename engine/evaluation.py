@@ -71,7 +71,6 @@ class EvaluationLane:
         self._current: asyncio.Task[None] | None = None
         self._began = asyncio.Event()
         self.running = 0
-        self.finished_steps = 0
 
     @property
     def busy(self) -> bool:
@@ -230,7 +229,8 @@ class EvaluationLane:
 def _lines(file: Path) -> list[dict[str, object]]:
     if not file.exists():
         return []
-    return [orjson.loads(line) for line in file.read_bytes().splitlines() if line.strip()]
+    whole, _, _unfinished = file.read_bytes().rpartition(b"\n")  # a kill may cut the last line
+    return [orjson.loads(line) for line in whole.splitlines() if line.strip()]
 
 
 def _append(file: Path, rows: Iterable[dict[str, object]]) -> None:

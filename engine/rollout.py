@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from engine.errors import AttemptFailed
+from engine.errors import AttemptFailed, SamplerFailed, StartupError
 from engine.protocols import Protocol
 from engine.sampler.pool import SamplerPool
 from engine.sampler.stops import StopTable
@@ -82,14 +82,19 @@ class Rollout:
         session = await setting.tools.open_session(self._key, assignment.task)
         self._clock.open_s = time.monotonic() - opening
         try:
-            prompt = setting.protocol.prompt(assignment.task, session.tools, setting.codec)
+            try:
+                prompt = setting.protocol.prompt(assignment.task, session.tools, setting.codec)
+            except ValueError as error:
+                raise StartupError(f"task {assignment.task.id}: {error}") from error
             transcript = Transcript(
                 prompt, response=setting.limits.response, model=setting.limits.model
             )
             try:
                 async with asyncio.timeout(setting.limits.seconds):
                     reason = await self._turns(session, transcript)
-            except TimeoutError:
+            except TimeoutError as error:
+                if not setting.pool.any_up:  # the policy had no chance: not its failure
+                    raise SamplerFailed("no sampler up until the trajectory's limit") from error
                 reason = StopReason.TRAJECTORY_TIMEOUT
         finally:
             session.close()
@@ -133,6 +138,7 @@ class Rollout:
     async def _generate(self, transcript: Transcript, stops: StopTable, action: _Turn) -> Generated:
         limits = self._setting.limits
         room = min(limits.action, transcript.response_room, transcript.model_room)
+        room = min(room, self._assignment.sampling.max_new_tokens or room)
         try:
             return await self._setting.pool.generate(
                 key=self._key,
@@ -326,19 +332,27 @@ async def run_trajectory(
             trajectory = await Rollout(setting, attempt).run()
         except AttemptFailed as error:
             failure = error
+            if error.permanent:
+                break
         else:
             return replace(trajectory, attempt=number)
     return Trajectory(
         id=assignment.trajectory_id,
         group_id=assignment.group_id,
         index=assignment.index,
-        attempt=max_attempts - 1,
+        attempt=number,
         task=assignment.task,
         sequences=(),
         status=Status.ERRORED,
         stop_reason=failure.stop_reason,
         masked=True,
-        events=(Event(kind="attempt_failed", turn=0, data={"error": str(failure)}),),
+        events=(
+            Event(
+                kind="attempt_failed",
+                turn=0,
+                data={"error": str(failure), "permanent": failure.permanent},
+            ),
+        ),
         tokenizer_hash=setting.tokenizer_hash,
         metadata={"final_text": ""},
     )

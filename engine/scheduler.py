@@ -12,11 +12,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
 from itertools import count
 
 import structlog
 
 from engine.capacity import staleness_capacity
+from engine.errors import StartupError
 from engine.journal import Counts, Journal, JournalFull
 from engine.rewards import Rewards
 from engine.rollout import Assignment, Setting, run_trajectory
@@ -33,6 +35,14 @@ FULL_SECONDS = 5.0
 log = structlog.get_logger("scheduler")
 
 OnTrajectory = Callable[[Trajectory], None]
+
+
+def overlaid(recipe: SamplingParams, task: SamplingParams | None) -> SamplingParams:
+    """The recipe's parameters, those that the task names replaced."""
+    if task is None:
+        return recipe
+    named = {k: v for k, v in asdict(task).items() if v is not None}
+    return replace(recipe, **named)
 
 
 class TrainLane:
@@ -133,7 +143,8 @@ class TrainLane:
     async def _survivors(self, position: int) -> list[Trajectory]:
         """The group, run again with growing pauses while infrastructure fails all of it.
 
-        Empty when the engine drains meanwhile: the position stays open.
+        Empty when the engine drains meanwhile: the position stays open. StartupError when every
+        member was refused for good: no other run of this recipe would get further.
         """
         for round_ in count():
             trajectories = await self._roll_out(position, round_)
@@ -141,6 +152,8 @@ class TrainLane:
                 return trajectories
             pause = min(LONGEST_PAUSE, 2.0**round_)
             event = trajectories[0].events[-1].data
+            if all(t.events[-1].data.get("permanent") for t in trajectories):
+                raise StartupError(f"task {trajectories[0].task.id}: {event['error']}")
             log.error("group_failed", group=trajectories[0].group_id, again_in_s=pause, **event)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
@@ -163,7 +176,7 @@ class TrainLane:
                             index=index,
                             attempt=f"b{self._journal.boot}r{round_}a",
                             task=task,
-                            sampling=task.sampling or self._sampling,
+                            sampling=overlaid(self._sampling, task.sampling),
                         ),
                         max_attempts=self._max_attempts,
                     )
@@ -189,9 +202,9 @@ class TrainLane:
                     versions=versions,
                 )
             except JournalFull as error:
-                if not self.full:
+                first, self.full = not self.full, True
+                if first:
                     log.warning("disk_full", error=str(error), mend="free space; the run goes on")
-                self.full = True
                 await asyncio.sleep(FULL_SECONDS)
             else:
                 self.full = False

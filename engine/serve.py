@@ -46,6 +46,8 @@ from toolwright.rpc.server import Server
 from toolwright.types import SamplingParams, Task, Trajectory
 
 PROGRESS_SECONDS = 5.0
+SPARE_TOKENS = 16
+"""A server says how long a prompt may be, some tokens less than its context."""
 
 log = structlog.get_logger("engine")
 
@@ -162,6 +164,7 @@ class Engine:
         self._pool = SamplerPool(shared.sampler, codec, vocab_size=codec.vocab_size)
         stack.push_async_callback(self._pool.close)
         await self._pool.open()
+        self._check_context()
         self._services = ToolServices(tools, self.journal.owner)
         stack.push_async_callback(self._services.close)
         await self._services.open()
@@ -209,6 +212,14 @@ class Engine:
         self._delivery = Delivery(self.journal, self._lane, max_staleness=shared.run.max_staleness)
         self._tokenizer_hash = codec.hash
 
+    def _check_context(self) -> None:
+        limit, longest = self._recipe.shared.task.limits.model, self._pool.longest_prompt
+        if longest is not None and limit > longest + SPARE_TOKENS:
+            raise StartupError(
+                f"task.limits.model = {limit}, but a sampler's context takes prompts of "
+                f"{longest} tokens: lower it or start the sampler with a larger --context-length"
+            )
+
     async def _work(self) -> None:
         async with _background(
             self._pool.keep_alive(),
@@ -218,18 +229,21 @@ class Engine:
         ):
             lane = asyncio.create_task(self._lane.run())
             stop = asyncio.create_task(self._stop.wait())
-            await asyncio.wait({lane, stop}, return_when=asyncio.FIRST_COMPLETED)
-            if not lane.done():
-                self._draining = True
-                self._lane.drain()
-                await self._evaluation.stop()
-                await asyncio.wait({lane}, timeout=self._table.drain_s)
-            if not lane.done():
-                log.warning("unfinished_at_drain", trajectories=self._lane.running)
-                lane.cancel()
-            stop.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await lane
+            try:
+                await asyncio.wait({lane, stop}, return_when=asyncio.FIRST_COMPLETED)
+                if not lane.done():
+                    self._draining = True
+                    self._lane.drain()
+                    await self._evaluation.stop()
+                    await asyncio.wait({lane}, timeout=self._table.drain_s)
+                if not lane.done():
+                    log.warning("unfinished_at_drain", trajectories=self._lane.running)
+            finally:  # also when a background task failed: no trajectory outlives its services
+                for task in (lane, stop):
+                    task.cancel()
+                await asyncio.gather(lane, stop, return_exceptions=True)
+            if not lane.cancelled():
+                lane.result()
 
     def _on_signals(self) -> None:
         loop = asyncio.get_running_loop()

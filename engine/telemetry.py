@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 import time
@@ -11,7 +12,7 @@ from typing import TextIO
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
-from toolwright.types import Trajectory
+from toolwright.types import ToolErrorKind, Trajectory
 
 _SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300)
 _DISPATCH = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05)
@@ -61,7 +62,9 @@ class Metrics:
             for segment in sequence.segments:
                 self.tokens.labels(segment.author.name.lower()).inc(len(segment.token_ids))
         for call in trajectory.calls:
-            self.calls.labels(call.tool or "unknown", call.error.name.lower()).inc()
+            # What the policy made up would be a new series for every name that it invents.
+            known = call.tool and call.error is not ToolErrorKind.UNKNOWN_TOOL
+            self.calls.labels(call.tool if known else "unknown", call.error.name.lower()).inc()
             if call.timings.dispatched_ns:
                 waited = call.timings.dispatched_ns - call.timings.stop_read_ns
                 self.dispatch.observe(waited / 1e9)
@@ -109,10 +112,9 @@ class Progress:
 def log_to(file: Path) -> None:
     """Structured logs as JSON lines to `file`, warnings also to stderr as text."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    stream = file.open("a", buffering=1)
+    stream = _Patient(file.open("a", buffering=1))
     structlog.configure(
         processors=[
-            structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso"),
             structlog.processors.format_exc_info,
@@ -120,9 +122,25 @@ def log_to(file: Path) -> None:
             structlog.processors.JSONRenderer(),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.WriteLoggerFactory(file=stream),
+        logger_factory=structlog.WriteLoggerFactory(file=stream),  # type: ignore[arg-type]
         cache_logger_on_first_use=False,
     )
+
+
+class _Patient:
+    """A text stream that drops what a full disk does not take: a log line ends no run."""
+
+    def __init__(self, inner: TextIO) -> None:
+        self._inner = inner
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError):
+            return self._inner.write(text)
+        return 0
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            self._inner.flush()
 
 
 def _warn_people(

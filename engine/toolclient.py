@@ -12,14 +12,14 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 import grpc.aio
 import structlog
 from google.protobuf.duration_pb2 import Duration
-from google.protobuf.message import EncodeError
+from google.protobuf.message import Error as MessageError
 
 from engine.errors import AttemptFailed, SessionLost, StartupError, ToolServiceFailed
 from engine.types import Call, CallOutcome, ToolSpec
@@ -63,6 +63,7 @@ class ToolServices:
         self._owner = owner
         self._services = {name: _Service(name, table) for name, table in tables.items()}
         self._closing: set[asyncio.Task[None]] = set()
+        self._live: set[str] = set()
 
     async def open(self) -> dict[str, list[ToolSpec]]:
         """Connects, closes what an earlier life of this owner left, and lists the tools.
@@ -88,6 +89,7 @@ class ToolServices:
         owner's: several engines may share a service.
         """
         session_id = f"{self._owner[:8]}/{session_id}"
+        self._live.add(session_id)
         session = Session(session_id, self)
         try:
             async with asyncio.TaskGroup() as group:
@@ -110,6 +112,7 @@ class ToolServices:
 
     def close_later(self, session: Session) -> None:
         """Closes the session's parts without keeping the trajectory waiting."""
+        self._live.discard(session.id)
         parts = {part.service.name: part.stub for part in session.parts}
 
         async def close() -> None:
@@ -121,10 +124,14 @@ class ToolServices:
         task.add_done_callback(self._closing.discard)
 
     async def keep_leases(self) -> None:
-        """Renews each service's leases three times a lease; runs until cancelled."""
+        """Renews each service's leases three times a lease; runs until cancelled.
+
+        Renewal is by owner, so a session whose closing failed would live on: what a service
+        holds and no trajectory does is closed again.
+        """
         async with asyncio.TaskGroup() as group:
             for service in self._services.values():
-                group.create_task(service.keep_lease(self._owner))
+                group.create_task(service.keep_lease(self._owner, self._live))
 
 
 class Session:
@@ -149,7 +156,7 @@ class Session:
             if not request.tool or any(tool.name == request.tool for tool in part.tools):
                 try:
                     return PendingCall(part, request, place)
-                except (TypeError, ValueError, OverflowError, EncodeError) as error:
+                except (TypeError, ValueError, OverflowError, MessageError) as error:
                     return refused(f"the arguments cannot be sent: {error}")
         names = ", ".join(tool.name for tool in self.tools) or "none"
         return refused(f"there is no tool {request.tool!r}, only {names}", UNKNOWN_TOOL)
@@ -211,7 +218,10 @@ class _Service:
                 answer = await call(self.stub.OpenSession, request, timeout=deadline)
             except (ServiceError, TransportError) as error:
                 if attempt == self.table.max_retries or not may_retry(error):
-                    raise ToolServiceFailed(f"tools.{self.name}: {error}") from error
+                    permanent = isinstance(error, ServiceError) and not may_retry(error)
+                    raise ToolServiceFailed(
+                        f"tools.{self.name}: {error}", permanent=permanent
+                    ) from error
                 await asyncio.sleep(backoff(attempt, error))
             else:
                 stub = self._stub_at(answer.endpoint)
@@ -239,10 +249,13 @@ class _Service:
                 held.extend(answer.held)
         return held
 
-    async def keep_lease(self, owner: str) -> None:
+    async def keep_lease(self, owner: str, live: Set[str]) -> None:
         while True:
             await asyncio.sleep(self.table.lease_s / 3)
-            await self.renew(owner)
+            for session_id in await self.renew(owner):
+                if session_id not in live:
+                    for stub in self._stubs.values():
+                        await self.close_session(session_id, stub)
 
     def _stub_at(self, endpoint: str) -> ToolServiceAsyncStub:
         if not endpoint:
@@ -273,14 +286,12 @@ class _Part:
 class PendingCall:
     """A call in flight. Its first RPC is on the channel when the constructor returns.
 
-    The constructor raises TypeError, ValueError, OverflowError or EncodeError for arguments that
+    The constructor raises TypeError, ValueError, OverflowError or MessageError for arguments that
     no message can hold.
     """
 
     def __init__(self, part: _Part, request: Call, place: CallPlace) -> None:
         self._part = part
-        self._place = place
-        self.request = request
         table = part.service.table
         self._wait = min(table.run_limit_s + table.queue_limit_s, LONGEST_WAIT)
         self._message = pb.CallToolRequest(
@@ -297,7 +308,8 @@ class PendingCall:
         )
         if request.arguments is not None:
             self._message.arguments.CopyFrom(wire.struct(request.arguments))
-            self._message.SerializeToString()
+            # Readers stop at a hundred levels, writers do not: find it here.
+            pb.CallToolRequest.FromString(self._message.SerializeToString())
         self._rpc = self._send()
         self.dispatched_ns = time.monotonic_ns()
 

@@ -94,8 +94,6 @@ class Generated:
     logprobs: tuple[float, ...]
     versions: tuple[WeightVersion, ...]
     finish: FinishReason
-    stop_read_ns: int
-    cached_tokens: int = 0
 
 
 class Codec(Protocol):

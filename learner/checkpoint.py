@@ -129,7 +129,9 @@ class Checkpoints:
         torch.set_rng_state(loaded["rng"])
 
     def _forget_old(self, newest: Path) -> None:
-        old = sorted(p for p in self.folder.glob("step-*") if p.is_dir() and p != newest)
+        others = (p for p in self.folder.glob("step-*") if p.is_dir() and p != newest)
+        # By age: an abandoned lineage may have reached higher steps.
+        old = sorted(others, key=lambda path: path.stat().st_mtime_ns)
         for path in old[: max(0, len(old) - self._keep + 1)]:
             shutil.rmtree(path)
 

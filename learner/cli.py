@@ -45,7 +45,7 @@ Overrides = Annotated[
 def run(recipe: RecipePath, set_: Overrides = None) -> None:
     """Trains on the engine's groups until run.steps, from the newest checkpoint if there is one.
 
-    Publishes version 0 first, then repeats: lease run.groups_per_step groups, train, publish;
+    Repeats: lease run.groups_per_step groups, train, publish the new weights;
     every learner.checkpoint_every steps write a checkpoint and acknowledge what it holds. Start
     `engine serve RECIPE` before or after; the learner waits for it. Metrics go to
     <run.folder>/learner.jsonl and TensorBoard. A killed run goes on with the same command.

@@ -28,6 +28,7 @@ from toolwright.policy.v1 import policy_pb2, policy_pb2_grpc
 from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
 from toolwright.rpc.channel import backoff, call, may_retry, open_channel
 from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
+from toolwright.rpc.options import TOKEN_VARIABLE
 from toolwright.types import Group, WeightVersion
 
 Answer = TypeVar("Answer")
@@ -54,7 +55,7 @@ class EngineClient:
         self._policy = policy_pb2_grpc.PolicyServiceStub(self._channel)
 
     async def _open(self) -> grpc.aio.Channel:
-        return open_channel(self.address, os.environ.get("TOOLWRIGHT_TOKEN", ""))
+        return open_channel(self.address, os.environ.get(TOKEN_VARIABLE, ""))
 
     def __enter__(self) -> EngineClient:
         return self
@@ -138,14 +139,18 @@ class EngineClient:
         return self._runner.run(self._retry(attempt, what))
 
     async def _retry(self, attempt: Callable[[], Awaitable[Answer]], what: str) -> Answer:
-        started = time.monotonic()
-        reminded = started - REMIND_S
+        failing_since = 0.0
+        reminded = time.monotonic() - REMIND_S
         tries = 0
         while True:
+            began = time.monotonic()
             try:
                 return await attempt()
             except (ServiceError, TransportError) as error:
-                waited = time.monotonic() - started
+                # Patience is for an engine out of reach, not for one that works on the answer.
+                if not tries or time.monotonic() - began > SHORT_S:
+                    failing_since, tries = time.monotonic(), 0
+                waited = time.monotonic() - failing_since
                 if not may_retry(error):
                     raise EngineError(
                         f"engine at {self.address} refused {what}: {error}"

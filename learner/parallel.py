@@ -10,6 +10,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import torch
@@ -20,6 +21,9 @@ from learner import device
 from learner.errors import LearnerError
 
 Value = TypeVar("Value")
+
+RANKS_WAIT = timedelta(days=7)
+"""The others wait in a collective while rank 0 waits for groups, which takes what it takes."""
 
 
 @contextmanager
@@ -41,11 +45,15 @@ def ranks(*, tensor: int = 1, seed: int = 0) -> Iterator[None]:
     backend = "nccl" if device.has_cuda() else "gloo"
     with tempfile.TemporaryDirectory(prefix="learner-ranks-") as folder:
         if "RANK" in os.environ:
-            dist.init_process_group(backend)
+            dist.init_process_group(backend, timeout=RANKS_WAIT)
         else:
             # A file instead of a port: two learners on one machine never meet.
             dist.init_process_group(
-                backend, init_method=f"file://{folder}/rendezvous", rank=0, world_size=1
+                backend,
+                init_method=f"file://{folder}/rendezvous",
+                rank=0,
+                world_size=1,
+                timeout=RANKS_WAIT,
             )
         try:
             parallel_state.initialize_model_parallel(tensor_model_parallel_size=tensor)

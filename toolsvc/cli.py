@@ -23,6 +23,7 @@ from toolsvc.sandbox.config import MIB, Isolation, SandboxConfig
 from toolsvc.service import SERVICE_NAME, ToolServicer
 from toolsvc.tool import Tool, plugins_in_threads
 from toolsvc.tools.python import PythonTool
+from toolwright.rpc.options import TOKEN_VARIABLE
 from toolwright.rpc.server import ListenError, Server
 from toolwright.tool.v1 import tool_pb2_grpc
 
@@ -133,7 +134,7 @@ async def _serve(tools: list[Tool], listen: str, *, insecure: bool, max_sessions
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    server = Server(listen, token=os.environ.get("TOOLWRIGHT_TOKEN", ""), insecure=insecure)
+    server = Server(listen, token=os.environ.get(TOKEN_VARIABLE, ""), insecure=insecure)
     async with Host(tools, max_sessions=max_sessions) as host:
         servicer = ToolServicer(host, f"toolsvc {_version()}")
 

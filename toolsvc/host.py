@@ -266,8 +266,9 @@ class Host:
 
     async def _open(self, session: OpenSession, wanted: Iterable[str], limit: float) -> Opened:
         began = time.perf_counter()
+        patience = asyncio.timeout(limit)
         try:
-            async with asyncio.timeout(limit):
+            async with patience:
                 for name in wanted:
                     tool = self._tools[name]
                     state = await open_state(tool, session.info)
@@ -275,6 +276,8 @@ class Host:
                     session.tools[name] = OpenTool(tool, self._descriptors[name], state, turnstile)
         except TimeoutError:
             await self._abandon(session)
+            if not patience.expired():  # a socket's, say: the tool's own
+                raise
             raise Refused(
                 Reason.QUEUE_LIMIT,
                 f"session {session.info.session_id} was not open after {limit:g} s",

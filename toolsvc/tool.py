@@ -150,12 +150,15 @@ class Tool:
             thread = _in_thread(self.call, state, call)
             work = asyncio.wrap_future(thread)
         cancellation.on_request(work.cancel)
+        limit = asyncio.timeout(call.run_limit)
         try:
-            async with asyncio.timeout(call.run_limit):
+            async with limit:
                 value = await work
                 # A plain function may hand back a coroutine of its own.
                 return as_result(await value if inspect.isawaitable(value) else value)
-        except TimeoutError:
+        except TimeoutError as error:
+            if not limit.expired():  # a socket's, say: the plugin's own
+                return failure(ToolErrorKind.EXCEPTION, repr(error))
             return failure(
                 ToolErrorKind.TIMEOUT, f"{self.name} was stopped after {call.run_limit:g} s"
             )

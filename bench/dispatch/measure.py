@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from statistics import quantiles
+from typing import Any
 
 import psutil
 
@@ -25,6 +26,7 @@ from toolwright.rpc.channel import open_channel
 
 BIN = Path(sys.executable).parent
 READY_SECONDS = 60.0
+LEASE_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +123,7 @@ async def _collect(load: Load, port: int) -> tuple[list[CallRecord], int]:
     mark = trajectories = 0
     async with open_channel(f"127.0.0.1:{port}") as channel:
         stub = rollout_pb2_grpc.RolloutServiceStub(channel)
-        origin = (await stub.GetStatus(rollout_pb2.GetStatusRequest())).version
+        origin = await _origin(stub)
         while trajectories < load.trajectories:
             request = rollout_pb2.LeaseGroupsRequest(
                 consumer=rollout_pb2.CONSUMER_TRAIN,
@@ -129,13 +131,24 @@ async def _collect(load: Load, port: int) -> tuple[list[CallRecord], int]:
                 max_groups=load.trajectories - trajectories,
                 version=WeightVersion(lineage=origin.lineage, step=origin.step),
             )
-            async for item in stub.LeaseGroups(request):
+            async for item in stub.LeaseGroups(request, timeout=LEASE_SECONDS):
                 if item.HasField("group"):
                     mark = item.group.sequence_number
                     trajectories += item.group.members
                 else:
                     calls.extend(item.trajectory.calls)
     return calls, trajectories
+
+
+async def _origin(stub: Any) -> WeightVersion:
+    """The version that the samplers have, once the engine has brought them there."""
+    async with asyncio.timeout(READY_SECONDS):
+        while True:
+            status = await stub.GetStatus(rollout_pb2.GetStatusRequest(), timeout=READY_SECONDS)
+            if status.HasField("version"):
+                version: WeightVersion = status.version
+                return version
+            await asyncio.sleep(0.1)
 
 
 async def _accepts(port: int) -> None:

@@ -113,6 +113,7 @@ class Chat:
         body = text[start + len(self._call_open) : len(text) - len(self._call_close)]
         try:
             call = json.loads(body, parse_constant=_no_constant)
+            json.dumps(call, ensure_ascii=False).encode()  # half a surrogate pair is no text
         except (ValueError, RecursionError) as error:
             return Call(action=text, invalid_reason=f"the call is not JSON: {error}")
         if not isinstance(call, dict) or not isinstance(call.get("name"), str):

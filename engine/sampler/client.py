@@ -42,7 +42,6 @@ class ServerInfo:
     weight_version: str
     model_path: str
     max_input_tokens: int | None
-    max_running: int | None
 
 
 class SamplerClient:
@@ -121,7 +120,6 @@ class SamplerClient:
             weight_version=str(model.get("weight_version", "")),
             model_path=str(model.get("model_path", "")),
             max_input_tokens=server.get("max_req_input_len"),
-            max_running=server.get("max_running_requests"),
         )
 
     async def _post(self, path: str, body: Mapping[str, Any], *, timeout: float) -> dict[str, Any]:

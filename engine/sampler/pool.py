@@ -64,7 +64,6 @@ class SamplerPool:
         self._sticky: dict[str, Server] = {}
         self._aborts: set[asyncio.Task[None]] = set()
         self.servers: list[Server] = []
-        self.generated_tokens = 0
         self.bring_up: Callable[[Server], Awaitable[None]] | None = None
 
     async def open(self) -> None:
@@ -92,8 +91,14 @@ class SamplerPool:
             await self._session.close()
 
     @property
-    def in_flight(self) -> int:
-        return sum(server.in_flight for server in self.servers)
+    def longest_prompt(self) -> int | None:
+        """Tokens that the smallest context takes; None where no server says."""
+        told = [s.info.max_input_tokens for s in self.servers if s.info is not None]
+        return min((tokens for tokens in told if tokens), default=None)
+
+    @property
+    def any_up(self) -> bool:
+        return any(server.up.is_set() for server in self.servers)
 
     def release(self, key: str) -> None:
         """The trajectory is over: its server may be forgotten."""
@@ -115,7 +120,9 @@ class SamplerPool:
         up or no sampler takes the request.
         """
         if token_ids and max(token_ids) >= self._vocab_size:
-            raise SamplerFailed(f"token id {max(token_ids)} is outside the policy's vocabulary")
+            raise SamplerFailed(
+                f"token id {max(token_ids)} is outside the policy's vocabulary", permanent=True
+            )
         action = _Action(stops, self._codec, on_stop)
         failures = 0
         while True:
@@ -130,15 +137,16 @@ class SamplerPool:
                 failures += 1
                 log.warning("stream_broken", server=server.client.url, error=str(error))
                 if isinstance(error, ServerUnreachable):
-                    self.mark_down(server)
+                    if failures > 1 or not await self._lives(server):
+                        self.mark_down(server)
                 elif not error.retryable:
-                    raise SamplerFailed(str(error)) from error
+                    raise SamplerFailed(str(error), permanent=True) from error
                 if failures > self._table.max_retries:
                     raise SamplerFailed(str(error)) from error
                 await asyncio.sleep(0.1 * failures)
                 continue
             except ServerRefused as error:
-                raise SamplerFailed(str(error)) from error
+                raise SamplerFailed(str(error), permanent=True) from error
             if finish.kind is FinishKind.ABORT:
                 if len(action.token_ids) < max_new_tokens:  # a pause or a foreign abort: go on
                     if len(action.token_ids) == before:
@@ -148,8 +156,14 @@ class SamplerPool:
                         await asyncio.sleep(0.1 * failures)
                     continue
                 finish = FinishReason(kind=FinishKind.LENGTH)
-            self.generated_tokens += len(action.token_ids)
             return action.generated(finish)
+
+    async def _lives(self, server: Server) -> bool:
+        """It answers, with weights of ours: one broken connection condemns no server."""
+        try:
+            return _is_ours(await server.client.weight_version())
+        except (ServerUnreachable, ServerRefused, WireError):
+            return False
 
     def mark_down(self, server: Server) -> None:
         if server.up.is_set():
@@ -175,7 +189,7 @@ class SamplerPool:
         held = self._sticky.get(key)
         if held is not None and held.up.is_set():
             return held
-        if not any(server.up.is_set() for server in self.servers):
+        if not self.any_up:
             try:
                 async with asyncio.timeout(self._table.timeout_s):
                     await self._any_up()
@@ -248,13 +262,11 @@ class _Action:
     def __init__(self, stops: StopTable, codec: Codec, on_stop: OnStop) -> None:
         self.stops = stops
         self.token_ids: list[int] = []
-        self.cached_tokens = 0
         self._logprobs: list[float] = []
         self._versions: list[str] = []
         self._detector = StopDetector(stops, codec.decode)
         self._on_stop = on_stop
         self._base = 0
-        self._read_ns = 0
         self.finish: FinishReason | None = None
         self.server_finished = False
 
@@ -270,7 +282,6 @@ class _Action:
             raise ServerUnreachable(
                 f"it writes under weights {chunk.weight_version!r}, not ours: it was started anew"
             )
-        self._read_ns = read_ns
         hit = self._detector.feed(chunk.token_ids)
         keep = len(chunk.token_ids) if hit is None else hit.keep - len(self.token_ids)
         self.token_ids.extend(chunk.token_ids[:keep])
@@ -286,7 +297,6 @@ class _Action:
         if chunk.finish is not None:
             self.server_finished = True
             self.finish = self.finish or chunk.finish
-            self.cached_tokens = chunk.cached_tokens
             self._correct_versions(chunk.weight_spans)
         return hit is None
 
@@ -305,8 +315,6 @@ class _Action:
             logprobs=tuple(self._logprobs),
             versions=tuple(parsed[text] for text in self._versions),
             finish=finish,
-            stop_read_ns=self._read_ns,
-            cached_tokens=self.cached_tokens,
         )
 
 

@@ -35,7 +35,6 @@ class Chunk:
     weight_version: str
     finish: FinishReason | None
     weight_spans: tuple[tuple[str, int, int], ...] = ()
-    cached_tokens: int = 0
 
 
 def generate_request(
@@ -148,7 +147,6 @@ class ChunkReader:
                 (span["version"], span["start"], span["end"])
                 for span in meta.get("weight_versions") or ()
             ),
-            cached_tokens=meta.get("cached_tokens") or 0,
         )
 
 

@@ -22,7 +22,6 @@ def _generated(token_ids: Sequence[int]) -> Generated:
         logprobs=(0.0,) * count,
         versions=(VERSION,) * count,
         finish=STOP,
-        stop_read_ns=0,
     )
 
 

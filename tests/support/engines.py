@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from toolwright.recipe import load_recipe
 from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
 from toolwright.rpc.channel import call, open_channel
 from toolwright.rpc.errors import from_rpc_error
+from toolwright.rpc.options import TOKEN_VARIABLE
 from toolwright.types import Trajectory, WeightVersion
 
 PATIENCE = 20.0
@@ -128,13 +130,20 @@ class Running:
 
 @asynccontextmanager
 async def running(recipe_file: Path, *overrides: str) -> AsyncIterator[Running]:
-    """Serves the recipe until the block ends; the engine must end cleanly."""
+    """Serves the recipe until the block ends; the engine must end cleanly.
+
+    Raises what the engine raises at its start.
+    """
     recipe = load_recipe(recipe_file, overrides)
     engine = Engine(recipe, recipe.table("engine", EngineTable))
     task = asyncio.create_task(engine.run())
-    channel = open_channel(recipe.shared.run.engine)
+    if not await listening(recipe.shared.run.engine, lambda: not task.done()):
+        await task
+    channel = open_channel(recipe.shared.run.engine, os.environ.get(TOKEN_VARIABLE, ""))
     try:
-        await _ready(channel, task)
+        await in_order(channel, lambda: not task.done())
+        if task.done():
+            await task
         yield Running(engine=engine, learner=Learner(channel), task=task, folder=recipe.run_folder)
     finally:
         await channel.close(None)
@@ -143,13 +152,26 @@ async def running(recipe_file: Path, *overrides: str) -> AsyncIterator[Running]:
             await task
 
 
-async def _ready(channel: grpc.aio.Channel, task: asyncio.Task[None]) -> None:
+async def listening(address: str, alive: Callable[[], bool], seconds: float = PATIENCE) -> bool:
+    """Whether the port opens while `alive`: a gRPC channel that comes too early waits seconds."""
+    host, _, port = address.rpartition(":")
+    async with asyncio.timeout(seconds):
+        while alive():
+            try:
+                _, writer = await asyncio.open_connection(host, int(port))
+            except OSError:
+                await asyncio.sleep(0.01)
+            else:
+                writer.close()
+                return True
+    return False
+
+
+async def in_order(channel: grpc.aio.Channel, alive: Callable[[], bool]) -> None:
+    """Returns once the engine has brought its samplers to a version, or is not `alive`."""
     policy = policy_pb2_grpc.PolicyServiceStub(channel)
     async with asyncio.timeout(PATIENCE):
-        while True:
-            if task.done():
-                task.result()
-                raise AssertionError("the engine ended at its start")
+        while alive():
             try:
                 await policy.GetPolicy(policy_pb2.GetPolicyRequest(), timeout=5)
             except grpc.aio.AioRpcError:

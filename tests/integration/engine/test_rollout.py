@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Sequence
 
 import pytest
@@ -122,7 +123,7 @@ async def test_the_ids_of_a_turn_begin_with_all_ids_of_the_turn_before(world: Ma
         (sequence,) = trajectory.sequences
         sent = requests_of(here, trajectory.id)
         assert len(sent) == 4
-        for earlier, later in zip(sent, sent[1:], strict=False):
+        for earlier, later in itertools.pairwise(sent):
             assert later[: len(earlier)] == earlier
             assert len(later) > len(earlier)
         position = 0
@@ -354,3 +355,19 @@ async def test_two_services_give_one_session_each(world: MakeWorld) -> None:
     assert [call.observation for call in trajectory.calls] == ["2", "5"]
     assert [len(d.asked) for d in (here.tools, other)] == [1, 1]
     assert here.tools.opened[0].session_id == other.opened[0].session_id
+
+
+async def test_metrics_are_served(world: MakeWorld) -> None:
+    import aiohttp
+
+    from tests.support.net import free_port
+
+    port = free_port()
+    here = await world(run=ONE, engine={"metrics_port": port})
+    async with here.engine() as run, aiohttp.ClientSession() as session:
+        await run.learner.lease(await run.learner.version())
+        async with session.get(f"http://127.0.0.1:{port}/metrics") as answer:
+            said = await answer.text()
+    assert 'engine_trajectories_total{lane="train",stop_reason="answered"} 1.0' in said
+    assert "engine_dispatch_seconds_count 1.0" in said
+    assert "engine_weight_step" in said

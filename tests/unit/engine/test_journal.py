@@ -190,7 +190,7 @@ async def test_a_full_disk_stores_nothing_and_the_journal_goes_on(journal: Journ
     pages = db.execute("PRAGMA page_count").fetchone()[0]
     db.execute(f"PRAGMA max_page_count={pages + 2}")
     for _ in range(2):
-        with pytest.raises(JournalFull, match="no room for .*journal.sqlite") as caught:
+        with pytest.raises(JournalFull, match=r"no room for .*journal\.sqlite") as caught:
             await add(journal, 1, b"x" * 100_000)
         assert caught.value.code is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert caught.value.retry_after

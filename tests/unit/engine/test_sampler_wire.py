@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import orjson
@@ -158,7 +159,7 @@ def test_events_survive_any_cut_of_the_bytes(texts: list[bytes], cuts: list[int]
     splitter = EventSplitter()
     got = [
         payload
-        for start, end in zip(borders, borders[1:], strict=False)
+        for start, end in itertools.pairwise(borders)
         for payload in splitter.feed(data[start:end])
     ]
     assert got == payloads

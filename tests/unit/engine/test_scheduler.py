@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from engine.journal import Counts, Journal
+from engine import scheduler
+from engine.journal import Counts, Journal, JournalFull
 from engine.scheduler import TrainLane
 from tests.support.engines import until
 from toolwright.recipe import Run
-from toolwright.types import Status, StopReason, Task, Trajectory
+from toolwright.types import Event, Status, StopReason, Task, Trajectory
 
 RollOut = Callable[[int], Awaitable[list[Trajectory]]]
 
@@ -209,3 +211,70 @@ async def test_a_group_counts_at_every_moment() -> None:
     await until(lambda: lane.admitted == [0, 1], "the next version's group")
     lane.lane.drain()
     await task
+
+
+class FullJournal(HeldJournal):
+    """Has no room for the first two tries."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tries = 0
+
+    async def add_group(self, **group: Any) -> int:
+        self.tries += 1
+        if self.tries <= 2:
+            raise JournalFull(Path("journal.sqlite"))
+        return await super().add_group(**group)
+
+
+async def test_a_full_disk_stops_admissions_and_loses_no_group(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(scheduler, "FULL_SECONDS", 0.05)
+    journal = FullJournal()
+    lane = Lane(cast("Any", journal), None, groups_per_step=1, group_size=1)
+    lane.lane._roll_out = lane.begin  # type: ignore[method-assign]
+    task = asyncio.create_task(lane.lane.run())
+    await until(lambda: lane.admitted == [0], "the batch's only group")
+    lane.finish.set()
+    await until(lambda: lane.lane.full, "the full disk")
+    await lane.lane.changed(1)
+    await asyncio.sleep(0.01)
+    assert lane.admitted == [0]
+    await until(lambda: journal.accepted == 2, "room, and the next version's group")
+    assert lane.admitted == [0, 1]
+    assert not lane.lane.full
+    lane.lane.drain()
+    await task
+
+
+def errored(position: int, index: int) -> Trajectory:
+    return replace(
+        trajectory(position, index),
+        status=Status.ERRORED,
+        events=(Event(kind="attempt_failed", turn=0, data={"error": "down", "permanent": False}),),
+    )
+
+
+async def test_a_group_that_infrastructure_failed_whole_is_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduler, "LONGEST_PAUSE", 0.01)
+    rounds: list[int] = []
+
+    async def roll_out(position: int, round_: int) -> list[Trajectory]:
+        rounds.append(round_)
+        made = errored if round_ < 2 else trajectory
+        return [made(position, 0), errored(position, 1)]
+
+    journal = Journal(tmp_path / "j.sqlite")
+    lane = Lane(journal, None, groups_per_step=1).lane
+    lane._roll_out = roll_out  # type: ignore[method-assign]
+    task = asyncio.create_task(lane.run())
+    await until(lambda: lane.counts.accepted == 2, "the group")
+    assert rounds == [0, 1, 2]
+    lane.drain()
+    await task
+    (group,) = await journal.groups_after(0, 9)
+    assert len(group.members) == 2  # one living member is enough
+    await journal.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import pytest
@@ -106,7 +107,7 @@ PIECES = st.lists(
 
 def cut(tokens: list[int], cuts: list[int]) -> list[list[int]]:
     borders = [0, *sorted(c % (len(tokens) + 1) for c in cuts), len(tokens)]
-    return [tokens[a:b] for a, b in zip(borders, borders[1:], strict=False)]
+    return [tokens[a:b] for a, b in itertools.pairwise(borders)]
 
 
 @given(PIECES, st.lists(st.integers(0, 40), max_size=6))

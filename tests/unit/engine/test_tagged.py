@@ -52,7 +52,7 @@ def test_stops_are_the_tools_and_the_end_of_the_turn() -> None:
             "</python>",
             Call(action="1+1</python>", tool="python", invalid_reason="no <python>"),
         ),
-        ("x```\n", "```\n", Call(action="x```\n")),
+        ("x```\n", "```\n", Call(action="x```\n", tool="raw")),
     ],
 )
 def test_calls(text: str, stop: str, expected: Call) -> None:
@@ -91,7 +91,7 @@ def test_the_observation_is_framed_as_text() -> None:
 
 
 def test_an_observation_without_its_text_is_refused() -> None:
-    with pytest.raises(ValueError, match="needs {text}"):
+    with pytest.raises(ValueError, match=r"needs \{text\}"):
         Tagged(observation="<result>")
 
 

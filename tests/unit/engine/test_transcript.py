@@ -20,7 +20,6 @@ def generated(*token_ids: int, versions: list[WeightVersion] | None = None) -> G
         logprobs=tuple(-i / 8 for i in token_ids),
         versions=tuple(versions or [V1] * len(token_ids)),
         finish=STOP,
-        stop_read_ns=1,
     )
 
 

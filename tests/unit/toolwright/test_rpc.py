@@ -182,7 +182,7 @@ async def test_a_port_in_use_is_an_error_that_names_it() -> None:
 
 @pytest.mark.parametrize("listen", ["0.0.0.0:0", "[::]:0", "192.0.2.7:1", "example.org:1"])
 def test_other_machines_are_not_let_in_by_accident(listen: str) -> None:
-    with pytest.raises(ListenError, match=r"bearer token.*--insecure"):
+    with pytest.raises(ListenError, match=r"bearer token.*127\.0\.0\.1"):
         Server(listen)
 
 

@@ -97,6 +97,8 @@ class Assembler:
         if not packet or packet[0] not in (MORE, LAST):
             raise WireError("packet without a marker")
         body = packet[1:]
+        if packet[0] == MORE and not body:  # endless ones would cost memory and count nothing
+            raise WireError("an empty piece")
         if self._held + len(body) > self.limit:
             raise WireError(f"message above {self.limit} bytes")
         if packet[0] == LAST and not self._parts:

@@ -1,0 +1,291 @@
+"""`engine serve`, `check` and `render`: each fault is one clear sentence and exit code 1.
+
+The commands run in this process, the services that they find in a thread beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from bench.scripted import ScriptedSampler, replies
+from engine.cli import app
+from tests.support.net import free_port
+from tests.support.policy import write_policy
+from tests.support.recipes import merged, recipe_tables, write_recipe
+from tests.support.tools import ToolDouble, serving
+from toolwright.wire import read_trajectories
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """Addresses of a sampler and a tool service that are up."""
+
+    sampler: str
+    tools: str
+
+
+@pytest.fixture(scope="module")
+def services() -> Iterator[Services]:
+    found: list[Services] = []
+    up, down = threading.Event(), threading.Event()
+
+    async def serve() -> None:
+        async with AsyncExitStack() as stack:
+            sampler = ScriptedSampler(script=replies([[1, 2]]))
+            await stack.enter_async_context(sampler)
+            double = await stack.enter_async_context(serving(ToolDouble()))
+            found.append(Services(sampler=sampler.url, tools=double.address))
+            up.set()
+            await asyncio.to_thread(down.wait)
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),))
+    thread.start()
+    assert up.wait(20)
+    yield found[0]
+    down.set()
+    thread.join(20)
+
+
+@dataclass(slots=True, kw_only=True)
+class Command:
+    """Runs commands on one recipe with changes."""
+
+    folder: Path
+    tables: dict[str, Any]
+
+    def __call__(self, command: str, *options: str, **changes: Any) -> Result:
+        file = write_recipe(self.folder, merged(self.tables, changes))
+        return CliRunner().invoke(app, [command, str(file), *options])
+
+
+@pytest.fixture
+def run(tmp_path: Path, policy_folder: Path, services: Services) -> Command:
+    tables = recipe_tables(
+        policy=policy_folder,
+        sampler=services.sampler,
+        tools={"python": services.tools},
+        engine=f"127.0.0.1:{free_port()}",
+    )
+    return Command(folder=tmp_path, tables=tables)
+
+
+def sentence(result: Result) -> str:
+    """The one line that a failed command says."""
+    assert result.exit_code == 1, result.output
+    assert isinstance(result.exception, SystemExit), result.exception
+    (line,) = [
+        text
+        for text in result.stderr.splitlines()
+        if not text.startswith(("[", "engine serves", "warning:"))
+    ]
+    assert line.startswith("engine: ")
+    assert "Traceback" not in result.output
+    return line
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    """A port that somebody listens on."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        yield listening.getsockname()[1]
+
+
+def test_unknown_keys(run: Command) -> None:
+    line = sentence(run("check", run={"grup_size": 3}))
+    assert "run.grup_size: unknown key (did you mean 'group_size'?)" in line
+    line = sentence(run("serve", engine={"max_concurent": 3}))
+    assert "engine.max_concurent: unknown key (did you mean 'max_concurrent'?)" in line
+    assert "unknown table [enigne]" in sentence(run("serve", enigne={}))
+
+
+def test_no_recipe(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["serve", str(tmp_path / "absent.toml")])
+    assert re.search(r"no recipe at .*absent\.toml", sentence(result))
+
+
+def test_a_sampler_that_is_down(run: Command) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    changes = {"sampler": {"endpoints": [url]}}
+    for command, *options in (["serve"], ["check", "--connect"]):
+        line = sentence(run(command, *options, **changes))
+        assert f"sampler {url} is down" in line
+        assert "start it or correct sampler.endpoints" in line
+
+
+def test_something_else_at_the_sampler_s_port(run: Command, services: Services) -> None:
+    line = sentence(run("check", "--connect", sampler={"endpoints": [f"http://{services.tools}"]}))
+    assert "is down or is no SGLang server" in line
+
+
+def test_a_tool_service_that_is_down(run: Command) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    changes = {"tools": {"python": {"service": address}}}
+    for command, *options in (["serve"], ["check", "--connect"]):
+        line = sentence(run(command, *options, **changes))
+        assert f"tools.python: no tool service answers at {address}" in line
+        assert f"toolsvc serve python --listen {address}" in line
+
+
+def test_a_tool_that_the_service_does_not_have(run: Command) -> None:
+    line = sentence(run("serve", tools={"python": {"names": ["sql"]}}))
+    assert "has no sql; it has python" in line
+
+
+def test_a_vocabulary_that_does_not_fit(run: Command, tmp_path: Path) -> None:
+    policy = write_policy(tmp_path / "small", vocab_size=200)
+    for command in ("serve", "check"):
+        line = sentence(run(command, policy={"model": policy}))
+        assert "vocab_size is 200" in line
+        assert "take the tokenizer that belongs to the weights" in line
+
+
+def test_a_port_in_use(run: Command, taken: int) -> None:
+    line = sentence(run("serve", run={"engine": f"127.0.0.1:{taken}"}))
+    assert f"127.0.0.1:{taken}: the port is in use" in line
+    line = sentence(run("serve", engine={"listen": f"127.0.0.1:{taken}"}))
+    assert f"127.0.0.1:{taken}: the port is in use" in line
+
+
+def test_a_metrics_port_in_use(run: Command, taken: int) -> None:
+    line = sentence(run("serve", engine={"metrics_port": taken}))
+    assert f"engine.metrics_port: port {taken} is in use; choose another or 0" in line
+
+
+def test_an_address_that_others_can_reach(run: Command) -> None:
+    assert "bearer token" in sentence(run("serve", run={"engine": f"0.0.0.0:{free_port()}"}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"policy": {"model": "absent"}}, r"policy\.model: no .*absent/config\.json"),
+        ({"task": {"source": "absent.jsonl"}}, r"task source: no file .*absent\.jsonl"),
+        ({"task": {"source": "absent.py:f"}}, r"task source no file .*absent\.py"),
+        ({"task": {"source": "task.py:absent"}}, r"task source .*has no 'absent'"),
+        ({"task": {"reward": "./absent.py:score"}}, r"task\.reward: no file .*absent\.py"),
+        ({"task": {"reward": "./my_reward.py:scoer"}}, r"task\.reward: .*has no 'scoer'"),
+        ({"task": {"protocol": "engine.protocols.tagged:Taged"}}, r"task\.protocol: .*'Taged'"),
+        (
+            {"task": {"protocol_options": {"observation": "no"}}},
+            r"task\.protocol_options: .*needs \{text\}",
+        ),
+        ({"task": {"protocol_options": {"answr": "no"}}}, r"task\.protocol_options: .*answr"),
+        (
+            {"engine": {"evaluation": {"suites": [{"name": "s", "source": "x.jsonl", "n": 1}]}}},
+            r"task source: no file .*x\.jsonl",
+        ),
+        ({"run": {"max_staleness": 1}}, r"staleness 0 takes .*above 0 takes 'decoupled'"),
+    ],
+)  # fmt: skip
+def test_what_the_recipe_names_and_is_not_there(
+    run: Command, changes: dict[str, Any], words: str
+) -> None:
+    assert re.search(words, sentence(run("check", **changes)))
+    assert re.search(words, sentence(run("serve", **changes)))
+
+
+def test_a_source_that_ends_in_mid_run(run: Command) -> None:
+    """It fails inside the train lane's tasks, and is one sentence all the same."""
+    line = sentence(run("serve", task={"source": "task.py:short"}, run={"groups_per_step": 9}))
+    assert "task.py:short ended after 3 tasks; a training source never ends" in line
+
+
+def test_a_fault_of_our_own_is_no_sentence(run: Command) -> None:
+    """A programming error keeps its traceback."""
+    (run.folder / "odd.py").write_text(
+        "from engine.protocols.tagged import Tagged\n"
+        "class Odd(Tagged):\n"
+        "    def stops(self, tools, codec): return 1 / 0\n"
+    )
+    result = run("serve", task={"protocol": "./odd.py:Odd"})
+    assert isinstance(result.exception, BaseExceptionGroup)
+    assert result.exception.subgroup(ZeroDivisionError)
+
+
+def test_the_same_run_twice(run: Command) -> None:
+    from engine.journal import Journal
+
+    journal = Journal(run.folder / "run" / "journal.sqlite")
+    line = sentence(run("serve"))
+    assert "does another engine serve this run folder?" in line
+    asyncio.run(journal.close())
+
+
+def test_check_says_what_is_in_order(run: Command, services: Services) -> None:
+    suites = [{"name": "heldout", "source": "task.py:training", "n": 5}]
+    result = run("check", engine={"evaluation": {"suites": suites}})
+    assert result.exit_code == 0, result.output
+    said = result.stdout
+    assert "policy: vocabulary 320, end of turn '<|im_end|>'" in said
+    assert "first task: t0:" in said
+    assert "what is 0+1?" in said
+    assert "first prompt: " in said
+    assert "evaluation heldout: 5 tasks" in said
+    assert "the recipe is in order" in said
+    assert services.sampler not in said
+    assert not (run.folder / "run").exists()
+
+    result = run("check", "--connect")
+    assert result.exit_code == 0, result.output
+    assert f"sampler {services.sampler}: SGLang " in result.stdout
+    assert f"tools.python at {services.tools}: python" in result.stdout
+
+
+def test_check_needs_no_service_that_it_does_not_ask(run: Command) -> None:
+    result = run("check", tools={"python": {"service": f"127.0.0.1:{free_port()}"}})
+    assert result.exit_code == 0
+
+
+def test_overrides(run: Command) -> None:
+    line = sentence(run("check", "--set", "run.steps=-1"))
+    assert "run.steps" in line
+    assert run("check", "--set", "run.steps=7").exit_code == 0
+    assert "write it as table.key=value" in sentence(run("check", "--set", "run.steps"))
+
+
+CONVERSATION = {
+    "messages": [
+        {"role": "user", "content": "1+1?"},
+        {"role": "assistant", "content": "<answer> 2</answer>"},
+    ]
+}
+
+
+def test_render(run: Command) -> None:
+    file = run.folder / "c.jsonl"
+    file.write_text(json.dumps(CONVERSATION) + "\n")
+    table = {"conversations": "c.jsonl", "output": "out/d.trajectories"}
+    result = run("render", render=table)
+    assert result.exit_code == 0, result.output
+    out = run.folder / "out" / "d.trajectories"
+    assert result.stdout.strip() == f"1 trajectories: {out}"
+    assert len(list(read_trajectories(out))) == 1
+
+    file.write_text("{}\n")
+    assert "c.jsonl:1: a line is" in sentence(run("render", render=table))
+    file.unlink()
+    assert re.search(
+        r"render\.conversations: no file .*c\.jsonl", sentence(run("render", render=table))
+    )
+    assert "render.conversations: missing" in sentence(run("render"))
+
+
+def test_help_teaches() -> None:
+    said = CliRunner().invoke(app, ["--help"]).stdout
+    for command in ("serve", "check", "render"):
+        assert command in said

@@ -1,0 +1,190 @@
+"""Groups to the learner: identical when asked again, never too stale, forgotten when durable."""
+
+from __future__ import annotations
+
+import asyncio
+
+import grpc
+import grpc.aio
+import pytest
+
+from tests.integration.engine.conftest import MakeWorld
+from tests.support.engines import Running, until
+from toolwright.common.v1 import reasons_pb2 as reasons
+from toolwright.rollout.v1 import rollout_pb2
+from toolwright.rpc.channel import call
+from toolwright.rpc.errors import ServiceError
+from toolwright.types import WeightVersion
+
+RUN = {"steps": 4, "groups_per_step": 3, "group_size": 2}
+
+
+def step(version: WeightVersion, number: int) -> WeightVersion:
+    return WeightVersion(lineage=version.lineage, step=number)
+
+
+async def accepted(run: Running, trajectories: int) -> None:
+    """That many are accepted and nothing is in flight."""
+
+    lane = run.engine._lane
+    await until(
+        lambda: (lane.counts.accepted, lane.running) == (trajectories, 0),
+        f"{trajectories} trajectories, got {lane.counts}",
+    )
+    status = await run.learner.status()
+    assert (status.accepted, status.running) == (trajectories, 0)
+
+
+async def test_groups_are_whole_in_order_and_identical_when_asked_again(world: MakeWorld) -> None:
+    here = await world(run=RUN)
+    async with here.engine() as run:
+        version = await run.learner.version()
+        groups = await run.learner.lease(version, count=3)
+        again = await run.learner.lease(version, count=3)
+        rest = await run.learner.lease(version, count=2, after=groups[0].info.sequence_number)
+        one = await run.learner.lease(version, count=1)
+    assert again == groups
+    assert rest == groups[1:]
+    assert one == groups[:1]
+    numbers = [g.info.sequence_number for g in groups]
+    assert numbers == sorted(set(numbers))
+    assert {g.info.id for g in groups} == {f"g{n:07d}" for n in range(3)}
+    for group in groups:
+        assert group.info.members == len(group.raw) == 2
+        assert group.hash == group.info.content_hash
+        assert [t.index for t in group.members] == [0, 1]
+        assert {t.group_id for t in group.members} == {group.info.id}
+        assert {t.task.id for t in group.members} == {f"t{int(group.info.id[1:])}"}
+    assert len({t.id for g in groups for t in g.members}) == 6
+
+
+async def test_staleness_0_samples_one_batch_a_version(world: MakeWorld) -> None:
+    here = await world(run=RUN)
+    async with here.engine() as run:
+        version = await run.learner.version()
+        groups = await run.learner.lease(version, count=99, wait=0.3)
+        assert len(groups) == 3
+        await accepted(run, 6)
+        status = await run.learner.status()
+        assert (status.state, status.waiting_groups) == ("running", 3)
+        mark = groups[-1].info.sequence_number
+        assert await run.learner.acknowledge(mark) == mark
+        assert (await run.learner.status()).waiting_groups == 0
+        assert await run.learner.lease(version, after=mark, wait=0.2) == []  # still this batch's
+        await run.learner.publish(step(version, 1), here.weights("1"))
+        later = await run.learner.lease(step(version, 1), after=mark, count=99, wait=0.3)
+    assert len(later) == 3
+    assert {v for g in later for t in g.members for v in t.weight_versions} == {step(version, 1)}
+    assert {g.info.id for g in later} == {f"g{n:07d}" for n in (3, 4, 5)}
+
+
+async def test_a_lease_waits_for_what_comes(world: MakeWorld) -> None:
+    here = await world(run=RUN)
+    async with here.engine() as run:
+        version = await run.learner.version()
+        groups = await run.learner.lease(version, count=3)
+        mark = groups[-1].info.sequence_number
+        waiting = asyncio.create_task(run.learner.lease(step(version, 1), after=mark, count=2))
+        await asyncio.sleep(0.1)
+        assert not waiting.done()
+        await run.learner.publish(step(version, 1), here.weights("1"))
+        assert len(await waiting) == 2
+
+
+async def test_groups_that_are_too_old_are_dropped_counted_and_replaced(world: MakeWorld) -> None:
+    here = await world(run={**RUN, "max_staleness": 1, "correction": "decoupled"})
+    async with here.engine() as run:
+        version = await run.learner.version()
+        old = await run.learner.lease(version, count=6)
+        await accepted(run, 12)
+        await run.learner.publish(step(version, 1), here.weights("1"))
+        await accepted(run, 18)
+        # At step 1 what version 0 wrote is within the bound: offered as it was.
+        assert await run.learner.lease(step(version, 1), count=6) == old
+        await run.learner.publish(step(version, 2), here.weights("2"))
+        await accepted(run, 24)
+        fresh = await run.learner.lease(step(version, 2), count=99, wait=0.3)
+        status = await run.learner.status()
+        assert status.dropped_groups == 6
+        for group in fresh:
+            for trajectory in group.members:
+                assert all(v.step >= 1 for v in trajectory.weight_versions)
+        assert not {g.info.id for g in fresh} & {g.info.id for g in old}
+        # Their places are free again: nothing that the run's steps need is missing.
+        await accepted(run, 24)
+        assert {g.info.id for g in fresh} | {g.info.id for g in old} >= {
+            f"g{n:07d}" for n in range(12)
+        }
+        more = await run.learner.lease(
+            step(version, 2), after=fresh[-1].info.sequence_number, count=99, wait=0.3
+        )
+        numbers = [g.info.sequence_number for g in (*old, *fresh, *more)]
+        assert numbers == sorted(set(numbers))
+
+
+async def test_acknowledged_groups_are_gone_and_say_so(world: MakeWorld) -> None:
+    here = await world(run=RUN)
+    async with here.engine() as run:
+        version = await run.learner.version()
+        groups = await run.learner.lease(version, count=3)
+        first, second, last = (g.info.sequence_number for g in groups)
+        assert await run.learner.acknowledge(second) == second
+        assert await run.learner.acknowledge(first) == second  # never lowered
+        assert await run.learner.lease(version, after=second, count=3, wait=0.1) == groups[2:]
+        for mark in (0, first):
+            with pytest.raises(ServiceError, match="acknowledged and gone") as caught:
+                await run.learner.lease(version, after=mark)
+            assert caught.value.reason == reasons.ERROR_REASON_UNKNOWN_SEQUENCE
+        with pytest.raises(ServiceError, match="never leased") as caught:
+            await run.learner.acknowledge(last + 1)
+        assert caught.value.reason == reasons.ERROR_REASON_UNKNOWN_SEQUENCE
+        assert (await run.learner.status()).durable_sequence == second
+
+
+async def test_a_version_that_nobody_published_gets_no_groups(world: MakeWorld) -> None:
+    here = await world(run=RUN)
+    async with here.engine() as run:
+        await run.learner.lease(await run.learner.version(), count=3)
+        with pytest.raises(ServiceError, match="no common ancestor") as caught:
+            await run.learner.lease(WeightVersion(lineage="stranger", step=3))
+        assert caught.value.reason == reasons.ERROR_REASON_WRONG_LINEAGE
+
+
+async def test_what_is_not_served_yet_says_so(world: MakeWorld) -> None:
+    here = await world(run=RUN)
+    async with here.engine() as run:
+        with pytest.raises(ServiceError) as caught:
+            await call(
+                run.learner.rollout.SubmitTasks, rollout_pb2.SubmitTasksRequest(), timeout=10
+            )
+        assert caught.value.code is grpc.StatusCode.UNIMPLEMENTED
+        ack = rollout_pb2.AckGroupsRequest(consumer=rollout_pb2.CONSUMER_EVAL)
+        with pytest.raises(ServiceError) as caught:
+            await call(run.learner.rollout.AckGroups, ack, timeout=10)
+        assert caught.value.code is grpc.StatusCode.UNIMPLEMENTED
+        lease = rollout_pb2.LeaseGroupsRequest(consumer=rollout_pb2.CONSUMER_EVAL, max_groups=1)
+        for stream in (
+            run.learner.rollout.LeaseGroups(lease, timeout=10),
+            run.learner.rollout.WatchEvents(rollout_pb2.WatchEventsRequest(), timeout=10),
+        ):
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                [item async for item in stream]
+            assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+async def test_a_drain_finishes_what_is_in_flight_and_ends(world: MakeWorld) -> None:
+    """The groups are in the journal: the next life offers them, and samples none of them anew."""
+    here = await world(run=RUN)
+    async with here.engine() as run:
+        version = await run.learner.version()
+        await until(lambda: len(here.sampler.requests) > 0, "a request")
+        await call(run.learner.rollout.Drain, rollout_pb2.DrainRequest(), timeout=10)
+        async with asyncio.timeout(20):
+            await run.task
+    assert not here.tools.live
+    async with here.engine() as run:
+        assert await run.learner.version() == version
+        groups = await run.learner.lease(version, count=3)
+        assert len(groups) == 3
+        assert [t.attempt for g in groups for t in g.members] == [0] * 6
+    assert len(here.sampler.requests) == 12

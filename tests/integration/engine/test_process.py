@@ -1,0 +1,135 @@
+"""`engine serve` as a process: killed, started again, told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from engine.journal import Journal
+from tests.integration.engine.conftest import MakeWorld, World
+from tests.support.engines import Learner, in_order, listening, until
+from tests.support.recipes import write_recipe
+from tests.support.tools import ToolDouble, add_up
+from toolwright.rpc.channel import open_channel
+from toolwright.tool.v1 import tool_pb2 as pb
+
+START_SECONDS = 60.0
+RUN = {"steps": 1, "groups_per_step": 3, "group_size": 2}
+
+
+@asynccontextmanager
+async def process(here: World) -> AsyncIterator[tuple[Process, Learner]]:
+    """`engine serve` on the world's recipe, with a learner; killed if the test leaves it."""
+    file = write_recipe(here.folder, here.tables)
+    started = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "engine.cli", "serve", str(file), stderr=PIPE
+    )
+    address = here.tables["run"]["engine"]
+    try:
+        if not await listening(address, lambda: started.returncode is None, START_SECONDS):
+            raise AssertionError(await started.communicate())
+        async with open_channel(address) as channel:
+            await in_order(channel, lambda: started.returncode is None)
+            yield started, Learner(channel)
+    finally:
+        if started.returncode is None:
+            started.kill()
+        await started.communicate()
+
+
+async def ended(started: Process) -> tuple[int, str]:
+    """(exit code, stderr)."""
+    async with asyncio.timeout(30):
+        _, said = await started.communicate()
+    assert started.returncode is not None
+    return started.returncode, said.decode()
+
+
+class Holding(ToolDouble):
+    """Calls of task 2 wait for `release`."""
+
+    def __init__(self) -> None:
+        super().__init__(self._answer)
+        self.release = asyncio.Event()
+        self.held: list[str] = []
+
+    async def _answer(self, request: pb.CallToolRequest) -> pb.CallResult:
+        if request.call_id.startswith("g0000002"):
+            self.held.append(request.session_id)
+            await self.release.wait()
+        return add_up(request)
+
+
+async def test_killed_and_started_again_and_drained(world: MakeWorld) -> None:
+    """Finished groups are offered again as they were; the unfinished one runs anew, in sessions of
+    its own, and the old ones are closed. A drain then finishes what is in flight."""
+    tools = Holding()
+    here = await world(tools=tools, run=RUN)
+    async with process(here) as (engine, learner):
+        version = await learner.version()
+        before = await learner.lease(version, count=2)
+        await until(lambda: len(tools.held) == 2, "the third group's calls")
+        old = set(tools.held)
+        assert old == tools.live
+        engine.send_signal(signal.SIGKILL)
+        assert (await ended(engine))[0] == -signal.SIGKILL
+    assert tools.live == old  # nobody closed them
+
+    async with process(here) as (engine, learner):
+        assert await learner.version() == version
+        assert old <= set(tools.closed)
+        assert await learner.lease(version, count=2) == before
+        await until(lambda: len(tools.held) == 4, "the third group's calls, again")
+        new = set(tools.held[2:])
+        assert not new & old
+        assert tools.live == new
+        assert (await learner.status()).running == 2
+
+        engine.terminate()
+        await asyncio.sleep(0.2)
+        assert engine.returncode is None
+        tools.release.set()
+        code, said = await ended(engine)
+        assert code == 0, said
+    assert not tools.live
+    assert not here.sampler.scheduler.running
+
+    journal = Journal(here.folder / "run" / "journal.sqlite")
+    assert await journal.finished_positions() == {0, 1, 2}
+    *offered, last = await journal.groups_after(0, 9)
+    assert [(g.sequence, g.id, g.hash) for g in offered] == [
+        (g.info.sequence_number, g.info.id, g.info.content_hash) for g in before
+    ]
+    assert last.id == "g0000002"
+    assert journal.owner == tools.opened[0].owner
+    await journal.close()
+
+
+async def test_a_drain_has_an_end(world: MakeWorld) -> None:
+    """Calls that hang and a reward function that never returns keep nothing running."""
+    tools = Holding()
+    here = await world(tools=tools, run=RUN, engine={"drain_s": 0.3})
+    here.tables["task"]["reward_seconds"] = 3600
+    (here.folder / "my_reward.py").write_text(
+        "import time\n"
+        "def score(t):\n"
+        "    if t.task.metadata['number'] == 1: time.sleep(3600)\n"
+        "    return 1.0\n"
+    )
+    async with process(here) as (engine, learner):
+        await learner.lease(await learner.version(), count=1)
+        await until(lambda: len(tools.held) == 2, "the calls that hang")
+        engine.terminate()
+        code, said = await ended(engine)
+        assert code == 0, said
+        assert "Traceback" not in said
+    assert not tools.live
+    log = (here.folder / "run" / "engine.jsonl").read_text()
+    assert '"unfinished_at_drain"' in log
+    journal = Journal(here.folder / "run" / "journal.sqlite")
+    assert await journal.finished_positions() == {0}
+    await journal.close()

@@ -1,0 +1,266 @@
+"""New weights: in order, on every sampler, and never half done."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+
+import grpc
+import pytest
+
+from bench.scripted import Faults, Timing
+from tests.integration.engine.conftest import MakeWorld, World
+from tests.support.engines import until
+from toolwright.common.v1 import reasons_pb2 as reasons
+from toolwright.policy.v1 import policy_pb2
+from toolwright.rpc.channel import call, may_retry
+from toolwright.rpc.errors import ServiceError
+from toolwright.types import WeightVersion
+
+RUN = {"steps": 9, "groups_per_step": 1, "group_size": 1}
+
+
+def v(version: WeightVersion, step: int) -> WeightVersion:
+    return WeightVersion(lineage=version.lineage, step=step)
+
+
+def fresh(step: int) -> WeightVersion:
+    return WeightVersion(lineage=uuid.uuid4().hex[:8], step=step)
+
+
+def held(here: World) -> str:
+    return here.sampler.scheduler.weight_version
+
+
+async def test_the_first_version_is_the_policy_and_stays_over_a_restart(world: MakeWorld) -> None:
+    here = await world(run=RUN)
+    async with here.engine() as run:
+        version = await run.learner.version()
+        assert version.step == 0
+        assert held(here) == str(version)
+        answer = await call(run.learner.policy.GetPolicy, policy_pb2.GetPolicyRequest(), timeout=9)
+        assert answer.path == str(here.tables["policy"]["model"])
+        assert answer.tokenizer_hash == here.codec.hash
+        await run.learner.publish(v(version, 1), here.weights("1"))
+    here.sampler.scheduler.rename_weights("other")
+    async with here.engine() as run:
+        assert await run.learner.version() == v(version, 1)
+        assert held(here) == str(v(version, 1))
+
+
+async def test_a_publish_reaches_the_sampler_and_may_come_twice(world: MakeWorld) -> None:
+    here = await world(run=RUN)
+    async with here.engine() as run:
+        version = await run.learner.version()
+        answer = await run.learner.publish(v(version, 1), here.weights("1"))
+        assert answer.samplers == 1
+        assert answer.paused.ToTimedelta().total_seconds() > 0
+        assert held(here) == str(v(version, 1))
+        assert not here.sampler.scheduler.paused
+        again = await run.learner.publish(v(version, 1), here.weights("1"))
+        assert (again.samplers, again.version) == (0, answer.version)
+        await run.learner.publish(v(version, 5), here.weights("5"))  # steps may be left out
+        assert (await run.learner.status()).version.step == 5
+
+
+async def test_what_is_no_next_version_is_refused(world: MakeWorld) -> None:
+    here = await world(run=RUN)
+    async with here.engine() as run:
+        version = await run.learner.version()
+        await run.learner.publish(v(version, 3), here.weights("3"))
+
+        async def refused(
+            given: WeightVersion, reason: int, parent: WeightVersion | None = None
+        ) -> ServiceError:
+            with pytest.raises(ServiceError) as caught:
+                await run.learner.publish(given, here.weights("x"), parent)
+            assert caught.value.reason == reason, caught.value
+            assert not may_retry(caught.value)
+            return caught.value
+
+        error = await refused(v(version, 2), reasons.ERROR_REASON_WRONG_VERSION)
+        assert f"{v(version, 2)} is not newer than {v(version, 3)}" in str(error)
+        wrong = reasons.ERROR_REASON_WRONG_LINEAGE
+        assert "names no parent" in str(await refused(fresh(4), wrong))
+        stranger = WeightVersion(lineage="stranger", step=2)
+        assert "never published here" in str(await refused(fresh(3), wrong, stranger))
+        with pytest.raises(ServiceError, match="no folder /no/such") as caught:
+            await run.learner.publish(v(version, 4), here.folder / "/no/such")
+        assert caught.value.code is grpc.StatusCode.INVALID_ARGUMENT
+        assert held(here) == str(v(version, 3))
+
+
+async def test_a_new_lineage_with_its_parent(world: MakeWorld) -> None:
+    """What was sampled before is as old as the way over the fork, and the old lineage is over."""
+    here = await world(run={**RUN, "groups_per_step": 2})
+    async with here.engine() as run:
+        old = await run.learner.version()
+        first = await run.learner.lease(old, count=2)
+        await run.learner.publish(v(old, 1), here.weights("1"))
+        second = await run.learner.lease(v(old, 1), count=2, after=first[-1].info.sequence_number)
+        # The learner is back at step 0: nothing of its own steps is in the new lineage yet.
+        new = fresh(0)
+        await run.learner.publish(new, here.weights("new"), parent=v(old, 0))
+        assert held(here) == str(new)
+        offered = await run.learner.lease(new, count=99, wait=0.3)
+        numbers = {g.info.sequence_number for g in offered}
+        assert numbers >= {g.info.sequence_number for g in first}
+        assert not numbers & {g.info.sequence_number for g in second}  # one step off policy
+        assert (await run.learner.status()).dropped_groups == 2
+        for parent in (None, new):
+            with pytest.raises(ServiceError, match=f"lineage {old.lineage} was left for"):
+                await run.learner.publish(v(old, 2), here.weights("2"), parent)
+        await run.learner.publish(v(new, 1), here.weights("new1"))
+    async with here.engine() as run:
+        assert await run.learner.version() == v(new, 1)
+        answer = await call(run.learner.policy.GetPolicy, policy_pb2.GetPolicyRequest(), timeout=9)
+        assert [(f.lineage, f.parent.lineage, f.parent.step) for f in answer.forks] == [
+            (new.lineage, old.lineage, 0)
+        ]
+
+
+async def test_a_learner_that_begins_anew_begins_at_step_0(world: MakeWorld) -> None:
+    """As long as nothing was acknowledged; after that its groups are gone."""
+    here = await world(run=RUN)
+    async with here.engine() as run:
+        version = await run.learner.version()
+        own = fresh(0)
+        await run.learner.publish(own, here.weights("own"))
+        (group,) = await run.learner.lease(own)
+        assert set(group.members[0].weight_versions) <= {version, own}
+        await run.learner.acknowledge(group.info.sequence_number)
+        with pytest.raises(ServiceError, match="are acknowledged and gone") as caught:
+            await run.learner.publish(fresh(0), here.weights("again"))
+        assert caught.value.reason == reasons.ERROR_REASON_WRONG_LINEAGE
+        assert "run.folder" in caught.value.mend
+
+
+async def test_a_sampler_that_refuses_weights_gets_the_old_ones_back(world: MakeWorld) -> None:
+    here = await world(run=RUN)
+    async with here.engine() as run:
+        version = await run.learner.version()
+        (first,) = await run.learner.lease(version)
+        control = here.sampler.scheduler.load_weights
+
+        async def refuse(*_args: object, **_kwargs: object) -> bool:
+            here.sampler.scheduler.load_weights = control  # type: ignore[method-assign]
+            return False
+
+        here.sampler.scheduler.load_weights = refuse  # type: ignore[method-assign]
+        with pytest.raises(ServiceError, match="cache was not flushed") as caught:
+            await run.learner.publish(v(version, 1), here.weights("1"))
+        assert caught.value.reason == reasons.ERROR_REASON_PUBLISH_FAILED
+        assert await run.learner.version() == version
+        assert not here.sampler.scheduler.paused
+        # Once it is back up the same publish can be tried again, and is really done.
+        await until(lambda: run.engine._pool.servers[0].up.is_set(), "the sampler", 5)
+        assert held(here) == str(version)
+        answer = await run.learner.publish(v(version, 1), here.weights("1"))
+        assert answer.samplers == 1
+        assert held(here) == str(v(version, 1))
+        (second,) = await run.learner.lease(v(version, 1), after=first.info.sequence_number)
+        assert second.members[0].weight_versions == (v(version, 1),)
+
+
+async def test_an_update_that_changed_nothing_is_seen(world: MakeWorld) -> None:
+    here = await world(run=RUN, faults=Faults(stale_weights=True))
+    here.sampler.scheduler.rename_weights("default")
+    from engine.errors import StartupError
+
+    with pytest.raises(StartupError, match=r"did not take the weights.*serves 'default' after"):
+        async with here.engine():
+            pass
+
+
+async def test_with_no_sampler_left_a_publish_is_not_done(world: MakeWorld) -> None:
+    """It fails, and is not taken for done when it comes again."""
+    here = await world(run=RUN)
+    async with here.engine() as run:
+        version = await run.learner.version()
+        await run.learner.lease(version)
+        await here.sampler.__aexit__()
+        for _ in range(2):
+            with pytest.raises(ServiceError, match="no sampler took version") as caught:
+                await run.learner.publish(v(version, 1), here.weights("1"))
+            assert caught.value.reason == reasons.ERROR_REASON_PUBLISH_FAILED
+        assert await run.learner.version() == version
+
+
+async def test_a_learner_that_dies_in_a_publish_leaves_it_whole(world: MakeWorld) -> None:
+    here = await world(run=RUN)
+    async with here.engine() as run:
+        version = await run.learner.version()
+        await run.learner.lease(version)
+        load, begun = here.sampler.scheduler.load_weights, asyncio.Event()
+
+        async def slow(*args: object, **kwargs: object) -> bool:
+            begun.set()
+            await asyncio.sleep(0.2)
+            return await load(*args, **kwargs)  # type: ignore[arg-type]
+
+        here.sampler.scheduler.load_weights = slow  # type: ignore[method-assign]
+        dying = asyncio.create_task(run.learner.publish(v(version, 1), here.weights("1")))
+        await begun.wait()
+        dying.cancel()
+        await asyncio.gather(dying, return_exceptions=True)
+        again = await run.learner.publish(v(version, 1), here.weights("1"))
+        assert again.samplers == 0  # the first one was done meanwhile
+        assert await run.learner.version() == v(version, 1)
+        assert held(here) == str(v(version, 1))
+        assert not here.sampler.scheduler.paused
+        assert (await run.learner.status()).version.step == 1
+
+
+async def test_an_engine_that_starts_puts_the_samplers_in_order(world: MakeWorld) -> None:
+    """What an earlier life left is ended: requests aborted, a pause over."""
+    import aiohttp
+
+    here = await world(run=RUN, timing=Timing(tokens_per_second=20))
+    body = {
+        "rid": "left-over",
+        "input_ids": [1, 2, 3],
+        "stream": True,
+        "sampling_params": {"max_new_tokens": 2000},
+    }
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"{here.sampler.url}/generate", json=body) as left,
+    ):
+        await left.content.readany()
+        await session.post(f"{here.sampler.url}/pause_generation", json={"mode": "in_place"})
+        assert here.sampler.scheduler.paused
+        async with here.engine("sampler.timeout_s=30") as run:
+            assert not here.sampler.scheduler.paused
+            assert '"type":"abort"' in await left.text()
+            assert held(here) == str(await run.learner.version())
+
+
+async def test_before_the_samplers_are_in_order_the_engine_says_wait(world: MakeWorld) -> None:
+    """A learner that comes early is told to ask again, not that something is broken."""
+    here = await world(run=RUN)
+    load, go = here.sampler.scheduler.load_weights, asyncio.Event()
+
+    async def slow(*args: object, **kwargs: object) -> bool:
+        await go.wait()
+        return await load(*args, **kwargs)  # type: ignore[arg-type]
+
+    here.sampler.scheduler.load_weights = slow  # type: ignore[method-assign]
+    entering = here.engine()
+    starting = asyncio.create_task(entering.__aenter__())
+    from tests.support.engines import Learner
+    from toolwright.rpc.channel import open_channel
+
+    try:
+        await asyncio.sleep(0.3)
+        async with open_channel(here.tables["run"]["engine"]) as channel:
+            early = Learner(channel)
+            assert (await early.status()).state == "starting"
+            for ask in (early.version(), early.publish(fresh(1), here.weights("1"))):
+                with pytest.raises(ServiceError) as caught:
+                    await ask
+                assert caught.value.code is grpc.StatusCode.UNAVAILABLE
+                assert may_retry(caught.value)
+    finally:
+        go.set()
+        await starting
+        await entering.__aexit__(None, None, None)

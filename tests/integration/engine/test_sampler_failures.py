@@ -1,0 +1,234 @@
+"""Samplers that break, die, come back, and change their weights under a stream."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from urllib.parse import urlsplit
+
+import pytest
+
+from bench.scripted import Break, BreakHow, Faults, ScriptedSampler, ScriptRequest, Timing
+from bench.scripted.script import default_logprob
+from tests.integration.engine.conftest import MakeWorld, World
+from tests.support.dialogue import ANSWER, CALL, by_turn
+from tests.support.engines import until
+from tests.support.tools import ToolDouble, add_up
+from toolwright.tool.v1 import tool_pb2 as pb
+from toolwright.types import Author, FinishKind, Status, StopReason, Trajectory, WeightVersion
+
+ONE = {"steps": 1, "groups_per_step": 1, "group_size": 1}
+LONG = "<answer> " + "2 and " * 20 + "</answer><|im_end|>"
+
+
+def actions(trajectory: Trajectory) -> list[int]:
+    """The policy's tokens."""
+    return [
+        token
+        for segment in trajectory.sequences[0].segments
+        if segment.author is Author.MODEL
+        for token in segment.token_ids
+    ]
+
+
+async def test_a_broken_stream_goes_on_from_the_tokens_that_came(world: MakeWorld) -> None:
+    """Breaks of every kind, in trajectories at the same time; none of them shows in the tokens."""
+    hows = [BreakHow.CUT, BreakHow.DONE, BreakHow.STALL]
+    here = await world(
+        faults=Faults(
+            breaks={n: Break(chunks=4, how=how) for n, how in enumerate(hows)},
+            refuse=frozenset({len(hows)}),
+        ),
+        run={**ONE, "groups_per_step": len(hows) + 1},
+        sampler={"timeout_s": 1.0, "max_retries": 5},
+    )
+    here.sampler._script = by_turn(here.codec, [LONG])
+    whole = here.codec.encode(LONG)
+    async with here.engine() as run:
+        version = await run.learner.version()
+        groups = await run.learner.lease(version, count=len(hows) + 1)
+    for group in groups:
+        (trajectory,) = group.members
+        assert actions(trajectory) == whole
+        (action,) = [s for s in trajectory.sequences[0].segments if s.author is Author.MODEL]
+        assert action.logprobs == pytest.approx(
+            [default_logprob(token, place) for place, token in enumerate(whole)]
+        )
+        assert (trajectory.status, trajectory.attempt) == (Status.COMPLETED, 0)
+
+    by_key: dict[object, list[tuple[tuple[int, ...], int]]] = {}
+    for seen in here.sampler.requests:
+        room = seen.body["sampling_params"]["max_new_tokens"]  # type: ignore[index]
+        by_key.setdefault(seen.body["routing_key"], []).append((seen.input_ids, room))
+    assert len(by_key) == len(hows) + 1
+    continued = 0
+    for asked in by_key.values():
+        assert len(asked) >= 2
+        prompt, room = asked[0]
+        for ids, reduced in asked[1:]:
+            got = len(ids) - len(prompt)
+            assert ids == (*prompt, *whole[:got])
+            assert reduced == room - got
+            continued += got > 0
+    assert continued >= len(hows)
+
+
+async def test_a_sampler_that_only_aborts_ends_the_attempt(world: MakeWorld) -> None:
+    """It is asked a bounded number of times; the trajectory is masked, the rest goes on."""
+    codec_of: list[World] = []
+
+    def script(request: ScriptRequest) -> Sequence[int]:
+        said = codec_of[0].codec.decode(request.input_ids)
+        if request.conversation.startswith("g0000000-0"):
+            raise RuntimeError("scripted")
+        return codec_of[0].codec.encode(ANSWER if "</result>" in said else CALL)
+
+    here = await world(
+        script=script,
+        run={**ONE, "group_size": 2},
+        sampler={"max_retries": 1},
+        engine={"max_attempts": 2},
+    )
+    codec_of.append(here)
+    async with here.engine() as run:
+        (group,) = await run.learner.lease(await run.learner.version())
+        await until(lambda: not here.tools.live, "the sessions' end")
+    lost, living = group.members
+    assert (lost.status, lost.stop_reason) == (Status.ERRORED, StopReason.SAMPLER_ERROR)
+    assert (lost.masked, lost.attempt, lost.reward, lost.sequences) == (True, 1, 0.0, ())
+    assert "aborts again and again" in lost.events[0].data["error"]
+    assert living.stop_reason is StopReason.ANSWERED
+    tries = [s for s in here.sampler.requests if "g0000000-0" in str(s.body["routing_key"])]
+    assert len(tries) == 4
+
+
+def streaming(here: World) -> bool:
+    """A reply is well under way, and has well to go."""
+    return any(20 <= len(g.tokens) <= 60 for g in here.sampler.scheduler._generations())
+
+
+class Restarting:
+    """A sampler that dies and comes back on its port, with the weights that it was started with.
+
+    `seen` are the weights under which each of its lives got its requests.
+    """
+
+    def __init__(self, here: World, timing: Timing | None = None) -> None:
+        self._here = here
+        self._timing = timing
+        self._stack = AsyncExitStack()
+        self.port = urlsplit(here.sampler.url).port or 0
+        self.seen: list[str] = []
+        self.sampler = here.sampler
+
+    async def restart(self) -> None:
+        await self._stack.aclose()
+        await self.sampler.__aexit__()
+        reply = self._here.sampler._script
+
+        def script(request: ScriptRequest) -> object:
+            self.seen.append(self.sampler.scheduler.weight_version)
+            return reply(request)
+
+        self.sampler = ScriptedSampler(
+            script=script,  # type: ignore[arg-type]
+            timing=self._timing,
+            port=self.port,
+            weight_version="default",
+        )
+        await self._stack.enter_async_context(self.sampler)
+
+    async def close(self) -> None:
+        await self._stack.aclose()
+
+
+async def test_a_sampler_that_comes_back_has_the_newest_weights_before_any_request(
+    world: MakeWorld,
+) -> None:
+    """It dies in the middle of a stream; the stream goes on where it was."""
+    here = await world(
+        timing=Timing(tokens_per_second=100),
+        run={**ONE, "steps": 3, "max_staleness": 2, "correction": "decoupled"},
+        engine={"max_concurrent": 1},
+    )
+    here.sampler._script = by_turn(here.codec, [LONG])
+    sampler = Restarting(here)
+    async with here.engine() as run:
+        version = await run.learner.version()
+        newest = WeightVersion(lineage=version.lineage, step=1)
+        await run.learner.publish(newest, here.weights("1"))
+        await until(lambda: streaming(here), "a stream")
+        await sampler.restart()
+        (group,) = await run.learner.lease(newest)
+        (trajectory,) = group.members
+    await sampler.close()
+    assert sampler.seen
+    assert set(sampler.seen) == {str(newest)}
+    assert actions(trajectory) == here.codec.encode(LONG)
+    assert trajectory.attempt == 0
+
+
+async def test_a_sampler_that_was_restarted_unseen_adds_no_token(world: MakeWorld) -> None:
+    """It comes back between two turns, answers at once, and has other weights: not ours."""
+    pause = asyncio.Event()
+
+    async def slow(request: pb.CallToolRequest) -> pb.CallResult:
+        await pause.wait()
+        return add_up(request)
+
+    here = await world(tools=ToolDouble(slow), run=ONE)
+    sampler = Restarting(here)
+    async with here.engine() as run:
+        version = await run.learner.version()
+        await here.tools.called.wait()
+        await until(lambda: here.sampler.scheduler.running == 0, "the end of the stream")
+        await sampler.restart()
+        pause.set()
+        (group,) = await run.learner.lease(version)
+        (trajectory,) = group.members
+    await sampler.close()
+    assert sampler.seen[0] == "default"
+    assert sampler.seen[-1] == str(version)
+    assert trajectory.weight_versions == (version,)
+    assert here.texts(trajectory)[1:] == [
+        ("model", CALL),
+        ("tool", "<result> 2</result>"),
+        ("model", ANSWER),
+    ]
+    assert trajectory.attempt == 0
+
+
+@pytest.mark.parametrize("mode", ["retract", "in_place", "abort"])
+async def test_a_publish_under_a_stream_splits_the_segment(world: MakeWorld, mode: str) -> None:
+    here = await world(
+        timing=Timing(tokens_per_second=200),
+        run={**ONE, "steps": 2, "max_staleness": 1, "correction": "decoupled"},
+        sampler={"pause": mode},
+        engine={"max_concurrent": 1},
+    )
+    here.sampler._script = by_turn(here.codec, [LONG])
+    whole = here.codec.encode(LONG)
+    async with here.engine() as run:
+        old = await run.learner.version()
+        new = WeightVersion(lineage=old.lineage, step=1)
+        await until(lambda: streaming(here), "a stream")
+        answer = await run.learner.publish(new, here.weights("1"))
+        assert answer.samplers == 1
+        groups = await run.learner.lease(new, count=2)
+    (trajectory,) = [t for g in groups for t in g.members if len(t.weight_versions) == 2]
+    first, second = [s for s in trajectory.sequences[0].segments if s.author is Author.MODEL]
+    assert (*first.token_ids, *second.token_ids) == tuple(whole)
+    assert (first.weight_version, second.weight_version) == (old, new)
+    assert first.finish is not None
+    assert second.finish is not None
+    assert (first.finish.kind, second.finish.kind) == (FinishKind.CONTINUED, FinishKind.STOP)
+    assert first.turn == second.turn == 0
+    assert trajectory.weight_versions == (old, new)
+    assert trajectory.sequences[0].action_spans[0][0] == 0
+    assert len(trajectory.sequences[0].action_spans) == 1
+    asked = [s for s in here.sampler.requests if trajectory.id in str(s.body["routing_key"])]
+    assert len(asked) == (2 if mode == "abort" else 1)
+    if mode == "abort":
+        prompt = len(asked[0].input_ids)
+        assert asked[1].input_ids[prompt:] == first.token_ids
