@@ -218,7 +218,9 @@ class _Service:
                 answer = await call(self.stub.OpenSession, request, timeout=deadline)
             except (ServiceError, TransportError) as error:
                 if attempt == self.table.max_retries or not may_retry(error):
-                    permanent = isinstance(error, ServiceError) and not may_retry(error)
+                    # INTERNAL is a fault, which may pass; the others are refusals.
+                    refusal = isinstance(error, ServiceError) and error.reason != _FAULT
+                    permanent = refusal and not may_retry(error)
                     raise ToolServiceFailed(
                         f"tools.{self.name}: {error}", permanent=permanent
                     ) from error
@@ -340,6 +342,7 @@ class PendingCall:
         self._rpc.cancel()
 
 
+_FAULT = reasons.ERROR_REASON_INTERNAL
 _LOST = (
     reasons.ERROR_REASON_SESSION_LOST,
     reasons.ERROR_REASON_SESSION_NOT_FOUND,

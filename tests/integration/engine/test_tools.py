@@ -229,7 +229,7 @@ DEEP = '{"name": "add", "arguments": ' + '{"a":' * 200 + "1" + "}" * 201
         ),
         (
             '{"name": "add", "arguments": {"a": "\\ud800"}}',
-            "the arguments cannot be sent",
+            "the call is not JSON",
             ToolErrorKind.INVALID_ACTION,
         ),
         (DEEP, "the arguments cannot be sent", ToolErrorKind.INVALID_ACTION),
@@ -381,3 +381,17 @@ async def test_many_at_once_lose_nothing(world: MakeWorld) -> None:
             ]
             assert [c.turn for c in trajectory.calls] == [0, 1, 2]
     assert len(here.tools.ran) == len(set(here.tools.ran)) == 12 * 4 * 3
+
+
+async def test_a_service_that_refuses_every_session_for_good_ends_the_engine(
+    world: MakeWorld,
+) -> None:
+    """No other try would get further: that is one sentence, not a run that never moves."""
+    refusal = ServiceError(reasons.ERROR_REASON_NOT_OWNER, "this engine may not come in")
+    here = await world(tools=ToolDouble(open_faults=[refusal] * 99), run=PAIR)
+    with pytest.raises(BaseExceptionGroup) as caught:
+        async with here.engine() as run:
+            async with asyncio.timeout(10):
+                await run.task
+    assert caught.group_contains(StartupError, match="task t0: .*this engine may not come in")
+    assert len(here.tools.opened) == 2  # one attempt a member
