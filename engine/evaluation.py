@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import time
 from collections.abc import Iterable
 from dataclasses import replace
@@ -67,6 +68,8 @@ class EvaluationLane:
             ]
             for suite in table.suites
         }
+        for file in (self._results, self._samples):
+            _drop_cut_line(file)
         self._done = {(r["suite"], r["lineage"], r["step"]) for r in _lines(self._results)}
         self._current: asyncio.Task[None] | None = None
         self._began = asyncio.Event()
@@ -229,8 +232,14 @@ class EvaluationLane:
 def _lines(file: Path) -> list[dict[str, object]]:
     if not file.exists():
         return []
-    whole, _, _unfinished = file.read_bytes().rpartition(b"\n")  # a kill may cut the last line
-    return [orjson.loads(line) for line in whole.splitlines() if line.strip()]
+    return [orjson.loads(line) for line in file.read_bytes().splitlines() if line.strip()]
+
+
+def _drop_cut_line(file: Path) -> None:
+    """A kill may cut the last line; what is appended must not be joined to it."""
+    if file.exists():
+        data = file.read_bytes()
+        os.truncate(file, data.rfind(b"\n") + 1)
 
 
 def _append(file: Path, rows: Iterable[dict[str, object]]) -> None:

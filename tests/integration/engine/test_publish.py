@@ -10,11 +10,11 @@ import pytest
 
 from bench.scripted import Faults, Timing
 from tests.integration.engine.conftest import MakeWorld, World
-from tests.support.engines import until
+from tests.support.engines import PATIENCE, Learner, until
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.policy.v1 import policy_pb2
-from toolwright.rpc.channel import call, may_retry
-from toolwright.rpc.errors import ServiceError
+from toolwright.rpc.channel import call, may_retry, open_channel
+from toolwright.rpc.errors import ServiceError, TransportError
 from toolwright.types import WeightVersion
 
 RUN = {"steps": 9, "groups_per_step": 1, "group_size": 1}
@@ -235,6 +235,16 @@ async def test_an_engine_that_starts_puts_the_samplers_in_order(world: MakeWorld
             assert held(here) == str(await run.learner.version())
 
 
+async def first_state(learner: Learner) -> str:
+    """What the engine says as soon as it listens."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            try:
+                return str((await learner.status()).state)
+            except TransportError:
+                await asyncio.sleep(0.02)
+
+
 async def test_before_the_samplers_are_in_order_the_engine_says_wait(world: MakeWorld) -> None:
     """A learner that comes early is told to ask again, not that something is broken."""
     here = await world(run=RUN)
@@ -247,14 +257,10 @@ async def test_before_the_samplers_are_in_order_the_engine_says_wait(world: Make
     here.sampler.scheduler.load_weights = slow  # type: ignore[method-assign]
     entering = here.engine()
     starting = asyncio.create_task(entering.__aenter__())
-    from tests.support.engines import Learner
-    from toolwright.rpc.channel import open_channel
-
     try:
-        await asyncio.sleep(0.3)
         async with open_channel(here.tables["run"]["engine"]) as channel:
             early = Learner(channel)
-            assert (await early.status()).state == "starting"
+            assert await first_state(early) == "starting"
             for ask in (early.version(), early.publish(fresh(1), here.weights("1"))):
                 with pytest.raises(ServiceError) as caught:
                     await ask

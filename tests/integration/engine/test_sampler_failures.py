@@ -11,6 +11,7 @@ import pytest
 
 from bench.scripted import Break, BreakHow, Faults, ScriptedSampler, ScriptRequest, Timing
 from bench.scripted.script import default_logprob
+from engine.errors import StartupError
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.support.dialogue import ANSWER, CALL, by_turn
 from tests.support.engines import until
@@ -232,3 +233,47 @@ async def test_a_publish_under_a_stream_splits_the_segment(world: MakeWorld, mod
     if mode == "abort":
         prompt = len(asked[0].input_ids)
         assert asked[1].input_ids[prompt:] == first.token_ids
+
+
+async def test_a_context_that_is_too_small_for_the_recipe_is_refused_at_the_start(
+    world: MakeWorld,
+) -> None:
+    here = await world(run=ONE)
+    with pytest.raises(StartupError, match=r"task\.limits\.model = 40000.*--context-length"):
+        async with here.engine("task.limits.model=40000"):
+            pass
+
+
+async def test_without_a_sampler_the_clock_of_a_trajectory_is_not_the_policy_s_fault(
+    world: MakeWorld,
+) -> None:
+    """It is run again when the sampler is back, and never trained on as a timeout."""
+    here = await world(
+        timing=Timing(tokens_per_second=50),
+        run=ONE,
+        task={"limits": {"seconds": 2.0}},
+        engine={"max_attempts": 9},
+    )
+    here.sampler._script = by_turn(here.codec, [LONG])
+    sampler = Restarting(here)
+    async with here.engine() as run:
+        version = await run.learner.version()
+        await until(lambda: here.sampler.scheduler.running == 1, "a stream")
+        await here.sampler.__aexit__()
+        await until(lambda: len(here.tools.opened) > 1, "the next attempt")
+        await sampler.restart()
+        (group,) = await run.learner.lease(version)
+    await sampler.close()
+    (trajectory,) = group.members
+    assert trajectory.attempt >= 1
+    assert trajectory.status is Status.COMPLETED
+
+
+async def test_a_request_that_every_sampler_refuses_ends_the_engine(world: MakeWorld) -> None:
+    """The recipe asks for what the server does not have: one sentence, no endless retries."""
+    here = await world(run=ONE, sampler={"repetition_penalty": 3.0})
+    with pytest.raises(BaseExceptionGroup) as caught:
+        async with here.engine() as run:
+            async with asyncio.timeout(10):
+                await run.task
+    assert caught.group_contains(StartupError, match="task t0: .*repetition_penalty")

@@ -16,7 +16,7 @@ from engine.journal import Counts, Journal, JournalFull
 from engine.scheduler import TrainLane
 from tests.support.engines import until
 from toolwright.recipe import Run
-from toolwright.types import Event, Status, StopReason, Task, Trajectory
+from toolwright.types import Event, SamplingParams, Status, StopReason, Task, Trajectory
 
 RollOut = Callable[[int], Awaitable[list[Trajectory]]]
 
@@ -278,3 +278,12 @@ async def test_a_group_that_infrastructure_failed_whole_is_run_again(
     (group,) = await journal.groups_after(0, 9)
     assert len(group.members) == 2  # one living member is enough
     await journal.close()
+
+
+def test_a_task_s_own_sampling_overlays_the_recipe_s() -> None:
+    recipe = SamplingParams(temperature=1.0, top_p=0.9)
+    assert scheduler.overlaid(recipe, None) == recipe
+    task = SamplingParams(temperature=0.0, max_new_tokens=5)
+    assert scheduler.overlaid(recipe, task) == SamplingParams(
+        temperature=0.0, top_p=0.9, max_new_tokens=5
+    )
