@@ -62,7 +62,7 @@ baseline: ## accept today's contracts as what later changes are compared with
 
 .venv-proto/ready: constraints/protoc.txt
 	@$(VENV_PYTHON) -m venv --clear .venv-proto
-	.venv-proto/bin/python -m pip install -q --disable-pip-version-check -r constraints/protoc.txt
+	$(VENV_PYTHON) deploy/setup/uv_like_pip.py pip install -q --python .venv-proto/bin/python -r constraints/protoc.txt
 	touch $@
 
 clean: ## remove environments and caches; runs/ stays
