@@ -8,7 +8,7 @@ import uuid
 import grpc
 import pytest
 
-from bench.scripted import Faults, Timing
+from bench.scripted import Faults, ScriptedSampler, Timing
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.support.engines import PATIENCE, Learner, until
 from toolwright.common.v1 import reasons_pb2 as reasons
@@ -270,3 +270,27 @@ async def test_before_the_samplers_are_in_order_the_engine_says_wait(world: Make
         go.set()
         await starting
         await entering.__aexit__(None, None, None)
+
+
+async def test_a_publish_that_one_sampler_refuses_is_taken_back_from_all(world: MakeWorld) -> None:
+    here = await world(run=RUN)
+    async with ScriptedSampler(script=here.sampler._script, faults=Faults()) as other:
+        here.tables["sampler"]["endpoints"].append(other.url)
+        async with here.engine() as run:
+            version = await run.learner.version()
+            await run.learner.lease(version)
+            load = other.scheduler.load_weights
+
+            async def refuse(*_args: object, **_kwargs: object) -> bool:
+                other.scheduler.load_weights = load  # type: ignore[method-assign]
+                return False
+
+            other.scheduler.load_weights = refuse  # type: ignore[method-assign]
+            with pytest.raises(ServiceError, match="cache was not flushed"):
+                await run.learner.publish(v(version, 1), here.weights("1"))
+            await until(lambda: held(here) == str(version), "the old weights")
+            await until(lambda: all(s.up.is_set() for s in run.engine._pool.servers), "both")
+            assert other.scheduler.weight_version == str(version)
+            answer = await run.learner.publish(v(version, 1), here.weights("1"))
+            assert answer.samplers == 2
+            assert {held(here), other.scheduler.weight_version} == {str(v(version, 1))}

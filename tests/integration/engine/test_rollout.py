@@ -371,3 +371,13 @@ async def test_metrics_are_served(world: MakeWorld) -> None:
     assert 'engine_trajectories_total{lane="train",stop_reason="answered"} 1.0' in said
     assert "engine_dispatch_seconds_count 1.0" in said
     assert "engine_weight_step" in said
+
+
+async def test_a_call_in_the_last_permitted_turn_is_not_made(world: MakeWorld) -> None:
+    here = await world(run=ONE, task={"limits": {"turns": 0}})
+    async with here.engine() as run:
+        (group,) = await run.learner.lease(await run.learner.version())
+        await until(lambda: not here.tools.live, "the session's end")
+    assert group.members[0].stop_reason is StopReason.MAX_TURNS
+    assert here.texts(group.members[0])[-1] == ("model", CALL)
+    assert here.tools.asked == []

@@ -277,3 +277,43 @@ async def test_a_request_that_every_sampler_refuses_ends_the_engine(world: MakeW
             async with asyncio.timeout(10):
                 await run.task
     assert caught.group_contains(StartupError, match="task t0: .*repetition_penalty")
+
+
+async def test_two_samplers_share_the_work_and_one_takes_over(world: MakeWorld) -> None:
+    """A trajectory stays where its prefix is cached, until that server is gone; then the other one
+    goes on from the tokens that came."""
+    pause = asyncio.Event()
+
+    async def slow(request: pb.CallToolRequest) -> pb.CallResult:
+        await pause.wait()
+        return add_up(request)
+
+    here = await world(
+        tools=ToolDouble(slow), timing=Timing(tokens_per_second=200), run={**ONE, "group_size": 8}
+    )
+    script = by_turn(here.codec, [CALL, LONG])
+    here.sampler._script = script
+    async with ScriptedSampler(script=script, timing=Timing(tokens_per_second=200)) as other:
+        here.tables["sampler"]["endpoints"].append(other.url)
+        async with here.engine() as run:
+            version = await run.learner.version()
+            await until(lambda: len(here.tools.asked) == 8, "all first turns")
+            first = [{s.body["routing_key"] for s in x.requests} for x in (here.sampler, other)]
+            assert [len(keys) for keys in first] == [4, 4]
+            assert not first[0] & first[1]
+            pause.set()
+            await until(lambda: streaming(here), "second turns")
+            second = [{s.body["routing_key"] for s in x.requests} for x in (here.sampler, other)]
+            assert second == first
+            await here.sampler.__aexit__()
+            (group,) = await run.learner.lease(version)
+    taken_over = [s for s in other.requests if s.body["routing_key"] in first[0]]
+    assert len(taken_over) == 4
+    whole = here.codec.encode(LONG)
+    for trajectory in group.members:
+        assert actions(trajectory) == [*here.codec.encode(CALL), *whole]
+        assert trajectory.attempt == 0
+    for seen in taken_over:
+        said = here.codec.decode(seen.input_ids).rpartition("</result>")[2]
+        assert said
+        assert LONG.startswith(said)

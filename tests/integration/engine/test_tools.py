@@ -111,6 +111,21 @@ async def test_the_attempts_end_and_the_member_is_masked(world: MakeWorld) -> No
     assert len([r for r in here.tools.asked if r.call_id.startswith("g0000000-1")]) == 2
 
 
+async def test_a_member_whose_sessions_are_lost_says_so(world: MakeWorld) -> None:
+    def losing(request: pb.CallToolRequest) -> pb.CallResult:
+        if request.call_id.startswith("g0000000-1"):
+            raise session_lost()
+        return add_up(request)
+
+    here = await world(tools=ToolDouble(losing), run=PAIR, engine={"max_attempts": 2})
+    async with here.engine() as run:
+        (group,) = await run.learner.lease(await run.learner.version())
+    lost = group.members[1]
+    assert (lost.status, lost.stop_reason) == (Status.ERRORED, StopReason.SESSION_LOST)
+    sessions = [r.session_id for r in here.tools.asked if "g0000000-1" in r.session_id]
+    assert len(set(sessions)) == len(sessions) == 2
+
+
 async def test_a_group_that_was_lost_whole_is_run_again(
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
