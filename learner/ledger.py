@@ -38,7 +38,11 @@ class Verdict(Enum):
 
 @dataclass(slots=True)
 class Ledger:
-    """Consumed groups in order of consumption, and the mark."""
+    """Consumed groups in order of consumption, and the mark.
+
+    It holds every group of the run and is written whole with each checkpoint: about 200 bytes a
+    group, 100 MB after half a million groups.
+    """
 
     entries: list[Entry] = field(default_factory=list)
     mark: int = 0
