@@ -22,8 +22,9 @@ from typer.testing import CliRunner
 
 from bench.scripted import ScriptedSampler, replies
 from engine.cli import app
+from engine.codec import HuggingFaceCodec
 from tests.support.net import free_port
-from tests.support.policy import write_policy
+from tests.support.policy import QWEN_TEMPLATE, write_policy
 from tests.support.recipes import merged, recipe_tables, write_recipe
 from tests.support.tools import ToolDouble, serving
 from toolwright.wire import read_trajectories
@@ -283,6 +284,27 @@ def test_render(run: Command) -> None:
         r"render\.conversations: no file .*c\.jsonl", sentence(run("render", render=table))
     )
     assert "render.conversations: missing" in sentence(run("render"))
+
+
+def test_render_can_show_the_tools(run: Command, tmp_path: Path, services: Services) -> None:
+    """Where prompts show tools, demonstrations have to show the same ones: the services know."""
+    policy = write_policy(tmp_path / "qwen", template=QWEN_TEMPLATE)
+    (run.folder / "c.jsonl").write_text(json.dumps(CONVERSATION) + "\n")
+    table = {"conversations": "c.jsonl", "output": "d.trajectories"}
+    task = {"protocol": "engine.protocols.chat:Chat"}
+    codec = HuggingFaceCodec(policy)
+
+    def prompt(*options: str) -> str:
+        result = run("render", *options, render=table, task=task, policy={"model": policy})
+        assert result.exit_code == 0, result.output
+        (trajectory,) = read_trajectories(run.folder / "d.trajectories")
+        return codec.decode(trajectory.sequences[0].segments[0].token_ids)
+
+    assert "# Tools" not in prompt()
+    assert '"name": "python"' in prompt("--set", "render.ask_tools=true")
+    table["ask_tools"] = True  # type: ignore[assignment]
+    down = {"python": {"service": f"127.0.0.1:{free_port()}"}}
+    assert "no tool service answers" in sentence(run("render", render=table, tools=down))
 
 
 def test_help_teaches() -> None:

@@ -169,6 +169,13 @@ def test_a_demonstration_is_token_for_token_what_a_rollout_writes(qwen: HuggingF
     assert protocol.demonstration(structured, qwen) == rollout
 
 
+def test_a_demonstration_shows_the_tools_that_rollouts_show(qwen: HuggingFaceCodec) -> None:
+    messages = [*TASK.messages, {"role": "assistant", "content": "2"}]
+    (_, prompt), _ = Chat().demonstration(messages, qwen, (ADD,))
+    assert prompt == Chat().prompt(TASK, (ADD,), qwen)
+    assert prompt != Chat().prompt(TASK, (), qwen)
+
+
 def test_a_demonstration_whose_observation_follows_an_end_of_turn(qwen: HuggingFaceCodec) -> None:
     protocol = Chat(role="user")
     runs = protocol.demonstration(

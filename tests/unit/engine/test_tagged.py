@@ -134,6 +134,11 @@ def test_a_demonstration_is_token_for_token_what_a_rollout_writes() -> None:
     ]
     assert protocol.demonstration(written, CODEC) == rollout
     assert protocol.demonstration(structured, CODEC) == rollout
+    told = Tagged(system="Tools: {usage}")
+    assert told.demonstration(written, CODEC, TOOLS)[0] == (
+        "prompt",
+        told.prompt(task, TOOLS, CODEC),
+    )
 
 
 @pytest.mark.parametrize(
