@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, cast
 
 import grpc.aio
 import structlog
-from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Error as MessageError
 
 from engine.errors import AttemptFailed, SessionLost, StartupError, ToolServiceFailed
@@ -207,10 +206,10 @@ class _Service:
         request = pb.OpenSessionRequest(
             session_id=session_id,
             owner=owner,
-            lease=_duration(self.table.lease_s),
+            lease=wire.duration(self.table.lease_s),
             tools=self.table.names,
             metadata=metadata,
-            queue_limit=_duration(self.table.queue_limit_s),
+            queue_limit=wire.duration(self.table.queue_limit_s),
         )
         deadline = self.table.queue_limit_s + OPEN_SECONDS
         for attempt in range(self.table.max_retries + 1):
@@ -240,7 +239,7 @@ class _Service:
 
     async def renew(self, owner: str) -> list[str]:
         """Sessions of this owner that the service holds, at all endpoints that it named."""
-        request = pb.RenewLeasesRequest(owner=owner, lease=_duration(self.table.lease_s))
+        request = pb.RenewLeasesRequest(owner=owner, lease=wire.duration(self.table.lease_s))
         held: list[str] = []
         for endpoint, stub in list(self._stubs.items()):
             try:
@@ -304,9 +303,9 @@ class PendingCall:
             turn=place.turn,
             turns_left=place.turns_left,
             last_step=place.turns_left == 0,
-            queue_limit=_duration(table.queue_limit_s),
-            run_limit=_duration(table.run_limit_s),
-            wait=_duration(self._wait),
+            queue_limit=wire.duration(table.queue_limit_s),
+            run_limit=wire.duration(table.run_limit_s),
+            wait=wire.duration(self._wait),
         )
         if request.arguments is not None:
             self._message.arguments.CopyFrom(wire.struct(request.arguments))
@@ -409,8 +408,3 @@ def _media_type(part: pb.ObservationPart) -> str:
 
 def _stub(channel: grpc.aio.Channel) -> ToolServiceAsyncStub:
     return cast("ToolServiceAsyncStub", tool_pb2_grpc.ToolServiceStub(channel))
-
-
-def _duration(seconds: float) -> Duration:
-    whole = int(seconds)
-    return Duration(seconds=whole, nanos=int((seconds - whole) * 1e9))

@@ -19,7 +19,6 @@ from typing import TypeVar
 
 import grpc
 import grpc.aio
-from google.protobuf.duration_pb2 import Duration
 
 from learner.errors import EngineError
 from toolwright import wire
@@ -116,7 +115,7 @@ class EngineClient:
                 after_sequence=got[-1].sequence_number if got else after,
                 max_groups=count - len(got),
                 version=wire.version_to_proto(version),
-                wait=Duration(seconds=int(wait), nanos=int((wait - int(wait)) * 1e9)),
+                wait=wire.duration(wait),
             )
             # The stream restarts its wait with every group: the deadline only catches a
             # connection that hangs.

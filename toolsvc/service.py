@@ -65,7 +65,7 @@ class ToolServicer(tool_pb2_grpc.ToolServiceServicer):
             tools=map(descriptor_to_proto, opened.tools),
             isolation=opened.isolation,
             queued=Duration(),
-            startup=_duration(opened.startup),
+            startup=wire.duration(opened.startup),
         )
 
     @answers_errors
@@ -74,7 +74,9 @@ class ToolServicer(tool_pb2_grpc.ToolServiceServicer):
             answer = await self._host.call(call_from_proto(request))
         if isinstance(answer, Running):
             return pb.CallToolResponse(
-                running=pb.Running(queued=_duration(answer.queued), run=_duration(answer.run))
+                running=pb.Running(
+                    queued=wire.duration(answer.queued), run=wire.duration(answer.run)
+                )
             )
         return pb.CallToolResponse(result=result_to_proto(answer))
 
@@ -199,8 +201,8 @@ def result_to_proto(recorded: Recorded) -> pb.CallResult:
         done=result.done,
         reward=result.reward,
         metrics=result.metrics,
-        queued=_duration(recorded.queued),
-        run=_duration(recorded.run),
+        queued=wire.duration(recorded.queued),
+        run=wire.duration(recorded.run),
         truncated=result.truncated,
         isolation=recorded.isolation,
         tool=recorded.tool,
@@ -222,7 +224,7 @@ def descriptor_to_proto(descriptor: Descriptor) -> pb.ToolDescriptor:
         action_format=_format_to_proto(descriptor.format),
         parallel_calls=descriptor.parallel_calls,
         stateful=descriptor.stateful,
-        default_run_limit=_duration(descriptor.run_limit),
+        default_run_limit=wire.duration(descriptor.run_limit),
         capabilities=pb.ToolCapabilities(cancel=True),
     )
 
@@ -277,8 +279,3 @@ def _seconds(request: Any, field: str, default: float, *, at_least_zero: bool = 
             mend="give a time above 0, or leave it out",
         )
     return seconds
-
-
-def _duration(seconds: float) -> Duration:
-    whole = int(seconds)
-    return Duration(seconds=whole, nanos=int((seconds - whole) * 1e9))

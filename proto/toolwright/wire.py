@@ -15,6 +15,7 @@ from pathlib import Path
 from sys import byteorder
 from typing import Any
 
+from google.protobuf.duration_pb2 import Duration
 from google.protobuf.proto import parse_length_prefixed, serialize_length_prefixed
 from google.protobuf.struct_pb2 import Struct, Value
 
@@ -42,6 +43,12 @@ def unpack(data: bytes, code: str) -> array[Any]:
     if byteorder == "big":
         out.byteswap()
     return out
+
+
+def duration(seconds: float) -> Duration:
+    """A protobuf duration of so many seconds."""
+    whole = int(seconds)
+    return Duration(seconds=whole, nanos=int((seconds - whole) * 1e9))
 
 
 def struct(data: Mapping[str, Any]) -> Struct:
