@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from toolsvc.built_in import BUILT_IN, make_built_in
 from toolsvc.decorator import tool_of
 from toolsvc.errors import StartError
+from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.tool import Tool
 from toolwright.imports import ImportPathError, load_file
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*\Z")
 
 
-def load_tools(words: Iterable[str], built_in: Mapping[str, Callable[[], Tool]]) -> list[Tool]:
-    """One or more tools a word. StartError names the word and what to do about it."""
+def load_tools(
+    words: Sequence[str], settings: Mapping[str, Mapping[str, Any]], sandbox: SandboxConfig
+) -> list[Tool]:
+    """One or more tools a word; `settings` are options of built-in tools, by name. StartError
+    names the word and what to do about it."""
+    for name in settings:
+        if name not in words or name not in BUILT_IN:
+            raise StartError(f"--set {name}: no built-in tool of that name is served here")
     tools: list[Tool] = []
     for word in words:
-        if word in built_in:
-            tools.append(built_in[word]())
+        if word in BUILT_IN:
+            tools.append(make_built_in(word, settings.get(word, {}), sandbox))
         elif word.endswith(".py"):
             tools += load_tool_file(Path(word))
         else:
-            known = ", ".join(sorted(built_in))
+            known = ", ".join(BUILT_IN)
             raise StartError(f"no tool {word!r}: name one of {known}, or a Python file (tool.py)")
     seen: set[str] = set()
     for tool in tools:

@@ -20,6 +20,8 @@ from typing import Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from toolwright.assignments import AssignmentError, assign
+
 SHARED = ("run", "policy", "task", "sampler", "tools")
 ENTRY_POINTS = "toolwright.tables"
 
@@ -192,7 +194,10 @@ def load_recipe(path: Path, overrides: Iterable[str] = ()) -> Recipe:
     except tomllib.TOMLDecodeError as error:
         raise RecipeError(f"{path} is not valid TOML: {error}") from error
     for text in overrides:
-        _override(raw, text)
+        try:
+            assign(raw, text)
+        except AssignmentError as error:
+            raise RecipeError(f"override {error}") from error
     known = {*SHARED, *registered_tables()}
     for name in raw:
         if name not in known:
@@ -222,24 +227,6 @@ def check_all(recipe: Recipe) -> list[str]:
         else:
             recipe.table(name, model)
     return absent
-
-
-def _override(raw: dict[str, Any], text: str) -> None:
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise RecipeError(f"override {text!r}: write it as table.key=value")
-    try:
-        parsed = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        parsed = value
-    *path, last = key.split(".")
-    table = raw
-    for part in path:
-        inner = table.setdefault(part, {})
-        if not isinstance(inner, dict):
-            raise RecipeError(f"override {text!r}: {part} is a value, not a table")
-        table = inner
-    table[last] = parsed
 
 
 def _validate(

@@ -8,13 +8,17 @@ and never use it.
 from __future__ import annotations
 
 import textwrap
+from typing import Self
 
+from pydantic import BaseModel, Field
+
+from toolsvc.built_in import BuiltIn
 from toolsvc.errors import Reason, Refused, StartError
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.sandbox.errors import SandboxDown, SandboxUnavailable, SessionGone
 from toolsvc.sandbox.sandbox import Sandbox
 from toolsvc.sandbox.session import Ending, Outcome, Session
-from toolsvc.tool import Cancellation, Tool
+from toolsvc.tool import STRICT, Cancellation
 from toolsvc.types import Call, Result, SessionInfo, TagFormat, Text, ToolError
 from toolwright.types import ToolErrorKind
 
@@ -31,7 +35,16 @@ class _Interpreter:
         self.lost: str | None = None
 
 
-class PythonTool(Tool):
+class PythonOptions(BaseModel):
+    """What an operator may set about `python`."""
+
+    model_config = STRICT
+
+    output_kib: int = Field(default=64, ge=1, description="kept output of one call")
+
+
+class PythonTool(BuiltIn):
+    Options = PythonOptions
     name = "python"
     description = (
         "Runs Python and returns what it prints and the value of its last expression. "
@@ -42,10 +55,14 @@ class PythonTool(Tool):
     stateful = True
     run_limit = 10.0
 
-    def __init__(self, config: SandboxConfig, *, output_bytes: int = 64 * 1024) -> None:
+    def __init__(self, sandbox: SandboxConfig, *, output_bytes: int = 64 * 1024) -> None:
         """`output_bytes`: of one call; what is printed beyond is dropped and said to be."""
-        self._sandbox = Sandbox(config)
+        self._sandbox = Sandbox(sandbox)
         self._output_bytes = output_bytes
+
+    @classmethod
+    def make(cls, options: PythonOptions, sandbox: SandboxConfig) -> Self:
+        return cls(sandbox, output_bytes=options.output_kib * 1024)
 
     async def start(self) -> None:
         try:

@@ -1,19 +1,16 @@
 """`toolsvc serve WORD...`: built-in names and files, and what is said when that fails."""
 
+import re
 from pathlib import Path
 
 import pytest
 
+from toolsvc.built_in import parse_settings
 from toolsvc.errors import StartError
 from toolsvc.loader import load_tools
-from toolsvc.tool import Tool
+from toolsvc.sandbox.config import SandboxConfig
 
-
-class Python(Tool):
-    name = "python"
-
-
-BUILT_IN = {"python": Python}
+SANDBOX = SandboxConfig()
 
 GOOD = '''
 from toolsvc import Tool, tool
@@ -41,7 +38,7 @@ def write(folder: Path, text: str, name: str = "mine.py") -> str:
 
 
 def test_a_built_in_name_and_a_file(tmp_path: Path) -> None:
-    tools = load_tools(["python", write(tmp_path, GOOD)], BUILT_IN)
+    tools = load_tools(["python", write(tmp_path, GOOD)], {}, SANDBOX)
     assert [tool.name for tool in tools] == ["python", "shout", "counter"]
 
 
@@ -63,16 +60,31 @@ def test_a_built_in_name_and_a_file(tmp_path: Path) -> None:
 )
 def test_a_file_that_does_not_serve_is_one_sentence(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(StartError) as failure:
-        load_tools(["python", write(tmp_path, text)], BUILT_IN)
+        load_tools(["python", write(tmp_path, text)], {}, SANDBOX)
     assert says in str(failure.value)
     assert "\n" not in str(failure.value)
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(StartError, match=r"'pyhton'.*python"):
-        load_tools(["pyhton"], BUILT_IN)
+        load_tools(["pyhton"], {}, SANDBOX)
 
 
 def test_a_missing_file_is_named() -> None:
     with pytest.raises(StartError, match=r"nowhere\.py"):
-        load_tools(["nowhere.py"], BUILT_IN)
+        load_tools(["nowhere.py"], {}, SANDBOX)
+
+
+@pytest.mark.parametrize(
+    ("word", "says"),
+    [
+        ("python", "tool.option=value"),
+        ("python.output_kib", "table.key=value"),
+        ("python.output_kib=many", "python.output_kib"),
+        ("python.outputs=1", "options of python: output_kib"),
+        ("sqll.database=x", "sqll"),
+    ],
+)
+def test_a_setting_that_does_not_fit_is_named(word: str, says: str) -> None:
+    with pytest.raises(StartError, match=re.escape(says)):
+        load_tools(["python"], parse_settings([word]), SANDBOX)

@@ -1,0 +1,82 @@
+"""The tools that come with the service, by name, and how one is made from an operator's options.
+
+A built-in tool is a `Tool` with two things more: `Options`, a pydantic model whose field
+descriptions are its help, and `make`. Its module is imported when the tool is asked for, so a
+service of one tool needs the packages of no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, ClassVar, Self
+
+from pydantic import BaseModel, ValidationError
+
+from toolsvc.errors import StartError
+from toolsvc.sandbox.config import SandboxConfig
+from toolsvc.tool import STRICT, Tool
+from toolwright.assignments import AssignmentError, assign
+
+BUILT_IN = {
+    "python": "toolsvc.tools.python:PythonTool",
+}
+"""Name to "module:class"."""
+
+
+class NoOptions(BaseModel):
+    """For a tool without any."""
+
+    model_config = STRICT
+
+
+class BuiltIn(Tool):
+    """What every built-in tool is."""
+
+    Options: ClassVar[type[BaseModel]] = NoOptions
+
+    @classmethod
+    def make(cls, options: Any, sandbox: SandboxConfig) -> Self:
+        """`options`: an `Options`. StartError if the tool cannot work with them."""
+        raise NotImplementedError(f"{cls.__name__} has no make")
+
+
+def built_in(name: str) -> type[BuiltIn]:
+    """The class behind a name of BUILT_IN. StartError if its packages are missing."""
+    module, _, attribute = BUILT_IN[name].partition(":")
+    try:
+        found: type[BuiltIn] = getattr(import_module(module), attribute)
+    except ImportError as error:
+        raise StartError(
+            f"tool {name!r} needs the package {error.name}: pip install 'toolwright[toolsvc]'"
+        ) from error
+    return found
+
+
+def make_built_in(name: str, given: Mapping[str, Any], sandbox: SandboxConfig) -> BuiltIn:
+    """The tool with the options that were given. StartError names the option that is wrong."""
+    kind = built_in(name)
+    try:
+        options = kind.Options.model_validate(dict(given))
+    except ValidationError as error:
+        faults = "; ".join(
+            f"--set {name}.{'.'.join(map(str, item['loc']))}: {item['msg']}"
+            for item in error.errors()
+        )
+        known = ", ".join(kind.Options.model_fields) or "none"
+        raise StartError(f"{faults} (options of {name}: {known})") from error
+    return kind.make(options, sandbox)
+
+
+def parse_settings(words: list[str]) -> dict[str, dict[str, Any]]:
+    """`tool.option=value`, one a word, as options by tool."""
+    settings: dict[str, dict[str, Any]] = {}
+    for word in words:
+        tool, dot, option = word.partition("=")[0].partition(".")
+        if not (dot and tool and option):
+            raise StartError(f"--set {word}: write it as tool.option=value")
+        try:
+            assign(settings, word)
+        except AssignmentError as error:
+            raise StartError(f"--set {error}") from error
+    return settings

@@ -1,0 +1,1 @@
+"""What `toolsvc` can be asked to do, one module a command."""
