@@ -17,9 +17,10 @@ export TOKENIZERS_PARALLELISM := false
 SEEDS ?= 1
 CONTROL ?=
 PACKAGES := firejail
+TEST_PACKAGES := bubblewrap postgresql
 VENV_PYTHON := .venv/bin/python
 
-.PHONY: help setup demo test house proto proto-check breaking baseline unit clean
+.PHONY: help setup demo test test-packages house proto proto-check breaking baseline unit clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -31,8 +32,12 @@ setup: ## the project into .venv, SGLang into .venv-sglang, and what Debian has 
 demo: setup ## train the calculator agent: make demo [SEEDS=3] [CONTROL=1]
 	@$(VENV_PYTHON) -m bench.demo --seeds $(SEEDS) $(if $(CONTROL),--control)
 
-test: setup house ## everything that can be tested on this machine
+test: setup test-packages house ## everything that can be tested on this machine
 	@$(VENV_PYTHON) -m pytest
+
+test-packages: # what only the tests need of Debian
+	@deploy/setup/system.sh $(TEST_PACKAGES)
+	@command -v npm >/dev/null || deploy/setup/system.sh nodejs npm
 
 unit: ## the quick tests alone
 	@$(VENV_PYTHON) -m pytest tests/unit tests/golden
