@@ -38,7 +38,7 @@ class Delivery:
         ServiceError when groups after that number are gone, or for a version that nobody
         published.
         """
-        forks = await self._journal.forks()
+        forks = await self._forks(version)
         counts = await self._journal.counts()
         if after < counts.durable_sequence:
             raise ServiceError(
@@ -80,18 +80,30 @@ class Delivery:
         await self._lane.changed()
         return mark
 
+    async def _forks(self, version: WeightVersion) -> Mapping[str, WeightVersion]:
+        """Where each lineage left its parent. ServiceError when `version` is of none of them."""
+        forks = await self._journal.forks()
+        newest = await self._journal.newest_version()
+        known = {*forks, *(parent.lineage for parent in forks.values())}
+        if newest is not None:
+            known.add(newest[0].lineage)
+        if version.lineage not in known:
+            raise ServiceError(
+                reasons.ERROR_REASON_WRONG_LINEAGE,
+                f"{version} is of a lineage that was never published here",
+                subject=version.lineage,
+                mend="publish the version before leasing groups for it",
+            )
+        return forks
+
     def _is_stale(
         self, group: StoredGroup, version: WeightVersion, forks: Mapping[str, WeightVersion]
     ) -> bool:
         try:
             oldest = max((staleness(version, v, forks) for v in group.versions), default=0)
-        except ValueError as error:
-            raise ServiceError(
-                reasons.ERROR_REASON_WRONG_LINEAGE,
-                str(error),
-                subject=version.lineage,
-                mend="publish the version before leasing groups for it",
-            ) from error
+        except ValueError:
+            # Sampled under weights that some samplers took and another refused: never published.
+            return True
         return oldest > self._max_staleness
 
     async def _arrival(self, seen: int, wait: float) -> bool:

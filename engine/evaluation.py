@@ -13,6 +13,8 @@ as text) in the run folder.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
 import math
 import os
 import time
@@ -29,6 +31,9 @@ from engine.rewards import Rewards
 from engine.rollout import Assignment, Setting, run_trajectory
 from engine.tasks import TaskSource, for_purpose
 from toolwright.types import Purpose, SamplingParams, Trajectory, WeightVersion
+
+FULL_SECONDS = 5.0
+"""Between tries to write results on a full disk."""
 
 log = structlog.get_logger("evaluation")
 
@@ -74,6 +79,8 @@ class EvaluationLane:
         self._current: asyncio.Task[None] | None = None
         self._began = asyncio.Event()
         self.running = 0
+        self.full = False
+        """The disk is: an evaluation waits with its results."""
 
     @property
     def busy(self) -> bool:
@@ -138,7 +145,7 @@ class EvaluationLane:
     ) -> None:
         began = time.monotonic()
         trajectories = await self._roll_out(suite, version, places)
-        self._record(suite, version, trajectories, time.monotonic() - began)
+        await self._record(suite, version, trajectories, time.monotonic() - began)
 
     async def _roll_out(
         self, suite: Suite, version: WeightVersion, places: asyncio.Semaphore
@@ -172,7 +179,7 @@ class EvaluationLane:
             scored.extend(await self._rewards.score([rollout.result()]))
         return scored
 
-    def _record(
+    async def _record(
         self, suite: Suite, version: WeightVersion, trajectories: list[Trajectory], seconds: float
     ) -> None:
         rewards = [t.reward for t in trajectories]
@@ -191,15 +198,26 @@ class EvaluationLane:
             "response_tokens": fmean(t.response_tokens for t in trajectories),
             "masked": sum(t.masked for t in trajectories),
         }
-        _append(
-            self._samples, (self._sample(suite, version, t) for t in self._chosen(trajectories))
-        )
-        _append(self._results, [result])
+        chosen = trajectories[: self._table.samples]
+        await self._write(self._samples, [self._sample(suite, version, t) for t in chosen])
+        await self._write(self._results, [result])
         self._done.add((suite.name, version.lineage, version.step))
         log.info("evaluated", **result)
 
-    def _chosen(self, trajectories: list[Trajectory]) -> list[Trajectory]:
-        return trajectories[: self._table.samples]
+    async def _write(self, file: Path, rows: list[dict[str, object]]) -> None:
+        """Appends the rows, all of them or none; on a full disk it waits for space."""
+        while True:
+            try:
+                _append(file, rows)
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                log.warning("disk_full", file=str(file), mend="free space; the run goes on")
+                self.full = True
+                await asyncio.sleep(FULL_SECONDS)
+            else:
+                self.full = False
+                return
 
     def _sample(
         self, suite: Suite, version: WeightVersion, trajectory: Trajectory
@@ -244,6 +262,14 @@ def _drop_cut_line(file: Path) -> None:
 
 def _append(file: Path, rows: Iterable[dict[str, object]]) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("ab") as out:
-        for row in rows:
-            out.write(orjson.dumps(row) + b"\n")
+    with file.open("ab", buffering=0) as out:
+        whole = out.tell()
+        left = memoryview(b"".join(orjson.dumps(row) + b"\n" for row in rows))
+        try:
+            while left:
+                left = left[out.write(left) :]
+        except OSError:
+            # Nothing of it stays, so that it can be written again.
+            with contextlib.suppress(OSError):
+                out.truncate(whole)
+            raise

@@ -145,7 +145,7 @@ class Engine:
             self._on_signals()
             log.info("serving", listen=listen)
             self._progress.show(f"engine serves {shared.run.name} at {listen}")
-            await self._work()
+            await self._work(server)
 
     def stop(self) -> None:
         """What SIGTERM does: no more admissions; `run` returns once what is in flight is done."""
@@ -220,12 +220,12 @@ class Engine:
                 f"{longest} tokens: lower it or start the sampler with a larger --context-length"
             )
 
-    async def _work(self) -> None:
+    async def _work(self, server: Server) -> None:
         async with _background(
             self._pool.keep_alive(),
             self._services.keep_leases(),
             self._evaluation.watch(),
-            self._report(),
+            self._report(server),
         ):
             lane = asyncio.create_task(self._lane.run())
             stop = asyncio.create_task(self._stop.wait())
@@ -250,9 +250,13 @@ class Engine:
         for name in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(name, self.stop)
 
-    async def _report(self) -> None:
+    async def _report(self, server: Server) -> None:
+        healthy = True
         while True:
             self._progress.show(self._line())
+            if healthy == (self._state() == "full"):
+                healthy = not healthy
+                await server.set_serving(healthy)
             self.metrics.running.set(self._lane.running)
             self.metrics.version.set(self._publisher.version.step)
             self.metrics.waiting.set(self._status().waiting_groups)
@@ -286,7 +290,7 @@ class Engine:
             return "starting"
         if self._draining:
             return "draining"
-        if self._lane.full:
+        if self._lane.full or self._evaluation.full:
             return "full"
         if self._publisher.publishing:
             return "publishing"

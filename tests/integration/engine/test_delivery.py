@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import sqlite3
 
 import grpc
 import grpc.aio
@@ -145,7 +147,7 @@ async def test_a_version_that_nobody_published_gets_no_groups(world: MakeWorld) 
     here = await world(run=RUN)
     async with here.engine() as run:
         await run.learner.lease(await run.learner.version(), count=3)
-        with pytest.raises(ServiceError, match="no common ancestor") as caught:
+        with pytest.raises(ServiceError, match="never published") as caught:
             await run.learner.lease(WeightVersion(lineage="stranger", step=3))
         assert caught.value.reason == reasons.ERROR_REASON_WRONG_LINEAGE
 
@@ -188,3 +190,21 @@ async def test_a_drain_finishes_what_is_in_flight_and_ends(world: MakeWorld) -> 
         assert len(groups) == 3
         assert [t.attempt for g in groups for t in g.members] == [0] * 6
     assert len(here.sampler.requests) == 12
+
+
+async def test_a_group_of_weights_that_were_never_published_is_dropped(world: MakeWorld) -> None:
+    """One sampler took them and wrote with them, another refused, so nobody has them now."""
+    here = await world(run=RUN)
+    async with here.engine() as run:
+        version = await run.learner.version()
+        groups = await run.learner.lease(version, count=3)
+    taken_back = groups[0].info.sequence_number
+    with contextlib.closing(sqlite3.connect(run.folder / "journal.sqlite")) as journal, journal:
+        journal.execute(
+            "UPDATE groups SET versions = ? WHERE sequence = ?", ('["taken-back.1"]', taken_back)
+        )
+    async with here.engine() as run:
+        left = await run.learner.lease(version, count=99, wait=0.3)
+        assert (await run.learner.status()).dropped_groups == 1
+    assert left[:2] == groups[1:]
+    assert taken_back not in {group.info.sequence_number for group in left}

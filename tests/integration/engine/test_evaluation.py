@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from bench.scripted import ScriptRequest, Timing
+from engine import evaluation
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.support.dialogue import ANSWER, CALL
 from tests.support.engines import Running, until
@@ -227,3 +228,24 @@ async def test_a_suite_that_is_longer_than_its_source_is_refused_at_the_start(
     with pytest.raises(StartupError, match="has 3 tasks, 4 are asked"):
         async with here.engine():
             pass
+
+
+async def test_on_a_full_disk_it_waits_with_its_results(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluation, "FULL_SECONDS", 0.05)
+    here = await world(run={**NONE, "steps": 1}, engine=lane(suite(n=2)))
+    async with here.engine() as run:
+        version = await run.learner.version()
+        await evaluated(run, 1)
+        results, kept = run.folder / "evaluations.jsonl", run.folder / "kept.jsonl"
+        results.rename(kept)
+        results.symlink_to("/dev/full")
+        await run.learner.publish(v(version, 1), here.weights("1"))
+        await until(lambda: run.engine._state() == "full", "the engine to see it")
+        results.unlink()
+        kept.rename(results)
+        await evaluated(run, 2)
+        assert (await run.learner.status()).state == "running"
+    assert [(r["step"], r["n"]) for r in lines(run.folder)] == [(0, 2), (1, 2)]
+    assert len(lines(run.folder, "samples")) == 4
