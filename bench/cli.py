@@ -18,6 +18,8 @@ import uvloop
 from bench.scripted import Faults, Script, ScriptedSampler, ScriptError, StartError, Timing
 from bench.scripted.faults import parse_break, parse_numbers
 from bench.scripted.script import load_replies, parse_script
+from bench.search.command import search
+from bench.tools.command import tools
 
 app = typer.Typer(
     name="bench",
@@ -192,6 +194,10 @@ def engine(
         typer.echo(line)
     if json_file is not None:
         json_file.write_text(json.dumps(report.to_json(), indent=1))
+
+
+app.command("search")(search)
+app.command("tools")(tools)
 
 
 def main() -> None:

@@ -20,6 +20,9 @@ from toolwright.assignments import AssignmentError, assign
 
 BUILT_IN = {
     "python": "toolsvc.tools.python:PythonTool",
+    "bash": "toolsvc.tools.bash.tool:BashTool",
+    "sql": "toolsvc.tools.sql.tool:SqlTool",
+    "search": "toolsvc.tools.search:SearchTool",
 }
 """Name to "module:class"."""
 

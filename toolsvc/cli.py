@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import typer
 
+from toolsvc.commands.check import check
+from toolsvc.commands.index import app as index
 from toolsvc.commands.serve import serve
 
 app = typer.Typer(
@@ -20,6 +22,8 @@ def _commands() -> None:
 
 
 app.command()(serve)
+app.command()(check)
+app.add_typer(index, name="index")
 
 
 def main() -> None:

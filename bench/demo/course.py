@@ -25,12 +25,12 @@ from bench.demo import commands
 from bench.demo.commands import Addresses, Overrides
 from bench.demo.errors import DemoError
 from bench.demo.follow import follow_training, follow_warm_up
-from bench.demo.memory import MemoryMeter
 from bench.demo.progress import Screen
 from bench.demo.records import read_record
 from bench.demo.types import Outcome, ProcessRow, Trained
-from bench.demo.versions import versions
+from bench.memory import MemoryMeter
 from bench.processes import Command, Processes
+from bench.versions import machine, sampler_versions, versions
 from toolwright.recipe import Recipe, RecipeError, check_all, load_recipe
 
 START_S = 240.0  # the sampler imports for a quarter of a minute, on a busy machine for minutes
@@ -73,7 +73,7 @@ class Course:
             runs=tuple(runs),
             control=control,
             seconds=self._seconds,
-            versions=versions(),
+            versions=versions() | sampler_versions() | machine(),
             processes=tuple(self._rows.values()),
             settings={"recipe": commands.RECIPE.read_text(), "overrides": options.overrides},
             peak_memory=self._memory.peak,
@@ -173,7 +173,7 @@ class Course:
             self._noted(commands.engine(f"engine-{name}", overrides), "trajectories and rewards")
         )
         status = self._screen.status
-        async with self._beside(follow_training(folder, status, self._afterwards())):
+        async with self._beside(follow_training(folder, status, **self._after(control=control))):
             learner = commands.learner(f"learner-{name}", overrides)
             await processes.run(self._noted(learner, "Megatron: GRPO, publishes weights"))
             trained = time.monotonic()
@@ -194,11 +194,12 @@ class Course:
     def _folder(self, seed: int) -> Path:
         return self._options.folder / f"seed-{seed}"
 
-    def _afterwards(self) -> float:
-        """Seconds of the runs that follow this one, taken from those behind it."""
-        options, done = self._options, self._done
-        spent = self._seconds.get("training", 0.0) + self._seconds.get("warm_up", 0.0)
-        return spent / max(1, done) * (len(options.seeds) + options.control - done - 1)
+    def _after(self, *, control: bool) -> dict[str, Any]:
+        """What follows the run that begins now: runs, and seconds of their warm-ups."""
+        seeds = 0 if control else len(self._options.seeds) - self._done - 1
+        runs = seeds + (self._options.control and not control)
+        warm_up = self._seconds["warm_up"] / min(self._done + 1, len(self._options.seeds))
+        return {"runs_after": runs, "warm_ups_after_s": seeds * warm_up}
 
     def _count(self, stage: str, seconds: float) -> None:
         self._seconds[stage] = self._seconds.get(stage, 0.0) + seconds

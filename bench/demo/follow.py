@@ -14,8 +14,10 @@ INTERVAL_S = 0.5
 CURVE = "curve-sampled"
 
 
-async def follow_training(folder: Path, status: Status, afterwards_s: float) -> None:
-    """Until it is cancelled. afterwards_s: what comes after this run, as far as is known."""
+async def follow_training(
+    folder: Path, status: Status, *, runs_after: int = 0, warm_ups_after_s: float = 0.0
+) -> None:
+    """Until it is cancelled. Runs that come after this one are taken to be as long as it is."""
     steps, evaluations = Tail(folder / records.STEPS), Tail(folder / records.EVALUATIONS)
     stamps: list[float] = []
     first_evaluation = 0.0
@@ -38,8 +40,9 @@ async def follow_training(folder: Path, status: Status, afterwards_s: float) -> 
         last_evaluation = first_evaluation
         if status.step == status.steps and stamps:
             last_evaluation = max(0.0, stamps[-1] + first_evaluation - time.monotonic())
-        left = status.steps - status.step
-        status.left_s = seconds_left(stamps, left, last_evaluation + afterwards_s)
+        left = status.steps - status.step + runs_after * status.steps
+        evaluations_after = last_evaluation + runs_after * 2 * first_evaluation
+        status.left_s = seconds_left(stamps, left, evaluations_after + warm_ups_after_s)
         await asyncio.sleep(INTERVAL_S)
 
 

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from bench.demo import breakdown, charts
+from bench import charts, pages
+from bench.charts import Line, Part, Point
+from bench.demo import breakdown
 from bench.demo.breakdown import Share
-from bench.demo.charts import Line, Part, Point
 from bench.demo.progress import duration
 from bench.demo.summary import HELDOUT, UNSEEN, WITHHELD, compare, over_seeds
 from bench.demo.transcript import before_and_after, question
@@ -38,13 +38,7 @@ def write_report(outcome: Outcome, path: Path) -> None:
 
 def render(outcome: Outcome) -> str:
     """The whole page."""
-    environment = Environment(
-        loader=PackageLoader("bench.demo", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        keep_trailing_newline=True,
-    )
-    return environment.get_template("page.html.jinja").render(**_content(outcome))
+    return pages.render("demo/page.html.jinja", _content(outcome))
 
 
 def _content(outcome: Outcome) -> dict[str, Any]:

@@ -53,7 +53,9 @@ def test_spark() -> None:
 
 async def test_follows_files_that_grow(tmp_path: Path, until: Any) -> None:
     status = Status(stage="x", steps=10)
-    task = asyncio.create_task(follow_training(tmp_path, status, 0.0))
+    task = asyncio.create_task(
+        follow_training(tmp_path, status, runs_after=1, warm_ups_after_s=40.0)
+    )
     await asyncio.sleep(0.05)
     steps = tmp_path / "learner.jsonl"
     row = {"step": 1, "reward": 0.25, "staleness_mean": 0.5, "version": "a.1"}
@@ -70,6 +72,9 @@ async def test_follows_files_that_grow(tmp_path: Path, until: Any) -> None:
         out.write('ard": 0.75}\n')
     await until(lambda: status.step == 2)
     assert status.reward == 0.75
+    await until(lambda: status.left_s is not None)
+    # The warm-up to come, this run's last evaluation, the next run's first and last, and steps.
+    assert (status.left_s or 0.0) > 40.0 + 3 * 3.0
     task.cancel()
 
 

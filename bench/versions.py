@@ -5,34 +5,46 @@ from __future__ import annotations
 import platform
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
 import psutil
 
-from bench.demo.commands import ROOT
-
+ROOT = Path(__file__).resolve().parents[1]
 OURS = ("toolwright", "torch", "megatron-core", "mbridge", "transformers", "tokenizers", "grpcio",
         "protobuf", "aiohttp", "uvloop", "numpy")  # fmt: skip
 SAMPLERS = ("sglang", "torch", "transformers")
 
 
-def versions() -> Mapping[str, str]:
-    """Name to version; packages of the sampler's environment are written sampler/NAME."""
+def versions(packages: Sequence[str] = OURS) -> dict[str, str]:
+    """Name to version of `packages` and of what they run on."""
     found = {"python": platform.python_version()}
-    for name in OURS:
+    for name in packages:
         found[name] = _version(name, None)
-    for site in sorted((ROOT / ".venv-sglang/lib").glob("python*/site-packages")):
-        for name in SAMPLERS:
-            found[f"sampler/{name}"] = _version(name, site)
     found["firejail"] = _first_line("firejail", "--version").removeprefix("firejail version ")
     found["commit"] = _first_line("git", "-C", str(ROOT), "rev-parse", "--short=12", "HEAD")
-    found["system"] = platform.platform(terse=True)
-    found["processor"] = _processor()
-    found["cores"] = str(len(psutil.Process().cpu_affinity()))
-    found["memory"] = f"{psutil.virtual_memory().total / 2**30:.1f} GiB"
     return {name: version for name, version in found.items() if version}
+
+
+def sampler_versions() -> dict[str, str]:
+    """Packages of the sampler's environment, as sampler/NAME to version."""
+    return {
+        f"sampler/{name}": _version(name, site)
+        for site in sorted((ROOT / ".venv-sglang/lib").glob("python*/site-packages"))
+        for name in SAMPLERS
+        if _version(name, site)
+    }
+
+
+def machine() -> dict[str, str]:
+    """What it ran on."""
+    return {
+        "system": platform.platform(terse=True),
+        "processor": _processor(),
+        "cores": str(len(psutil.Process().cpu_affinity())),
+        "memory": f"{psutil.virtual_memory().total / 2**30:.1f} GiB",
+    }
 
 
 def _version(name: str, site: Path | None) -> str:

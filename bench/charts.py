@@ -20,11 +20,12 @@ _At = Callable[[float, float], tuple[float, float]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """A measured point; `error` is one standard error."""
+    """A measured point; `error` is one standard error. `says`: its tooltip, if not the default."""
 
     x: float
     y: float
     error: float = 0.0
+    says: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,17 +48,26 @@ class Part:
     text: str
 
 
-def line_chart(lines: Sequence[Line], *, last: float, x_name: str, y_name: str) -> str:
-    """Curves over 0..last; y runs from 0 to 1."""
+def line_chart(
+    lines: Sequence[Line],
+    *,
+    last: float,
+    x_name: str,
+    y_name: str,
+    top: float = 1.0,
+    labels: Sequence[str] = (),
+) -> str:
+    """Curves over 0..last; y runs from 0 to `top`. `labels`: what stands below 0, 1, 2 ..., for
+    an axis of names instead of numbers."""
     right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
 
     def at(x: float, y: float) -> tuple[float, float]:
         across = LEFT + (right - LEFT) * (x / last if last else 0.0)
-        return round(across, 1), round(bottom - (bottom - TOP) * min(1.0, max(0.0, y)), 1)
+        return round(across, 1), round(bottom - (bottom - TOP) * min(1.0, max(0.0, y / top)), 1)
 
     parts = [
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(y_name)}">',
-        *_grid(at, last),
+        *_grid(at, last, top, labels),
         f'<text class="axis" x="{(LEFT + right) / 2}" y="{HEIGHT - 6}" text-anchor="middle">'
         f"{escape(x_name)}</text>",
         f'<text class="axis" x="12" y="{(TOP + bottom) / 2}" text-anchor="middle" '
@@ -114,19 +124,21 @@ def ticks(last: float, about: int = 8) -> list[float]:
     return [size * number for number in range(int(last / size + 1e-9) + 1)]
 
 
-def _grid(at: _At, last: float) -> list[str]:
+def _grid(at: _At, last: float, top: float, labels: Sequence[str]) -> list[str]:
     out = []
-    for number in range(6):
-        y = number / 5
-        (x0, height), (x1, _) = at(0, y), at(last, y)
-        out.append(f'<line class="grid" x1="{x0}" x2="{x1}" y1="{height}" y2="{height}"/>')
+    bottom, right = HEIGHT - BOTTOM, WIDTH - RIGHT
+    for y in ticks(top, about=5):
+        _, height = at(0, y)
+        out.append(f'<line class="grid" x1="{LEFT}" x2="{right}" y1="{height}" y2="{height}"/>')
         out.append(
-            f'<text class="tick" x="{x0 - 8}" y="{height + 4}" text-anchor="end">{y:.1f}</text>'
+            f'<text class="tick" x="{LEFT - 8}" y="{height + 4}" text-anchor="end">{y:,g}</text>'
         )
-    for x in ticks(last):
-        across, bottom = at(x, 0)
+    named = [(float(place), name) for place, name in enumerate(labels)]
+    for x, label in named or [(x, f"{x:g}") for x in ticks(last)]:
+        across, _ = at(x, 0)
         out.append(
-            f'<text class="tick" x="{across}" y="{bottom + 17}" text-anchor="middle">{x:g}</text>'
+            f'<text class="tick" x="{across}" y="{bottom + 17}" text-anchor="middle">'
+            f"{escape(label)}</text>"
         )
     return out
 
@@ -137,6 +149,7 @@ def _dot(line: Line, point: Point, at: _At) -> str:
     if point.error:
         (_, high), (_, low) = at(point.x, point.y + point.error), at(point.x, point.y - point.error)
         bar = f'<line class="error {line.style}" x1="{x}" x2="{x}" y1="{high}" y2="{low}"/>'
-    title = f"{escape(line.name)}, step {point.x:g}: {point.y:.3f} ± {point.error:.3f}"
+    says = point.says or f"step {point.x:g}: {point.y:.3f} ± {point.error:.3f}"
+    title = f"{escape(line.name)}, {escape(says)}"
     dot = f'<circle class="dot {line.style}" cx="{x}" cy="{y}" r="3.4"/>'
     return f"<g><title>{title}</title>{bar}{dot}</g>"

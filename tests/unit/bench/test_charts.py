@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from bench.demo import charts
-from bench.demo.charts import Line, Part, Point, line_chart, smooth, stacked_bar, ticks
+from bench import charts
+from bench.charts import Line, Part, Point, line_chart, smooth, stacked_bar, ticks
 
 
 def test_corners_of_a_line() -> None:

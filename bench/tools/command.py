@@ -1,0 +1,176 @@
+"""`bench tools`: its options, and what becomes of the rows."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import uvloop
+
+from bench.errors import BenchError
+from bench.tools import verltool
+from bench.tools.compare import compare, read_report, verdicts
+from bench.tools.plan import Plan, PlanError, parse_plan
+from bench.tools.report import write_report
+from bench.tools.rows import levels
+from bench.tools.run import Report, Subject, run
+from bench.tools.terminal import Screen, remarks
+from bench.tools.workloads import WORKLOADS
+from toolwright.rpc.options import TOKEN_VARIABLE
+
+_WORKLOADS = "; ".join(f"{one.name} ({one.what})" for one in WORKLOADS.values())
+
+
+def tools(
+    serve_options: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="-- [SERVE OPTIONS]",
+            help="What follows -- is given to the `toolsvc serve` that is started.",
+        ),
+    ] = None,
+    workload: Annotated[
+        str, typer.Option(help=f"One or more, with commas: {_WORKLOADS}.")
+    ] = "hello",
+    mode: Annotated[
+        str | None,
+        typer.Option(
+            help="One or more of burst, closed, open, sessions, opens, with commas; without it a "
+            "burst and a closed row for each concurrency.",
+        ),
+    ] = None,
+    concurrency: Annotated[
+        str, typer.Option(help="Sessions, one or more numbers with commas: the sweep.")
+    ] = "64,256,1024",
+    rate: Annotated[
+        str | None, typer.Option(help="Calls a second of --mode open, with commas.")
+    ] = None,
+    bursts: Annotated[
+        int, typer.Option(min=1, help="Bursts that a row is the median of, after one to warm up.")
+    ] = 5,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Length of a closed or open loop.")] = 5.0,
+    grid: Annotated[
+        str | None,
+        typer.Option(
+            help="verltool: its load tests (tables 9 and 10 of its paper) with what it made of "
+            "them, instead of --workload, --mode and --concurrency."
+        ),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(help="Measure the service at this address instead of starting one."),
+    ] = None,
+    workers: Annotated[
+        int, typer.Option(min=1, help="Processes of the service that is started.")
+    ] = 1,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write the report there.")
+    ] = None,
+    html: Annotated[Path | None, typer.Option(help="Write it as a page with plots.")] = None,
+    compare_with: Annotated[
+        Path | None,
+        typer.Option("--compare", metavar="OLD.json", help="Say what changed since that report."),
+    ] = None,
+) -> None:
+    """Measure what tool calls cost under load, beside what gRPC alone costs.
+
+    Starts `toolsvc serve` with the tools that the workloads need, and a second server whose calls
+    do nothing: the floor. Sessions are opened and warmed first; then each load is put on both,
+    one right after the other, by the same client. Latency counts from the moment a call should
+    have begun. CPU time is that of the client and of all processes of the server, sandboxes
+    included. A row's `floor` columns are the same load on the floor.
+
+    \b
+    Modes:
+        burst     every session calls once, all at the same instant
+        closed    every session calls again as soon as it has its answer
+        open      calls arrive at random, --rate a second, answered or not
+        sessions  holds all sessions and finds each of them alive; for memory
+        opens     new sessions in a row, each to the answer of its first call
+
+    \b
+    Examples:
+        bench tools --workload hello --concurrency 64,256,1024 --json hello.json
+        bench tools --workload noop --mode closed --concurrency 64,256 --workers 2
+        bench tools --workload mixed --mode open --rate 200,500 --concurrency 256
+        bench tools --workload sleep --mode burst --bursts 1 --concurrency 1024
+        bench tools --workload stateful --mode sessions --concurrency 4096
+        bench tools --grid verltool --html verltool.html
+        bench tools --compare hello.json
+        bench tools -- --isolation compat --ready 64
+    """
+    screen = Screen()
+    try:
+        plans = _plans(grid, workload, concurrency, mode, rate, bursts=bursts, seconds=seconds)
+        old = read_report(compare_with) if compare_with is not None else None
+        subject = _subject(target, workers, serve_options or ())
+        for file in (json_file, html):
+            _writable(file)
+    except PlanError as error:
+        typer.echo(f"bench: {error}", err=True)
+        raise typer.Exit(2) from error
+    try:
+        report = uvloop.run(run(plans, subject, screen))
+    except BenchError as error:
+        screen.clear()
+        typer.echo(f"bench: {error}", err=True)
+        raise typer.Exit(1) from error
+    found = report.to_json()
+    changes = compare(old, found) if old is not None else ()
+    if old is not None and not changes:
+        screen.say(f"{compare_with} has no row of these: compare with a report of the same loads")
+    for text in _said(report, grid):
+        screen.say(text)
+    for text in verdicts(changes):
+        screen.say(text)
+    if json_file is not None:
+        json_file.write_text(json.dumps(found, indent=1) + "\n")
+    if html is not None:
+        write_report(report, changes, html, published=grid is not None)
+
+
+def _plans(
+    grid: str | None,
+    workload: str,
+    concurrency: str,
+    mode: str | None,
+    rate: str | None,
+    *,
+    bursts: int,
+    seconds: float,
+) -> Sequence[Plan]:
+    if grid is None:
+        return [
+            parse_plan(workload, concurrency, mode, rate, bursts=bursts, seconds=seconds),
+        ]
+    if grid != verltool.NAME:
+        raise PlanError(f"--grid {grid}: there is {verltool.NAME}")
+    return verltool.plans(bursts=bursts)
+
+
+def _subject(target: str | None, workers: int, arguments: Sequence[str]) -> Subject:
+    if target is not None and (workers > 1 or arguments):
+        raise PlanError(
+            f"--target {target} runs already: --workers and what follows -- are for a service "
+            "that is started"
+        )
+    token = os.environ.get(TOKEN_VARIABLE, "")
+    return Subject(target=target, token=token, workers=workers, arguments=arguments)
+
+
+def _writable(file: Path | None) -> None:
+    """Said before the measuring, not after it."""
+    if file is not None and not file.resolve().parent.is_dir():
+        raise PlanError(f"{file}: there is no folder {file.resolve().parent}; make it first")
+
+
+def _said(report: Report, grid: str | None) -> Sequence[str]:
+    words = ["", *remarks(report.rows)]
+    if grid is not None:
+        words += ["", *verltool.beside(report.rows)]
+    machine = ", ".join(f"{name} {value}" for name, value in report.machine.items())
+    return [*words, "", f"isolation {', '.join(levels(report.rows)) or '-'}; {machine}"]

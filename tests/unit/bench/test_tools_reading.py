@@ -1,0 +1,226 @@
+"""What is read out of the rows: knee, changes, plans, workloads, the JSON and the page."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.tools import verltool
+from bench.tools.compare import Verdict, compare, judge, rank_sum, read_report, verdicts
+from bench.tools.knee import Point, knee
+from bench.tools.plan import Plan, PlanError, parse_plan
+from bench.tools.report import render
+from bench.tools.rows import MIB, Memory, Mode, Row
+from bench.tools.run import Report
+from bench.tools.terminal import HEADER, line, remarks
+from bench.tools.workloads import LONGEST_SLEEP_S, SHORTEST_SLEEP_S, WORKLOADS
+from tests.support.shots import one_round
+
+MEMORY = Memory(rss=300 * MIB, pss=90 * MIB, idle_pss=50 * MIB, sessions=20)
+
+
+def a_row(concurrency: int = 20, mode: Mode = Mode.BURST, *, slower: float = 2.0) -> Row:
+    rounds = [one_round(9.0 + n, 10.0 + n, 11.0 + n, slower=slower) for n in range(5)]
+    return Row.of("hello", mode, concurrency, rounds, MEMORY)
+
+
+def a_report(*rows: Row) -> Report:
+    return Report(rows=rows, machine={"cores": "2"}, versions={"grpcio": "1.<2>"})
+
+
+def test_a_row_says_what_the_contract_lists() -> None:
+    found = json.loads(json.dumps(a_row().to_json()))
+    assert {
+        "workload", "mode", "concurrency", "requests", "requests_per_s", "latency_ms", "queue_ms",
+        "run_ms", "errors", "cpu_ms_per_call", "floor_cpu_ms_per_call", "rss_mib",
+    } <= set(found)  # fmt: skip
+    assert set(found["latency_ms"]) == {"min", "avg", "p50", "p90", "p99", "max"}
+    assert found["latency_ms"]["p50"] == pytest.approx(24.0)
+    assert found["requests"] == 15
+    assert found["errors"] == 0
+    assert found["isolation"] == "full"
+    assert found["pss_mib_per_session"] == pytest.approx(2.0)
+    parts = found["wire_ms"] + found["queue_ms"] + found["run_ms"]
+    assert parts == pytest.approx(found["latency_ms"]["avg"])
+    assert list(a_report(a_row()).to_json()) == ["rows", "machine", "versions"]
+
+
+def test_a_loop_is_one_sample_and_a_burst_the_median_of_its_rounds() -> None:
+    assert a_row(mode=Mode.BURST).ours.latency.max == pytest.approx(26.0)
+    assert a_row(mode=Mode.CLOSED).ours.latency.max == pytest.approx(30.0)
+
+
+def test_what_runs_elsewhere_has_no_memory() -> None:
+    found = replace(a_row(), memory=None).to_json()
+    assert found["rss_mib"] is None
+    assert found["pss_mib_per_session"] is None
+
+
+@pytest.mark.parametrize(
+    ("points", "found"),
+    [
+        ([(16, 1000, 10), (64, 3000, 20), (256, 3050, 80), (1024, 3000, 330)], 64),
+        ([(256, 3050, 80), (16, 1000, 10), (64, 3000, 20)], 64),
+        ([(16, 1000, 10), (64, 3000, 20)], None),
+        ([(16, 1000, 1000), (64, 1020, 1050)], None),
+        ([(16, 1000, 10), (64, 900, 70)], 16),
+        ([(16, 1000, 10)], None),
+    ],
+)
+def test_the_knee(points: list[tuple[int, float, float]], found: int | None) -> None:
+    sweep = [Point(concurrency=c, requests_per_s=r, latency_ms=ms) for c, r, ms in points]
+    assert knee(sweep) == found
+
+
+def test_the_rank_sum_test_agrees_with_its_tables() -> None:
+    # All of one group below all of the other: 2 of the C(10, 5) = 252 ways.
+    assert rank_sum([1, 2, 3, 4, 5], [6, 7, 8, 9, 10]) == pytest.approx(2 / 252)
+    assert rank_sum([6, 7, 8, 9, 10], [1, 2, 3, 4, 5]) == pytest.approx(2 / 252)
+    assert rank_sum([1, 2, 3, 4, 6], [5, 7, 8, 9, 10]) == pytest.approx(4 / 252)
+    assert rank_sum([1.0] * 5, [1.0] * 5) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("relative", "chance", "more", "verdict"),
+    [
+        (0.2, 0.008, True, Verdict.BETTER),
+        (0.2, 0.008, False, Verdict.WORSE),
+        (-0.2, 0.008, False, Verdict.BETTER),
+        (-0.2, 0.3, False, Verdict.SAME),
+        (0.02, 0.008, True, Verdict.SAME),
+    ],
+)
+def test_a_verdict_needs_a_change_that_noise_does_not_make(
+    relative: float, chance: float, more: bool, verdict: Verdict
+) -> None:
+    assert judge(relative, chance, more_is_better=more) is verdict
+
+
+def test_a_slower_service_is_told_and_a_slower_machine_is_not(tmp_path: Path) -> None:
+    file = tmp_path / "old.json"
+    file.write_text(json.dumps(a_report(a_row()).to_json()))
+    old = read_report(file)
+
+    def p50(report: Report) -> Any:
+        (found,) = [c for c in compare(old, report.to_json()) if c.figure == "p50_ms"]
+        return found
+
+    slower = p50(a_report(a_row(slower=3.0)))
+    assert slower.verdict is Verdict.WORSE
+    assert slower.relative == pytest.approx(0.5)
+    assert "worse" in "\n".join(verdicts([slower]))
+    # Service and floor three times as slow as before: another machine.
+    rounds = [one_round(3 * (9.0 + n), 3 * (10.0 + n), 3 * (11.0 + n)) for n in range(5)]
+    machine = p50(a_report(Row.of("hello", Mode.BURST, 20, rounds, MEMORY)))
+    assert machine.verdict is Verdict.SAME
+    few = p50(a_report(Row.of("hello", Mode.BURST, 20, rounds[:3], MEMORY)))
+    assert few.verdict is Verdict.UNKNOWN
+    assert compare(old, a_report(a_row(concurrency=21)).to_json()) == []
+
+
+def test_a_plan_from_words() -> None:
+    plan = parse_plan("hello,noop", "64,8", None, None, bursts=5, seconds=5.0)
+    assert [workload.name for workload in plan.workloads] == ["hello", "noop"]
+    assert plan.modes == (Mode.BURST, Mode.CLOSED)
+    assert plan.concurrency == (8, 64)
+    assert plan.tools == ("python", "noop")
+    assert plan.sessions == 64
+    assert plan.slices(WORKLOADS["hello"]) == (5, 1.0)
+    assert plan.slices(WORKLOADS["sleep"]) == (1, 40.0)
+
+
+def test_opening_needs_room_beside_what_is_held() -> None:
+    def of(mode: str) -> Plan:
+        return parse_plan("hello", "100", mode, None, bursts=1, seconds=1.0)
+
+    assert (of("opens").sessions, of("opens").holds) == (100, False)
+    assert (of("opens,burst").sessions, of("opens,burst").holds) == (200, True)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"workload": "helo"}, "hello, noop"),
+        ({"mode": "bust"}, "burst, closed"),
+        ({"concurrency": "0"}, "above 0"),
+        ({"concurrency": "many"}, "--concurrency many"),
+        ({"mode": "open"}, "needs --rate"),
+        ({"rate": "5"}, "needs --mode open"),
+        ({"mode": "open", "rate": "nan"}, "--rate nan"),
+    ],
+)
+def test_a_wrong_word_is_named(given: dict[str, str], words: str) -> None:
+    asked: dict[str, Any] = {
+        "workload": "hello", "concurrency": "4", "mode": None, "rate": None, "bursts": 5,
+        "seconds": 5.0, **given,
+    }  # fmt: skip
+    with pytest.raises(PlanError, match=re.escape(words)):
+        parse_plan(**asked)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"rows": [{"workload": "hello"}]}'])
+def test_no_report_is_said_to_be_none(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "old.json"
+    file.write_text(text)
+    with pytest.raises(PlanError, match="no report of `bench tools --json`"):
+        read_report(file)
+    with pytest.raises(PlanError, match="No such file"):
+        read_report(tmp_path / "other.json")
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_calls_are_the_same_in_every_run(name: str) -> None:
+    workload = WORKLOADS[name]
+    calls = [workload.action(session, number) for session in range(20) for number in range(20)]
+    again = [workload.action(session, number) for session in range(20) for number in range(20)]
+    assert calls == again
+    assert all(call.sleeps_s <= workload.longest_s for call in calls)
+
+
+def test_sleeps_are_spread_over_their_range() -> None:
+    sleeps = [WORKLOADS["sleep"].action(session, 0).sleeps_s for session in range(1000)]
+    assert SHORTEST_SLEEP_S <= min(sleeps) < 1.1
+    assert 9.9 < max(sleeps) <= LONGEST_SLEEP_S
+    assert f"sleep({sleeps[0]})" in WORKLOADS["sleep"].action(0, 0).text
+
+
+def test_lines_stand_below_their_headings() -> None:
+    for row in (a_row(), replace(a_row(), memory=None)):
+        text = line(row)
+        end = HEADER.index("p99") + len("p99")
+        assert text[:end].endswith(f"{row.ours.latency.p99:.1f}")
+        assert len(text) == HEADER.index("errors") + 1
+
+
+def test_remarks_name_the_knee_and_the_errors() -> None:
+    loops = [a_row(concurrency, Mode.CLOSED) for concurrency in (4, 16)]
+    assert any("no knee up to 16" in text for text in remarks(loops))
+    row = a_row()
+    row.ours.errors["it broke"] = 3
+    assert list(remarks([row])) == ["hello, burst, 20: 3 x it broke"]
+
+
+def test_the_page_fetches_nothing_and_escapes() -> None:
+    changes = compare(a_report(a_row()).to_json(), a_report(a_row(slower=3.0)).to_json())
+    report = a_report(a_row(), a_row(40), a_row(20, Mode.CLOSED), a_row(40, Mode.CLOSED))
+    page = render(report, changes, published=True)
+    assert not re.search(r"https?:|@import|url\(|<(script|link|img|iframe)\b", page)
+    assert "1.&lt;2&gt;" in page
+    assert page.count('<svg viewBox="0 0 760') == 6
+    for words in ("hello, closed", "What others measured", verltool.PAPER, "worse", "no knee"):
+        assert words in page
+
+
+def test_figures_of_others_stand_beside_ours() -> None:
+    lines = "\n".join(verltool.beside([a_row(256)]))
+    assert "average 1.04 s" in lines
+    assert "average 6.7 s, 35 calls/s" in lines
+    assert "average 0.024 s" in lines
+    measured = {(w.name, c) for p in verltool.plans(bursts=5) for w in p.workloads
+                for c in p.concurrency}  # fmt: skip
+    assert {(one.workload, one.concurrency) for one in verltool.PUBLISHED} <= measured

@@ -1,0 +1,66 @@
+"""CPU time of a tree: everything in it, what has ended included."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+from bench.tools.usage import cpu_seconds, proportional_all, resident, tree
+
+BURN = "import time\nwhile time.process_time() < 0.15: pass"
+PARENT = f"""
+import subprocess, sys
+subprocess.run([sys.executable, "-c", {BURN!r}])
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_child_that_ended_is_counted_with_its_parent() -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    with parent:
+        assert parent.stdout is not None
+        assert parent.stdin is not None
+        parent.stdout.readline()
+        assert tree([parent.pid]) == [parent.pid]
+        # The kernel shows what was reaped in ticks of 10 ms.
+        assert cpu_seconds([parent.pid]) >= 0.15 - 0.02
+        parent.stdin.close()
+
+
+def test_own_time_is_finer_than_a_tick() -> None:
+    before = cpu_seconds([os.getpid()])
+    clock = time.process_time()
+    while time.process_time() < clock + 0.002:
+        pass
+    used = cpu_seconds([os.getpid()]) - before
+    assert used >= 0.002
+    # No multiple of the tick, which is all that the counters in /proc can say.
+    assert min(used % 0.01, 0.01 - used % 0.01) > 1e-7
+
+
+def test_a_tree_has_its_root_and_all_below() -> None:
+    code = "import subprocess; subprocess.run(['sh', '-c', 'echo ready; cat; true'])"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as parent:
+        assert parent.stdout is not None
+        parent.stdout.readline()
+        found = tree([parent.pid])
+        assert found[0] == parent.pid
+        assert len(found) >= 2
+        assert resident(found) > proportional_all(found) > 0
+        assert parent.stdin is not None
+        parent.stdin.close()
+
+
+def test_a_process_that_is_gone_is_nothing() -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    assert tree([gone.pid]) == []
+    assert cpu_seconds([gone.pid]) == 0.0
+    assert resident([gone.pid]) == 0

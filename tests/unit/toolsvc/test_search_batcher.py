@@ -1,0 +1,105 @@
+"""Queries that arrive together are answered together, in one thread, and never without bound."""
+
+import asyncio
+import threading
+
+import pytest
+
+from toolsvc.search.batcher import Batcher, BatchFailed, QueueFull
+
+
+class Work:
+    """Answers ten times the item; waits before each batch until it is let go."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[int]] = []
+        self.go = threading.Semaphore(0)
+        self.begun = threading.Event()
+
+    def __call__(self, items: list[int]) -> list[int]:
+        self.begun.set()
+        assert self.go.acquire(timeout=10)
+        self.batches.append(items)
+        if 13 in items:
+            raise ValueError("thirteen")
+        return [10 * item for item in items]
+
+
+async def begin(work: Work) -> None:
+    assert await asyncio.to_thread(work.begun.wait, 10)
+
+
+async def test_what_arrives_during_a_batch_is_the_next_one() -> None:
+    work = Work()
+    async with Batcher(work) as batcher:
+        first = batcher.submit(1)
+        await begin(work)
+        rest = [batcher.submit(item) for item in (2, 3, 4)]
+        assert (first.begun, rest[0].begun, batcher.waiting) == (True, False, 3)
+        work.go.release(2)
+        answers = await asyncio.gather(first.answer, *(ticket.answer for ticket in rest))
+    assert answers == [10, 20, 30, 40]
+    assert work.batches == [[1], [2, 3, 4]]
+
+
+async def test_a_batch_has_at_most_so_many() -> None:
+    work = Work()
+    work.go.release(9)
+    async with Batcher(work, most=2) as batcher:
+        tickets = [batcher.submit(item) for item in range(5)]
+        assert await asyncio.gather(*(ticket.answer for ticket in tickets)) == [0, 10, 20, 30, 40]
+    assert [len(batch) for batch in work.batches] == [2, 2, 1]
+
+
+async def test_no_more_wait_than_there_is_room_for() -> None:
+    work = Work()
+    async with Batcher(work, queue=2) as batcher:
+        first = batcher.submit(1)
+        await begin(work)
+        others = [batcher.submit(2), batcher.submit(3)]
+        assert batcher.room == 0
+        with pytest.raises(QueueFull):
+            batcher.submit(4)
+        work.go.release(2)
+        await asyncio.gather(first.answer, *(ticket.answer for ticket in others))
+        assert batcher.room == 2
+
+
+async def test_what_was_given_up_while_it_waited_is_not_computed() -> None:
+    work = Work()
+    async with Batcher(work) as batcher:
+        first = batcher.submit(1)
+        await begin(work)
+        given_up, kept = batcher.submit(2), batcher.submit(3)
+        given_up.answer.cancel()
+        work.go.release(2)
+        assert await asyncio.gather(first.answer, kept.answer) == [10, 30]
+    assert work.batches == [[1], [3]]
+
+
+async def test_a_failure_goes_to_everybody_in_the_batch_and_to_nobody_else() -> None:
+    work = Work()
+    async with Batcher(work) as batcher:
+        first = batcher.submit(1)
+        await begin(work)
+        unlucky = [batcher.submit(12), batcher.submit(13)]
+        work.go.release(2)
+        for ticket in unlucky:
+            with pytest.raises(BatchFailed, match="thirteen") as failure:
+                await ticket.answer
+            assert isinstance(failure.value.__cause__, ValueError)
+        work.go.release()
+        assert await first.answer == 10
+        assert await batcher.submit(5).answer == 50
+
+
+async def test_closing_ends_the_batch_in_hand_and_cancels_what_waits() -> None:
+    work = Work()
+    async with Batcher(work) as batcher:
+        first = batcher.submit(1)
+        await begin(work)
+        waiting = batcher.submit(2)
+        work.go.release()
+    assert first.answer.done()
+    assert waiting.answer.cancelled()
+    assert work.batches == [[1]]

@@ -1,0 +1,102 @@
+"""The corpus is read where it lies; files are whole or not there."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from toolsvc.search import files
+from toolsvc.search.corpus import Corpus, find_offsets
+from toolsvc.search.errors import IndexFault, WrongVector
+from toolsvc.search.types import Passage
+from toolsvc.search.vectors import decode_vector, encode_vector
+
+
+def line(number: int, contents: str) -> str:
+    return json.dumps({"id": number, "contents": contents}, ensure_ascii=False)
+
+
+def corpus_of(path: Path, text: str) -> Corpus:
+    path.write_bytes(text.encode())
+    return Corpus(path, find_offsets(path))
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\n\n", "\n  \n"])
+def test_passages_are_found_by_number_whatever_lies_between_them(tmp_path: Path, end: str) -> None:
+    texts = ['"Zürich"\nA town.', '"B"\ntwo\nlines', '"C"']
+    lines = [line(number, text) for number, text in enumerate(texts)]
+    corpus = corpus_of(tmp_path / "c.jsonl", f"\n{lines[0]}\r\n\n{lines[1]}\n{lines[2]}{end}")
+    assert len(corpus) == 3
+    assert [passage.contents for passage in corpus.passages()] == texts
+    assert corpus[2].id == "2"
+    assert [passage.title for passage in corpus.passages(1)] == ["B", "C"]
+    assert corpus[1].text == "two\nlines"
+
+
+def test_a_title_is_the_first_line_without_its_quotation_marks() -> None:
+    assert Passage(id="1", contents='"The "New" York"\ntext').title == 'The "New" York'
+    assert Passage(id="1", contents="plain").title == "plain"
+    assert Passage(id="1", contents="plain").text == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("{broken", "Expecting property name"),
+        ('["list"]', "it has no id"),
+        ('{"contents": "x"}', "it has no id"),
+        ('{"id": 1, "contents": 5}', "its contents are not text"),
+    ],
+)
+def test_a_line_that_is_no_passage_is_named(tmp_path: Path, text: str, why: str) -> None:
+    corpus = corpus_of(tmp_path / "c.jsonl", f"{line(0, 'fine')}\n{text}\n")
+    with pytest.raises(IndexFault, match=f"passage 1: {why}"):
+        corpus[1]
+
+
+def test_no_corpus_and_an_empty_one_are_said_to_be(tmp_path: Path) -> None:
+    with pytest.raises(IndexFault, match="No such file"):
+        find_offsets(tmp_path / "none.jsonl")
+    (tmp_path / "empty.jsonl").write_text("\n \n")
+    with pytest.raises(IndexFault, match="is empty"):
+        find_offsets(tmp_path / "empty.jsonl")
+
+
+def test_a_file_that_could_not_be_written_is_not_there(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("before")
+
+    def fail(file: object) -> None:
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        files.write_whole(path, fail)
+    assert path.read_text() == "before"
+    files.write_whole(path, lambda file: file.write(b"after"))
+    assert path.read_text() == "after"
+
+
+def test_a_fingerprint_sees_size_and_contents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+
+    def of(data: bytes) -> str:
+        path.write_bytes(data)
+        return files.fingerprint(path)
+
+    assert of(b"abc") == of(b"abc") != of(b"abd")
+    assert of(b"") != of(b"\0")
+    # Above the limit only pieces are read, the first and the last among them.
+    monkeypatch.setattr(files, "PIECE", 4)
+    monkeypatch.setattr(files, "PIECES", 3)
+    assert len({of(bytes(40)), of(b"x" + bytes(39)), of(bytes(39) + b"x"), of(bytes(41))}) == 4
+
+
+def test_a_vector_travels_exactly() -> None:
+    vector = np.array([0.1, -2.5, 1e-30], np.float32)
+    assert decode_vector(encode_vector(vector)).tolist() == vector.tolist()
+    for broken in ("", "?", "AAA", "AAAAAAA="):
+        with pytest.raises(WrongVector):
+            decode_vector(broken)

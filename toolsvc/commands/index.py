@@ -1,0 +1,116 @@
+"""`toolsvc index build`: from a corpus to a folder that the `search` tool serves.
+
+Whatever keeps it from ending well is one sentence on standard error and exit code 1."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from toolsvc.errors import StartError
+from toolsvc.search.manifest import Dense, Kind
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Makes what the search tool searches.",
+)
+
+
+@app.callback()
+def _commands() -> None:
+    """Keeps `build` a command of its own while it is the only one."""
+
+
+@app.command()
+def build(
+    corpus: Annotated[
+        Path, typer.Argument(help='JSON lines of {"id", "contents"}, contents "Title"\\ntext')
+    ],
+    output: Annotated[Path, typer.Option(help="folder of the index")],
+    kind: Annotated[Kind, typer.Option(help="words, vectors, or both")] = Kind.BM25,
+    dense: Annotated[Dense, typer.Option(help="the vectors of a hybrid index")] = Dense.HNSW,
+    encoder: Annotated[
+        Path | None, typer.Option(help="folder of a sentence-transformers model, E5 or MiniLM")
+    ] = None,
+    vectors: Annotated[
+        Path | None,
+        typer.Option(help=".npy file, float32 [passages, dimensions], instead of an encoder"),
+    ] = None,
+    shard: Annotated[
+        int | None, typer.Option(min=1, help="passages encoded between two writes to disk")
+    ] = None,
+) -> None:
+    """Build an index of a corpus.
+
+    Killed and started again with the same arguments it goes on where it was: encoded passages are
+    written in shards, and finished parts are not made again. The folder is complete when it holds
+    manifest.json, which says what the index was made from; the search tool checks that.
+    """
+    try:
+        # Here: the other commands have no need of the packages of search.
+        from toolsvc.search.build import SHARD, Order
+        from toolsvc.search.build import build as build_index
+
+        order = Order(
+            corpus=corpus,
+            folder=output,
+            kind=kind,
+            dense=dense,
+            encoder=encoder,
+            vectors=vectors,
+            shard=shard or SHARD,
+        )
+        with _Bars() as bars:
+            manifest = build_index(order, bars.show)
+    except ImportError as error:
+        print(
+            f"toolsvc: search needs the package {error.name}: pip install 'toolwright[toolsvc]'",
+            file=sys.stderr,
+        )
+        raise typer.Exit(1) from None
+    except StartError as error:
+        print(f"toolsvc: {error}", file=sys.stderr)
+        raise typer.Exit(1) from None
+    print(f"{output} holds {manifest.corpus.passages} passages, {kind}")
+
+
+class _Bars:
+    """One bar a step, on standard error."""
+
+    def __init__(self) -> None:
+        self._progress = Progress(
+            TextColumn("{task.description:20}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+        )
+        self._steps: dict[str, TaskID] = {}
+
+    def __enter__(self) -> _Bars:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def show(self, step: str, done: int, total: int) -> None:
+        if step not in self._steps:
+            self._steps[step] = self._progress.add_task(step, total=total)
+        self._progress.update(self._steps[step], completed=done)

@@ -1,0 +1,189 @@
+"""`search`: the passages of a fixed corpus that match a query best.
+
+Owns how a query comes in and how passages become an observation: `Doc 1(Title: ...) text`, a line
+each, as Search-R1 and VerlTool write them. What goes around it (`<information>`) is the recipe's.
+
+No state, so calls of one session may run at once. A call that has to wait for the batch before it
+is queued, not running: if it is still there at its run limit, it is refused and the policy reads
+nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Self
+
+import structlog
+from pydantic import BaseModel, Field
+
+from toolsvc.built_in import BuiltIn
+from toolsvc.errors import Reason, Refused
+from toolsvc.results import failure, invalid
+from toolsvc.sandbox.config import SandboxConfig
+from toolsvc.search.batcher import BatchFailed, QueueFull
+from toolsvc.search.errors import NoVector, WrongVector
+from toolsvc.search.http import RetrieveServer
+from toolsvc.search.index import Retriever, Sources
+from toolsvc.search.searcher import BATCH, MOST_HITS, QUEUE, Answer, Searcher
+from toolsvc.search.types import Hit, Query
+from toolsvc.search.vectors import decode_vector
+from toolsvc.tool import STRICT, Cancellation
+from toolsvc.types import Call, Result, TagFormat, Text
+from toolwright.rpc.options import TOKEN_VARIABLE
+from toolwright.types import ToolErrorKind
+
+VECTOR = "query_vector"
+"""Key of a call's metadata under which its caller may send the query's vector."""
+NOTHING_FOUND = "No passage matches."
+_RETRY_SECONDS = 1.0
+
+log = structlog.get_logger(__name__)
+
+
+class SearchOptions(BaseModel):
+    """What an operator may set about `search`."""
+
+    model_config = STRICT
+
+    index: Path = Field(description="folder that `toolsvc index build` made")
+    corpus: Path | None = Field(default=None, description="where the corpus is, if it was moved")
+    encoder: Path | None = Field(default=None, description="where the encoder is, if it was moved")
+    kind: Retriever | None = Field(
+        default=None, description="bm25, dense or hybrid; default: all that the index holds"
+    )
+    topk: int = Field(default=3, ge=1, le=MOST_HITS, description="passages of an observation")
+    effort: int | None = Field(
+        default=None, ge=1, description="efSearch of hnsw, nprobe of ivf: more finds more, slower"
+    )
+    batch: int = Field(default=BATCH, ge=1, description="queries answered together, at most")
+    queue: int = Field(default=QUEUE, ge=1, description="queries that wait; more are refused")
+    http: str = Field(default="", description="host:port for Search-R1's POST /retrieve")
+    http_insecure: bool = Field(default=False, description="serve it off loopback without a token")
+
+
+class SearchTool(BuiltIn):
+    Options = SearchOptions
+    name = "search"
+    description = "Searches a corpus and returns the passages that match the query best."
+    usage = "<search> query </search>\n" + description
+    format = TagFormat(open="<search>", close="</search>", argument="query")
+    parallel_calls = True
+    run_limit = 30.0
+
+    def __init__(self, options: SearchOptions) -> None:
+        self._options = options
+        self._stack = AsyncExitStack()
+        self._searcher = Searcher(
+            Sources(
+                folder=options.index,
+                corpus=options.corpus,
+                encoder=options.encoder,
+                retriever=options.kind,
+                effort=options.effort,
+            ),
+            batch=options.batch,
+            queue=options.queue,
+        )
+
+    @classmethod
+    def make(cls, options: SearchOptions, sandbox: SandboxConfig) -> Self:
+        return cls(options)
+
+    async def start(self) -> None:
+        options = self._options
+        await self._stack.enter_async_context(self._searcher)
+        index = self._searcher.index
+        log.info("index loaded", passages=len(index), kind=str(index.retriever))
+        if options.http:
+            server = RetrieveServer(
+                self._searcher,
+                options.http,
+                topk=options.topk,
+                token=os.environ.get(TOKEN_VARIABLE, ""),
+                insecure=options.http_insecure,
+            )
+            await self._stack.enter_async_context(server)
+            log.info("serving POST /retrieve", address=options.http, port=server.port)
+
+    async def stop(self) -> None:
+        await self._stack.aclose()
+
+    def figures(self) -> Mapping[str, float]:
+        return self._searcher.figures()
+
+    async def run(self, state: Any, call: Call, cancellation: Cancellation) -> Result:
+        text = call.arguments["query"].strip()
+        if not text:
+            return invalid("the query is empty: write words between <search> and </search>")
+        try:
+            vector = call.metadata.get(VECTOR)
+            query = Query(text=text, vector=None if vector is None else decode_vector(vector))
+            ticket = self._searcher.submit(query, self._options.topk)
+        except NoVector:
+            raise _wrong(call, f"this index has no encoder: send metadata.{VECTOR}") from None
+        except WrongVector as error:
+            raise _wrong(call, f"metadata.{VECTOR}: {error}") from error
+        except QueueFull:
+            raise _overloaded(call) from None
+        cancellation.on_request(ticket.answer.cancel)
+        limit = asyncio.timeout(call.run_limit)
+        try:
+            async with limit:
+                return as_result(await ticket.answer)
+        except TimeoutError:
+            if not ticket.begun:
+                raise _overloaded(call) from None
+            return failure(
+                ToolErrorKind.TIMEOUT, f"{self.name} was stopped after {call.run_limit:g} s"
+            )
+        except asyncio.CancelledError:
+            if not cancellation.requested:
+                raise
+            return failure(ToolErrorKind.CANCELLED, f"{self.name} was cancelled")
+        except BatchFailed as error:
+            log.exception("search failed")
+            raise Refused(
+                Reason.BACKEND_DOWN,
+                f"the search failed: {error}",
+                subject=call.call_id,
+                retry_after=_RETRY_SECONDS,
+            ) from error
+
+
+def as_result(answer: Answer) -> Result:
+    """The observation, and what the batch was like."""
+    return Result(
+        observation=(Text(text=as_text(answer.hits)),),
+        metrics={
+            "hits": float(len(answer.hits)),
+            "batch": float(answer.batch),
+            "encode_seconds": answer.encode_seconds,
+        },
+    )
+
+
+def as_text(hits: Iterable[Hit]) -> str:
+    """`Doc 1(Title: ...) text`, best first."""
+    lines = [
+        f"Doc {number}(Title: {hit.passage.title}) {hit.passage.text}"
+        for number, hit in enumerate(hits, start=1)
+    ]
+    return "\n".join(lines) or NOTHING_FOUND
+
+
+def _overloaded(call: Call) -> Refused:
+    return Refused(
+        Reason.QUEUE_LIMIT,
+        f"call {call.call_id} found no place in the queries being answered",
+        subject=call.call_id,
+        retry_after=_RETRY_SECONDS,
+        mend="send fewer calls at once, or raise search.queue",
+    )
+
+
+def _wrong(call: Call, message: str) -> Refused:
+    return Refused(Reason.INVALID_REQUEST, message, subject=call.call_id)
