@@ -4,7 +4,7 @@ Invariants
 - The call of a turn is on the channel before the stream of that turn has ended.
 - The ids sent at turn j+1 begin with all ids of turn j.
 - What the policy sees is what tools answered; a failure of infrastructure ends the attempt.
-- The session is closed in every case.
+- The session is closed in every case, and with it every call still in flight is cancelled.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ from engine.errors import AttemptFailed, SamplerFailed, StartupError
 from engine.protocols import Protocol
 from engine.sampler.pool import SamplerPool
 from engine.sampler.stops import StopTable
-from engine.text import Keep, stop_cut, truncate_observation
-from engine.toolclient import CallPlace, PendingCall, Session, ToolServices, refused
+from engine.text import stop_cut, truncate_observation
+from engine.toolcalls import CallPlace, PendingCall, refused
+from engine.toolclient import Session, ToolServices
 from engine.transcript import Transcript
 from engine.types import Answer, Call, CallOutcome, Codec, Decision, Generated, NoAction, StopHit
 from toolwright.recipe import Limits
+from toolwright.truncation import Keep
 from toolwright.types import (
     CallRecord,
     CallTimings,
@@ -90,7 +92,7 @@ class Rollout:
                 prompt, response=setting.limits.response, model=setting.limits.model
             )
             try:
-                async with asyncio.timeout(setting.limits.seconds):
+                async with asyncio.timeout(setting.limits.seconds), session.held():
                     reason = await self._turns(session, transcript)
             except TimeoutError as error:
                 if not setting.pool.any_up:  # the policy had no chance: not its failure
@@ -139,18 +141,14 @@ class Rollout:
         limits = self._setting.limits
         room = min(limits.action, transcript.response_room, transcript.model_room)
         room = min(room, self._assignment.sampling.max_new_tokens or room)
-        try:
-            return await self._setting.pool.generate(
-                key=self._key,
-                token_ids=transcript.token_ids,
-                sampling=self._assignment.sampling,
-                max_new_tokens=room,
-                stops=stops,
-                on_stop=action.on_stop,
-            )
-        except BaseException:
-            action.cancel()
-            raise
+        return await self._setting.pool.generate(
+            key=self._key,
+            token_ids=transcript.token_ids,
+            sampling=self._assignment.sampling,
+            max_new_tokens=room,
+            stops=stops,
+            on_stop=action.on_stop,
+        )
 
     def _unstopped(self, generated: Generated, transcript: Transcript) -> StopReason:
         if not generated.token_ids:
@@ -285,11 +283,6 @@ class _Turn:
     def call_id(self, index: int) -> str:
         assignment = self._assignment
         return f"{assignment.trajectory_id}/{assignment.attempt}/{self.turn}/{index}"
-
-    def cancel(self) -> None:
-        for pending in self.pending:
-            if isinstance(pending, PendingCall):
-                pending.cancel()
 
 
 @dataclass(slots=True, kw_only=True)

@@ -91,7 +91,13 @@ def build_source(recipe: Recipe) -> TaskSource:
 def tool_tables(recipe: Recipe) -> dict[str, ToolTable]:
     """The [tools.*] tables that the task asks for, all of them unless it names some."""
     shared = recipe.shared
-    return {name: shared.tools[name] for name in shared.task.tools or shared.tools}
+    tables = {name: shared.tools[name] for name in shared.task.tools or shared.tools}
+    return {
+        name: table.model_copy(update={"tls_ca": recipe.resolve(table.tls_ca)})
+        if table.tls_ca
+        else table
+        for name, table in tables.items()
+    }
 
 
 async def tools_of(recipe: Recipe) -> list[ToolSpec]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
-Keep = Literal["head", "middle", "tail"]
+from toolwright.truncation import Keep, cut
 
 
 def stop_cut(text: str, stops: Sequence[str]) -> tuple[str, str | None, str]:
@@ -30,19 +29,9 @@ def stop_cut(text: str, stops: Sequence[str]) -> tuple[str, str | None, str]:
 def truncate_observation(
     tokens: Sequence[int], *, limit: int, marker: Sequence[int], keep: Keep
 ) -> list[int]:
-    """At most `limit` tokens, marker included (`verltool.truncate_observation`).
-
-    keep = head: the first limit - |marker|, then the marker; tail: the marker, then the last;
-    middle: the ceil half, the marker, the floor half. A marker above the limit is left out.
-    """
-    if len(tokens) <= limit:
+    """At most `limit` tokens, marker included (`verltool.truncate_observation`)."""
+    found = cut(len(tokens), limit=limit, marker=len(marker), keep=keep)
+    if found is None:
         return list(tokens)
-    room = limit - len(marker)
-    if room < 0:
-        return list(tokens[-limit:] if keep == "tail" and limit else tokens[:limit])
-    if keep == "head":
-        return [*tokens[:room], *marker]
-    if keep == "tail":
-        return [*marker, *tokens[len(tokens) - room :]]
-    front, back = (room + 1) // 2, room // 2
-    return [*tokens[:front], *marker, *tokens[len(tokens) - back :]]
+    between = marker if found.marked else ()
+    return [*tokens[: found.front], *between, *tokens[len(tokens) - found.back :]]

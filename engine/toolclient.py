@@ -1,26 +1,27 @@
-"""Tool services as a trajectory sees them: open a session, call, close.
+"""Tool services as a trajectory sees them: open a session, keep it, close it. Its calls are
+`toolcalls`.
 
 Invariants
-- Every session that was opened is closed, also after failure and cancellation; what a close
-  cannot reach, the lease's end reaps.
-- A call is retried with the same call_id only where nothing ran or the answer was lost.
-- What the policy may see is an OK answer; everything else raises AttemptFailed.
+- Every session that was opened is closed, also after failure and cancellation, and its calls
+  still in flight are cancelled before; what a close cannot reach, the lease's end reaps.
+- A session is spoken to at the endpoint that holds it, which may be another than the service's
+  address.
+- A session of which a renewal says that it is lost ends its attempt there and then.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import time
-from collections.abc import Mapping, Set
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, cast
 
-import grpc.aio
 import structlog
 from google.protobuf.message import Error as MessageError
 
 from engine.errors import AttemptFailed, SessionLost, StartupError, ToolServiceFailed
+from engine.toolcalls import CallPlace, PendingCall, refused
 from engine.types import Call, CallOutcome, ToolSpec
 
 if TYPE_CHECKING:
@@ -29,16 +30,13 @@ from toolwright import wire
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.recipe import Tool as ToolTable
 from toolwright.rpc.channel import backoff, call, may_retry, open_channel
-from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
+from toolwright.rpc.errors import ServiceError, TransportError
 from toolwright.rpc.options import TOKEN_VARIABLE
+from toolwright.rpc.tls import TlsError, read_authority
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.tool.v1 import tool_pb2_grpc
 from toolwright.types import Task, ToolErrorKind
 
-GRACE = 5.0
-"""Seconds that an RPC's deadline is above the limits inside it."""
-LONGEST_WAIT = 30.0
-"""Seconds after which a service answers `running` (the contract's bound)."""
 OPEN_SECONDS = 60.0
 
 UNKNOWN_TOOL = ToolErrorKind.UNKNOWN_TOOL
@@ -46,23 +44,15 @@ UNKNOWN_TOOL = ToolErrorKind.UNKNOWN_TOOL
 log = structlog.get_logger("tools")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallPlace:
-    """Where in the trajectory a call stands."""
-
-    call_id: str
-    turn: int
-    turns_left: int
-
-
 class ToolServices:
     """All services of a recipe, the leases of this engine's sessions, and their closing."""
 
     def __init__(self, tables: Mapping[str, ToolTable], owner: str) -> None:
+        """StartupError for a `tls_ca` that cannot be used."""
         self._owner = owner
         self._services = {name: _Service(name, table) for name, table in tables.items()}
         self._closing: set[asyncio.Task[None]] = set()
-        self._live: set[str] = set()
+        self._live: dict[str, Session] = {}
 
     async def open(self) -> dict[str, list[ToolSpec]]:
         """Connects, closes what an earlier life of this owner left, and lists the tools.
@@ -72,8 +62,8 @@ class ToolServices:
         found = {}
         for name, service in self._services.items():
             found[name] = await service.describe()
-            for session_id in await service.renew(self._owner):
-                await service.close_session(session_id, service.stub)
+            for session_id in await service.renew(self._owner, self._live):
+                await service.close_session(session_id, service.address)
         return found
 
     async def close(self) -> None:
@@ -88,8 +78,7 @@ class ToolServices:
         owner's: several engines may share a service.
         """
         session_id = f"{self._owner[:8]}/{session_id}"
-        self._live.add(session_id)
-        session = Session(session_id, self)
+        session = self._live[session_id] = Session(session_id, self)
         try:
             async with asyncio.TaskGroup() as group:
                 opened = [
@@ -111,12 +100,13 @@ class ToolServices:
 
     def close_later(self, session: Session) -> None:
         """Closes the session's parts without keeping the trajectory waiting."""
-        self._live.discard(session.id)
-        parts = {part.service.name: part.stub for part in session.parts}
+        self._live.pop(session.id, None)
+        endpoints = {part.name: part.endpoint for part in session.parts}
 
         async def close() -> None:
+            await asyncio.gather(*(pending.cancel() for pending in session.pending))
             for name, service in self._services.items():
-                await service.close_session(session.id, parts.get(name, service.stub))
+                await service.close_session(session.id, endpoints.get(name, service.address))
 
         task = asyncio.get_running_loop().create_task(close())
         self._closing.add(task)
@@ -125,8 +115,8 @@ class ToolServices:
     async def keep_leases(self) -> None:
         """Renews each service's leases three times a lease; runs until cancelled.
 
-        Renewal is by owner, so a session whose closing failed would live on: what a service
-        holds and no trajectory does is closed again.
+        Sessions that a service has lost are `lost`. Renewal is by owner, so a session whose closing
+        failed would live on: what a service holds and no trajectory does is closed again.
         """
         async with asyncio.TaskGroup() as group:
             for service in self._services.values():
@@ -139,11 +129,38 @@ class Session:
     def __init__(self, identity: str, services: ToolServices) -> None:
         self.id = identity
         self.parts: list[_Part] = []
+        self.pending: list[PendingCall] = []
+        """Calls of the turn in progress."""
         self._services = services
+        self._held: asyncio.Timeout | None = None
+        self._lost = ""
 
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
         return tuple(tool for part in self.parts for tool in part.tools)
+
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        """Ends the block with SessionLost as soon as the session is known to be lost."""
+        held = asyncio.timeout(0.0 if self._lost else None)
+        try:
+            async with held:
+                self._held = held
+                yield
+        except TimeoutError:
+            if not held.expired():
+                raise
+            raise SessionLost(self._lost) from None
+        finally:
+            self._held = None
+
+    def lose(self, service: str) -> None:
+        """`service` has told that it does not hold the session any more."""
+        if self._lost:
+            return
+        self._lost = f"tools.{service}: session {self.id} is lost, says the renewal of its lease"
+        if self._held is not None:
+            self._held.reschedule(asyncio.get_running_loop().time())
 
     def dispatch(self, request: Call, place: CallPlace) -> PendingCall | CallOutcome:
         """Hands the call to the channel now; await its `result`.
@@ -154,9 +171,12 @@ class Session:
         for part in self.parts:
             if not request.tool or any(tool.name == request.tool for tool in part.tools):
                 try:
-                    return PendingCall(part, request, place)
+                    pending = PendingCall(part, request, place)
                 except (TypeError, ValueError, OverflowError, MessageError) as error:
                     return refused(f"the arguments cannot be sent: {error}")
+                self.pending = [one for one in self.pending if not one.settled]
+                self.pending.append(pending)
+                return pending
         names = ", ".join(tool.name for tool in self.tools) or "none"
         return refused(f"there is no tool {request.tool!r}, only {names}", UNKNOWN_TOOL)
 
@@ -170,14 +190,26 @@ class _Service:
     def __init__(self, name: str, table: ToolTable) -> None:
         self.name = name
         self.table = table
-        self.channel = open_channel(table.service, os.environ.get(TOKEN_VARIABLE, ""))
-        self.stub = _stub(self.channel)
-        self._stubs = {table.service: self.stub}
-        self._channels = [self.channel]
+        try:
+            self._authority = None if table.tls_ca is None else read_authority(table.tls_ca)
+        except TlsError as error:
+            raise StartupError(f"tools.{name}.tls_ca: {error}") from error
+        self._endpoints: dict[str, _Endpoint] = {}
+        self._idle: set[str] = set()
+        """Endpoints that held nothing at the last renewal."""
+
+    @property
+    def address(self) -> str:
+        return self.table.service
+
+    @property
+    def stub(self) -> ToolServiceAsyncStub:
+        """Of the service's own address."""
+        return self.stub_at(self.address)
 
     async def close(self) -> None:
-        for channel in self._channels:
-            await channel.close(None)
+        for endpoint in self._endpoints.values():
+            await endpoint.channel.close(None)
 
     async def describe(self) -> list[ToolSpec]:
         try:
@@ -225,128 +257,104 @@ class _Service:
                     ) from error
                 await asyncio.sleep(backoff(attempt, error))
             else:
-                stub = self._stub_at(answer.endpoint)
-                tools = tuple(spec(tool, self.name) for tool in answer.tools)
-                return _Part(self, stub, session_id, tools)
+                return _Part(self, answer)
         raise AssertionError("unreachable")
 
-    async def close_session(self, session_id: str, stub: ToolServiceAsyncStub) -> None:
+    async def close_session(self, session_id: str, endpoint: str) -> None:
         request = pb.CloseSessionRequest(session_id=session_id)
         try:
-            await call(stub.CloseSession, request, timeout=30)
+            await call(self.stub_at(endpoint).CloseSession, request, timeout=30)
         except (ServiceError, TransportError) as error:
             log.info("close_failed", session=session_id, service=self.name, error=str(error))
 
-    async def renew(self, owner: str) -> list[str]:
-        """Sessions of this owner that the service holds, at all endpoints that it named."""
-        request = pb.RenewLeasesRequest(owner=owner, lease=wire.duration(self.table.lease_s))
-        held: list[str] = []
-        for endpoint, stub in list(self._stubs.items()):
-            try:
-                answer = await call(stub.RenewLeases, request, timeout=10)
-            except (ServiceError, TransportError) as error:
-                log.warning("lease_renewal_failed", endpoint=endpoint, error=str(error))
-            else:
-                held.extend(answer.held)
-        return held
+    async def renew(self, owner: str, live: Mapping[str, Session]) -> list[str]:
+        """Sessions of this owner that the service holds, at its address and at every endpoint where
+        it put some of `live`; those of `live` that are not there any more are told so."""
+        believed: dict[str, list[str]] = {self.address: []}
+        for session in live.values():
+            for part in session.parts:
+                if part.service is self:
+                    believed.setdefault(part.endpoint, []).append(session.id)
+        answers = await asyncio.gather(
+            *(self._renew_at(endpoint, owner, believed[endpoint]) for endpoint in believed)
+        )
+        for session_id in {name for answer in answers for name in answer.lost}:
+            if session_id in live:  # it may have been closed meanwhile
+                live[session_id].lose(self.name)
+        await self._forget_idle(self._endpoints.keys() - believed)
+        return list(dict.fromkeys(name for answer in answers for name in answer.held))
 
-    async def keep_lease(self, owner: str, live: Set[str]) -> None:
+    async def _renew_at(
+        self, endpoint: str, owner: str, believed: list[str]
+    ) -> pb.RenewLeasesResponse:
+        """What it answers; nothing lost and nothing held where it does not."""
+        request = pb.RenewLeasesRequest(
+            owner=owner, lease=wire.duration(self.table.lease_s), session_ids=believed
+        )
+        try:
+            return await call(self.stub_at(endpoint).RenewLeases, request, timeout=10)
+        except (ServiceError, TransportError) as error:
+            log.warning("lease_renewal_failed", endpoint=endpoint, error=str(error))
+            return pb.RenewLeasesResponse()
+
+    async def keep_lease(self, owner: str, live: Mapping[str, Session]) -> None:
         while True:
             await asyncio.sleep(self.table.lease_s / 3)
-            for session_id in await self.renew(owner):
+            for session_id in await self.renew(owner, live):
                 if session_id not in live:
-                    for stub in self._stubs.values():
-                        await self.close_session(session_id, stub)
+                    for endpoint in list(self._endpoints):
+                        await self.close_session(session_id, endpoint)
 
-    def _stub_at(self, endpoint: str) -> ToolServiceAsyncStub:
-        if not endpoint:
-            return self.stub
-        if endpoint not in self._stubs:
-            channel = open_channel(endpoint, os.environ.get(TOKEN_VARIABLE, ""))
-            self._channels.append(channel)
-            self._stubs[endpoint] = _stub(channel)
-        return self._stubs[endpoint]
+    async def _forget_idle(self, idle: set[str]) -> None:
+        """Workers come and go, each with an endpoint of its own. One is kept for a second renewal,
+        since a session's close may still be under way there."""
+        for address in idle & self._idle:
+            await self._endpoints.pop(address).channel.close(None)
+        self._idle = idle
+
+    def stub_at(self, address: str) -> ToolServiceAsyncStub:
+        endpoint = self._endpoints.get(address)
+        if endpoint is None:
+            endpoint = self._endpoints[address] = _Endpoint(address, self._authority)
+        return endpoint.stub
+
+
+class _Endpoint:
+    """A channel to one process of a service."""
+
+    def __init__(self, address: str, authority: bytes | None) -> None:
+        self.channel = open_channel(address, os.environ.get(TOKEN_VARIABLE, ""), authority)
+        self.stub = cast("ToolServiceAsyncStub", tool_pb2_grpc.ToolServiceStub(self.channel))
 
 
 class _Part:
     """A session on one service, at the endpoint that holds it."""
 
-    def __init__(
-        self,
-        service: _Service,
-        stub: ToolServiceAsyncStub,
-        session_id: str,
-        tools: tuple[ToolSpec, ...],
-    ) -> None:
+    def __init__(self, service: _Service, opened: pb.OpenSessionResponse) -> None:
         self.service = service
-        self.stub = stub
-        self.session_id = session_id
-        self.tools = tools
+        self.session_id = opened.session_id
+        self.endpoint = opened.endpoint or service.address
+        self.tools = tuple(spec(tool, service.name) for tool in opened.tools)
+        self.cancels = any(tool.capabilities.cancel for tool in opened.tools)
 
+    @property
+    def name(self) -> str:
+        return self.service.name
 
-class PendingCall:
-    """A call in flight. Its first RPC is on the channel when the constructor returns.
+    @property
+    def table(self) -> ToolTable:
+        return self.service.table
 
-    The constructor raises TypeError, ValueError, OverflowError or MessageError for arguments that
-    no message can hold.
-    """
+    @property
+    def stub(self) -> ToolServiceAsyncStub:
+        return self.service.stub_at(self.endpoint)
 
-    def __init__(self, part: _Part, request: Call, place: CallPlace) -> None:
-        self._part = part
-        table = part.service.table
-        self._wait = min(table.run_limit_s + table.queue_limit_s, LONGEST_WAIT)
-        self._message = pb.CallToolRequest(
-            session_id=part.session_id,
-            call_id=place.call_id,
-            tool=request.tool,
-            action=request.action,
-            turn=place.turn,
-            turns_left=place.turns_left,
-            last_step=place.turns_left == 0,
-            queue_limit=wire.duration(table.queue_limit_s),
-            run_limit=wire.duration(table.run_limit_s),
-            wait=wire.duration(self._wait),
-        )
-        if request.arguments is not None:
-            self._message.arguments.CopyFrom(wire.struct(request.arguments))
-            # Readers stop at a hundred levels, writers do not: find it here.
-            pb.CallToolRequest.FromString(self._message.SerializeToString())
-        self._rpc = self._send()
-        self.dispatched_ns = time.monotonic_ns()
-
-    def _send(self) -> grpc.aio.UnaryUnaryCall[pb.CallToolRequest, pb.CallToolResponse]:
-        return self._part.stub.CallTool(self._message, timeout=self._wait + GRACE)
-
-    async def result(self) -> CallOutcome:
-        """SessionLost or ToolServiceFailed when the policy must not see the outcome."""
-        service = self._part.service
-        failures = 0
-        while True:
-            try:
-                answer = await self._rpc
-            except grpc.aio.AioRpcError as rpc_error:
-                error = from_rpc_error(rpc_error)
-                if isinstance(error, ServiceError) and error.reason in _LOST:
-                    raise SessionLost(f"tools.{service.name}: {error}") from rpc_error
-                failures += 1
-                if failures > service.table.max_retries or not may_retry(error):
-                    raise ToolServiceFailed(f"tools.{service.name}: {error}") from rpc_error
-                await asyncio.sleep(backoff(failures - 1, error))
-            else:
-                if answer.HasField("result"):
-                    return outcome(answer.result)
-            self._rpc = self._send()
-
-    def cancel(self) -> None:
-        self._rpc.cancel()
+    def move(self, endpoint: str) -> None:
+        log.info("session_moved", session=self.session_id, endpoint=endpoint)
+        self.endpoint = endpoint
 
 
 _FAULT = reasons.ERROR_REASON_INTERNAL
-_LOST = (
-    reasons.ERROR_REASON_SESSION_LOST,
-    reasons.ERROR_REASON_SESSION_NOT_FOUND,
-    reasons.ERROR_REASON_SESSION_CLOSED,
-)
 
 
 def spec(tool: pb.ToolDescriptor, service: str) -> ToolSpec:
@@ -366,45 +374,3 @@ def spec(tool: pb.ToolDescriptor, service: str) -> ToolSpec:
         parallel_calls=tool.parallel_calls,
         service=service,
     )
-
-
-def refused(reason: str, kind: ToolErrorKind = ToolErrorKind.INVALID_ACTION) -> CallOutcome:
-    """What the policy gets for an action that went to no service."""
-    return CallOutcome(text="", valid=False, invalid_reason=reason, error=kind)
-
-
-def outcome(result: pb.CallResult) -> CallOutcome:
-    """The engine's view of a recorded result; media parts are named, not shown.
-
-    A failure that shows nothing is shown by its message.
-    """
-    texts = [
-        part.text if part.WhichOneof("content") == "text" else f"[{_media_type(part)}]"
-        for part in result.observation
-    ]
-    failed = result.HasField("error")
-    return CallOutcome(
-        text="".join(texts) or result.error.message,
-        valid=result.valid,
-        invalid_reason=result.invalid_reason,
-        done=result.done,
-        reward=result.reward if result.HasField("reward") else None,
-        error=ToolErrorKind(result.error.kind) if failed else ToolErrorKind.NONE,
-        session_lost=result.error.session_lost,
-        metrics=dict(result.metrics),
-        truncated=result.truncated,
-        isolation=result.isolation,
-        tool=result.tool,
-        queued_s=result.queued.ToTimedelta().total_seconds(),
-        run_s=result.run.ToTimedelta().total_seconds(),
-    )
-
-
-def _media_type(part: pb.ObservationPart) -> str:
-    if part.WhichOneof("content") == "media":
-        return part.media.media_type
-    return part.blob.media_type
-
-
-def _stub(channel: grpc.aio.Channel) -> ToolServiceAsyncStub:
-    return cast("ToolServiceAsyncStub", tool_pb2_grpc.ToolServiceStub(channel))

@@ -121,6 +121,9 @@ class Tool(Table):
     """One tool service; several entries give one session each to every trajectory."""
 
     service: str = Field(description="address of a ToolService")
+    tls_ca: Path | None = Field(
+        default=None, description="PEM file of who signed its certificate; none = no TLS"
+    )
     names: tuple[str, ...] = Field(default=(), description="tools of the service; empty = all")
     queue_limit_s: float = Field(default=60.0, gt=0)
     run_limit_s: float = Field(default=10.0, gt=0)

@@ -22,6 +22,7 @@ PYTHON = pb.ToolDescriptor(
     action_format=pb.ActionFormat(
         tag=pb.TagFormat(open="<python>", close="</python>", argument="code")
     ),
+    capabilities=pb.ToolCapabilities(cancel=True),
 )
 LONG_STOP = pb.ToolDescriptor(
     name="run",
@@ -80,7 +81,10 @@ class ToolDouble(tool_pb2_grpc.ToolServiceServicer):
         self.asked: list[pb.CallToolRequest] = []
         self.ran: list[str] = []
         self.renewals = 0
+        self.cancelled: list[str] = []
         self.closed: list[str] = []
+        self.ended: list[str] = []
+        """What was cancelled and closed, in the order of its coming."""
         self.owners: dict[str, str] = {}
         self.called = asyncio.Event()
         self._results: dict[str, pb.CallResult] = {}
@@ -125,12 +129,21 @@ class ToolDouble(tool_pb2_grpc.ToolServiceServicer):
     ) -> pb.RenewLeasesResponse:
         self.renewals += 1
         held = [name for name, owner in self.owners.items() if owner == request.owner]
-        return pb.RenewLeasesResponse(held=held)
+        lost = [name for name in request.session_ids if name not in held]
+        return pb.RenewLeasesResponse(held=held, lost=lost)
+
+    async def CancelCall(
+        self, request: pb.CancelCallRequest, context: Any
+    ) -> pb.CancelCallResponse:
+        self.cancelled.append(request.call_id)
+        self.ended.append(request.call_id)
+        return pb.CancelCallResponse(cancelled=True)
 
     async def CloseSession(
         self, request: pb.CloseSessionRequest, context: Any
     ) -> pb.CloseSessionResponse:
         self.closed.append(request.session_id)
+        self.ended.append(request.session_id)
         return pb.CloseSessionResponse(closed=self.owners.pop(request.session_id, None) is not None)
 
 
@@ -148,6 +161,13 @@ def broken() -> ServiceError:
 
 def session_lost() -> ServiceError:
     return ServiceError(reasons.ERROR_REASON_SESSION_LOST, "the session died with its state")
+
+
+def elsewhere(endpoint: str) -> ServiceError:
+    """Another process holds the session."""
+    return ServiceError(
+        reasons.ERROR_REASON_WRONG_ENDPOINT, "the session is held elsewhere", endpoint=endpoint
+    )
 
 
 @asynccontextmanager

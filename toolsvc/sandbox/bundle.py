@@ -12,8 +12,10 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
-# Each imports only those before it.
-_ORDER = ("wire", "bpf", "kernel", "confine", "interpreter", "measure", "zygote")
+# Each imports only those before it; the driver stands where it finds all that it may import.
+_BEFORE_THE_DRIVER = ("wire", "bpf", "kernel", "confine", "measure", "preload")
+_AFTER_THE_DRIVER = ("watch", "zygote")
+_PARTS_OF_A_DRIVER = {"shell": ("channel", "files", "bash"), "database": ("channel", "table")}
 
 BOOTSTRAP = """
 import json, os, socket, sys, types
@@ -41,9 +43,12 @@ package.zygote.main(control, message['settings'])
 
 
 def bundle(settings: Mapping[str, Any]) -> bytes:
-    """Sources in import order and the zygote's settings."""
+    """Sources in import order and the zygote's settings; of the drivers only the one it needs."""
     folder = resources.files("toolsvc.sandbox") / "jailed"
-    sources = [(name, (folder / f"{name}.py").read_text("utf-8")) for name in _ORDER]
+    driver = settings["driver"]
+    parts = _PARTS_OF_A_DRIVER.get(driver, ())
+    order = (*_BEFORE_THE_DRIVER, *parts, driver, *_AFTER_THE_DRIVER)
+    sources = [(name, (folder / f"{name}.py").read_text("utf-8")) for name in order]
     return json.dumps({"sources": sources, "settings": settings}).encode()
 
 

@@ -6,6 +6,7 @@ unless the field says otherwise.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -24,10 +25,34 @@ class Isolation(StrEnum):
     namespace hides what could be signalled, seccomp denies sockets."""
     PER_SESSION = "per-session"
     """One jail for each session, for want of user namespaces or Landlock; ten times dearer."""
+    NONE = "none"
+    """No jail: the code may do whatever the account may. Never chosen, only asked for."""
 
     @property
     def shared_jail(self) -> bool:
-        return self is not Isolation.PER_SESSION
+        return self in (Isolation.FULL, Isolation.COMPAT)
+
+
+class Backend(StrEnum):
+    """What the jails are made of. One never stands in for another."""
+
+    FIREJAIL = "firejail"
+    """Set-uid root: also where unprivileged user namespaces are forbidden."""
+    BUBBLEWRAP = "bubblewrap"
+    """No set-uid program; shows the jail an allow-list of folders instead of hiding a deny-list."""
+    NONE = "none"
+    """Nothing. Needs `allow_unsandboxed` as well."""
+
+
+class Driver(StrEnum):
+    """What a confined process does with the calls it gets: a module of `jailed`."""
+
+    INTERPRETER = "interpreter"
+    """A call is Python code, run in the process itself."""
+    SHELL = "shell"
+    """A call is JSON for a bash of the session's own and for its file tools."""
+    DATABASE = "database"
+    """A call is JSON for an SQLite database of the session's own."""
 
 
 FULL_LANDLOCK_ABI = 6
@@ -37,6 +62,9 @@ FULL_LANDLOCK_ABI = 6
 class SandboxConfig:
     """Defaults suit untrusted code written by a policy in training."""
 
+    backend: Backend = Backend.FIREJAIL
+    allow_unsandboxed: bool = False
+    """The second of the two words that it takes to run without a jail."""
     isolation: Isolation | None = None
     """None = the best that passes its self-test."""
     landlock_abi: int | None = None
@@ -45,6 +73,11 @@ class SandboxConfig:
     """False: pretend that there are none."""
     python: str | None = None
     """Interpreter inside the jail; None = the system's own."""
+    packages: tuple[str, ...] = ()
+    """Folders of third-party packages that sessions may import from and read, such as a virtual
+    environment's `lib/python3.11/site-packages`."""
+    preload: tuple[str, ...] = ()
+    """Modules imported before the first session, so that all share them."""
     user: str | None = None
     """Account that the jail runs as when the service is root."""
     shards: int = 2
@@ -65,19 +98,26 @@ class SandboxConfig:
     cpu_seconds: int = 3600
     """Of one process."""
 
-    def limits(self) -> dict[str, int]:
-        """The resource limits that every process of a session gets."""
-        return {
+    def limits(self, *, own_count: bool = True) -> dict[str, int]:
+        """The resource limits that every process of a session gets. `own_count`: the kernel counts
+        the session's processes apart from all others of its account."""
+        limits = {
             "address_space": self.memory_bytes,
             "file_bytes": self.file_bytes,
             "processes": self.processes,
             "open_files": self.open_files,
             "cpu_seconds": self.cpu_seconds,
         }
+        if not own_count:
+            # It would deny a new session its first process as soon as others hold that many.
+            del limits["processes"]
+        return limits
 
 
 def possible_levels(config: SandboxConfig, kernel_abi: int) -> list[tuple[Isolation, int]]:
     """Levels worth a self-test here, best first, each with the Landlock ABI to use in it."""
+    if config.backend is Backend.NONE:
+        return [(Isolation.NONE, 0)] if config.isolation in (None, Isolation.NONE) else []
     abi = kernel_abi if config.landlock_abi is None else min(kernel_abi, config.landlock_abi)
     levels: list[tuple[Isolation, int]] = []
     if config.user_namespaces and abi >= FULL_LANDLOCK_ABI:
@@ -90,15 +130,22 @@ def possible_levels(config: SandboxConfig, kernel_abi: int) -> list[tuple[Isolat
     return [level for level in levels if level[0] is config.isolation]
 
 
-def zygote_settings(config: SandboxConfig, level: Isolation, abi: int) -> dict[str, Any]:
+def zygote_settings(
+    config: SandboxConfig, level: Isolation, abi: int, driver: Driver = Driver.INTERPRETER
+) -> dict[str, Any]:
     """What the zygote of a jail at this level is told."""
+    jailed = level is not Isolation.NONE
     return {
-        "root": "/tmp/sessions",  # the jail's own /tmp
+        "driver": driver.value,
+        "jailed": jailed,
         "memory_bytes": config.memory_bytes,
         "disk_bytes": config.disk_bytes,
+        "preload": config.preload,
         "confinement": {
             "namespaces": level.shared_jail,
             "landlock_abi": abi,
-            "limits": config.limits(),
+            "seccomp": jailed,
+            "limits": config.limits(own_count=jailed),
+            "packages": [os.path.realpath(folder) for folder in config.packages],
         },
     }

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 import structlog
 
-from toolsvc.sandbox.errors import SandboxDown, SandboxError
+from toolsvc.sandbox.errors import SandboxDown, SandboxError, SandboxUnavailable
 from toolsvc.sandbox.session import Session
 from toolsvc.sandbox.shard import Shard
 
@@ -54,6 +54,8 @@ class PoolStatistics:
     waiting: int
     living: int
     shards: int
+    replaced: int
+    """Jails that were lost and started anew, so far."""
 
 
 class Pool:
@@ -79,9 +81,12 @@ class Pool:
         self._creating = 0
         self._waiting: deque[asyncio.Future[Session]] = deque()
         self._failures = 0
+        self._replaced = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._burials: set[asyncio.Task[None]] = set()
         self._closing = False
+        self.disk_bounded = False
+        """Whether the kernel bounds the files of the newest jail, or only the watch in it."""
 
     async def start(self) -> None:
         """Starts the shared jails; SandboxDown if one does not come up."""
@@ -95,11 +100,6 @@ class Pool:
         self._fill()
 
     @property
-    def disk_bounded(self) -> bool:
-        """Whether the kernel bounds the files of every jail, or only the watch in it."""
-        return bool(self._shards) and all(shard.disk_bounded for shard in self._shards)
-
-    @property
     def statistics(self) -> PoolStatistics:
         return PoolStatistics(
             ready=len(self._ready),
@@ -107,6 +107,7 @@ class Pool:
             waiting=len(self._waiting),
             living=sum(len(shard.sessions) for shard in self._shards),
             shards=len(self._shards),
+            replaced=self._replaced,
         )
 
     async def take(self) -> Session:
@@ -188,17 +189,18 @@ class Pool:
             self._ready.append(session)
         self._fill()
 
-    def _on_failed(self, reason: str) -> None:
+    def _on_failed(self, reason: str, *, for_good: bool = False) -> None:
         self._creating -= 1
         if self._closing:
             return
         self._failures += 1
         log.warning("session not created", reason=reason, in_a_row=self._failures)
-        if self._failures >= _GIVE_UP_AFTER:
+        if for_good or self._failures >= _GIVE_UP_AFTER:
+            error = SandboxDown(f"no session could be created: {reason}")
             while self._waiting:
                 waiting = self._waiting.popleft()
                 if not waiting.done():
-                    waiting.set_exception(SandboxDown(f"no session could be created: {reason}"))
+                    waiting.set_exception(SandboxUnavailable(reason) if for_good else error)
         if self._wanted_ready or self._waiting:
             # Not at once: what made this one fail may last.
             pause = _RETRY_SECONDS * 2 ** min(self._failures, 6)
@@ -219,6 +221,7 @@ class Pool:
             attempt += 1
             try:
                 self._shards.append(await self._new_shard())
+                self._replaced += 1
             except SandboxError as error:
                 log.warning("jail not replaced", reason=str(error), attempt=attempt)
         self._failures = 0
@@ -228,15 +231,17 @@ class Pool:
         try:
             shard = await self._new_shard()
         except SandboxError as error:
-            self._on_failed(str(error))
+            self._on_failed(str(error), for_good=isinstance(error, SandboxUnavailable))
             return
         self._shards.append(shard)
         shard.request()
 
     async def _new_shard(self) -> Shard:
-        return await self._start_shard(
+        shard = await self._start_shard(
             on_ready=self._on_ready, on_failed=self._on_failed, on_down=self._on_down
         )
+        self.disk_bounded = shard.disk_bounded
+        return shard
 
 
 def _keep(tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:

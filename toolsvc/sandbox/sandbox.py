@@ -3,6 +3,7 @@
 Invariants
 - Foreign code runs only at a level that passed its self-test in this very process's jails.
 - Where none does, `start` raises SandboxUnavailable with one sentence; there is no lesser way.
+  (Without any jail only where the operator asked for that twice: see `plan`.)
 - `close` leaves no process behind, and so does the death of this process: jails end when their
   sockets close.
 """
@@ -14,10 +15,16 @@ from types import TracebackType
 
 import structlog
 
-from toolsvc.sandbox.config import Isolation, SandboxConfig, possible_levels, zygote_settings
+from toolsvc.sandbox.config import (
+    Driver,
+    Isolation,
+    SandboxConfig,
+    possible_levels,
+    zygote_settings,
+)
 from toolsvc.sandbox.errors import SandboxError, SandboxUnavailable
-from toolsvc.sandbox.jail import JailPlan, plan_jail
 from toolsvc.sandbox.jailed import bpf, kernel
+from toolsvc.sandbox.plan import JailPlan, plan_jail
 from toolsvc.sandbox.pool import Pool, PoolStatistics
 from toolsvc.sandbox.selftest import examine
 from toolsvc.sandbox.session import Session
@@ -29,8 +36,9 @@ log = structlog.get_logger(__name__)
 class Sandbox:
     """Async context manager: `async with Sandbox(config) as sandbox: await sandbox.take()`."""
 
-    def __init__(self, config: SandboxConfig) -> None:
+    def __init__(self, config: SandboxConfig, driver: Driver = Driver.INTERPRETER) -> None:
         self.config = config
+        self._driver = driver
         self._level: Isolation | None = None
         self._pool: Pool | None = None
 
@@ -57,6 +65,17 @@ class Sandbox:
     def statistics(self) -> PoolStatistics:
         return self._running().statistics
 
+    def figures(self) -> dict[str, float]:
+        """Its fill in the words of the metrics page."""
+        now = self.statistics
+        return {
+            "sandboxes_ready": now.ready,
+            "sandboxes_starting": now.creating,
+            "sandboxes_waited_for": now.waiting,
+            "sandboxes": now.living,
+            "jails_replaced_total": now.replaced,
+        }
+
     async def start(self) -> None:
         """SandboxUnavailable where no level passes its self-test."""
         if kernel.MACHINE not in bpf.NUMBERS:
@@ -71,13 +90,18 @@ class Sandbox:
             pool = make_pool(plan, self.config, level, abi)
             try:
                 await pool.start()
-                faults = await examine(pool, self.config, level)
+                faults = await self._faults(pool, level)
+            except SandboxUnavailable:
+                # No other level would mend it.
+                await pool.close()
+                raise
             except SandboxError as error:
                 faults = [str(error)]
             except BaseException:
                 await pool.close()
                 raise
             if not faults:
+                pool = await self._with_driver(pool, plan, level, abi)
                 self._pool, self._level = pool, level
                 log.info(
                     "sandbox ready",
@@ -101,15 +125,47 @@ class Sandbox:
             await self._pool.close()
             self._pool = None
 
+    async def _faults(self, pool: Pool, level: Isolation) -> list[str]:
+        if level is not Isolation.NONE:
+            return await examine(pool, self.config, level)
+        log.warning(
+            "FOREIGN CODE RUNS WITHOUT A SANDBOX: it may do whatever this account may",
+            flags="--sandbox none --allow-unsandboxed",
+        )
+        (await pool.take()).close()
+        return []
+
+    async def _with_driver(self, tested: Pool, plan: JailPlan, level: Isolation, abi: int) -> Pool:
+        """The self-test is Python, so interpreters take it; another driver's sessions are confined
+        by the same code in the same jails."""
+        if self._driver is Driver.INTERPRETER:
+            return tested
+        await tested.close()
+        pool = make_pool(plan, self.config, level, abi, self._driver)
+        try:
+            await pool.start()
+        except BaseException as error:
+            await pool.close()
+            if isinstance(error, SandboxError):
+                raise SandboxUnavailable(f"the sandbox did not start: {error}") from error
+            raise
+        return pool
+
     def _running(self) -> Pool:
         if self._pool is None:
             raise RuntimeError("the sandbox is not running")
         return self._pool
 
 
-def make_pool(plan: JailPlan, config: SandboxConfig, level: Isolation, abi: int) -> Pool:
+def make_pool(
+    plan: JailPlan,
+    config: SandboxConfig,
+    level: Isolation,
+    abi: int,
+    driver: Driver = Driver.INTERPRETER,
+) -> Pool:
     """A pool at this level, not started and not trusted yet."""
-    settings = zygote_settings(config, level, abi)
+    settings = zygote_settings(config, level, abi, driver)
     exclusive = not level.shared_jail
 
     async def start_shard(

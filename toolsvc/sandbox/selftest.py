@@ -31,7 +31,7 @@ from toolsvc.sandbox.session import Ending, Session
 _LIMIT_SECONDS = 20.0
 _KEEP_BYTES = 256 * 1024
 _CAPGET = {bpf.X86_64: 125, bpf.AARCH64: 90}
-_ENVIRONMENT = {*ENVIRONMENT, "HOME", "TMPDIR", "LC_CTYPE"}
+_ENVIRONMENT = {*ENVIRONMENT, "HOME", "TMPDIR", "LC_CTYPE", "PYTHONPATH"}
 _DESCRIPTORS = {0, 1, 2, 3}
 _BAIT = "toolsvc-selftest-"
 _BAIT_SECONDS = 600.0

@@ -91,6 +91,7 @@ class Session:
         self._number = 0
         self._answer: asyncio.Future[wire.Done | None] | None = None
         self._stopped: Ending | None = None
+        self._grace = GRACE_SECONDS
         self._press_timer: asyncio.TimerHandle | None = None
         self._hung_up = False
         self._post_mortem: asyncio.TimerHandle | None = None
@@ -111,21 +112,34 @@ class Session:
                     return len(line.split()) - 2
         return 0
 
-    async def run(self, code: str, *, limit: float, keep: int) -> Outcome:
-        """Runs `code`; stores at most `keep` bytes of output. SessionGone if there is none."""
+    async def run(
+        self,
+        code: str,
+        *,
+        limit: float,
+        keep: int,
+        attach: int | None = None,
+        grace: float = GRACE_SECONDS,
+    ) -> Outcome:
+        """Runs `code`; stores at most `keep` bytes of output. SessionGone if there is none.
+
+        `attach`: a descriptor that the session gets with the call, for drivers that take one.
+        `grace`: seconds between the interrupt at the limit and the kill.
+        """
         if self.gone is not None:
             raise SessionGone(self.gone)
         if self._answer is not None:
             raise RuntimeError("a session runs one call at a time")
         self._number += 1
         self._stopped = None
+        self._grace = grace
         answer = self._answer = self._loop.create_future()
         started = time.perf_counter()
         timer = self._loop.call_later(limit, self._stop, Ending.TIMEOUT)
         try:
             # One byte above, so that what was cut can be told from what fits.
             await self._send(
-                wire.pack_call(self._number, keep + 1, code.encode("utf-8", "replace"))
+                wire.pack_call(self._number, keep + 1, code.encode("utf-8", "replace")), attach
             )
             done = await answer
         except asyncio.CancelledError:
@@ -207,11 +221,15 @@ class Session:
         text = data[:keep].decode("utf-8", "replace")
         return (text.rstrip("\ufffd") if cut else text), cut
 
-    async def _send(self, message: bytes) -> None:
+    async def _send(self, message: bytes, attach: int | None) -> None:
         for packet in wire.split(message):
             while not self._hung_up:
                 try:
-                    self._channel.send(packet)
+                    if attach is None:
+                        self._channel.send(packet)
+                    else:
+                        socket.send_fds(self._channel, [packet], [attach])
+                        attach = None
                     break
                 except BlockingIOError:
                     await self._writable()
@@ -263,14 +281,14 @@ class Session:
     def _stop(self, ending: Ending) -> None:
         if self._stopped is None and self._answer is not None and not self._answer.done():
             self._stopped = ending
-            self._press(ending, self._loop.time() + GRACE_SECONDS)
+            self._press(ending, self._loop.time() + self._grace)
 
     def _press(self, ending: Ending, kill_at: float) -> None:
         """Interrupts until it stops or its grace is over. Not once only: an interrupt that comes
         before the code has begun, on a machine with too much to do, has no effect."""
         left = kill_at - self._loop.time()
         if left <= 0:
-            self.condemn(ending, f"it went on for {GRACE_SECONDS:g} s after it was interrupted")
+            self.condemn(ending, f"it went on for {self._grace:g} s after it was interrupted")
             return
         self._signal(signal.SIGINT)
         pause = min(left, _INTERRUPT_SECONDS)

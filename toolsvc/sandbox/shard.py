@@ -15,13 +15,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from toolsvc.sandbox.config import MIB
-from toolsvc.sandbox.errors import SandboxDown
-from toolsvc.sandbox.jail import Jail, JailPlan, start_jail
+from toolsvc.sandbox.errors import SandboxDown, SandboxError, SandboxUnavailable
+from toolsvc.sandbox.jail import Jail, start_jail
 from toolsvc.sandbox.jailed import wire
+from toolsvc.sandbox.plan import JailPlan
 from toolsvc.sandbox.session import Ending, Session
 
-START_SECONDS = 20.0
-"""A jail starts in 0.1 s on a quiet machine; firejail starts one at a time under a lock."""
+START_SECONDS = 60.0
+"""A jail starts in 0.1 s on a quiet machine, in 1 s with numpy and sympy to import; firejail starts
+one at a time under a lock."""
 
 
 class Shard:
@@ -60,7 +62,8 @@ class Shard:
 
     @classmethod
     async def start(cls, plan: JailPlan, settings: Mapping[str, Any], **callbacks: Any) -> Shard:
-        """SandboxDown if the jail does not come up; the message says what it complained of."""
+        """SandboxDown if the jail does not come up; the message says what it complained of.
+        SandboxUnavailable if the jail came up and the operator's settings cannot work in it."""
         jail = start_jail(plan, settings)
         limits = {name: settings[name] for name in ("memory_bytes", "disk_bytes")}
         shard = cls(jail, **limits, **callbacks)
@@ -144,10 +147,15 @@ class Shard:
                 f"above the limit of {self._memory_bytes // MIB} MiB",
             )
         elif event == "over_disk":
-            limit = self._disk_bytes // MIB
-            self._condemn(
-                message["id"], Ending.LIMIT, f"its files took more than the limit of {limit} MiB"
-            )
+            reason = f"its files took more than the limit of {self._disk_bytes // MIB} MiB"
+            if message["together"]:
+                reason = (
+                    "it had the most files when those of all sessions took "
+                    f"{message['together'] // MIB} MiB of the machine's memory"
+                )
+            self._condemn(message["id"], Ending.LIMIT, reason)
+        elif event == "unusable":
+            self._fall(SandboxUnavailable(message["reason"]))
         elif event == "ready":
             self.python = message["python"]
             self.disk_bounded = message["disk_bounded"]
@@ -182,7 +190,7 @@ class Shard:
         if self._exclusive:
             self._fall()
 
-    def _fall(self) -> None:
+    def _fall(self, reason: SandboxError | None = None) -> None:
         """The jail is gone, or has to go: whoever is told must `close` what is left of it."""
         if self.down:
             return
@@ -190,7 +198,8 @@ class Shard:
         self._loop.remove_reader(self._jail.control.fileno())
         if not self._started.done():
             # Whoever starts it is told by this, and closes it.
-            self._started.set_exception(SandboxDown(f"the jail ended: {self._jail.complaint()}"))
+            ended = SandboxDown(f"the jail ended: {self._jail.complaint()}")
+            self._started.set_exception(reason or ended)
             return
         self._drop_sessions("its jail went down")
         self._on_down(self)

@@ -15,10 +15,23 @@ from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
 Answer = TypeVar("Answer")
 
 
-def open_channel(address: str, token: str = "") -> grpc.aio.Channel:
-    """A channel to "host:port" or "unix:/path"; a bearer token goes with every call."""
+def open_channel(address: str, token: str = "", authority: bytes | None = None) -> grpc.aio.Channel:
+    """A channel to "host:port" or "unix:/path"; a bearer token goes with every call.
+
+    `authority`: PEM certificates that the server's must be signed by; None = no TLS. A Unix
+    socket needs none.
+    """
     interceptors: Any = [kind(token) for kind in _BEARERS] if token else None
-    return grpc.aio.insecure_channel(address, options=options.CHANNEL, interceptors=interceptors)
+    if authority is None or options.is_unix(address):
+        return grpc.aio.insecure_channel(
+            address, options=options.CHANNEL, interceptors=interceptors
+        )
+    return grpc.aio.secure_channel(
+        address,
+        grpc.ssl_channel_credentials(root_certificates=authority),
+        options=options.CHANNEL,
+        interceptors=interceptors,
+    )
 
 
 async def call(method: Callable[..., Awaitable[Answer]], request: Any, *, timeout: float) -> Answer:

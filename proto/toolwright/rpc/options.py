@@ -7,6 +7,9 @@ import ipaddress
 MESSAGE_LIMIT = 64 << 20
 """Bytes of the largest message; stated in the contracts."""
 
+LONGEST_WAIT = 30.0
+"""Seconds that one RPC may wait for a call's result, so that no proxy cuts it."""
+
 TOKEN_VARIABLE = "TOOLWRIGHT_TOKEN"
 """Environment variable with the bearer token, the same for servers and clients."""
 
@@ -20,14 +23,18 @@ CHANNEL = (
 
 SERVER = (
     *CHANNEL[:2],
-    ("grpc.so_reuseport", 0),  # a second server on the port must fail, not share it
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
 )
 
 
+def is_unix(address: str) -> bool:
+    """True for Unix sockets, those in the abstract namespace included."""
+    return address.startswith(("unix:", "unix-abstract:"))
+
+
 def is_local(address: str) -> bool:
     """True for loopback TCP addresses and Unix sockets."""
-    if address.startswith("unix:"):
+    if is_unix(address):
         return True
     host = address.rpartition(":")[0].strip("[]")
     if host == "localhost":

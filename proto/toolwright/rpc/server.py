@@ -1,13 +1,13 @@
 """A gRPC server as every process runs it: health, reflection, a bound port or a clear error.
 
-Listens on loopback or a Unix socket; any other address needs a bearer token or `insecure`
-said aloud. A port that is taken is an error, never shared.
+Listens on loopback or a Unix socket; any other address needs TLS, a bearer token or `insecure`
+said aloud. A port that is taken is an error; it is shared only with servers that share it too.
 """
 
 from __future__ import annotations
 
 import hmac
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import grpc
@@ -16,6 +16,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from toolwright.rpc import options
+from toolwright.rpc.tls import Certificate
 
 
 class ListenError(Exception):
@@ -25,15 +26,32 @@ class ListenError(Exception):
 class Server:
     """One process's gRPC server. `add` the services, `start`, then `stop`."""
 
-    def __init__(self, listen: str, *, token: str = "", insecure: bool = False) -> None:
-        if not options.is_local(listen) and not token and not insecure:
-            raise ListenError(
-                f"{listen} is reachable from other machines: set a bearer token "
-                "(TOOLWRIGHT_TOKEN) or listen on 127.0.0.1"
-            )
+    def __init__(
+        self,
+        listen: str,
+        *,
+        token: str = "",
+        certificate: Certificate | None = None,
+        insecure: bool = False,
+        more: Sequence[str] = (),
+        share_port: bool = False,
+    ) -> None:
+        """`more`: addresses that it answers at too. `share_port`: other servers of this account
+        may listen on the same ports (SO_REUSEPORT); the kernel spreads connections."""
+        for address in (listen, *more):
+            if not (options.is_local(address) or token or certificate or insecure):
+                raise ListenError(
+                    f"{address} is reachable from other machines: set a bearer token "
+                    "(TOOLWRIGHT_TOKEN), use TLS, or listen on 127.0.0.1"
+                )
         interceptors = (_RequireBearer(token),) if token else ()
-        self._server = grpc.aio.server(interceptors=interceptors, options=options.SERVER)
+        self._server = grpc.aio.server(
+            interceptors=interceptors,
+            options=(*options.SERVER, ("grpc.so_reuseport", int(share_port))),
+        )
         self._listen = listen
+        self._more = more
+        self._certificate = certificate
         self._names: list[str] = [health.SERVICE_NAME, reflection.SERVICE_NAME]
         self._health = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
@@ -45,15 +63,11 @@ class Server:
         self._names.append(name)
 
     async def start(self) -> None:
-        """Binds and serves. ListenError when the address is taken or not ours."""
+        """Binds and serves. ListenError when an address is taken or not ours."""
         reflection.enable_server_reflection(self._names, self._server)
-        try:
-            self.port = self._server.add_insecure_port(self._listen)
-        except RuntimeError as error:
-            raise ListenError(
-                f"cannot listen on {self._listen}: the port is in use or the address is not "
-                "this machine's; stop what holds it or choose another with --listen"
-            ) from error
+        self.port = self._bind(self._listen)
+        for address in self._more:
+            self._bind(address)
         await self._server.start()
         await self.set_serving(True)
 
@@ -70,8 +84,21 @@ class Server:
         await self.set_serving(False)
         await self._server.stop(grace)
 
-    async def wait(self) -> None:
-        await self._server.wait_for_termination()
+    def _bind(self, address: str) -> int:
+        try:
+            if self._certificate is None or options.is_unix(address):
+                return int(self._server.add_insecure_port(address))
+            pair = (self._certificate.key, self._certificate.chain)
+            return int(self._server.add_secure_port(address, grpc.ssl_server_credentials([pair])))
+        except RuntimeError as error:
+            raise cannot_listen(address) from error
+
+
+def cannot_listen(address: str) -> ListenError:
+    return ListenError(
+        f"cannot listen on {address}: the port is in use or the address is not this machine's; "
+        "stop what holds it or choose another with --listen"
+    )
 
 
 class _RequireBearer(grpc.aio.ServerInterceptor):  # type: ignore[misc]

@@ -194,6 +194,7 @@ async def test_a_session_lives_where_it_was_placed(world: MakeWorld) -> None:
     """The service names another endpoint: calls, renewals and the close go there."""
     async with serving(ToolDouble()) as back:
         front = ToolDouble(endpoint=back.address)
+        back.owners = front.owners  # what one opens the other holds
         here = await world(tools=front, run=ONE)
         here.tables["tools"]["python"]["lease_s"] = 0.15
         release = asyncio.Event()

@@ -114,67 +114,6 @@ async def test_cancelling_stops_the_call_and_keeps_the_state(session: Session) -
     assert not session.cancel()
 
 
-async def test_one_process_cannot_take_more_memory_than_its_limit(session: Session) -> None:
-    outcome = await run(session, "kept = 1\nbytearray(1 << 30)")
-    assert outcome.ending is Ending.OUT_OF_MEMORY
-    assert not outcome.lost
-    assert "MemoryError" in outcome.output
-    assert await output(session, "kept") == "1"
-
-
-async def test_many_processes_cannot_take_more_memory_together(session: Session) -> None:
-    code = """
-        import os, time
-        for _ in range(4):
-            if os.fork() == 0:
-                block = bytearray(90 << 20)
-                time.sleep(30)
-                os._exit(0)
-        time.sleep(30)
-    """
-    outcome = await run(session, code, limit=15)
-    assert outcome.ending is Ending.OUT_OF_MEMORY
-    assert outcome.lost
-    assert "192 MiB" in outcome.reason
-    assert outcome.run_seconds < 5
-
-
-async def test_processes_are_bounded(session: Session) -> None:
-    code = """
-        import os, time
-        children = []
-        try:
-            while len(children) < 100:
-                pid = os.fork()
-                if pid == 0:
-                    time.sleep(30)
-                    os._exit(0)
-                children.append(pid)
-        except BlockingIOError:
-            pass
-        for pid in children:
-            os.kill(pid, 9)
-        for pid in children:
-            os.waitpid(pid, 0)
-        print(len(children) < 16)
-    """
-    assert await output(session, code) == "True"
-
-
-async def test_a_fork_bomb_ends_with_its_session(session: Session) -> None:
-    code = """
-        import os
-        while True:
-            try:
-                os.fork()
-            except OSError:
-                pass
-    """
-    outcome = await run(session, code, limit=0.3)
-    assert outcome.ending is Ending.TIMEOUT
-    assert outcome.run_seconds < 4
-
-
 async def test_output_is_bounded(session: Session) -> None:
     outcome = await run(session, "for _ in range(3000): print('x' * 1000)")
     assert outcome.ending is Ending.OK
@@ -188,19 +127,6 @@ async def test_output_is_bounded(session: Session) -> None:
     assert await output(session, "1") == "1"
 
 
-async def test_a_file_is_bounded(session: Session) -> None:
-    code = """
-        with open("big", "wb") as file:
-            for _ in range(16):
-                file.write(bytes(1 << 20))
-                file.flush()
-    """
-    outcome = await run(session, code)
-    assert outcome.ending is Ending.EXCEPTION
-    assert "File too large" in outcome.output
-    assert await output(session, "import os; os.path.getsize('big') <= 4 << 20") == "True"
-
-
 async def test_all_files_together_are_bounded(session: Session) -> None:
     code = """
         for number in range(6):
@@ -210,83 +136,12 @@ async def test_all_files_together_are_bounded(session: Session) -> None:
         time.sleep(30)
     """
     outcome = await run(session, code, limit=15)
-    assert outcome.ending is Ending.LIMIT
-    assert outcome.lost
-    assert "6 MiB" in outcome.reason
-
-
-ESCAPES = {
-    "secret of another session": "open({theirs!r}).read()",
-    "write into another session": "open({theirs!r}, 'w')",
-    "list all sessions": "import os; os.listdir(os.path.dirname(os.path.dirname({theirs!r})))",
-    "/etc/passwd": "open('/etc/passwd').read()",
-    "/etc/shadow": "open('/etc/shadow').read()",
-    "/root": "import os; os.listdir('/root')",
-    "/home": "import os; os.listdir('/home')",
-    "/var": "import os; os.listdir('/var')",
-    "/run": "open('/run/firejail/firejail-run.lock').read()",
-    "block device": "open('/dev/vda', 'rb').read(1)",
-    "kernel log": "open('/dev/kmsg').read(1)",
-    "write to /usr": "open('/usr/lib/x', 'w')",
-    "write to /dev/shm": "open('/dev/shm/x', 'w')",
-    "tcp": "import socket; socket.create_connection(('127.0.0.1', 22), 1)",
-    "udp": "import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM)",
-    "unix socket": "import socket; socket.socket(socket.AF_UNIX)",
-    "datagram pair": "import socket; socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)",
-    "netlink": "import socket; socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)",
-    "become root": "import os; os.setuid(0)",
-    "chroot": "import os; os.chroot('.')",
-    "device node": "import os, stat; os.mknod('null', 0o600 | stat.S_IFCHR, os.makedev(1, 3))",
-    "unseen memory": "import os; os.memfd_create('x')",
-    "raise a limit": (
-        "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 40, 1 << 40))"
-    ),
-}
-SHARED_JAIL_ONLY = {"secret of another session", "write into another session", "list all sessions"}
-"""Alone in its jail, a session does not even find these paths."""
-
-
-@pytest.mark.parametrize("escape", ESCAPES)
-async def test_escapes_are_denied(sandbox: Sandbox, escape: str) -> None:
-    attacker, victim = await sandbox.take(), await sandbox.take()
-    try:
-        theirs = await output(
-            victim, "open('secret', 'w').write('s')\nimport os\nprint(os.path.abspath('secret'))"
-        )
-        outcome = await run(attacker, ESCAPES[escape].format(theirs=theirs))
-        assert outcome.ending is Ending.EXCEPTION, outcome
-        if escape not in SHARED_JAIL_ONLY:
-            assert "Error" in outcome.output
-        assert await output(victim, "open('secret').read()") == "'s'"
-    finally:
-        attacker.close()
-        victim.close()
-
-
-SYSTEM_CALLS = {
-    "unshare": (272, 0x10000000),
-    "mount": (165, 0, 0, 0, 0, 0),
-    "ptrace": (101, 0, 0, 0, 0),
-    "bpf": (321, 0, 0, 0),
-    "userfaultfd": (323, 1),
-    "perf_event_open": (298, 0, 0, -1, -1, 0),
-    "keyctl": (250, 0, -3, 1),
-    "process_vm_readv": (310, 1, 0, 0, 0, 0, 0),
-    "io_uring_setup": (425, 1, 0),
-    "shmget": (29, 0, 4096, 0o1600),
-    "clone into a namespace": (56, 0x10000000 | 17, 0, 0, 0, 0),
-}
-
-
-async def test_dangerous_system_calls_are_denied(session: Session) -> None:
-    code = f"""
-        import ctypes
-        libc = ctypes.CDLL(None, use_errno=True)
-        for name, call in {SYSTEM_CALLS!r}.items():
-            if libc.syscall(*call) >= 0 or ctypes.get_errno() not in (1, 38):
-                print(name, ctypes.get_errno())
-    """
-    assert await output(session, code) == ""
+    if outcome.ending is Ending.EXCEPTION:  # held by the kernel
+        assert "No space left" in outcome.output
+    else:  # held by the watch
+        assert outcome.ending is Ending.LIMIT
+        assert outcome.lost
+        assert "6 MiB" in outcome.reason
 
 
 async def test_the_environment_holds_nothing_of_the_service(
@@ -299,26 +154,6 @@ async def test_the_environment_holds_nothing_of_the_service(
         *("HOME", "TMPDIR", "PATH", "LANG", "LC_CTYPE"),
         *("PYTHONDONTWRITEBYTECODE", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"),
     }
-
-
-@pytest.mark.parametrize(
-    ("code", "says"),
-    [
-        ("import os; os._exit(3)", "exit code 3"),
-        ("import ctypes; ctypes.string_at(0)", "SIGSEGV"),
-        ("import os; os.closerange(0, 64)", ""),
-        ("import os; os.write(3, b'nonsense')", "out of turn"),
-        ("import os; os.write(3, bytes([0, 3]) + bytes(17))", "out of turn"),
-    ],
-)
-async def test_a_session_that_ends_itself_is_said_to_be_lost(
-    session: Session, code: str, says: str
-) -> None:
-    outcome = await run(session, f"print('said', flush=True)\n{code}", limit=3)
-    assert outcome.lost
-    assert outcome.ending is Ending.CRASHED
-    assert says in outcome.reason
-    assert session.gone is not None
 
 
 async def test_nothing_survives_its_session(sandbox: Sandbox) -> None:

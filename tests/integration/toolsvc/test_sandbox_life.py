@@ -17,9 +17,9 @@ import pytest
 import structlog
 
 import toolsvc.sandbox.sandbox
-from toolsvc.sandbox.config import Isolation, SandboxConfig
+from toolsvc.sandbox.config import Backend, Isolation, SandboxConfig
 from toolsvc.sandbox.errors import SandboxUnavailable
-from toolsvc.sandbox.jail import plan_jail
+from toolsvc.sandbox.plan import plan_jail
 from toolsvc.sandbox.sandbox import Sandbox, make_pool
 from toolsvc.sandbox.selftest import examine
 from toolsvc.sandbox.session import Ending
@@ -145,11 +145,11 @@ async def test_a_thousand_sessions_leave_nothing_open() -> None:
 HOST = """
     import asyncio, os, sys
     sys.path.insert(0, {path!r})
-    from toolsvc.sandbox.config import SandboxConfig
+    from toolsvc.sandbox.config import Backend, SandboxConfig
     from toolsvc.sandbox.sandbox import Sandbox
 
     async def main():
-        async with Sandbox(SandboxConfig(shards=2, ready=4)) as sandbox:
+        async with Sandbox(SandboxConfig(shards=2, ready=4, {config})) as sandbox:
             session = await sandbox.take()
             print(str(sandbox.level), (await session.run("6 * 7", limit=5, keep=10)).output.strip())
             sys.stdout.flush()
@@ -170,13 +170,13 @@ while True: pass
 CONTAINER = """
     import asyncio, sys
     sys.path.insert(0, {path!r})
-    import toolsvc.sandbox.jail
+    import toolsvc.sandbox.firejail
     from toolsvc.sandbox.config import SandboxConfig
     from toolsvc.sandbox.errors import SandboxUnavailable
     from toolsvc.sandbox.sandbox import Sandbox
 
     if {blind!r}:
-        toolsvc.sandbox.jail._in_container = lambda: False
+        toolsvc.sandbox.firejail._in_container = lambda: False
 
     async def main():
         try:
@@ -207,7 +207,7 @@ def test_in_a_pid_namespace_it_is_confined_or_refuses(blind: bool, says: str) ->
 
 
 def test_kill_9_of_the_host_leaves_nothing() -> None:
-    script = textwrap.dedent(HOST.format(path=str(REPOSITORY), code=SPREADS))
+    script = textwrap.dedent(HOST.format(path=str(REPOSITORY), code=SPREADS, config=""))
     folders_before = set(os.listdir("/tmp"))
     host = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     assert host.stdout is not None
@@ -223,7 +223,8 @@ def test_kill_9_of_the_host_leaves_nothing() -> None:
     assert not new
 
 
-def test_it_works_as_an_ordinary_user(tmp_path: Path) -> None:
+@pytest.mark.parametrize("backend", Backend)
+def test_it_works_as_an_ordinary_user(backend: Backend) -> None:
     """As root: in a copy that an ordinary user can read, with the system's Python."""
     command = [sys.executable]
     library = REPOSITORY
@@ -239,7 +240,8 @@ def test_it_works_as_an_ordinary_user(tmp_path: Path) -> None:
             *("setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"),
             *("/usr/bin/python3", "-B"),
         ]
-    script = textwrap.dedent(HOST.format(path=str(library), code="pass"))
+    config = f"backend=Backend({str(backend)!r}), allow_unsandboxed={backend is Backend.NONE}"
+    script = textwrap.dedent(HOST.format(path=str(library), code="pass", config=config))
     try:
         done = subprocess.run(
             [*command, "-c", script], capture_output=True, text=True, timeout=60, cwd="/"
@@ -248,4 +250,5 @@ def test_it_works_as_an_ordinary_user(tmp_path: Path) -> None:
         if library != REPOSITORY:
             shutil.rmtree(library)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split()[-1] == "42"
+    level = Isolation.NONE if backend is Backend.NONE else Isolation.FULL
+    assert done.stdout.splitlines()[-1] == f"{level} 42"

@@ -1,11 +1,20 @@
 """Which isolation levels are tried, and how a self-test is judged."""
 
+from dataclasses import replace
+
 import pytest
 
-from toolsvc.sandbox.config import Isolation, SandboxConfig, possible_levels, zygote_settings
+from toolsvc.sandbox.config import (
+    Backend,
+    Isolation,
+    SandboxConfig,
+    possible_levels,
+    zygote_settings,
+)
 from toolsvc.sandbox.selftest import judge
 
 FULL, COMPAT, PER_SESSION = Isolation.FULL, Isolation.COMPAT, Isolation.PER_SESSION
+NONE = Isolation.NONE
 SOUND = {
     "done": {},
     "denied": {"TCP": "EPERM"},
@@ -37,7 +46,15 @@ def test_levels_come_best_first(abi: int, config: SandboxConfig, levels: list) -
 def test_only_a_jail_of_its_own_goes_without_namespaces() -> None:
     for level in Isolation:
         settings = zygote_settings(SandboxConfig(), level, 7)
-        assert settings["confinement"]["namespaces"] is (level is not PER_SESSION)
+        assert settings["confinement"]["namespaces"] is (level in (FULL, COMPAT))
+
+
+def test_no_jail_is_never_a_level_that_one_falls_back_to() -> None:
+    for abi in range(8):
+        assert all(level is not NONE for level, _ in possible_levels(SandboxConfig(), abi))
+    without = SandboxConfig(backend=Backend.NONE, allow_unsandboxed=True)
+    assert possible_levels(without, 7) == [(NONE, 0)]
+    assert possible_levels(replace(without, isolation=FULL), 7) == []
 
 
 def test_a_sound_report_has_no_fault() -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import errno
 import struct
+from collections.abc import Sequence
 
 X86_64 = "x86_64"
 AARCH64 = "aarch64"
@@ -184,6 +185,9 @@ NUMBERS: dict[str, dict[str, int]] = {
     },
 }
 
+_MAKES_SESSIONS = ("clone", "memfd_create", "mount", "umount2", "unshare")
+"""What the zygote does and its sessions may not."""
+
 # Probed for by libraries, which know how to live without them.
 _ABSENT = ("clone3", "io_uring_setup", "io_uring_enter", "io_uring_register")
 
@@ -229,6 +233,15 @@ _LOOK_AT_SOCKETPAIR = [
 
 def session_program(machine: str) -> bytes:
     """The filter for one session. ValueError for a machine without a table."""
+    return _program(machine, spared=())
+
+
+def zygote_program(machine: str) -> bytes:
+    """The filter for a whole jail, where the jail's builder brings none of its own."""
+    return _program(machine, spared=_MAKES_SESSIONS)
+
+
+def _program(machine: str, *, spared: Sequence[str]) -> bytes:
     if machine not in NUMBERS:
         raise ValueError(
             f"no system call table for {machine!r}; there is one for {X86_64}, {AARCH64}"
@@ -238,6 +251,8 @@ def session_program(machine: str) -> bytes:
     # Half-open ranges of numbers with one answer, each named by its start.
     ranges: list[tuple[int, list[bytes]]] = [(0, _PERMIT)]
     for name, number in sorted(NUMBERS[machine].items(), key=lambda item: item[1]):
+        if name in spared:
+            continue
         if ranges[-1][0] == number:
             ranges.pop()
         ranges += [(number, special.get(name, _REFUSE)), (number + 1, _PERMIT)]

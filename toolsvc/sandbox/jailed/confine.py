@@ -5,8 +5,9 @@ Invariants
   applies it, so that the expensive parts (open paths, the compiled filter) are shared.
 - Every step must succeed: an OSError escapes, the child dies, and the host hears of it. There
   is no lesser confinement to fall back to in here; the host chooses the level.
-- After `apply` the process can read the system's interpreter and libraries, read and write its
-  own folder, and reach nothing else: no path, process, socket or capability.
+- After `apply` the process can read the system's interpreter and libraries and the operator's
+  packages, read and write its own folder, and reach nothing else: no path, process, socket or
+  capability. (Not so where the operator asked for no jail at all: there only limits hold.)
 
 It does not know what the session will run.
 """
@@ -17,7 +18,7 @@ import contextlib
 import os
 import resource
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import bpf, kernel
@@ -55,7 +56,8 @@ class Confinement:
     """What every session of this jail is held to.
 
     `settings`: `namespaces` (own user and pid namespace), `landlock_abi` (0 = leave it out),
-    `limits` (address_space, file_bytes: bytes; processes, open_files; cpu_seconds).
+    `seccomp`, `limits` (address_space, file_bytes: bytes; processes, open_files; cpu_seconds;
+    one that is left out is not set), `packages` (folders that may be read).
     """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
@@ -63,7 +65,10 @@ class Confinement:
         self.landlock_abi = int(settings["landlock_abi"])
         self.limits: Mapping[str, int] = settings["limits"]
         self.clone_flags = kernel.CLONE_NEWUSER | kernel.CLONE_NEWPID if self.namespaces else 0
-        self._filter = kernel.SeccompProgram(bpf.session_program(kernel.MACHINE))
+        self.packages: Sequence[str] = settings["packages"]
+        self._filter = None
+        if settings["seccomp"]:
+            self._filter = kernel.SeccompProgram(bpf.session_program(kernel.MACHINE))
         self._allowed = self._open_allowed() if self.landlock_abi else []
 
     def prepare(self) -> None:
@@ -72,6 +77,9 @@ class Confinement:
             os.setsid()  # Refused to one who leads a group already, which does as well.
         os.environ.clear()
         os.environ.update(ENVIRONMENT)
+        if self.packages:
+            # For the Pythons that a session starts.
+            os.environ["PYTHONPATH"] = ":".join(self.packages)
 
     def apply(self, folder: int) -> None:
         """Confines the calling process for good. `folder`: O_PATH descriptor of its own folder."""
@@ -90,26 +98,29 @@ class Confinement:
         os.closerange(SESSION_SOCKET + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         self._limit()
         kernel.drop_capabilities(in_own_namespace=self.namespaces)
-        self._filter.install()
+        if self._filter is not None:
+            self._filter.install()
 
     def _limit(self) -> None:
         limits = self.limits
         for which, value in (
             (resource.RLIMIT_AS, limits["address_space"]),
             (resource.RLIMIT_FSIZE, limits["file_bytes"]),
-            (resource.RLIMIT_NPROC, limits["processes"]),
+            (resource.RLIMIT_NPROC, limits.get("processes")),
             (resource.RLIMIT_NOFILE, limits["open_files"]),
             (resource.RLIMIT_CPU, limits["cpu_seconds"]),
             (resource.RLIMIT_MEMLOCK, 64 * 1024),
             (resource.RLIMIT_CORE, 0),
         ):
-            resource.setrlimit(which, (value, value))
+            if value is not None:
+                resource.setrlimit(which, (value, value))
 
     def _open_allowed(self) -> list[tuple[int, int]]:
         read = kernel.FS_READ_FILE | kernel.FS_READ_DIR | kernel.FS_EXECUTE
         wanted = [(path, read) for path in _PROGRAMS_AND_LIBRARIES]
         for prefix in {sys.base_prefix, sys.base_exec_prefix} - {"/usr"}:
             wanted += [(os.path.join(prefix, part), read) for part in ("bin", "lib")]
+        wanted += [(path, read) for path in self.packages]
         wanted += [(path, kernel.FS_READ_FILE) for path in _FILES]
         wanted += [(path, kernel.FS_READ_FILE | kernel.FS_WRITE_FILE) for path in _DEVICES]
         seen: set[tuple[int, int]] = set()

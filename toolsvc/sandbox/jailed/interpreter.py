@@ -24,7 +24,7 @@ import traceback
 import types
 from typing import Any
 
-from . import wire
+from . import preload, wire
 
 _CODE_BYTES = 16 * 1024 * 1024
 _OUTPUT = 1
@@ -79,6 +79,7 @@ class Interpreter:
         sys.modules["__main__"] = self._main
         sys.argv = [""]
         sys.path.insert(0, "")
+        preload.reseed()
         # The first run copies the pages that every run writes; better now than under a caller's
         # eyes.
         self.run("print(0)\n0", 8)
@@ -180,6 +181,11 @@ class Interpreter:
             self._out = out
         sys.stdout = sys.__stdout__ = out  # type: ignore[misc]
         sys.stderr = sys.__stderr__ = out  # type: ignore[misc]
+
+
+def prepare() -> Interpreter:
+    """In the zygote, once."""
+    return Interpreter()
 
 
 def serve(interpreter: Interpreter, channel: socket.socket) -> None:

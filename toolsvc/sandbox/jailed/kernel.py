@@ -34,6 +34,7 @@ _PR_GET_SECCOMP = 21
 _PR_SET_SECCOMP = 22
 _PR_CAPBSET_DROP = 24
 _PR_SET_SECUREBITS = 28
+_PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
 _PR_GET_NO_NEW_PRIVS = 39
 _PR_GET_TID_ADDRESS = 40
@@ -43,6 +44,9 @@ _SECUREBITS_NO_ROOT_LOCKED = 0b11101111
 _CAPABILITY_VERSION_3 = 0x20080522
 
 _MS_NOSUID, _MS_NODEV = 2, 4
+_MNT_DETACH = 2
+_AT_REMOVEDIR = 0x200
+_CAP_SYS_ADMIN = 1 << 21
 _NAME_BYTES = 16
 
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
@@ -158,6 +162,11 @@ def no_new_privileges() -> None:
     prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 
+def adopt_orphans() -> None:
+    """Every process below this one stays below it, whoever of its parents ends."""
+    prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
 def dumpable() -> None:
     """Takes `not_dumpable`, which children inherit, back."""
     prctl(_PR_SET_DUMPABLE, 1)
@@ -168,8 +177,9 @@ def not_dumpable() -> None:
     prctl(_PR_SET_DUMPABLE, 0)
 
 
-def drop_capabilities(*, in_own_namespace: bool) -> None:
-    """Leaves no capability, and no way for user id 0 to regain one by exec."""
+def drop_capabilities(*, in_own_namespace: bool, keep: int = 0) -> None:
+    """Leaves no capability but those of the bits `keep`, and no way for user id 0 to regain one by
+    exec."""
     if in_own_namespace:
         # Both need CAP_SETPCAP, which only the maker of a user namespace holds here.
         prctl(_PR_SET_SECUREBITS, _SECUREBITS_NO_ROOT_LOCKED)
@@ -177,7 +187,8 @@ def drop_capabilities(*, in_own_namespace: bool) -> None:
         while _libc.prctl(_PR_CAPBSET_DROP, ctypes.c_ulong(capability), 0, 0, 0) == 0:
             capability += 1
     header = struct.pack("=II", _CAPABILITY_VERSION_3, 0)
-    _check(_libc.syscall(_CAPSET[MACHINE], header, bytes(24)), "capset")
+    data = struct.pack("=6I", keep, keep, 0, 0, 0, 0)
+    _check(_libc.syscall(_CAPSET[MACHINE], header, data), "capset")
 
 
 class SeccompProgram:
@@ -196,9 +207,9 @@ class SeccompProgram:
         )
 
 
-def mount_own_tmpfs(path: str, size: int, inodes: int) -> None:
-    """Puts an empty file system of `size` bytes at `path`, in a user and mount namespace that the
-    calling process enters for it."""
+def own_mounts() -> None:
+    """Enters a user and a mount namespace in which this process may mount, and do nothing else
+    that it could not before."""
     uid, gid = os.geteuid(), os.getegid()
     _check(_libc.unshare(CLONE_NEWUSER | CLONE_NEWNS), "unshare")
     for name, text in (
@@ -211,34 +222,66 @@ def mount_own_tmpfs(path: str, size: int, inodes: int) -> None:
             os.write(descriptor, text.encode())
         finally:
             os.close(descriptor)
-    options = f"size={size},nr_inodes={inodes},mode=700".encode()
-    result = _libc.mount(b"tmpfs", path.encode(), b"tmpfs", _MS_NOSUID | _MS_NODEV, options)
-    _check(result, "mount")
+    drop_capabilities(in_own_namespace=True, keep=_CAP_SYS_ADMIN)
 
 
-def make_secret_folder(parent: int) -> int:
+def make_secret_folder(parent: int, file_system: bytes = b"") -> int:
     """An O_PATH descriptor of a new folder below `parent`. Its name is 128 random bits and is
-    left nowhere in this process's memory, which every later session inherits a copy of."""
+    left nowhere in this process's memory, which every later session inherits a copy of.
+
+    `file_system`: options of an empty tmpfs that is mounted there; empty = none is.
+    """
     name = ctypes.create_string_buffer(2 * _NAME_BYTES + 1)
     for place, byte in enumerate(os.urandom(_NAME_BYTES)):
         name[2 * place], name[2 * place + 1] = _DIGITS[byte >> 4], _DIGITS[byte & 15]
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
     try:
         _check(_libc.mkdirat(parent, name, 0o700), "mkdir")
-        flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
-        return _check(_libc.openat(parent, name, flags), "open")
+        folder = _check(_libc.openat(parent, name, flags), "open")
+        if not file_system:
+            return folder
+        try:
+            where = f"/proc/self/fd/{folder}".encode()
+            mounted = _libc.mount(b"tmpfs", where, b"tmpfs", _MS_NOSUID | _MS_NODEV, file_system)
+            _check(mounted, "mount")
+            return _check(_libc.openat(parent, name, flags), "open")
+        except OSError:
+            _libc.unlinkat(parent, name, _AT_REMOVEDIR)
+            raise
+        finally:
+            os.close(folder)
     finally:
         ctypes.memset(name, 0, len(name))
 
 
+def remove_mounted_folder(folder: int) -> None:
+    """Removes the file system that `make_secret_folder` mounted, whatever is in it, and its
+    folder. Takes over the descriptor."""
+    path = _secret_path(folder)
+    try:
+        # Nothing is counted any more once it is detached and its last descriptor is closed.
+        _check(_libc.umount2(path, _MNT_DETACH), "umount")
+        _check(_libc.rmdir(path), "rmdir")
+    finally:
+        ctypes.memset(path, 0, len(path))
+        os.close(folder)
+
+
 def remove_empty_folder(folder: int) -> bool:
     """Removes what the O_PATH descriptor stands for; False if it is not empty."""
-    path = ctypes.create_string_buffer(4096)
-    link = f"/proc/self/fd/{folder}".encode()
+    path = _secret_path(folder)
     try:
-        _check(_libc.readlink(link, path, len(path) - 1), "readlink")
         return int(_libc.rmdir(path)) == 0
     finally:
         ctypes.memset(path, 0, len(path))
+
+
+def _secret_path(folder: int) -> ctypes.Array[ctypes.c_char]:
+    """The caller overwrites it."""
+    path = ctypes.create_string_buffer(4096)
+    link = f"/proc/self/fd/{folder}".encode()
+    _check(_libc.readlink(link, path, len(path) - 1), "readlink")
+    return path
 
 
 _DIGITS = [b"%x" % digit for digit in range(16)]

@@ -8,68 +8,120 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import stat
-from typing import Any
+from collections.abc import Iterator
 
 BYTES_PER_FILE = 4096
+_BYTES_OF_A_RECORD = 1024
+"""An empty file takes memory too."""
+_DEEP = 100
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
-def remove_tree(path: str) -> None:
-    """Removes what a session left, folders that it locked against itself included."""
+def remove_tree(top: int) -> None:
+    """Removes the folder that the O_PATH descriptor stands for, with all that a session left in it:
+    folders that it locked against itself, and nested deeper than a path or a recursion reaches.
+    Its processes must be gone. Folders are moved up to the top before they are emptied, so two
+    descriptors do.
+    """
+    path = f"/proc/self/fd/{top}"
+    os.chmod(path, stat.S_IRWXU)
+    moved = 0
+    while True:
+        with os.scandir(path) as entries:
+            names = [entry.name for entry in entries]
+        if not names:
+            break
+        for name in names:
+            if _unlinked(top, name):
+                continue
+            os.chmod(name, stat.S_IRWXU, dir_fd=top)
+            here = os.open(name, _FOLDER, dir_fd=top)
+            try:
+                for inner in os.listdir(here):
+                    if not _unlinked(here, inner):
+                        # A folder can be moved by its owner only.
+                        os.chmod(inner, stat.S_IRWXU, dir_fd=here)
+                        moved += 1
+                        os.rename(inner, _free_name(top, moved), src_dir_fd=here, dst_dir_fd=top)
+            finally:
+                os.close(here)
+            os.rmdir(name, dir_fd=top)
+    os.rmdir(os.readlink(path))
 
-    def unlock(function: Any, failed: str, _: Any) -> None:
-        try:
-            os.chmod(os.path.dirname(failed), stat.S_IRWXU)
-            if os.path.isdir(failed) and not os.path.islink(failed):
-                os.chmod(failed, stat.S_IRWXU)
-                shutil.rmtree(failed, ignore_errors=True)
-            else:
-                os.unlink(failed)
-        except OSError:
-            pass
 
-    shutil.rmtree(path, onerror=unlock)
+def _unlinked(folder: int, name: str) -> bool:
+    """False if it is a folder."""
+    try:
+        os.unlink(name, dir_fd=folder)
+    except IsADirectoryError:
+        return False
+    return True
+
+
+def _free_name(folder: int, number: int) -> str:
+    name = f"moved{number}"
+    while os.access(name, os.F_OK, dir_fd=folder, follow_symlinks=False):
+        name += "_"
+    return name
 
 
 def tree_bytes(top: int, at_most: int) -> int:
     """Bytes in use below the folder `top`, never following links; stops counting above `at_most`.
-    A folder that cannot be read counts as too much: nobody but the session can have locked it."""
+    What cannot be looked at counts as too much: a folder that cannot be read, since nobody but
+    the session can have locked it, and one nested more than a hundred deep."""
     total = 0
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    waiting: list[tuple[int, str]] = [(os.dup(top), ".")]
-    while waiting:
-        parent, name = waiting.pop()
-        try:
-            here = os.open(name, flags, dir_fd=parent)
-        except FileNotFoundError:
-            continue
-        except OSError:
-            total = at_most + 1
-            continue
-        finally:
-            os.close(parent)
-        try:
-            with os.scandir(here) as entries:
-                for entry in entries:
-                    with contextlib.suppress(FileNotFoundError):
-                        status = entry.stat(follow_symlinks=False)
-                        # An empty file takes memory too.
-                        total += status.st_blocks * 512 + BYTES_PER_FILE // 4
-                        if stat.S_ISDIR(status.st_mode) and total <= at_most:
-                            waiting.append((os.dup(here), entry.name))
-        finally:
+    # One descriptor for each step down, however broad the tree is.
+    open_folders: list[tuple[int, Iterator[os.DirEntry[str]]]] = []
+    try:
+        _descend(open_folders, top, ".")
+        while open_folders and total <= at_most:
+            here, entries = open_folders[-1]
+            entry = next(entries, None)
+            if entry is None:
+                os.close(open_folders.pop()[0])
+                continue
+            with contextlib.suppress(FileNotFoundError):
+                status = entry.stat(follow_symlinks=False)
+                total += status.st_blocks * 512 + _BYTES_OF_A_RECORD
+                if stat.S_ISDIR(status.st_mode):
+                    if len(open_folders) > _DEEP:
+                        return at_most + 1
+                    _descend(open_folders, here, entry.name)
+    except FileNotFoundError:
+        return total
+    except OSError:
+        return at_most + 1
+    finally:
+        for here, _ in open_folders:
             os.close(here)
     return total
+
+
+def _descend(
+    open_folders: list[tuple[int, Iterator[os.DirEntry[str]]]], parent: int, name: str
+) -> None:
+    here = os.open(name, _FOLDER, dir_fd=parent)
+    try:
+        open_folders.append((here, os.scandir(here)))
+    except OSError:
+        os.close(here)
+        raise
 
 
 def resident_bytes(pid: int) -> int:
     try:
         with open(f"/proc/{pid}/statm", "rb") as file:
-            return int(file.read().split()[1]) * _PAGE
-    except (OSError, IndexError):
+            return parse_resident(file.read())
+    except OSError:
         return 0
+
+
+def parse_resident(statm: bytes) -> int:
+    """Bytes, from the text of a /proc/PID/statm; 0 for a process that is gone."""
+    fields = statm.split(None, 2)
+    return int(fields[1]) * _PAGE if len(fields) > 1 else 0
 
 
 def proportional_bytes(pid: int) -> int:
@@ -81,6 +133,37 @@ def proportional_bytes(pid: int) -> int:
     except OSError:
         return resident_bytes(pid)
     return 0
+
+
+def file_system_size(folder: int) -> int:
+    status = os.fstatvfs(folder)
+    return status.f_blocks * status.f_frsize
+
+
+def file_system_bytes(folder: int) -> int:
+    """In use in the file system that holds `folder`, its files' own records included."""
+    status = os.fstatvfs(folder)
+    blocks = (status.f_blocks - status.f_bfree) * status.f_frsize
+    return int(blocks + (status.f_files - status.f_ffree) * _BYTES_OF_A_RECORD)
+
+
+def descendants(ancestor: int) -> list[int]:
+    """Every process below `ancestor`, as it is now."""
+    children: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError, ValueError):
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    # The program's name stands in parentheses and may hold any byte.
+                    parent = int(file.read().rpartition(b")")[2].split()[1])
+                children.setdefault(parent, []).append(int(name))
+    found: list[int] = []
+    waiting = [ancestor]
+    while waiting:
+        below = children.pop(waiting.pop(), [])
+        found += below
+        waiting += below
+    return found
 
 
 def pid_namespace(pid: int) -> str:

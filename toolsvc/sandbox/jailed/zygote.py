@@ -1,15 +1,19 @@
 """The jail's first Python process: it forks one confined child for each session.
 
-Owns, inside the jail: the file system that holds all session folders, the reaping of children,
-the removal of their folders, and the watch over their memory and files.
+Owns, inside the jail: the folders or file systems of the sessions, the reaping of children, and
+the end of those that the watch finds above their limits.
 
 Invariants
+- What a session does once it is confined is its driver's: a module of this package with
+  `prepare()`, called once here for the state that every child inherits, and
+  `serve(state, channel)`, called in the confined child, which never returns.
 - It runs no foreign code and reads none; it is told what to do only by the host, through the
   socket that it was started with.
 - When the host's end of that socket closes, for whatever reason, everything in the jail dies
   and this process exits; then nothing of the jail is left.
 - A session's folder has an unguessable name below a parent that sessions cannot list. The names
   of others are nowhere in the memory that a session inherits: the zygote holds descriptors.
+  (The kernel's list of mounts has them; Landlock keeps /proc from every session that shares.)
 
 Messages are JSON, one a packet. From the host: `{"new": [ids]}`. To the host: `ready`,
 `session` (with the session's socket, its pidfd and its output file), `failed`, `ended` (a list
@@ -21,8 +25,10 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import gc
+import importlib
 import json
 import os
+import resource
 import select
 import signal
 import socket
@@ -32,38 +38,44 @@ import traceback
 from collections.abc import Mapping
 from typing import Any
 
-from . import interpreter, kernel, measure, wire
+from . import kernel, measure, preload, watch, wire
 from .confine import SESSION_SOCKET, Confinement
 
 WATCH_SECONDS = 0.5
-_SESSIONS_FULL = 4
-"""How many sessions at their disk limit the jail's file system holds."""
-_MEMORY_SHARE = 8
-"""It never takes more than this part of the machine's memory."""
+_ENDED_AT_ONCE = 1000
+"""So that the message fits a packet."""
+_ROOT = "/tmp/sessions"  # in the jail's own /tmp
+_ROOT_WITHOUT_JAIL = "/tmp/toolsvc-sessions-"
+_END_SECONDS = 1.0
+"""For ending what has no pid namespace; the host waits for twice that."""
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-
-
-class _Child:
-    """A session's process, as its parent knows it."""
-
-    __slots__ = ("folder", "number")
-
-    def __init__(self, number: int, folder: int) -> None:
-        self.number = number
-        self.folder = folder
 
 
 class Zygote:
     def __init__(self, control: socket.socket, settings: Mapping[str, Any]) -> None:
         self._control = control
-        self._memory_bytes = int(settings["memory_bytes"])
-        self._disk_bytes = int(settings["disk_bytes"])
+        self._jailed = bool(settings["jailed"])
         self._confinement = Confinement(settings["confinement"])
-        self._disk_bounded = False
-        self._root = self._make_root(str(settings["root"]))
+        _allow_many()
+        if self._confinement.namespaces:
+            with contextlib.suppress(OSError):
+                kernel.own_mounts()
+        disk_bytes = int(settings["disk_bytes"])
+        # Not before: a descriptor from another mount namespace would be of no use in this one.
+        self._root = self._make_root()
+        self._file_system = b""
+        if self._confinement.namespaces:
+            self._file_system = self._try_file_systems(disk_bytes)
+        self._disk_bounded = bool(self._file_system) or (
+            self._jailed and measure.file_system_size(self._root) <= disk_bytes + _PAGE
+        )
+        self._watch = watch.Watch(self._root, settings, own_file_systems=bool(self._file_system))
         self._confinement.prepare()
-        self._interpreter = interpreter.Interpreter()
-        self._children: dict[int, _Child] = {}
+        preload.find_packages(self._confinement.packages)
+        preload.preload(settings["preload"])
+        self._driver = importlib.import_module(f".{settings['driver']}", __package__)
+        self._state = self._driver.prepare()
+        self._children: dict[int, watch.Member] = {}
         self._removers: dict[int, int] = {}
         self._nothing = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -71,6 +83,8 @@ class Zygote:
     def run(self) -> None:
         """Serves the host until it hangs up. Does not return."""
         kernel.not_dumpable()
+        if not self._jailed:
+            kernel.adopt_orphans()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
@@ -95,21 +109,24 @@ class Zygote:
                 else:
                     self._obey()
             if self._children and time.monotonic() >= watch_at:
-                self._watch_memory()
-                self._watch_disk()
+                self._watch_all()
                 watch_at = time.monotonic() + WATCH_SECONDS
 
-    def _make_root(self, path: str) -> int:
-        """The folders' parent: a file system of its own with a size, where that is allowed."""
+    def _make_root(self) -> int:
+        """The folder that holds all session folders."""
+        path = _ROOT if self._jailed else f"{_ROOT_WITHOUT_JAIL}{os.urandom(8).hex()}"
         os.mkdir(path, 0o700)
-        if self._confinement.namespaces:
-            memory = os.sysconf("SC_PHYS_PAGES") * _PAGE
-            size = min(_SESSIONS_FULL * self._disk_bytes, memory // _MEMORY_SHARE)
-            with contextlib.suppress(OSError):
-                kernel.mount_own_tmpfs(path, size, size // measure.BYTES_PER_FILE)
-                kernel.drop_capabilities(in_own_namespace=True)
-                self._disk_bounded = True
         return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def _try_file_systems(self, disk_bytes: int) -> bytes:
+        """Options of the file system that each session gets; empty where mounting is denied."""
+        files = disk_bytes // measure.BYTES_PER_FILE
+        options = f"size={disk_bytes},nr_inodes={files},mode=700".encode()
+        try:
+            kernel.remove_mounted_folder(kernel.make_secret_folder(self._root, options))
+        except OSError:
+            return b""
+        return options
 
     def _tell(self, message: Mapping[str, Any], descriptors: list[int]) -> None:
         data = json.dumps(message).encode()
@@ -133,7 +150,7 @@ class Zygote:
                 self._tell({"event": "failed", "id": number, "error": str(error)}, [])
 
     def _new_session(self, number: int) -> None:
-        folder = kernel.make_secret_folder(self._root)
+        folder = kernel.make_secret_folder(self._root, self._file_system)
         ours = []
         pid = 0
         try:
@@ -146,7 +163,7 @@ class Zygote:
             pid = kernel.clone(self._confinement.clone_flags)
             if pid == 0:
                 self._be_session(folder, output, session_fd)
-            self._children[pid] = _Child(number, folder)
+            self._children[pid] = watch.Member(pid, number, folder)
             pidfd = os.pidfd_open(pid)
             ours.append(pidfd)
             self._tell({"event": "session", "id": number}, [host_fd, pidfd, output])
@@ -154,8 +171,7 @@ class Zygote:
             if pid:
                 _kill(pid)
             else:
-                kernel.remove_empty_folder(folder)
-                os.close(folder)
+                self._remove(folder)
             raise
         finally:
             for descriptor in ours:
@@ -178,7 +194,7 @@ class Zygote:
                 reason = f"{type(error).__name__}: {error}".encode()[:1000]
                 channel.send(bytes((wire.LAST, wire.BROKEN)) + reason)
                 raise
-            interpreter.serve(self._interpreter, channel)
+            self._driver.serve(self._state, channel)
         except BaseException:  # noqa: BLE001 - the child of a fork must not return
             os.write(2, traceback.format_exc().encode())
         finally:
@@ -198,14 +214,19 @@ class Zygote:
             child = self._children.pop(pid, None)
             if child is not None:
                 ended.append([child.number, status])
+                child.forget()
                 self._remove(child.folder)
             elif pid in self._removers:
                 os.close(self._removers.pop(pid))
-        if ended:
-            self._tell({"event": "ended", "ended": ended}, [])
+        for start in range(0, len(ended), _ENDED_AT_ONCE):
+            self._tell({"event": "ended", "ended": ended[start : start + _ENDED_AT_ONCE]}, [])
 
     def _remove(self, folder: int) -> None:
-        """An empty folder goes at once; a full one by a child, since that may take long."""
+        """A file system and an empty folder go at once; a full folder by a child, since that may
+        take long."""
+        if self._file_system:
+            kernel.remove_mounted_folder(folder)
+            return
         if kernel.remove_empty_folder(folder):
             os.close(folder)
             return
@@ -214,73 +235,71 @@ class Zygote:
             self._removers[pid] = folder
             return
         try:
-            measure.remove_tree(os.readlink(f"/proc/self/fd/{folder}"))
+            measure.remove_tree(folder)
         finally:
             os._exit(0)
 
-    def _watch_memory(self) -> None:
-        """Ends sessions whose processes together hold more memory than they may.
+    def _watch_all(self) -> None:
+        helpers = self._removers.keys()
+        for excess in self._watch.over_memory(self._children, helpers):
+            self._end_session(excess)
+        for excess in self._watch.over_disk(self._children):
+            self._end_session(excess)
 
-        The cheap look counts pages that are still shared with this process as if they were the
-        session's own, so only sessions that fail it get the exact figure.
-        """
-        for pid, members in self._processes_by_session().items():
-            if sum(map(measure.resident_bytes, members)) <= self._memory_bytes:
-                continue
-            held = sum(map(measure.proportional_bytes, members))
-            if held > self._memory_bytes and pid in self._children:
-                number = self._children[pid].number
-                self._tell({"event": "over_memory", "id": number, "held": held}, [])
-                self._end_session(pid, members)
-
-    def _watch_disk(self) -> None:
-        """Ends sessions that store more than they may. While all together store less than one
-        may, nobody has to be measured."""
-        status = os.fstatvfs(self._root)
-        if (status.f_blocks - status.f_bfree) * status.f_frsize <= self._disk_bytes:
-            return
-        for pid, child in list(self._children.items()):
-            if measure.tree_bytes(child.folder, self._disk_bytes) > self._disk_bytes:
-                self._tell({"event": "over_disk", "id": child.number}, [])
-                self._end_session(pid, [])
-
-    def _end_session(self, pid: int, members: list[int]) -> None:
-        _kill(pid)
+    def _end_session(self, excess: watch.Excess) -> None:
+        # Told first, so that the host knows the reason before it sees the end.
+        self._tell(excess.event, [])
+        _kill(excess.member.pid)
         if not self._confinement.namespaces:
-            for member in members:
-                _kill(member)
-
-    def _processes_by_session(self) -> dict[int, list[int]]:
-        pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-        if not self._confinement.namespaces:
-            others = [pid for pid in pids if pid not in (1, os.getpid(), *self._removers)]
-            return {leader: others for leader in self._children}
-        groups: dict[int, list[int]] = {pid: [pid] for pid in self._children}
-        known = {1, os.getpid(), *self._removers, *groups}
-        strangers = [pid for pid in pids if pid not in known]
-        if strangers:
-            leaders = {measure.pid_namespace(pid): pid for pid in self._children}
-            for pid in strangers:
-                leader = leaders.get(measure.pid_namespace(pid))
-                if leader:
-                    groups[leader].append(pid)
-        return groups
+            for pid in excess.processes:
+                _kill(pid)
 
     def _end(self) -> None:
         """Kills all that this jail holds, then goes; the file systems go with the jail."""
-        for pid in self._children:
-            _kill(pid)
-        with contextlib.suppress(OSError):
-            os.kill(-1, signal.SIGKILL)
+        if self._jailed:
+            for pid in self._children:
+                _kill(pid)
+            with contextlib.suppress(OSError):
+                os.kill(-1, signal.SIGKILL)
+        else:
+            self._end_descendants()
+            measure.remove_tree(self._root)
         os._exit(0)
 
+    def _end_descendants(self) -> None:
+        """Without a pid namespace, which the kernel would end as a whole."""
+        until = time.monotonic() + _END_SECONDS
+        while time.monotonic() < until:
+            below = measure.descendants(os.getpid())
+            if not below:
+                return
+            # All are stopped before any is killed, so that those that fork fall behind.
+            for number in (signal.SIGSTOP, signal.SIGKILL):
+                for pid in below:
+                    _kill(pid, number)
+            with contextlib.suppress(ChildProcessError):
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
 
-def _kill(pid: int) -> None:
+
+def _kill(pid: int, number: signal.Signals = signal.SIGKILL) -> None:
     with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, number)
+
+
+def _allow_many() -> None:
+    """Thousands of sessions: two descriptors each, and each a process of this account."""
+    for which in (resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC):
+        _, hard = resource.getrlimit(which)
+        resource.setrlimit(which, (hard, hard))
 
 
 def main(control: socket.socket, settings: Mapping[str, Any]) -> None:
-    if not kernel.in_a_jail():
-        raise SystemExit("firejail started the program without a sandbox around it")
-    Zygote(control, settings).run()
+    if settings["jailed"] and not kernel.in_a_jail():
+        raise SystemExit("the program was started without a sandbox around it")
+    try:
+        zygote = Zygote(control, settings)
+    except preload.Unusable as error:
+        control.send(json.dumps({"event": "unusable", "reason": str(error)}).encode())
+        return
+    zygote.run()

@@ -1,0 +1,201 @@
+"""One tool call: its message, its retries, its outcome.
+
+Invariants
+- The first RPC of a call is on the channel when its constructor returns.
+- A call is sent again with the same call_id, and only where nothing ran or the answer was lost.
+- What the policy may see is an OK answer; everything else raises AttemptFailed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import grpc.aio
+import structlog
+
+from engine.errors import SessionLost, ToolServiceFailed
+from engine.types import Call, CallOutcome
+from toolwright import wire
+from toolwright.common.v1 import reasons_pb2 as reasons
+from toolwright.recipe import Tool as ToolTable
+from toolwright.rpc.channel import backoff, call, may_retry
+from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
+from toolwright.tool.v1 import tool_pb2 as pb
+from toolwright.types import ToolErrorKind
+
+if TYPE_CHECKING:
+    from toolwright.tool.v1.tool_pb2_grpc import ToolServiceAsyncStub
+
+GRACE = 5.0
+"""Seconds that an RPC's deadline is above the limits inside it."""
+LONGEST_WAIT = 30.0
+"""Seconds after which a service answers `running` (the contract's bound)."""
+CANCEL_SECONDS = 5.0
+
+_LOST = (
+    reasons.ERROR_REASON_SESSION_LOST,
+    reasons.ERROR_REASON_SESSION_NOT_FOUND,
+    reasons.ERROR_REASON_SESSION_CLOSED,
+)
+
+log = structlog.get_logger("tools")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallPlace:
+    """Where in the trajectory a call stands."""
+
+    call_id: str
+    turn: int
+    turns_left: int
+
+
+class Place(Protocol):
+    """Where a session is held, as its calls need to know it."""
+
+    session_id: str
+    cancels: bool
+    """The service takes CancelCall."""
+
+    @property
+    def name(self) -> str:
+        """Of the service in the recipe."""
+
+    @property
+    def table(self) -> ToolTable: ...
+
+    @property
+    def stub(self) -> ToolServiceAsyncStub:
+        """Of the endpoint that holds the session now."""
+
+    def move(self, endpoint: str) -> None:
+        """From here on the session is at `endpoint`."""
+
+
+class PendingCall:
+    """A call in flight.
+
+    The constructor raises TypeError, ValueError, OverflowError or MessageError for arguments that
+    no message can hold.
+    """
+
+    def __init__(self, place: Place, request: Call, where: CallPlace) -> None:
+        self._place = place
+        table = place.table
+        self._wait = min(table.run_limit_s + table.queue_limit_s, LONGEST_WAIT)
+        self._message = pb.CallToolRequest(
+            session_id=place.session_id,
+            call_id=where.call_id,
+            tool=request.tool,
+            action=request.action,
+            turn=where.turn,
+            turns_left=where.turns_left,
+            last_step=where.turns_left == 0,
+            queue_limit=wire.duration(table.queue_limit_s),
+            run_limit=wire.duration(table.run_limit_s),
+            wait=wire.duration(self._wait),
+        )
+        if request.arguments is not None:
+            self._message.arguments.CopyFrom(wire.struct(request.arguments))
+            # Readers stop at a hundred levels, writers do not: find it here.
+            pb.CallToolRequest.FromString(self._message.SerializeToString())
+        self.settled = False
+        """It has an outcome, or none will come."""
+        self._rpc = self._send()
+        self.dispatched_ns = time.monotonic_ns()
+
+    def _send(self) -> grpc.aio.UnaryUnaryCall[pb.CallToolRequest, pb.CallToolResponse]:
+        return self._place.stub.CallTool(self._message, timeout=self._wait + GRACE)
+
+    async def result(self) -> CallOutcome:
+        """SessionLost or ToolServiceFailed when the policy must not see the outcome."""
+        failures = 0
+        moved = False
+        while True:
+            try:
+                answer = await self._rpc
+            except grpc.aio.AioRpcError as rpc_error:
+                error = from_rpc_error(rpc_error)
+                failures += 1
+                endpoint = "" if moved else _right_endpoint(error)
+                again = endpoint or may_retry(error)
+                if failures > self._place.table.max_retries or not again:
+                    self.settled = isinstance(error, ServiceError)
+                    raise self._failed(error) from rpc_error
+                if endpoint:
+                    moved = True
+                    self._place.move(endpoint)
+                else:
+                    await asyncio.sleep(backoff(failures - 1, error))
+            else:
+                if answer.HasField("result"):
+                    self.settled = True
+                    return outcome(answer.result)
+            self._rpc = self._send()
+
+    async def cancel(self) -> None:
+        """Stops it at the service, whose session goes on. Never raises: a session's end stops its
+        calls too."""
+        self._rpc.cancel()
+        if self.settled or not self._place.cancels:
+            return
+        self.settled = True
+        request = pb.CancelCallRequest(
+            session_id=self._message.session_id, call_id=self._message.call_id
+        )
+        try:
+            await call(self._place.stub.CancelCall, request, timeout=CANCEL_SECONDS)
+        except (ServiceError, TransportError) as error:
+            log.info("cancel_failed", call=request.call_id, error=str(error))
+
+    def _failed(self, error: ServiceError | TransportError) -> SessionLost | ToolServiceFailed:
+        lost = isinstance(error, ServiceError) and error.reason in _LOST
+        return (SessionLost if lost else ToolServiceFailed)(f"tools.{self._place.name}: {error}")
+
+
+def _right_endpoint(error: ServiceError | TransportError) -> str:
+    """Where the session is, if that is what the error says."""
+    if isinstance(error, ServiceError) and error.reason == reasons.ERROR_REASON_WRONG_ENDPOINT:
+        return error.endpoint
+    return ""
+
+
+def refused(reason: str, kind: ToolErrorKind = ToolErrorKind.INVALID_ACTION) -> CallOutcome:
+    """What the policy gets for an action that went to no service."""
+    return CallOutcome(text="", valid=False, invalid_reason=reason, error=kind)
+
+
+def outcome(result: pb.CallResult) -> CallOutcome:
+    """The engine's view of a recorded result; media parts are named, not shown.
+
+    A failure that shows nothing is shown by its message.
+    """
+    texts = [
+        part.text if part.WhichOneof("content") == "text" else f"[{_media_type(part)}]"
+        for part in result.observation
+    ]
+    failed = result.HasField("error")
+    return CallOutcome(
+        text="".join(texts) or result.error.message,
+        valid=result.valid,
+        invalid_reason=result.invalid_reason,
+        done=result.done,
+        reward=result.reward if result.HasField("reward") else None,
+        error=ToolErrorKind(result.error.kind) if failed else ToolErrorKind.NONE,
+        session_lost=result.error.session_lost,
+        metrics=dict(result.metrics),
+        truncated=result.truncated,
+        isolation=result.isolation,
+        tool=result.tool,
+        queued_s=result.queued.ToTimedelta().total_seconds(),
+        run_s=result.run.ToTimedelta().total_seconds(),
+    )
+
+
+def _media_type(part: pb.ObservationPart) -> str:
+    if part.WhichOneof("content") == "media":
+        return part.media.media_type
+    return part.blob.media_type

@@ -1,0 +1,48 @@
+"""TLS from PEM files, checked before anything listens or connects.
+
+A server shows a certificate; a client trusts one authority. Clients are told apart by their
+bearer token, not by certificates of their own.
+"""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+
+
+class TlsError(Exception):
+    """A PEM file cannot be used; the message names the file and the mend."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Certificate:
+    """What a server shows: its certificate chain and private key, PEM."""
+
+    chain: bytes
+    key: bytes
+
+
+def read_certificate(chain: Path, key: Path) -> Certificate:
+    """The server's certificate, leaf first, and its key without a passphrase. TlsError if they
+    cannot be read or do not belong together."""
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(chain, key, password="")
+        return Certificate(chain=chain.read_bytes(), key=key.read_bytes())
+    except (OSError, ValueError) as error:  # an SSLError is an OSError
+        raise TlsError(
+            f"certificate {chain} with key {key}: {error}; give two PEM files that belong "
+            "together, the key without a passphrase"
+        ) from error
+
+
+def read_authority(file: Path) -> bytes:
+    """The certificates of the authorities that a client trusts, PEM. TlsError if there are none."""
+    try:
+        ssl.create_default_context(cafile=file)
+        return file.read_bytes()
+    except OSError as error:
+        raise TlsError(
+            f"authority {file}: {error}; give a PEM file with the certificate that signed the "
+            "service's"
+        ) from error

@@ -1,0 +1,238 @@
+"""Sessions that live at endpoints of their own, move, get lost and are cancelled; several calls in
+one turn."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from engine.errors import SessionLost, StartupError, ToolServiceFailed
+from engine.toolcalls import CallPlace, PendingCall
+from engine.toolclient import ToolServices
+from engine.types import Call
+from tests.integration.engine.conftest import MakeWorld
+from tests.support.dialogue import ANSWER, by_turn
+from tests.support.engines import until
+from tests.support.tools import (
+    PYTHON,
+    ToolDouble,
+    add_up,
+    broken,
+    elsewhere,
+    serving,
+    text,
+    unavailable,
+)
+from toolwright.recipe import Tool
+from toolwright.tool.v1 import tool_pb2 as pb
+from toolwright.types import StopReason, Task
+
+ONE = {"steps": 1, "groups_per_step": 1, "group_size": 1}
+ONE_PLUS_ONE = Call(action="<python> 1+1</python>", tool="python", arguments={"code": "1+1"})
+FIRST = CallPlace(call_id="c/0/0", turn=0, turns_left=3)
+
+
+def services(double: ToolDouble, **fields: object) -> ToolServices:
+    return ToolServices({"python": Tool(service=double.address, **fields)}, "an owner")
+
+
+async def hang(_request: pb.CallToolRequest) -> pb.CallResult:
+    await asyncio.Event().wait()
+    raise AssertionError("unreachable")
+
+
+async def test_a_call_follows_its_session_to_the_endpoint_that_it_is_told() -> None:
+    """With the same call_id; later calls and the close go there at once."""
+    async with serving(ToolDouble()) as back, serving(ToolDouble()) as front:
+        front.faults = [elsewhere(back.address)]
+        tools = services(front)
+        session = await tools.open_session("s", Task(id="t"))
+        second = CallPlace(call_id="c/1/0", turn=1, turns_left=2)
+        for place in (FIRST, second):
+            pending = session.dispatch(ONE_PLUS_ONE, place)
+            assert isinstance(pending, PendingCall)
+            assert (await pending.result()).text == "2"
+        session.close()
+        await tools.close()
+        assert [request.call_id for request in front.asked] == ["c/0/0"]
+        assert [request.call_id for request in back.asked] == ["c/0/0", "c/1/0"]
+        assert (front.ran, front.closed) == ([], [])
+        assert back.closed == [session.id]
+
+
+@pytest.mark.parametrize(("retries", "asked"), [(3, (1, 1)), (0, (1, 0))])
+async def test_it_follows_once_and_within_the_retries(retries: int, asked: tuple[int, int]) -> None:
+    """Two that send it to each other, and a budget that is used up."""
+    async with serving(ToolDouble()) as back, serving(ToolDouble()) as front:
+        front.faults = [elsewhere(back.address)] * 9
+        back.faults = [elsewhere(front.address)] * 9
+        tools = services(front, max_retries=retries)
+        session = await tools.open_session("s", Task(id="t"))
+        pending = session.dispatch(ONE_PLUS_ONE, FIRST)
+        assert isinstance(pending, PendingCall)
+        with pytest.raises(ToolServiceFailed, match="WRONG_ENDPOINT"):
+            await pending.result()
+        session.close()
+        await tools.close()
+        assert (len(front.asked), len(back.asked)) == asked
+
+
+async def test_an_endpoint_that_holds_nothing_any_more_is_left_alone() -> None:
+    """A worker that was replaced has an endpoint of the past."""
+    async with serving(ToolDouble()) as back, serving(ToolDouble()) as front:
+        front.endpoint, back.owners = back.address, front.owners
+        tools = services(front, lease_s=0.06)
+        keeping = asyncio.create_task(tools.keep_leases())
+        session = await tools.open_session("s", Task(id="t"))
+        await until(lambda: back.renewals >= 3, "renewals")
+        session.close()
+        await until(lambda: bool(back.closed), "the close")
+        here, there = front.renewals, back.renewals
+        await until(lambda: front.renewals >= here + 5, "more renewals")
+        assert back.renewals <= there + 1
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+        await tools.close()
+
+
+async def test_a_session_that_a_renewal_does_not_find_ends_its_attempt(world: MakeWorld) -> None:
+    """While its call hangs, not when that comes to its end; the next attempt gets another."""
+    double = ToolDouble(hang)
+    here = await world(tools=double, run=ONE)
+    here.tables["tools"]["python"]["lease_s"] = 0.15
+    async with here.engine() as run:
+        await double.called.wait()
+        double.run = add_up
+        double.owners.clear()  # as after a restart of the service
+        (group,) = await run.learner.lease(await run.learner.version())
+    (trajectory,) = group.members
+    assert (trajectory.stop_reason, trajectory.attempt) == (StopReason.ANSWERED, 1)
+    assert len({request.session_id for request in double.opened}) == 2
+
+
+async def test_a_session_lost_before_its_turns_begin_ends_at_once() -> None:
+    async with serving(ToolDouble()) as double:
+        tools = services(double, lease_s=0.06)
+        session = await tools.open_session("s", Task(id="t"))
+        double.owners.clear()
+        keeping = asyncio.create_task(tools.keep_leases())
+        await until(lambda: double.renewals >= 2, "renewals")
+        with pytest.raises(SessionLost, match="is lost"):
+            async with session.held():
+                await asyncio.Event().wait()
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+        await tools.close()
+
+
+async def test_a_limit_inside_a_held_session_is_no_loss() -> None:
+    async with serving(ToolDouble()) as double:
+        tools = services(double)
+        session = await tools.open_session("s", Task(id="t"))
+        with pytest.raises(TimeoutError):
+            async with session.held(), asyncio.timeout(0):
+                await asyncio.Event().wait()
+        session.close()
+        await tools.close()
+
+
+async def test_a_trajectory_that_ends_while_its_call_runs_cancels_it_and_then_closes(
+    world: MakeWorld,
+) -> None:
+    double = ToolDouble(hang)
+    here = await world(tools=double, run=ONE, task={"limits": {"seconds": 0.5}})
+    async with here.engine() as run:
+        (group,) = await run.learner.lease(await run.learner.version())
+        await until(lambda: bool(double.closed), "the close")
+    assert group.members[0].stop_reason is StopReason.TRAJECTORY_TIMEOUT
+    assert double.ended == [double.asked[0].call_id, double.asked[0].session_id]
+
+
+async def test_a_call_that_has_ended_is_not_cancelled(world: MakeWorld) -> None:
+    double = ToolDouble(faults=[None, broken()])
+    here = await world(
+        tools=double,
+        run=ONE,
+        engine={"max_attempts": 2},
+    )
+    async with here.engine() as run:
+        await run.learner.lease(await run.learner.version())
+        await until(lambda: not double.live, "the sessions' end")
+    assert double.cancelled == []
+
+
+async def test_a_service_without_cancelling_is_only_asked_to_close() -> None:
+    plain = pb.ToolDescriptor()
+    plain.CopyFrom(PYTHON)
+    plain.ClearField("capabilities")
+    async with serving(ToolDouble(hang, tools=[plain])) as double:
+        tools = services(double)
+        session = await tools.open_session("s", Task(id="t"))
+        session.dispatch(ONE_PLUS_ONE, FIRST)
+        await double.called.wait()
+        session.close()
+        await tools.close()
+        assert double.ended == [session.id]
+
+
+PAIRS = '''
+from dataclasses import replace
+from engine.protocols.tagged import Tagged
+
+
+class Pairs(Tagged):
+    """`<python> a; b; c</python>` is a call for each part."""
+
+    def decide(self, text, stop, tools, codec):
+        found = super().decide(text, stop, tools, codec)
+        if not isinstance(found, tuple):
+            return found
+        (call,) = found
+        return tuple(
+            replace(call, arguments={"code": part.strip()})
+            for part in call.arguments["code"].split(";")
+        )
+'''
+
+
+async def test_observations_stand_in_the_order_of_the_calls(world: MakeWorld) -> None:
+    """Whichever ends first, and whichever has to be sent again."""
+    ended: list[str] = []
+    last = asyncio.Event()
+
+    async def backwards(request: pb.CallToolRequest) -> pb.CallResult:
+        """The first to come waits for the last."""
+        code = str(request.arguments["code"])
+        if code == "3+3":
+            last.set()
+        else:
+            await last.wait()
+        ended.append(code)
+        return text(f"{code}={add_up(request).observation[0].text}")
+
+    double = ToolDouble(backwards, faults=[None, unavailable(), None])
+    here = await world(tools=double, run=ONE, task={"protocol": "./pairs.py:Pairs"})
+    (here.folder / "pairs.py").write_text(PAIRS)
+    here.sampler._script = by_turn(here.codec, ["<python> 1+1; 2+2; 3+3</python>", ANSWER])
+    async with here.engine() as run:
+        (group,) = await run.learner.lease(await run.learner.version())
+    (trajectory,) = group.members
+    assert ended[0] == "3+3"
+    assert [call.index for call in trajectory.calls] == [0, 1, 2]
+    assert [call.call_id.rpartition("/")[2] for call in trajectory.calls] == ["0", "1", "2"]
+    shown = ["1+1=2", "2+2=4", "3+3=6"]
+    assert [call.observation for call in trajectory.calls] == shown
+    assert here.texts(trajectory)[2] == ("tool", "<result> " + "\n".join(shown) + "</result>")
+    assert sorted(double.ran) == [call.call_id for call in trajectory.calls]
+    assert len(double.asked) == 4
+
+
+def test_an_authority_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StartupError, match=r"tools\.python\.tls_ca: authority .*absent\.pem"):
+        ToolServices({"python": Tool(service="x:1", tls_ca=tmp_path / "absent.pem")}, "owner")
+    broken_file = tmp_path / "broken.pem"
+    broken_file.write_text("nothing")
+    with pytest.raises(StartupError, match=r"broken\.pem"):
+        ToolServices({"python": Tool(service="x:1", tls_ca=broken_file)}, "owner")

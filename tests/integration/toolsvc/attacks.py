@@ -1,0 +1,762 @@
+"""Foreign code that means harm, by name: each text runs in a session of its own.
+
+The texts find `TARGET` (what the attacker is kind enough to be told: see `test_sandbox_attacks`)
+and the helpers of `PRELUDE`. A try is held when it ends in an OSError (or one of `DENIALS`); any
+other ending, a slip in the text included, counts as a break-in. A bomb ends as its entry says.
+"""
+
+from dataclasses import dataclass
+
+from toolsvc.sandbox.jailed import bpf, kernel
+from toolsvc.sandbox.session import Ending
+
+DENIALS = {
+    *("OSError", "PermissionError", "FileNotFoundError", "NotADirectoryError", "IsADirectoryError"),
+    *("ProcessLookupError", "ConnectionRefusedError", "BlockingIOError", "MemoryError"),
+}
+
+# Calls that the session's filter does not name, by machine.
+MORE_NUMBERS = {
+    bpf.X86_64: {
+        "prlimit64": 302,
+        "pidfd_open": 434,
+        "execveat": 322,
+        "capset": 126,
+        "ioprio_set": 251,
+        "sched_setscheduler": 144,
+        "tgkill": 234,
+        "setgroups": 116,
+        "prctl": 157,
+        "fallocate": 285,
+    },
+    bpf.AARCH64: {
+        "prlimit64": 261,
+        "pidfd_open": 434,
+        "execveat": 281,
+        "capset": 91,
+        "ioprio_set": 30,
+        "sched_setscheduler": 119,
+        "tgkill": 131,
+        "setgroups": 159,
+        "prctl": 167,
+        "fallocate": 47,
+    },
+}
+
+PRELUDE = f"""
+import ctypes, errno, fcntl, mmap, os, resource, signal, socket, stat, struct, subprocess, sys
+import termios, threading, time
+
+NUMBERS = { ({**bpf.NUMBERS[kernel.MACHINE], **MORE_NUMBERS[kernel.MACHINE]})!r}
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def call(name, *arguments):
+    "A bare system call; OSError if the kernel refuses it."
+    result = libc.syscall(NUMBERS[name], *[
+        ctypes.c_long(value) if isinstance(value, int) else value for value in arguments
+    ])
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return result
+
+
+def in_child(action):
+    "What the action comes to in a process that may die of it."
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            action()
+            os.write(write, b"done")
+        except OSError as error:
+            os.write(write, str(error.errno).encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    said = os.read(read, 100)
+    os.close(read)
+    status = os.waitpid(pid, 0)[1]
+    if said == b"done":
+        return
+    raise OSError(int(said or 0), f"refused, or killed by signal {{status & 127}}")
+
+
+def held(*actions):
+    "Every one of them must be refused."
+    for action in actions:
+        try:
+            value = action()
+        except OSError:
+            continue
+        raise SystemExit(f"not refused: {{value!r}}")
+    raise PermissionError("all refused")
+
+
+def other_pids():
+    "Numbers of processes that are not this one's and may exist."
+    numbers = [*TARGET["pids"], os.getppid(), *range(1, 400)]
+    try:
+        numbers += [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    except OSError:
+        pass
+    return sorted({{pid for pid in numbers if pid not in (0, os.getpid())}})
+"""
+
+FILES = {
+    f"write {path}": f"open({path!r}, 'w').write('x')"
+    for path in (
+        *("/etc/x", "/usr/local/x", "/usr/lib/x", "/usr/bin/x", "/var/tmp/x", "/dev/shm/x"),
+        *("/home/x", "/root/x", "/srv/x", "/opt/x", "/proc/sysrq-trigger", "/x"),
+        *("/proc/sys/kernel/core_pattern", "/sys/kernel/uevent_helper", "/run/x", "/dev/x"),
+    )
+}
+FILES |= {
+    f"read {path}": f"open({path!r}, 'rb').read(64)"
+    for path in (
+        *("/etc/shadow", "/etc/passwd", "/etc/hostname", "/root/.bashrc", "/proc/kcore"),
+        *("/dev/kmsg", "/dev/mem", "/dev/vda", "/dev/sda", "/dev/fuse", "/dev/kvm"),
+        *("/run/firejail/firejail-run.lock", "/var/log/dpkg.log"),
+    )
+}
+FILES |= {
+    f"list {path}": f"os.listdir({path!r})"
+    for path in ("/root", "/home/games", "/var/log", "/srv/x", "/sys/kernel", "/run/user")
+}
+FILES |= {
+    "write bait": "held(*(lambda p=p: open(p, 'w') for p in TARGET['files']))",
+    "read bait": "held(*(lambda p=p: open(p).read() for p in TARGET['files']))",
+    "list bait": "held(*(lambda p=p: os.listdir(os.path.dirname(p)) for p in TARGET['files']))",
+    "change modes of bait": "held(*(lambda p=p: os.chmod(p, 0) for p in TARGET['files']))",
+    "times of bait": "held(*(lambda p=p: os.utime(p, (1, 1)) for p in TARGET['files']))",
+    "stat of bait": "held(*(lambda p=p: os.stat(p) for p in TARGET['files']))",
+    "remove bait": "held(*(lambda p=p: os.unlink(p) for p in TARGET['files']))",
+    "this repository": "open(TARGET['repository'])",
+    "by a symbolic link": "os.symlink(TARGET['files'][0], 'link')\nopen('link').read()",
+    "by a link to a folder": "os.symlink('/', 'root')\nopen('root/etc/passwd').read()",
+    "by a hard link": "os.link(TARGET['files'][0], 'hard')",
+    "hard link to a program": "os.link('/usr/bin/env', 'env')",
+    "by leaving upwards": "open('../' * 20 + 'etc/passwd').read()",
+    "rename into /usr": "open('x', 'w').close()\nos.rename('x', '/usr/lib/x')",
+    "rename the own folder's parent": "os.rename('..', '../../moved')",
+    "rename /usr": "os.rename('/usr', '/usr2')",
+    "device node": "os.mknod('null', 0o600 | stat.S_IFCHR, os.makedev(1, 3))",
+    "block node": "os.mknod('disk', 0o600 | stat.S_IFBLK, os.makedev(254, 0))",
+    "give a file away": "open('mine', 'w').close()\nos.chown('mine', 0, 0)",
+    "chmod /usr": "os.chmod('/usr', 0o777)",
+    "truncate a library": "os.truncate('/usr/bin/env', 0)",
+    "kernel attributes": "os.setxattr('.', 'trusted.x', b'1')",
+    "terminal": "os.open('/dev/tty', os.O_RDWR)",
+    "type for the terminal": "fcntl.ioctl(0, termios.TIOCSTI, b'x')",
+    "type by the output": "fcntl.ioctl(1, termios.TIOCSTI, b'x')",
+}
+
+SOCKETS = {
+    "tcp": "socket.create_connection(tuple(TARGET['tcp']), 1)",
+    "udp": "socket.socket(socket.AF_INET, socket.SOCK_DGRAM).connect(tuple(TARGET['tcp']))",
+    "tcp v6": "socket.socket(socket.AF_INET6, socket.SOCK_STREAM).connect(('::1', 22))",
+    "listen": "socket.create_server(('127.0.0.1', 0))",
+    "abstract socket": "socket.socket(socket.AF_UNIX).connect('\\0' + TARGET['abstract'])",
+    "path socket": (
+        "held(*(lambda p=p: socket.socket(socket.AF_UNIX).connect(p) for p in TARGET['sockets']))"
+    ),
+    "datagram pair": "socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)",
+    "a pair that connects anew": (
+        "a, b = socket.socketpair()\na.connect('\\0' + TARGET['abstract'])"
+    ),
+    "the control socket connects anew": (
+        "socket.socket(fileno=os.dup(3)).connect('\\0' + TARGET['abstract'])"
+    ),
+    "netlink": "socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)",
+    "packets": "socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)",
+    "raw": "socket.socket(socket.AF_INET, socket.SOCK_RAW, 1)",
+    "vsock": "socket.socket(socket.AF_VSOCK, socket.SOCK_STREAM)",
+    "kernel crypto": "socket.socket(socket.AF_ALG, socket.SOCK_SEQPACKET)",
+    "bluetooth": "socket.socket(31, socket.SOCK_RAW, 1)",
+    "bind": "a, b = socket.socketpair()\na.bind('\\0' + TARGET['abstract'] + 'x')",
+}
+
+_BUFFER = "ctypes.create_string_buffer(256)"
+SYSTEM_CALLS = {
+    "user namespace": "call('unshare', 0x10000000)",
+    "mount namespace": "call('unshare', 0x20000)",
+    "user and mount namespace": "in_child(lambda: call('unshare', 0x10020000))",
+    "net namespace": "call('unshare', 0x40000000)",
+    "pid namespace": "call('unshare', 0x20000000)",
+    "clone into a namespace": "call('clone', 0x10000000 | 17, 0, 0, 0, 0)",
+    "clone3": f"call('clone3', {_BUFFER}, 88)",
+    "setns": "call('setns', os.open('.', os.O_RDONLY), 0)",
+    "mount": "call('mount', b'none', b'.', b'tmpfs', 0, 0)",
+    "bind mount": "call('mount', b'/', b'.', 0, 4096, 0)",
+    "umount": "call('umount2', b'/tmp', 2)",
+    "new mount interface": "call('fsopen', b'tmpfs', 0)",
+    "open_tree": "call('open_tree', -100, b'/', 1)",
+    "move_mount": "call('move_mount', -100, b'/', -100, b'.', 0)",
+    "pivot_root": "call('pivot_root', b'.', b'.')",
+    "chroot": "os.chroot('.')",
+    "ptrace attach": "held(*(lambda p=p: call('ptrace', 16, p, 0, 0) for p in other_pids()))",
+    "be traced": "call('ptrace', 0, 0, 0, 0)",
+    "read memory": (
+        f"b = {_BUFFER}\nv = struct.pack('QQ', ctypes.addressof(b), 8)\n"
+        "held(*(lambda p=p: call('process_vm_readv', p, v, 1, v, 1, 0) for p in other_pids()))"
+    ),
+    "write memory": "call('process_vm_writev', 1, 0, 0, 0, 0, 0)",
+    "take a descriptor": "call('pidfd_getfd', 3, 0, 0)",
+    "compare processes": "call('kcmp', 1, 1, 0, 0, 0)",
+    "bpf": f"call('bpf', 0, {_BUFFER}, 72)",
+    "userfaultfd": "call('userfaultfd', 1)",
+    "perf_event_open": f"call('perf_event_open', {_BUFFER}, 0, -1, -1, 0)",
+    "io_uring": f"call('io_uring_setup', 4, {_BUFFER})",
+    "asynchronous I/O": f"call('io_setup', 1, {_BUFFER})",
+    "keyctl": "call('keyctl', 0, -3, 1)",
+    "add_key": "call('add_key', b'user', b'x', b'x', 1, -3)",
+    "request_key": "call('request_key', b'user', b'x', 0, -3)",
+    "memfd": "os.memfd_create('x')",
+    "secret memory": "call('memfd_secret', 0)",
+    "memfd and execveat": (
+        "f = os.memfd_create('x')\nos.write(f, open('/usr/bin/env', 'rb').read())\n"
+        "call('execveat', f, b'', 0, 0, 0x1000)"
+    ),
+    "shared memory": "call('shmget', 0, 4096, 0o1600)",
+    "message queue": "call('msgget', 0, 0o1600)",
+    "semaphores": "call('semget', 0, 1, 0o1600)",
+    "POSIX queue": "call('mq_open', b'x', 0o102, 0o600, 0)",
+    "file by handle": f"call('open_by_handle_at', -100, {_BUFFER}, 0)",
+    "handle of a file": f"call('name_to_handle_at', -100, b'.', {_BUFFER}, {_BUFFER}, 0)",
+    "inotify": "call('inotify_init1', 0)",
+    "fanotify": "call('fanotify_init', 0, 0)",
+    "kernel module": "call('init_module', 0, 0, b'')",
+    "kernel module by file": "call('finit_module', 0, b'', 0)",
+    "new kernel": "call('kexec_load', 0, 0, 0, 0)",
+    "kernel log": "call('syslog', 3, ctypes.create_string_buffer(64), 64)",
+    "reboot": "call('reboot', 0xfee1dead, 672274793, 0, 0)",
+    "host name": "call('sethostname', b'x', 1)",
+    "clock": "time.clock_settime(time.CLOCK_REALTIME, 0)",
+    "accounting": "call('acct', 0)",
+    "quota": "call('quotactl', 0x80000100, 0, 0, 0)",
+    "swap": "call('swapon', b'x', 0)",
+    "move pages": "call('move_pages', 1, 0, 0, 0, 0, 0)",
+}
+if kernel.MACHINE == bpf.X86_64:
+    SYSTEM_CALLS |= {
+        "ports": "call('iopl', 3)",
+        "descriptor table": f"call('modify_ldt', 0, {_BUFFER}, 16)",
+        # Each kills the process that tries.
+        "x32 interface": "in_child(lambda: libc.syscall(ctypes.c_long(0x40000000 | 39)))",
+        "32-bit interface": """
+code = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+code.write(bytes.fromhex("b814000000cd80c3"))  # mov eax, 20 (getpid); int 0x80; ret
+address = ctypes.addressof(ctypes.c_char.from_buffer(code))
+in_child(ctypes.CFUNCTYPE(ctypes.c_int)(address))
+""",
+    }
+
+PRIVILEGES = {
+    "become root": "os.setuid(0)",
+    "become the root group": "os.setgid(0)",
+    "become root for files": "os.setreuid(-1, 0)",
+    "join groups": "os.setgroups([0])",
+    "take capabilities": (
+        "call('capset', struct.pack('II', 0x20080522, 0), struct.pack('6I', *[0xffffffff] * 6))"
+    ),
+    "ambient capability": "call('prctl', 47, 2, 21, 0, 0)",
+    "undo no_new_privs": "call('prctl', 38, 0, 0, 0, 0)",
+    "secure bits": "call('prctl', 28, 0, 0, 0, 0)",
+    "own memory map": "call('prctl', 35, 1, 0, 0, 0)",
+    "set-uid program": (
+        "done = subprocess.run(['/bin/su', '-c', 'id -u'], capture_output=True, text=True)\n"
+        "raise SystemExit(done.stdout) if done.stdout.strip() == '0' else PermissionError(done)"
+    ),
+    "set-uid copy": """
+import shutil
+shutil.copy("/usr/bin/id", "id")
+os.chmod("id", 0o6755)
+done = subprocess.run(["./id", "-u"], capture_output=True, text=True)
+raise SystemExit("root") if done.stdout.strip() == "0" else PermissionError(done)
+""",
+    "better priority": "os.nice(-5)",
+    "real-time priority": "os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))",
+    "real-time I/O": "call('ioprio_set', 1, 0, 1 << 13)",
+    "priority of others": (
+        "held(*(lambda p=p: os.setpriority(os.PRIO_PROCESS, p, 19) for p in TARGET['pids']))"
+    ),
+    "limits of others": (
+        "held(*(lambda p=p: call('prlimit64', p, 7, struct.pack('QQ', 0, 0), 0)"
+        " for p in TARGET['pids']))"
+    ),
+    "spare me when memory is short": (
+        "f = os.open('/proc/self/oom_score_adj', os.O_WRONLY)\nos.write(f, b'-1000')"
+    ),
+    "lock much memory": "m = mmap.mmap(-1, 1 << 20)\n"
+    "if libc.mlock(ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(m))), "
+    "ctypes.c_size_t(1 << 20)): raise OSError(ctypes.get_errno(), 'refused')",
+}
+for _name in ("AS", "NPROC", "FSIZE", "NOFILE", "CORE", "MEMLOCK", "CPU"):
+    PRIVILEGES[f"raise the limit {_name}"] = (
+        f"which = resource.RLIMIT_{_name}\n"
+        "most = resource.getrlimit(which)[1]\n"
+        "call('prlimit64', 0, which, struct.pack('QQ', most + 1, most + 1), 0)"
+    )
+
+PROCESSES = {
+    "signal the service and its other sessions": (
+        "held(*(lambda p=p: os.kill(p, 0) for p in TARGET['pids']))"
+    ),
+    "a handle of the service": "held(*(lambda p=p: os.pidfd_open(p) for p in TARGET['pids']))",
+    "signals by I/O": (
+        "held(*(lambda p=p: fcntl.fcntl(3, fcntl.F_SETOWN, p) for p in TARGET['pids']))"
+    ),
+    "its environment": """
+for pid in ["self", *other_pids()]:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            if b"API_KEY" in file.read():
+                raise SystemExit(f"environment of {pid}")
+    except OSError:
+        pass
+raise PermissionError("nothing found")
+""",
+    "its arguments": """
+for pid in other_pids():
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            if b"pytest" in file.read():
+                raise SystemExit(f"arguments of {pid}")
+    except OSError:
+        pass
+raise PermissionError("nothing found")
+""",
+    "memory by /proc": "held(*(lambda p=p: open(f'/proc/{p}/mem', 'r+b') for p in other_pids()))",
+    "roots by /proc": (
+        "held(*(lambda p=p: os.stat(f'/proc/{p}/root/etc/shadow') for p in other_pids()))"
+    ),
+    "descriptors by /proc": (
+        "held(*(lambda p=p: os.listdir(f'/proc/{p}/fd') for p in TARGET['pids']))"
+    ),
+}
+
+BETWEEN_SESSIONS = {
+    "read": "open(TARGET['theirs']).read()",
+    "write": "open(TARGET['theirs'], 'w')",
+    "append": "open(TARGET['theirs'], 'a')",
+    "truncate": "os.truncate(TARGET['theirs'], 0)",
+    "remove": "os.unlink(TARGET['theirs'])",
+    "rename": "os.rename(TARGET['theirs'], 'mine')",
+    "replace": "open('mine', 'w').close()\nos.replace('mine', TARGET['theirs'])",
+    "hard link": "os.link(TARGET['theirs'], 'mine')",
+    "symbolic link": "os.symlink(TARGET['theirs'], 'link')\nopen('link').read()",
+    "list": "os.listdir(os.path.dirname(TARGET['theirs']))",
+    "list all": """
+above = os.path.dirname(os.path.dirname(TARGET['theirs']))
+seen = set(os.listdir(above)) - {os.path.basename(os.getcwd())}
+raise SystemExit(seen) if seen else PermissionError("alone")
+""",
+    "enter": "os.chdir(os.path.dirname(TARGET['theirs']))\nopen('secret').read()",
+    "plant": "open(os.path.join(os.path.dirname(TARGET['theirs']), 'planted'), 'w')",
+    "by working folder": (
+        "held(*(lambda p=p: os.listdir(f'/proc/{p}/cwd') for p in TARGET['pids']))"
+    ),
+    "list mounts": """
+held(
+    lambda: call("listmount", struct.pack("=IIQQ", 24, 0, 2**64 - 1, 0), bytes(800), 100, 0),
+    lambda: open("/proc/self/mountinfo").read() if TARGET["shared"] else os.stat("/nowhere"),
+)
+""",
+    "abstract socket of theirs": "socket.socket(socket.AF_UNIX).connect('\\0theirs')",
+    # Whoever knows a name may still ask for its attributes; so the name has to be a secret, and
+    # forked memory must not hold it. The kernel tells which pages there are by EFAULT. The name is
+    # known here by its digest only, or the search would find what it is looking for in itself.
+    "find the name in inherited memory": """
+import gc, hashlib, re
+page = 4096
+starts = {id(thing) & ~((1 << 20) - 1) for thing in gc.get_objects()}
+libc.sbrk.restype = ctypes.c_void_p
+end = libc.sbrk(0)
+ranges = [(start, start + (1 << 20)) for start in starts] + [(end - (8 << 20), end)]
+seen = set()
+read, write = os.pipe()
+for start, stop in ranges:
+    tail = b""
+    for address in range(start, stop, page):
+        if libc.write(write, ctypes.c_void_p(address), ctypes.c_size_t(page)) != page:
+            tail = b""
+            continue
+        text = tail + os.read(read, page)
+        seen.update(hashlib.sha256(name).hexdigest() for name in re.findall(b"[0-9a-f]{32}", text))
+        tail = text[-31:]
+own = hashlib.sha256(os.path.basename(os.getcwd()).encode()).hexdigest()
+if own not in seen:
+    raise SystemExit("the search does not find what is there")
+raise SystemExit("found") if TARGET["name_digest"] in seen else PermissionError("not there")
+""",
+}
+
+TRIES = {
+    f"{group}: {name}": text
+    for group, texts in {
+        "files": FILES,
+        "sockets": SOCKETS,
+        "system calls": SYSTEM_CALLS,
+        "privileges": PRIVILEGES,
+        "processes": PROCESSES,
+        "sessions": BETWEEN_SESSIONS,
+    }.items()
+    for name, text in texts.items()
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bomb:
+    """Code that takes as much of something as it gets. Every text gives up by itself at a size
+    that a small machine survives."""
+
+    code: str
+    endings: set[Ending]
+    says: str = ""
+    """What the output or the reason holds, if the ending does not tell enough."""
+    limit: float = 4.0
+
+
+_OF_FILES = {Ending.LIMIT, Ending.EXCEPTION}
+"""Ended by the watch, or told by the kernel that there is no space."""
+
+BOMBS = {
+    "processes": Bomb(
+        code="""
+children = []
+try:
+    while len(children) < 100:
+        pid = os.fork()
+        if pid == 0:
+            time.sleep(30)
+            os._exit(0)
+        children.append(pid)
+except BlockingIOError:
+    pass
+print("processes:", len(children) < 16)
+for pid in children:
+    os.kill(pid, 9)
+""",
+        endings={Ending.OK},
+        says="processes: True",
+    ),
+    "threads": Bomb(
+        code="""
+threads = 0
+try:
+    while threads < 100:
+        threading.Thread(target=time.sleep, args=(1,), daemon=True).start()
+        threads += 1
+except RuntimeError:
+    pass
+print("threads:", threads < 16)
+""",
+        endings={Ending.OK},
+        says="threads: True",
+    ),
+    "forks without end": Bomb(
+        code="""
+while True:
+    try:
+        os.fork()
+    except OSError:
+        pass
+""",
+        endings={Ending.TIMEOUT},
+        limit=0.3,
+    ),
+    "forks that lose their parents": Bomb(
+        code="""
+while True:
+    try:
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork():
+                os._exit(0)
+    except OSError:
+        pass
+""",
+        endings={Ending.TIMEOUT},
+        limit=0.3,
+    ),
+    "memory of one process": Bomb(
+        code="bytearray(1 << 30)", endings={Ending.OUT_OF_MEMORY}, says="MemoryError"
+    ),
+    "memory of many processes": Bomb(
+        code="""
+for _ in range(4):
+    if os.fork() == 0:
+        block = bytearray(90 << 20)
+        time.sleep(30)
+        os._exit(0)
+time.sleep(30)
+""",
+        endings={Ending.OUT_OF_MEMORY},
+        says="192 MiB",
+        limit=15,
+    ),
+    "memory shared by many processes": Bomb(
+        code="""
+blocks = []
+for _ in range(4):
+    if os.fork():
+        time.sleep(30)
+    shared = mmap.mmap(-1, 80 << 20)
+    for at in range(0, 80 << 20, 4096):
+        shared[at] = 1
+    blocks.append(shared)
+    # The address space of one process must not be what stops it.
+    if len(blocks) > 1:
+        blocks.pop(0)
+time.sleep(30)
+""",
+        endings={Ending.OUT_OF_MEMORY},
+        says="192 MiB",
+        limit=15,
+    ),
+    "memory of programs": Bomb(
+        code="""
+hungry = "b = bytearray(90 << 20)\\nimport time\\ntime.sleep(30)"
+for _ in range(4):
+    subprocess.Popen(["/usr/bin/python3", "-I", "-c", hungry])
+time.sleep(30)
+""",
+        endings={Ending.OUT_OF_MEMORY},
+        says="192 MiB",
+        limit=15,
+    ),
+    "a large file": Bomb(
+        code="""
+with open("big", "wb") as file:
+    for _ in range(16):
+        file.write(bytes(1 << 20))
+        file.flush()
+""",
+        endings={Ending.EXCEPTION},
+        says="File too large",
+    ),
+    "a sparse file": Bomb(
+        code="os.truncate(os.open('big', os.O_RDWR | os.O_CREAT), 1 << 40)",
+        endings={Ending.EXCEPTION},
+        says="File too large",
+    ),
+    "many sparse files made full by mapping them": Bomb(
+        code="""
+for number in range(8):
+    file = os.open(f"sparse{number}", os.O_RDWR | os.O_CREAT)
+    os.truncate(file, 3 << 20)
+    with mmap.mmap(file, 3 << 20) as mapped:
+        for at in range(0, 3 << 20, 4096):
+            mapped[at] = 1
+    os.close(file)
+time.sleep(30)
+""",
+        # Where the file system is full, a touch of the mapping is a bus error.
+        endings={Ending.LIMIT, Ending.CRASHED},
+        limit=15,
+    ),
+    "many files": Bomb(
+        code="""
+for number in range(6):
+    with open(f"part{number}", "wb") as file:
+        file.write(bytes(2 << 20))
+time.sleep(30)
+""",
+        endings=_OF_FILES,
+        limit=15,
+    ),
+    "many empty files": Bomb(
+        code="""
+for number in range(20000):
+    os.close(os.open(str(number), os.O_CREAT))
+time.sleep(30)
+""",
+        endings=_OF_FILES,
+        limit=15,
+    ),
+    "many folders": Bomb(
+        code="""
+for number in range(20000):
+    os.mkdir(str(number))
+time.sleep(30)
+""",
+        endings=_OF_FILES,
+        limit=15,
+    ),
+    "folders in folders": Bomb(
+        code="""
+try:
+    for number in range(20000):
+        os.mkdir("d")
+        os.chdir("d")
+finally:
+    print("stopped at", number)
+time.sleep(30)
+""",
+        # Making one takes longer the deeper it lies, so time may be what ends it.
+        endings={*_OF_FILES, Ending.TIMEOUT},
+        limit=3,
+    ),
+    "files that nothing names": Bomb(
+        code="""
+held = []
+for number in range(6):
+    held.append(os.open("gone", os.O_RDWR | os.O_CREAT))
+    os.unlink("gone")
+    os.write(held[-1], bytes(2 << 20))
+time.sleep(30)
+""",
+        endings=_OF_FILES,
+        limit=15,
+    ),
+    "the output file grown": Bomb(
+        code="os.posix_fallocate(1, 0, 1 << 30)", endings={Ending.EXCEPTION}, says="too large"
+    ),
+    "/tmp and /dev/shm": Bomb(
+        code="""
+stored = 0
+for folder in ("/tmp", "/dev/shm", "/var/tmp", "/dev", "/", "/run"):
+    for number in range(6):
+        try:
+            with open(f"{folder}/fill{number}", "wb") as file:
+                file.write(bytes(2 << 20))
+                stored += 2
+        except OSError:
+            pass
+if stored > 0:
+    time.sleep(30)
+raise PermissionError("nowhere")
+""",
+        endings=_OF_FILES,
+        limit=15,
+    ),
+    "output": Bomb(
+        code="for _ in range(3000): print('x' * 1000)\nprint('end')", endings={Ending.OK}
+    ),
+    "output of a child": Bomb(
+        code="os.system('yes | head -c 300000000')", endings={Ending.OK}, limit=10
+    ),
+    "output of many children": Bomb(
+        code="for _ in range(8): subprocess.Popen(['yes'])\ntime.sleep(30)",
+        endings={Ending.TIMEOUT},
+        limit=0.5,
+    ),
+    "open files": Bomb(
+        code="held = [os.open('.', os.O_RDONLY) for _ in range(1000)]",
+        endings={Ending.EXCEPTION},
+        says="Too many open files",
+    ),
+    "pipes": Bomb(
+        code="""
+pipes = []
+try:
+    while len(pipes) < 1000:
+        pipes.append(os.pipe())
+        fcntl.fcntl(pipes[-1][1], fcntl.F_SETPIPE_SZ, 1 << 24)
+except OSError as error:
+    print("pipes:", len(pipes) < 32)
+""",
+        endings={Ending.OK},
+        says="pipes: True",
+    ),
+    "deep recursion": Bomb(
+        code="import sys\nsys.setrecursionlimit(10**9)\ndef f(): return f() + 1\nf()",
+        endings={Ending.CRASHED, Ending.OUT_OF_MEMORY, Ending.TIMEOUT},
+        limit=1,
+    ),
+    "a number without end": Bomb(
+        code="x = 9 ** 9 ** 9", endings={Ending.TIMEOUT, Ending.OUT_OF_MEMORY}, limit=0.3
+    ),
+    "sleep": Bomb(code="time.sleep(600)", endings={Ending.TIMEOUT}, limit=0.2),
+    "deaf to interrupts": Bomb(
+        code="signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 32))\nwhile True: pass",
+        endings={Ending.TIMEOUT},
+        limit=0.2,
+    ),
+    "swallows interrupts": Bomb(
+        code="""
+while True:
+    try:
+        time.sleep(60)
+    except BaseException:
+        pass
+""",
+        endings={Ending.TIMEOUT},
+        limit=0.2,
+    ),
+    "stops itself": Bomb(
+        code="os.kill(os.getpid(), signal.SIGSTOP)\nwhile True: time.sleep(1)",
+        endings={Ending.TIMEOUT, Ending.OK},
+        limit=0.2,
+    ),
+    "abort, with a core dump": Bomb(
+        code="if os.fork() == 0: os.abort()\nprint('dumped:', os.WCOREDUMP(os.wait()[1]))",
+        endings={Ending.OK},
+        says="dumped: False",
+    ),
+    "closes all files": Bomb(code="os.closerange(0, 64)", endings={Ending.CRASHED}),
+    "hangs up and stays": Bomb(
+        code="os.close(3)\nwhile True: time.sleep(1)", endings={Ending.CRASHED, Ending.TIMEOUT}
+    ),
+    "nonsense to the host": Bomb(
+        code="os.write(3, b'nonsense')\ntime.sleep(30)",
+        endings={Ending.CRASHED},
+        says="out of turn",
+    ),
+    "an answer too early": Bomb(
+        code="os.write(3, bytes([0, 3]) + bytes(17))\ntime.sleep(30)",
+        endings={Ending.CRASHED},
+        says="out of turn",
+    ),
+    "a forged answer": Bomb(
+        # It ends the call that is its own: the second of the session.
+        code="os.write(3, bytes([0]) + struct.pack('<BIBQ', 3, 2, 0, 1 << 60))\ntime.sleep(30)",
+        endings={Ending.OK},
+    ),
+    "a message without end": Bomb(
+        code="while True: os.write(3, bytes([1]) + bytes(1000))",
+        endings={Ending.CRASHED},
+        says="out of turn",
+    ),
+    "an oversized packet": Bomb(
+        code="os.write(3, bytes([0]) + bytes(100000))\ntime.sleep(30)",
+        endings={Ending.CRASHED},
+        says="out of turn",
+    ),
+    "ready once more": Bomb(
+        code="os.write(3, bytes([0, 2]))\ntime.sleep(30)",
+        endings={Ending.CRASHED},
+        says="out of turn",
+    ),
+    "descriptors for the host": Bomb(
+        code="""
+channel = socket.socket(fileno=os.dup(3))
+while True:
+    socket.send_fds(channel, [bytes([1]) + b"x"], [0, 1, 2])
+""",
+        endings={Ending.CRASHED},
+        says="out of turn",
+    ),
+    "seals on the output file": Bomb(
+        code="fcntl.fcntl(1, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)",
+        endings={Ending.EXCEPTION},
+        says="PermissionError",
+    ),
+    "leases and locks on the output file": Bomb(
+        code="""
+for attempt in (
+    lambda: fcntl.fcntl(1, fcntl.F_SETLEASE, fcntl.F_WRLCK),
+    lambda: fcntl.flock(1, fcntl.LOCK_EX),
+    lambda: fcntl.lockf(1, fcntl.LOCK_EX),
+    lambda: fcntl.fcntl(1, fcntl.F_SETFL, 0),
+    lambda: os.lseek(1, 1 << 20, os.SEEK_SET),
+):
+    try:
+        attempt()
+    except OSError:
+        pass
+""",
+        endings={Ending.OK},
+    ),
+}

@@ -1,0 +1,155 @@
+"""Every attack of `attacks`, behind every wall that this kernel can force, against the machine and
+against another session; after each, the other session and the host are as they were."""
+
+import contextlib
+import hashlib
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import pytest_asyncio
+
+from tests.integration.toolsvc.attacks import BOMBS, DENIALS, PRELUDE, TRIES
+from toolsvc.sandbox.sandbox import Sandbox
+from toolsvc.sandbox.session import Ending, Outcome, Session
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+KEEP = 4096
+PLANT = """
+import os
+kept = 41
+with open("secret", "w") as file:
+    file.write("theirs")
+os.chmod("secret", 0o640)
+print(os.path.abspath("secret"))
+"""
+UNTOUCHED = (
+    "import os\n"
+    "kept, open('secret').read(), oct(os.stat('secret').st_mode), sorted(os.listdir('.'))"
+)
+
+
+@pytest.fixture(scope="module")
+def bait() -> Iterator[dict[str, Any]]:
+    """Files and listeners on the host that anybody may use, in the places that everybody knows."""
+    with contextlib.ExitStack() as stack:
+        files, sockets = [], []
+        for place in ("/var/tmp", "/tmp", "/dev/shm"):
+            folder = tempfile.mkdtemp(prefix="bait-", dir=place)
+            stack.callback(shutil.rmtree, folder)
+            Path(folder).chmod(0o777)
+            file = Path(folder, "canary")
+            file.write_text("canary")
+            file.chmod(0o666)
+            files.append(str(file))
+            sockets.append(f"{folder}/socket")
+        abstract = f"bait-{os.getpid()}"
+        tcp = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        for address in (*sockets, f"\0{abstract}"):
+            listener = stack.enter_context(socket.socket(socket.AF_UNIX))
+            listener.bind(address)
+            listener.listen(8)
+        for path in sockets:
+            Path(path).chmod(0o777)
+        with pytest.MonkeyPatch.context() as patch:
+            # Before any jail is started.
+            patch.setenv("API_KEY", "secret")
+            yield {
+                "files": files,
+                "sockets": sockets,
+                "abstract": abstract,
+                "tcp": tcp.getsockname(),
+                "repository": __file__,
+            }
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def victim(bait: dict[str, Any], sandbox: Sandbox) -> AsyncIterator[tuple[Session, str]]:
+    """Another trajectory's session, and the path of its secret."""
+    session = await sandbox.take()
+    here = psutil.Process()
+    below = [child.pid for child in here.children(recursive=True)]
+    bait["pids"] = [here.pid, here.ppid(), *below]
+    outcome = await session.run(PLANT, limit=10, keep=KEEP)
+    yield session, outcome.output.strip()
+    session.close()
+
+
+async def attack(
+    sandbox: Sandbox, bait: dict[str, Any], theirs: str, code: str, limit: float
+) -> Outcome:
+    target = {
+        **bait,
+        "shared": sandbox.level.shared_jail,
+        "name_digest": hashlib.sha256(Path(theirs).parent.name.encode()).hexdigest(),
+    }
+    if "['theirs']" in code:
+        target["theirs"] = theirs
+    session = await sandbox.take()
+    try:
+        text = f"TARGET = {target!r}\n{PRELUDE}"
+        prepared = await session.run(text, limit=10, keep=KEEP)
+        assert prepared.ending is Ending.OK, prepared
+        return await session.run(code, limit=limit, keep=KEEP)
+    finally:
+        session.close()
+
+
+def check_bait(bait: dict[str, Any]) -> None:
+    for path in bait["files"]:
+        assert Path(path).read_text() == "canary"
+        assert sorted(os.listdir(Path(path).parent)) == ["canary", "socket"]
+
+
+async def check_untouched(bait: dict[str, Any], victim: Session) -> None:
+    outcome = await victim.run(UNTOUCHED, limit=10, keep=KEEP)
+    assert outcome.output.strip() == "(41, 'theirs', '0o100640', ['secret'])", outcome
+    check_bait(bait)
+
+
+@pytest.mark.parametrize("name", TRIES)
+async def test_it_is_refused(
+    sandbox: Sandbox, bait: dict[str, Any], victim: tuple[Session, str], name: str
+) -> None:
+    outcome = await attack(sandbox, bait, victim[1], TRIES[name], limit=10)
+    assert outcome.ending in (Ending.EXCEPTION, Ending.OUT_OF_MEMORY), outcome
+    error = outcome.output.strip().rpartition("\n")[2].partition(":")[0]
+    assert error in DENIALS, outcome
+    await check_untouched(bait, victim[0])
+
+
+@pytest.mark.parametrize("name", BOMBS)
+async def test_it_is_bounded(
+    sandbox: Sandbox, bait: dict[str, Any], victim: tuple[Session, str], name: str
+) -> None:
+    bomb = BOMBS[name]
+    outcome = await attack(sandbox, bait, victim[1], bomb.code, limit=bomb.limit)
+    assert outcome.ending in bomb.endings, outcome
+    assert bomb.says in outcome.output + outcome.reason, outcome
+    assert len(outcome.output) <= KEEP
+    await check_untouched(bait, victim[0])
+
+
+async def test_what_bombs_left_is_gone(
+    sandbox: Sandbox, bait: dict[str, Any], victim: tuple[Session, str]
+) -> None:
+    """The file system that sessions share has its space and its files back."""
+    code = """
+import os
+held = os.statvfs(".")
+(held.f_blocks - held.f_bfree) * held.f_frsize, held.f_files - held.f_ffree
+"""
+    for _ in range(100):
+        stored, files = eval((await victim[0].run(code, limit=10, keep=KEEP)).output)
+        if stored < 1 << 20 and files < 100:
+            break
+        await victim[0].run("import time; time.sleep(0.05)", limit=10, keep=KEEP)
+    assert stored < 1 << 20
+    assert files < 100

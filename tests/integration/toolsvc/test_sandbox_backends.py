@@ -1,0 +1,240 @@
+"""What jails are made of: each backend in its own right, none by two words only, and packages."""
+
+import asyncio
+import os
+import shutil
+import sysconfig
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import structlog.testing
+from google.protobuf.duration_pb2 import Duration
+
+from toolsvc.sandbox.config import MIB, Backend, Isolation, SandboxConfig
+from toolsvc.sandbox.errors import SandboxUnavailable
+from toolsvc.sandbox.sandbox import Sandbox
+from toolsvc.sandbox.session import Ending
+from toolwright.rpc.channel import call as rpc
+from toolwright.rpc.channel import open_channel
+from toolwright.tool.v1 import tool_pb2 as pb
+from toolwright.tool.v1 import tool_pb2_grpc
+
+SMALL: dict[str, Any] = {"shards": 1, "ready": 1, "processes": 16}
+UNSANDBOXED: dict[str, Any] = {**SMALL, "backend": Backend.NONE, "allow_unsandboxed": True}
+CALM: dict[str, Any] = {"backend": Backend.BUBBLEWRAP}
+"""firejail hides what lies beside a folder one by one, which in a busy /var/tmp may be gone."""
+PACKAGES = sysconfig.get_paths()["purelib"]
+
+
+def programs_below() -> set[str]:
+    return {process.name() for process in psutil.Process().children(recursive=True)}
+
+
+@pytest.mark.parametrize(
+    ("backend", "program", "other"),
+    [(Backend.FIREJAIL, "firejail", "bwrap"), (Backend.BUBBLEWRAP, "bwrap", "firejail")],
+)
+async def test_each_backend_gives_the_best_level(
+    backend: Backend, program: str, other: str
+) -> None:
+    async with Sandbox(SandboxConfig(**SMALL, backend=backend)) as sandbox:
+        assert sandbox.level is Isolation.FULL
+        assert program in programs_below()
+        assert other not in programs_below()
+
+
+@pytest.mark.parametrize(
+    ("backend", "missing", "package"),
+    [
+        (Backend.FIREJAIL, "firejail", "firejail"),
+        (Backend.BUBBLEWRAP, "bwrap", "bubblewrap"),
+    ],
+)
+async def test_one_backend_never_replaces_another(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, backend: Backend, missing: str, package: str
+) -> None:
+    for program in {"firejail", "bwrap"} - {missing}:
+        found = shutil.which(program)
+        assert found, f"{program} is missing: apt-get install firejail bubblewrap"
+        (tmp_path / program).symlink_to(found)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SandboxUnavailable, match=f"apt-get install {package}"):
+        await Sandbox(SandboxConfig(**SMALL, backend=backend)).start()
+    assert not programs_below() & {"firejail", "bwrap"}
+
+
+@pytest.mark.parametrize("words", [{"backend": Backend.NONE}, {"allow_unsandboxed": True}], ids=str)
+async def test_one_word_is_not_enough_to_go_without(words: dict[str, Any]) -> None:
+    with pytest.raises(SandboxUnavailable, match="takes both"):
+        await Sandbox(SandboxConfig(**SMALL, **words)).start()
+
+
+async def test_to_go_without_is_warned_of_and_said() -> None:
+    with structlog.testing.capture_logs() as logs:
+        async with Sandbox(SandboxConfig(**UNSANDBOXED)) as sandbox:
+            assert sandbox.level is Isolation.NONE
+            session = await sandbox.take()
+            outcome = await session.run("import os; os.getuid()", limit=10, keep=100)
+            session.close()
+    (warning,) = [entry for entry in logs if entry["log_level"] == "warning"]
+    assert "WITHOUT A SANDBOX" in warning["event"]
+    # Root's own rights are the one thing that is not given away.
+    assert int(outcome.output) != 0
+
+
+async def test_without_a_sandbox_limits_hold_and_sessions_end_whole() -> None:
+    async with Sandbox(SandboxConfig(**UNSANDBOXED, memory_bytes=192 * MIB)) as sandbox:
+        session = await sandbox.take()
+        outcome = await session.run("bytearray(1 << 30)", limit=10, keep=1000)
+        assert outcome.ending is Ending.OUT_OF_MEMORY
+        assert not outcome.lost
+        daemon = """
+            import os, time
+            for _ in range(3):
+                if os.fork() == 0:
+                    os.setsid()
+                    if os.fork() == 0:
+                        while True: time.sleep(0.01)
+                    os._exit(0)
+            os.getcwd()
+        """
+        outcome = await session.run(textwrap.dedent(daemon), limit=10, keep=1000)
+        folder = Path(outcome.output.strip().strip("'"))
+        assert folder.parent.name.startswith("toolsvc-sessions-")
+        below = psutil.Process().children(recursive=True)
+        session.close()
+    assert not psutil.wait_procs(below, timeout=10)[1]
+    assert not folder.parent.exists()
+
+
+def test_the_flags_are_told_in_one_sentence(serve_fails: Callable[..., str]) -> None:
+    environment = dict(os.environ)
+    for words in (["--sandbox", "none"], ["--allow-unsandboxed"]):
+        said = serve_fails("python", *words, environment=environment)
+        assert "takes both --sandbox none and --allow-unsandboxed" in said
+
+
+async def test_to_go_without_is_stamped_in_every_response(start: Callable[..., Any]) -> None:
+    service = start("python", "--sandbox", "none", "--allow-unsandboxed", "--ready", "1")
+    channel = open_channel(service.address)
+    stub: Any = tool_pb2_grpc.ToolServiceStub(channel)
+    request = pb.OpenSessionRequest(session_id="one", owner="tests", lease=Duration(seconds=60))
+    opened = await rpc(stub.OpenSession, request, timeout=30)
+    call = pb.CallToolRequest(session_id="one", call_id="a", action="<python>1 / 0</python>")
+    failed = await rpc(stub.CallTool, call, timeout=40)
+    call = pb.CallToolRequest(session_id="one", call_id="b", action="<python>6 * 7</python>")
+    answered = await rpc(stub.CallTool, call, timeout=40)
+    await channel.close()
+    assert answered.result.observation[0].text == "42"
+    stamps = {opened.isolation, failed.result.isolation, answered.result.isolation}
+    assert stamps == {"none"}
+
+
+async def test_packages_are_shared_by_all_sessions_and_can_be_imported_anew() -> None:
+    config = SandboxConfig(**SMALL, packages=(PACKAGES,), preload=("numpy",))
+    async with Sandbox(config) as sandbox:
+        draws = []
+        for _ in range(2):
+            session = await sandbox.take()
+            code = "import sys\n'numpy' in sys.modules, 'sympy' in sys.modules"
+            outcome = await session.run(code, limit=30, keep=1000)
+            assert outcome.output.strip() == "(True, False)"
+            code = (
+                "import numpy, sympy, subprocess\nsympy.Integer(2) ** 3 + int(numpy.eye(2).sum())"
+            )
+            outcome = await session.run(code, limit=60, keep=1000)
+            assert outcome.output.strip() == "10", outcome
+            outcome = await session.run("numpy.random.rand()", limit=10, keep=1000)
+            draws.append(outcome.output)
+            code = f"open({PACKAGES!r} + '/numpy/x', 'w')"
+            outcome = await session.run(code, limit=10, keep=1000)
+            assert "PermissionError" in outcome.output or "Read-only" in outcome.output
+            session.close()
+        # Not one and the same stream of numbers for every trajectory.
+        assert draws[0] != draws[1]
+
+
+@pytest.mark.parametrize("backend", [Backend.FIREJAIL, Backend.BUBBLEWRAP])
+async def test_beside_packages_nothing_comes_into_sight(backend: Backend) -> None:
+    config = SandboxConfig(
+        **SMALL,
+        backend=backend,
+        packages=(PACKAGES,),
+        isolation=Isolation.PER_SESSION,
+        landlock_abi=0,
+    )
+    async with Sandbox(config) as sandbox:
+        session = await sandbox.take()
+        beside = Path(PACKAGES).parents[3]
+        code = f"import os, sys\nassert {PACKAGES!r} in sys.path\nos.listdir({str(beside)!r})"
+        outcome = await session.run(code, limit=10, keep=4000)
+        session.close()
+        repository = Path(__file__).parents[3]
+        code = f"open({str(repository / 'pyproject.toml')!r})"
+        session = await sandbox.take()
+        hidden = await session.run(code, limit=10, keep=4000)
+        session.close()
+    seen = eval(outcome.output)
+    hidden_there = {entry.name for entry in beside.iterdir()} - {Path(PACKAGES).parents[2].name}
+    if backend is Backend.BUBBLEWRAP:
+        assert not hidden_there & set(seen)
+    assert hidden.ending is Ending.EXCEPTION
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"packages": ("/nowhere/at/all",)}, "/nowhere/at/all"),
+        ({"packages": ("/tmp",)}, "of its own"),
+        ({"preload": ("no_such_module",)}, "no_such_module cannot be imported"),
+        (
+            {"preload": ("no_such_module",), "isolation": Isolation.PER_SESSION},
+            "cannot be imported",
+        ),
+    ],
+    ids=str,
+)
+async def test_packages_that_cannot_work_are_told(change: dict[str, Any], says: str) -> None:
+    with pytest.raises(SandboxUnavailable, match=says) as failure:
+        await Sandbox(SandboxConfig(**SMALL, **change)).start()
+    assert "user namespaces" not in str(failure.value)
+
+
+async def test_packages_of_another_python_are_told() -> None:
+    folder = Path("/var/tmp") / f"toolsvc-test-{os.getpid()}" / "lib" / "python3.7"
+    folder.mkdir(parents=True)
+    try:
+        with pytest.raises(SandboxUnavailable, match=r"are for Python 3\.7 .* --sandbox-python"):
+            config = SandboxConfig(**SMALL, **CALM, packages=(str(folder),))
+            await Sandbox(config).start()
+    finally:
+        shutil.rmtree(folder.parents[1])
+
+
+async def test_a_module_that_starts_threads_is_not_preloaded() -> None:
+    folder = Path("/var/tmp") / f"toolsvc-test-{os.getpid()}"
+    folder.mkdir()
+    (folder / "restless.py").write_text(
+        "import threading, time\n"
+        "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
+    )
+    try:
+        with pytest.raises(SandboxUnavailable, match="starts threads"):
+            config = SandboxConfig(**SMALL, **CALM, packages=(str(folder),), preload=("restless",))
+            await Sandbox(config).start()
+    finally:
+        shutil.rmtree(folder)
+
+
+async def test_a_session_that_was_never_asked_for_anything_ends_too() -> None:
+    async with Sandbox(SandboxConfig(**UNSANDBOXED)) as sandbox:
+        below: list[psutil.Process] = []
+        while not below:
+            await asyncio.sleep(0.05)
+            below = psutil.Process().children(recursive=True)
+        assert sandbox.level is Isolation.NONE
+    assert not psutil.wait_procs(below, timeout=10)[1]

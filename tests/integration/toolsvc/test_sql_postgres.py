@@ -1,0 +1,416 @@
+"""The sql tool on a real PostgreSQL. A machine without one fails these tests with the sentence
+that mends it."""
+
+import asyncio
+import contextlib
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.support.trajectory import Trajectory, said
+from toolsvc.errors import Reason, Refused, StartError
+from toolsvc.host import Host
+from toolsvc.sandbox.config import SandboxConfig
+from toolsvc.tools.sql.tool import SqlOptions, SqlTool
+from toolwright.types import ToolErrorKind
+
+TABLES = """
+CREATE TABLE city (id int PRIMARY KEY, name text);
+INSERT INTO city SELECT i, 'city ' || i FROM generate_series(1, 2000) AS i;
+CREATE ROLE policy LOGIN;
+GRANT SELECT, INSERT, UPDATE, DELETE ON city TO policy;
+CREATE DATABASE other;
+"""
+DATABASE_ACCOUNTS = ("postgres", "games")
+
+
+class Server:
+    """A PostgreSQL of the tests' own, on a Unix socket in a temporary folder."""
+
+    def __init__(self) -> None:
+        found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+        if not found:
+            pytest.fail("these tests need PostgreSQL: apt-get install postgresql")
+        self.bin = found[-1].parent
+        self.folder = Path(tempfile.mkdtemp(prefix="toolwright-pg-"))
+        self.account: dict[str, Any] = {}
+        if os.geteuid() == 0:  # which PostgreSQL refuses to run as
+            known = {account.pw_name: account for account in pwd.getpwall()}
+            account = next(known[name] for name in DATABASE_ACCOUNTS if name in known)
+            os.chown(self.folder, account.pw_uid, account.pw_gid)
+            self.account = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
+        self.data = self.folder / "data"
+        self.run("initdb", "-D", self.data, "-U", "admin", "-A", "trust", "--no-sync", "-E", "UTF8")
+        self.start()
+        with psycopg.connect(self.dsn("admin"), autocommit=True) as connection:
+            for statement in TABLES.strip().split("\n"):
+                connection.execute(statement.encode())
+
+    def run(self, program: str, *arguments: object) -> None:
+        subprocess.run(
+            [self.bin / program, *map(str, arguments)],
+            check=True,
+            capture_output=True,
+            cwd=self.folder,
+            env={"LC_ALL": "C.UTF-8", "PATH": os.environ["PATH"]},
+            **self.account,
+        )
+
+    def start(self) -> None:
+        options = f"-c listen_addresses= -k {self.folder} -c fsync=off -c shared_buffers=16MB"
+        log = self.folder / "log"
+        self.run("pg_ctl", "-D", self.data, "-l", log, "-w", "-o", options, "start")
+
+    def crash(self) -> None:
+        self.run("pg_ctl", "-D", self.data, "-m", "immediate", "-w", "stop")
+
+    def dsn(self, user: str) -> str:
+        return f"host={self.folder} user={user} dbname=postgres"
+
+    def ask(self, sql: str) -> Any:
+        """One value, as the administrator sees it."""
+        with psycopg.connect(self.dsn("admin"), autocommit=True) as connection:
+            row = connection.execute(sql.encode()).fetchone()
+        return None if row is None else row[0]
+
+    def sessions(self) -> int:
+        """Connections of the tool."""
+        return int(
+            self.ask("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'toolwright'")
+        )
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    running = Server()
+    yield running
+    running.crash()
+    shutil.rmtree(running.folder)
+
+
+MakeHost = Callable[..., contextlib.AbstractAsyncContextManager[Host]]
+
+
+@pytest.fixture
+def host(server: Server) -> MakeHost:
+    @contextlib.asynccontextmanager
+    async def make(**options: Any) -> AsyncIterator[Host]:
+        given = SqlOptions.model_validate({"dsn": server.dsn("policy"), **options})
+        async with Host([SqlTool.make(given, SandboxConfig())]) as running:
+            yield running
+        await until(lambda: server.sessions() == 0)
+
+    return make
+
+
+def trajectory(host: Host, **metadata: Any) -> Trajectory:
+    return Trajectory(host, "sql", metadata)
+
+
+async def ask(session: Trajectory, sql: str, **more: Any) -> str:
+    result = await session.act(f"<sql>{sql}</sql>", **more)
+    assert result.error is None, result
+    return said(result)
+
+
+async def fail(session: Trajectory, sql: str, **more: Any) -> tuple[ToolErrorKind, str]:
+    result = await session.act(f"<sql>{sql}</sql>", **more)
+    assert result.error is not None, result
+    assert not result.error.session_lost
+    return result.error.kind, said(result)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110 - the server tells nobody
+            await asyncio.sleep(0.05)
+
+
+async def test_rows_commands_and_errors(host: MakeHost) -> None:
+    async with host() as running:
+        session = trajectory(running)
+        text = await ask(session, "SELECT id, name, NULL AS n FROM city ORDER BY id LIMIT 2")
+        assert (
+            text == "id | name | n\n1 | city 1 | NULL\n2 | city 2 | NULL\n(2 rows)\n3 turns left."
+        )
+        assert "city" in await ask(session, "/* a /* nested */ one */ (SELECT 'city')")
+        assert "Seq Scan" in await ask(session, "EXPLAIN SELECT * FROM city")
+        kind, text = await fail(session, "SELECT nothing FROM city")
+        assert kind is ToolErrorKind.EXCEPTION
+        assert text.startswith('Error: column "nothing" does not exist')
+        # The transaction is not poisoned by the error.
+        assert "2000" in await ask(session, "SELECT count(*) FROM city")
+
+
+async def test_a_long_result_shows_its_first_rows(host: MakeHost) -> None:
+    for writable in (False, True):
+        async with host(writable=writable, rows=20) as running:
+            result = await trajectory(running).act("<sql>SELECT * FROM city ORDER BY id</sql>")
+            lines = said(result).splitlines()
+            assert result.truncated
+            assert lines[1] == "1 | city 1"
+            assert lines[-3:-1] == [
+                "20 | city 20",
+                "(long result: only the first 20 rows are shown)",
+            ]
+
+
+@pytest.mark.parametrize(
+    ("sql", "says"),
+    [
+        ("INSERT INTO city VALUES (0, '')", "INSERT is not allowed"),
+        ("WITH x AS (DELETE FROM city RETURNING *) SELECT * FROM x", "read-only transaction"),
+        ("EXPLAIN ANALYZE DELETE FROM city", "read-only transaction"),
+        ("SELECT set_config('transaction_read_only', 'off', false)", "read-write mode"),
+        ("COMMIT", "COMMIT is not allowed"),
+        ("-- SELECT\n /* SELECT /* */ */ ; rollback", "ROLLBACK is not allowed"),
+        ("COPY city TO PROGRAM 'cat'", "COPY is not allowed"),
+        ("SET ROLE admin", "SET is not allowed"),
+        ("DO $$ BEGIN COMMIT; END $$", "DO is not allowed"),
+        ("SELECT 1; SELECT 2", "multiple commands"),
+        ("-- nothing", "an empty statement is not allowed"),
+    ],
+)
+async def test_a_reader_cannot(host: MakeHost, server: Server, sql: str, says: str) -> None:
+    async with host() as running:
+        session = trajectory(running)
+        _, text = await fail(session, sql)
+        assert says in text
+        assert "2000" in await ask(session, "SELECT count(*) FROM city")
+    assert server.ask("SELECT count(*) FROM city") == 2000
+
+
+async def test_changes_live_in_their_session_and_are_rolled_back(
+    host: MakeHost, server: Server
+) -> None:
+    async with host(writable=True) as running:
+        one, other = trajectory(running), trajectory(running)
+        assert await ask(one, "DELETE FROM city WHERE id > 100") == "DELETE 1900\n3 turns left."
+        assert "(1 row)" in await ask(one, "INSERT INTO city VALUES (0, 'zero') RETURNING id")
+        assert "duplicate key" in (await fail(one, "INSERT INTO city VALUES (1, '')"))[1]
+        for word in ("COMMIT", "END", "ROLLBACK", "SAVEPOINT x", "PREPARE TRANSACTION 'x'"):
+            assert "is not allowed" in (await fail(one, word))[1]
+        assert "101" in await ask(one, "SELECT count(*) FROM city")
+        assert "2000" in await ask(other, "SELECT count(*) FROM city")
+        await one.close()
+        await until(lambda: server.sessions() == 1)
+        assert "2000" in await ask(other, "SELECT count(*) FROM city")
+    assert server.ask("SELECT count(*) FROM city") == 2000
+
+
+async def test_a_procedure_cannot_commit(host: MakeHost, server: Server) -> None:
+    async with host(writable=True) as running:
+        session = trajectory(running)
+        _, text = await fail(session, "CALL nothing()")
+        assert "CALL is not allowed" in text
+        body = "BEGIN DELETE FROM city; COMMIT; END"
+        # Nor may an unprivileged role create one.
+        assert (await session.act(f"<sql>CREATE PROCEDURE p() AS $$ {body} $$</sql>")).error
+
+
+async def test_the_limit_stops_a_statement_and_keeps_the_state(host: MakeHost) -> None:
+    async with host(writable=True) as running:
+        session = trajectory(running)
+        await ask(session, "DELETE FROM city WHERE id > 7")
+        kind, text = await fail(session, "SELECT pg_sleep(60)", run_limit=0.3)
+        assert kind is ToolErrorKind.TIMEOUT
+        assert text.startswith("Error: stopped after 0.3 s")
+        assert "7" in await ask(session, "SELECT count(*) FROM city")
+
+
+async def test_the_limit_cannot_be_lifted_by_the_statement(host: MakeHost) -> None:
+    async with host() as running:
+        session = trajectory(running)
+        await ask(session, "SELECT set_config('statement_timeout', '0', false)")
+        kind, _ = await fail(session, "SELECT pg_sleep(60)", run_limit=0.3)
+        assert kind is ToolErrorKind.TIMEOUT
+
+
+async def test_cancel(host: MakeHost) -> None:
+    async with host() as running:
+        session = trajectory(running)
+        await session.open()
+        call = asyncio.create_task(session.act("<sql>SELECT pg_sleep(60)</sql>"))
+        await until(session.cancel)
+        result = await call
+        assert result.error is not None
+        assert result.error.kind is ToolErrorKind.CANCELLED
+        assert "2000" in await ask(session, "SELECT count(*) FROM city")
+
+
+async def test_a_huge_row_is_given_up_before_it_fills_the_service(host: MakeHost) -> None:
+    async with host() as running:
+        session = trajectory(running)
+        kind, text = await fail(session, "SELECT repeat('x', 500000000)")
+        assert kind is ToolErrorKind.LIMIT
+        assert "32 MiB" in text
+        assert "2000" in await ask(session, "SELECT count(*) FROM city")
+
+
+async def test_an_endless_result_costs_what_is_shown_of_it(host: MakeHost) -> None:
+    async with host() as running:
+        session = trajectory(running)
+        text = await ask(session, "SELECT a.name FROM city AS a, city AS b, city AS c, city AS d")
+        assert "only the first 50 rows" in text
+
+
+async def test_the_metadata_names_a_database(host: MakeHost) -> None:
+    async with host() as running:
+        assert "other" in await ask(
+            trajectory(running, database="other"), "SELECT current_database()"
+        )
+        with pytest.raises(Refused) as failure:
+            await ask(trajectory(running, database="none"), "SELECT 1")
+        assert failure.value.reason is Reason.INVALID_REQUEST
+
+
+async def test_connections_are_bounded_and_waiting_is_queueing(host: MakeHost) -> None:
+    async with host(connections=1) as running:
+        one, other = trajectory(running), trajectory(running)
+        await ask(one, "SELECT 1")
+        with pytest.raises(Refused) as failure:
+            await ask(other, "SELECT 1", queue_limit=0.2)
+        assert failure.value.reason is Reason.QUEUE_LIMIT
+        await one.close()
+        assert "(1 row)" in await ask(other, "SELECT 1")
+
+
+async def test_another_sessions_lock_is_nothing_for_the_policy(host: MakeHost) -> None:
+    async with host(writable=True) as running:
+        one, other = trajectory(running), trajectory(running)
+        await ask(one, "UPDATE city SET name = '' WHERE id = 1")
+        with pytest.raises(Refused) as failure:
+            await ask(other, "UPDATE city SET name = '' WHERE id = 1", run_limit=1.0)
+        assert failure.value.reason is Reason.BACKEND_DOWN
+        assert failure.value.retry_after
+        await one.close()
+        assert "UPDATE 1" in await ask(other, "UPDATE city SET name = '' WHERE id = 1")
+
+
+async def test_a_session_that_ends_under_its_statement_leaves_no_connection(
+    host: MakeHost, server: Server
+) -> None:
+    async with host(writable=True) as running:
+        session = trajectory(running)
+        await ask(session, "DELETE FROM city")
+        call = asyncio.create_task(session.act("<sql>SELECT pg_sleep(60)</sql>"))
+        await until(lambda: bool(server.ask(_SLEEPING)))
+        await session.close()
+        with pytest.raises(Refused):
+            await call
+        await until(lambda: server.sessions() == 0)
+    assert server.ask("SELECT count(*) FROM city") == 2000
+
+
+_SLEEPING = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep(60)%'"
+
+
+async def test_a_killed_backend_loses_a_writer_and_not_a_reader(
+    host: MakeHost, server: Server
+) -> None:
+    for writable, sql in ((True, "SELECT 1"), (False, "SELECT 1"), (True, "SELECT pg_sleep(60)")):
+        async with host(writable=writable) as running:
+            session = trajectory(running)
+            await ask(session, "SELECT 1")
+            if "sleep" in sql:
+                call = asyncio.create_task(session.act(f"<sql>{sql}</sql>"))
+                await until(lambda: bool(server.ask(_SLEEPING)))
+                kill(server)
+                with pytest.raises(Refused) as failure:
+                    await call
+            else:
+                kill(server)
+                with pytest.raises(Refused) as failure:
+                    await ask(session, sql)
+            if writable:
+                assert failure.value.reason is Reason.SESSION_LOST
+                with pytest.raises(Refused) as failure:
+                    await ask(session, "SELECT 1")
+                assert failure.value.reason is Reason.SESSION_LOST
+            else:
+                assert failure.value.reason is Reason.BACKEND_DOWN
+                assert "(1 row)" in await ask(session, "SELECT 1")
+
+
+def kill(server: Server) -> None:
+    server.ask(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE application_name = 'toolwright'"
+    )
+
+
+async def test_a_server_that_dies_and_comes_back(host: MakeHost, server: Server) -> None:
+    async with host(writable=True) as running:
+        lost, fresh = trajectory(running), trajectory(running)
+        await ask(lost, "DELETE FROM city")
+        server.crash()
+        with pytest.raises(Refused) as failure:
+            await ask(lost, "SELECT 1")
+        assert failure.value.reason is Reason.SESSION_LOST
+        with pytest.raises(Refused) as failure:
+            await ask(fresh, "SELECT 1")
+        assert failure.value.reason is Reason.BACKEND_DOWN
+        server.start()
+        assert "2000" in await ask(fresh, "SELECT count(*) FROM city")
+
+
+@pytest.mark.parametrize(
+    ("dsn", "says"),
+    [
+        ("host=/nowhere user=policy", "No such file or directory"),
+        ("no dsn at all", "--set sql.dsn"),
+    ],
+)
+async def test_a_broken_dsn_is_one_sentence(dsn: str, says: str) -> None:
+    tool = SqlTool.make(SqlOptions.model_validate({"dsn": dsn}), SandboxConfig())
+    with pytest.raises(StartError) as failure:
+        await tool.start()
+    assert says in str(failure.value)
+    assert "\n" not in str(failure.value)
+
+
+async def test_a_role_that_could_leave_the_database_is_refused(server: Server) -> None:
+    dsn = server.dsn("admin")
+    tool = SqlTool.make(SqlOptions.model_validate({"dsn": dsn}), SandboxConfig())
+    with pytest.raises(StartError, match="CREATE ROLE policy"):
+        await tool.start()
+
+
+def test_a_service_that_is_killed_leaves_no_statement(
+    server: Server, start: Callable[..., Any]
+) -> None:
+    """kill -9 of the whole service: the server notices, and rolls back."""
+    import grpc
+
+    from toolwright.tool.v1 import tool_pb2 as pb
+    from toolwright.tool.v1 import tool_pb2_grpc
+
+    service = start("sql", "--set", f"sql.dsn={server.dsn('policy')}", "--set", "sql.writable=true")
+    with grpc.insecure_channel(service.address) as channel:
+        stub: Any = tool_pb2_grpc.ToolServiceStub(channel)
+        stub.OpenSession(pb.OpenSessionRequest(session_id="s", owner="o"), timeout=20)
+        fields = {"session_id": "s", "turns_left": 1}
+        action = "<sql>DELETE FROM city</sql>"
+        answer = stub.CallTool(pb.CallToolRequest(call_id="1", action=action, **fields), timeout=20)
+        assert answer.result.observation[0].text == "DELETE 2000\n1 turn left."
+        assert answer.result.isolation == ""
+        call = pb.CallToolRequest(call_id="2", action="<sql>SELECT pg_sleep(60)</sql>", **fields)
+        stub.CallTool.future(call, timeout=20)
+        deadline = time.monotonic() + 20
+        while not server.ask(_SLEEPING) and time.monotonic() < deadline:
+            time.sleep(0.05)
+    service.process.kill()
+    service.process.wait(20)
+    while server.sessions() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert server.sessions() == 0
+    assert server.ask("SELECT count(*) FROM city") == 2000

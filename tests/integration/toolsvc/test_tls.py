@@ -1,0 +1,158 @@
+"""TLS: certificates made for the test, shown by real services, checked by real clients."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+import trustme
+
+from engine.toolcalls import CallPlace, PendingCall
+from engine.toolclient import ToolServices
+from engine.types import Call
+from toolwright.recipe import Tool
+from toolwright.rpc.channel import call as rpc
+from toolwright.rpc.channel import open_channel
+from toolwright.rpc.errors import TransportError
+from toolwright.rpc.tls import TlsError, read_authority, read_certificate
+from toolwright.tool.v1 import tool_pb2 as pb
+from toolwright.tool.v1 import tool_pb2_grpc
+from toolwright.types import Task
+
+from .conftest import Service, start_service
+
+PLUGIN = """
+from toolsvc import tool
+
+@tool
+def echo(text: str) -> str:
+    "Says it again."
+    return text
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pem:
+    """Files of one authority and of a certificate that it signed for loopback."""
+
+    authority: Path
+    certificate: Path
+    key: Path
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        return ("--tls-cert", str(self.certificate), "--tls-key", str(self.key))
+
+
+def make_pem(folder: Path) -> Pem:
+    folder.mkdir()
+    authority = trustme.CA()
+    signed = authority.issue_cert("127.0.0.1", "localhost")
+    made = Pem(
+        authority=folder / "authority.pem",
+        certificate=folder / "certificate.pem",
+        key=folder / "key.pem",
+    )
+    authority.cert_pem.write_to_path(str(made.authority))
+    for part in signed.cert_chain_pems:
+        part.write_to_path(str(made.certificate), append=True)
+    signed.private_key_pem.write_to_path(str(made.key))
+    return made
+
+
+@pytest.fixture(scope="module")
+def pem(tmp_path_factory: pytest.TempPathFactory) -> Pem:
+    return make_pem(tmp_path_factory.mktemp("tls") / "ours")
+
+
+@pytest.fixture(scope="module")
+def plugin(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("plugin") / "echo.py"
+    path.write_text(PLUGIN)
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def service(pem: Pem, plugin: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """Two workers off loopback: TLS alone lets them listen there."""
+    log = tmp_path_factory.mktemp("service") / "errors.log"
+    running = start_service(
+        log, plugin, "--workers", "2", *pem.options,
+        "--listen", "0.0.0.0:0", "--advertise", "localhost",
+    )  # fmt: skip
+    yield Service(running.process, running.address.replace("0.0.0.0", "localhost"))
+    running.process.terminate()
+    assert running.process.wait(40) == 0, log.read_text()
+
+
+async def list_tools(address: str, **how: Any) -> list[str]:
+    async with open_channel(address, **how) as channel:
+        stub: Any = tool_pb2_grpc.ToolServiceStub(channel)
+        listed = await rpc(stub.ListTools, pb.ListToolsRequest(), timeout=20)
+        return [tool.name for tool in listed.tools]
+
+
+async def test_only_a_client_that_trusts_the_authority_is_answered(
+    service: Service, pem: Pem, tmp_path: Path
+) -> None:
+    assert await list_tools(service.address, authority=read_authority(pem.authority)) == ["echo"]
+    stranger = read_authority(make_pem(tmp_path / "theirs").authority)
+    for how in ({"authority": stranger}, {}):
+        with pytest.raises(TransportError) as failure:
+            await list_tools(service.address, **how)
+        assert failure.value.code is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_the_engine_reaches_every_worker(service: Service, pem: Pem) -> None:
+    """By `tls_ca` of the recipe, at the address and at the endpoints that it is told."""
+    table = Tool(service=service.address, tls_ca=pem.authority)
+    services = ToolServices({"echo": table}, "an owner of these tests")
+    try:
+        assert [tool.name for tool in (await services.open())["echo"]] == ["echo"]
+        endpoints = set()
+        while len(endpoints) < 2:
+            number = len(services._live)
+            session = await services.open_session(f"s{number}", Task(id="t"))
+            (part,) = session.parts
+            endpoints.add(part.endpoint)
+            request = Call(action="<echo>hi</echo>", tool="echo", arguments={"text": "hi"})
+            pending = session.dispatch(request, CallPlace(call_id="c", turn=0, turns_left=0))
+            assert isinstance(pending, PendingCall)
+            assert (await pending.result()).text == "hi"
+        assert service.address not in endpoints
+        for session in list(services._live.values()):
+            session.close()
+    finally:
+        await services.close()
+
+
+async def test_one_process_serves_tls_too(
+    start: Callable[..., Service], plugin: str, pem: Pem
+) -> None:
+    service = start(plugin, *pem.options)
+    assert await list_tools(service.address, authority=read_authority(pem.authority)) == ["echo"]
+
+
+def test_files_that_will_not_do_are_named(
+    pem: Pem, tmp_path: Path, serve_fails: Callable[..., str], plugin: str
+) -> None:
+    other = make_pem(tmp_path / "other")
+    with pytest.raises(TlsError, match=r"certificate\.pem.*key\.pem.*belong together"):
+        read_certificate(pem.certificate, other.key)
+    with pytest.raises(TlsError, match=r"absent\.pem"):
+        read_certificate(tmp_path / "absent.pem", pem.key)
+    with pytest.raises(TlsError, match=r"key\.pem"):
+        read_authority(pem.key)
+    environment = dict(os.environ)
+    line = serve_fails(plugin, "--tls-cert", str(pem.certificate), environment=environment)
+    assert "--tls-key" in line
+    line = serve_fails(
+        plugin, "--tls-cert", str(pem.certificate), "--tls-key", str(other.key),
+        environment=environment,
+    )  # fmt: skip
+    assert str(other.key) in line

@@ -1,0 +1,76 @@
+"""One trajectory's side of a tool host that runs in the test's own process."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+from toolsvc.host import Host
+from toolsvc.types import CallRequest, OpenRequest, Recorded, Result, Text
+
+_numbers = itertools.count()
+
+
+class Trajectory:
+    """Calls a session of `host`, which it opens at its first call."""
+
+    def __init__(self, host: Host, tool: str, metadata: Mapping[str, Any] | None = None) -> None:
+        self.host = host
+        self.tool = tool
+        self.metadata = metadata or {}
+        self.session_id = f"session-{next(_numbers)}"
+        self.last_call_id = ""
+
+    async def open(self) -> None:
+        await self.host.open(
+            OpenRequest(
+                session_id=self.session_id,
+                owner="tests",
+                lease=600,
+                tools=(),
+                metadata=self.metadata,
+                queue_limit=10,
+                digest=self.session_id.encode(),
+            )
+        )
+
+    async def act(self, action: str, **more: Any) -> Result:
+        """The result of an action; `more`: fields of the CallRequest."""
+        if self.session_id not in self.host.session_ids:
+            await self.open()
+        self.last_call_id = f"call-{next(_numbers)}"
+        fields: dict[str, Any] = {
+            "session_id": self.session_id,
+            "call_id": self.last_call_id,
+            "tool": self.tool,
+            "action": action,
+            "arguments": None,
+            "turn": 0,
+            "turns_left": 3,
+            "last_step": False,
+            "queue_limit": 10.0,
+            "run_limit": 20.0,
+            "wait": 30.0,
+            "metadata": {},
+            "digest": self.last_call_id.encode(),
+        }
+        recorded = await self.host.call(CallRequest(**{**fields, **more}))
+        assert isinstance(recorded, Recorded)
+        return recorded.result
+
+    def cancel(self) -> bool:
+        """Stops the call that was asked for last; False if it is not in flight."""
+        return self.host.cancel(self.session_id, self.last_call_id)
+
+    async def close(self) -> None:
+        await self.host.close(self.session_id)
+
+
+def said(result: Result) -> str:
+    """The text of a result's observation."""
+    texts = []
+    for part in result.observation:
+        assert isinstance(part, Text)
+        texts.append(part.text)
+    return "".join(texts)

@@ -1,0 +1,129 @@
+"""How an action asks for a command or an edit, and how an outcome is put into words."""
+
+import json
+from typing import Any
+
+import pytest
+
+from toolsvc.actions import InvalidAction
+from toolsvc.sandbox.config import SandboxConfig
+from toolsvc.sandbox.session import Ending, Outcome
+from toolsvc.tools.bash.action import find_request
+from toolsvc.tools.bash.tool import BashTool, as_result
+from toolsvc.types import Text
+from toolwright.types import ToolErrorKind
+
+
+def function(name: str, **parameters: str) -> str:
+    inner = "".join(f"<parameter={key}>{value}</parameter>" for key, value in parameters.items())
+    return f"<function={name}>{inner}</function>"
+
+
+@pytest.mark.parametrize(
+    ("action", "request_"),
+    [
+        ("<bash> ls </bash>", {"command": " ls "}),
+        ("<bash>\nls\n</bash> then <bash>pwd</bash>", {"command": "pwd"}),
+        ("<bash>echo '<bash>'</bash>", {"command": "echo '<bash>'"}),
+        (function("bash", command="ls\n\n"), {"command": "ls\n"}),
+        (function("execute_bash", cmd="ls"), {"command": "ls"}),
+        (
+            function("file_editor", command="undo_edit", path="x"),
+            {"edit": "undo", "path": "x"},
+        ),
+        (
+            function("str_replace_editor", command="view", path="x", view_range="[1, -1]"),
+            {"edit": "view", "path": "x", "view_range": [1, -1]},
+        ),
+        (function("edit", command="insert", insert_line="0"), {"edit": "insert", "insert_line": 0}),
+        (function("finish"), {"finish": True}),
+        (
+            '<tool_call>{"name": "bash", "arguments": {"command": "ls"}}</tool_call>',
+            {"command": "ls"},
+        ),
+        (f"<bash>old</bash>{function('submit')}", {"finish": True}),
+    ],
+)
+def test_three_ways_of_writing(action: str, request_: dict[str, Any]) -> None:
+    assert find_request(action) == request_
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        "",
+        "ls",
+        "</bash>",
+        "<function=bash</function>",
+        "<tool_call>[]</tool_call>",
+        '<tool_call>{"name": "bash", "arguments": []}</tool_call>',
+        function("python", code="1"),
+        function("edit", insert_line="first"),
+    ],
+)
+def test_what_is_not_understood(action: str) -> None:
+    with pytest.raises(InvalidAction):
+        find_request(action)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({}, "a command, or an edit"),
+        ({"command": "ls", "edit": "view", "path": "x"}, "a command, or an edit"),
+        ({"edit": "create", "path": "x"}, "create needs file_text"),
+        ({"edit": "str_replace"}, "needs path, old_str, new_str"),
+        ({"command": "a\0b"}, "NUL"),
+        ({"command": "x" * 1_000_001}, "more than 1000000 characters"),
+        ({"command": "ls", "shell": "zsh"}, "shell"),
+    ],
+)
+def test_arguments_are_checked(arguments: dict[str, Any], says: str) -> None:
+    with pytest.raises(InvalidAction, match=says):
+        BashTool(SandboxConfig()).check(arguments)
+
+
+def test_structured_arguments_need_no_text() -> None:
+    checked = BashTool(SandboxConfig()).check({"command": "ls"})
+    assert checked["command"] == "ls"
+    assert checked["edit"] is None
+
+
+def outcome(output: str, report: object, ending: Ending = Ending.OK) -> Outcome:
+    line = report if isinstance(report, str) else json.dumps(report)
+    return Outcome(
+        ending=ending, output=f"{output}\n{line}", truncated=False, run_seconds=0.1, lost=False
+    )
+
+
+def text(result: Any) -> str:
+    (part,) = result.observation
+    assert isinstance(part, Text)
+    return part.text
+
+
+def test_a_quiet_success_says_nothing() -> None:
+    result = as_result(outcome("", {"exit": 0, "dropped": 0, "shell": "kept"}), 1.0)
+    assert (text(result), result.error) == ("", None)
+
+
+def test_a_cut_output_and_a_failure_are_both_told() -> None:
+    report = {"exit": 1, "dropped": 7, "shell": "kept"}
+    result = as_result(outcome("x\ufffd", report), 1.0)
+    assert text(result) == "x\n[the output was longer: 7 bytes are not shown]\n[exit code 1]"
+    assert result.truncated
+
+
+def test_a_timeout_is_an_error_and_names_the_limit() -> None:
+    report = {"exit": 130, "dropped": 0, "shell": "kept"}
+    result = as_result(outcome("x", report, Ending.TIMEOUT), 1.5)
+    assert result.error is not None
+    assert result.error.kind is ToolErrorKind.TIMEOUT
+    assert text(result) == "x\n[stopped after 1.5 s; the shell goes on]"
+
+
+@pytest.mark.parametrize("line", ["", "null", "[]", '{"exit": "0", "dropped": true}', "{", "x"])
+def test_a_report_that_is_none_breaks_nothing(line: str) -> None:
+    result = as_result(outcome("x", line), 1.0)
+    assert text(result) == "x"
+    assert result.metrics == {}

@@ -1,0 +1,131 @@
+"""What is counted, and pages of several workers on one."""
+
+from __future__ import annotations
+
+import urllib.request
+from collections.abc import Mapping
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from tests.support.net import free_port
+from toolsvc import Tool
+from toolsvc.errors import Reason, StartError
+from toolsvc.host import Host
+from toolsvc.metrics import Metrics, merge, serve_page
+from toolsvc.types import CallRequest, OpenRequest, Recorded, Result, ToolError
+from toolwright.types import ToolErrorKind
+
+
+def recorded(tool: str, error: ToolErrorKind | None = None, run: float = 0.02) -> Recorded:
+    failure = None if error is None else ToolError(kind=error, message="m")
+    return Recorded(result=Result(error=failure), tool=tool, queued=0.0, run=run, isolation="")
+
+
+def page(registry: CollectorRegistry) -> str:
+    return generate_latest(registry).decode()
+
+
+def test_calls_are_counted_by_tool_and_outcome() -> None:
+    metrics = Metrics()
+    for one in (recorded("a"), recorded("a"), recorded("a", ToolErrorKind.TIMEOUT), recorded("b")):
+        metrics.call_recorded(one)
+    metrics.call_refused(Reason.QUEUE_LIMIT)
+    metrics.lease_ended()
+    lines = page(metrics.registry).splitlines()
+    assert 'toolsvc_calls_total{outcome="ok",tool="a"} 2.0' in lines
+    assert 'toolsvc_calls_total{outcome="timeout",tool="a"} 1.0' in lines
+    assert 'toolsvc_calls_total{outcome="ok",tool="b"} 1.0' in lines
+    assert 'toolsvc_calls_refused_total{reason="queue_limit"} 1.0' in lines
+    assert "toolsvc_leases_ended_total 1.0" in lines
+    assert 'toolsvc_run_seconds_bucket{le="0.01",tool="a"} 0.0' in lines
+    assert 'toolsvc_run_seconds_bucket{le="0.03",tool="a"} 3.0' in lines
+    assert 'toolsvc_queue_seconds_count{tool="b"} 1.0' in lines
+
+
+class Full(Tool):
+    name = "full"
+
+    def call(self, state: object, call: object) -> str:
+        return "x"
+
+    def figures(self) -> Mapping[str, float]:
+        return {"sandboxes_ready": 3, "jails_replaced_total": 2}
+
+
+async def test_a_host_counts_a_call_once_however_often_it_is_asked_for() -> None:
+    metrics = Metrics()
+    tool = Full()
+    async with Host([tool], watch=metrics) as host:
+        metrics.look_at(host, [tool])
+        await host.open(
+            OpenRequest(
+                session_id="s",
+                owner="o",
+                lease=60,
+                tools=(),
+                metadata={},
+                queue_limit=5,
+                digest=b"",
+            )
+        )
+        request = CallRequest(
+            session_id="s", call_id="c", tool="full", action="", arguments={"text": "x"}, turn=0,
+            turns_left=0, last_step=False, queue_limit=5, run_limit=5, wait=5, metadata={},
+            digest=b"",
+        )  # fmt: skip
+        for _ in range(3):
+            await host.call(request)
+        lines = page(metrics.registry).splitlines()
+    assert 'toolsvc_calls_total{outcome="ok",tool="full"} 1.0' in lines
+    assert "toolsvc_sessions 1.0" in lines
+    assert 'toolsvc_sandboxes_ready{tool="full"} 3.0' in lines
+    assert 'toolsvc_jails_replaced_total{tool="full"} 2.0' in lines
+
+
+class Given(Collector):
+    def __init__(self, families: list[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> list[Metric]:
+        return self._families
+
+
+def test_workers_share_a_page_and_keep_their_numbers_apart() -> None:
+    pages = {}
+    for worker, calls in (("0", 1), ("1", 3)):
+        metrics = Metrics()
+        for _ in range(calls):
+            metrics.call_recorded(recorded("a"))
+        pages[worker] = page(metrics.registry)
+    registry = CollectorRegistry()
+    registry.register(Given(merge(pages)))
+    text = page(registry)
+    assert 'toolsvc_calls_total{outcome="ok",tool="a",worker="0"} 1.0' in text
+    assert 'toolsvc_calls_total{outcome="ok",tool="a",worker="1"} 3.0' in text
+    assert text.count("# TYPE toolsvc_calls_total counter") == 1
+    assert text.count("# TYPE toolsvc_run_seconds histogram") == 1
+    assert 'toolsvc_run_seconds_count{tool="a",worker="1"} 3.0' in text
+
+
+def test_the_page_is_served_on_loopback() -> None:
+    metrics = Metrics()
+    metrics.lease_ended()
+    address = f"127.0.0.1:{free_port()}"
+    serve_page(address, metrics.registry, insecure=False)
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
+        assert b"toolsvc_leases_ended_total 1.0" in answer.read()
+    with pytest.raises(StartError, match=rf"{address}.*choose another port"):
+        serve_page(address, metrics.registry, insecure=False)
+
+
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [("9300", "host:port"), (":9300", "host:port"), ("127.0.0.1:x", "host:port"),
+     ("0.0.0.0:9300", "--insecure"), ("127.0.0.1:99999", "choose another port")],
+)  # fmt: skip
+def test_an_address_that_will_not_do_is_said_to(address: str, says: str) -> None:
+    with pytest.raises(StartError, match=says):
+        serve_page(address, CollectorRegistry(), insecure=False)

@@ -1,0 +1,134 @@
+"""The sql tool's text: statements, commands, tables."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolsvc.actions import InvalidAction
+from toolsvc.sandbox.jailed.table import LONG, LONGEST_CELL, Table
+from toolsvc.tools.sql.action import Statement, find_statement
+from toolsvc.tools.sql.commands import first_word, objection
+from toolsvc.tools.sql.tool import turns_left
+
+
+@pytest.mark.parametrize(
+    ("action", "found"),
+    [
+        ("<think>x</think> <sql> SELECT 1 </sql>", Statement("SELECT 1", False)),
+        ("<sql>SELECT 1</sql><sql>SELECT 2</sql>", Statement("SELECT 2", False)),
+        ("<solution>SELECT 3</solution>", Statement("SELECT 3", True)),
+        ("<solution>SELECT 3</solution><sql>SELECT 4</sql>", Statement("SELECT 4", False)),
+        ("<sql> or <sql>SELECT 5</sql>", Statement("SELECT 5", False)),
+    ],
+)
+def test_the_last_query_else_the_solution(action: str, found: Statement) -> None:
+    assert find_statement(action) == found
+
+
+LONG_STATEMENT = f"<sql>SELECT '{'x' * 1_000_000}'</sql>"
+
+
+@pytest.mark.parametrize(
+    "action", ["", "SELECT 1", "</sql>", "<sql>\n</sql>", "<sql>\0</sql>", LONG_STATEMENT]
+)
+def test_an_action_without_a_statement(action: str) -> None:
+    with pytest.raises(InvalidAction):
+        find_statement(action)
+
+
+@pytest.mark.parametrize(
+    ("sql", "word"),
+    [
+        ("SELECT 1", "select"),
+        ("  ;; -- comment\r Commit", "commit"),
+        ("-- COMMIT\nSELECT 1", "select"),
+        ("/* SELECT /* SELECT */ SELECT */ROLLBACK", "rollback"),
+        ("/**/--/*\n/* */END", "end"),
+        ("(SELECT 1)", "("),
+        ("/* never closed SELECT", ""),
+        ("", ""),
+        ("\u00a0SELECT", "\u00a0"),  # no blank to PostgreSQL
+        ('"select" 1', '"'),
+    ],
+)
+def test_the_first_word_is_found_as_postgresql_finds_it(sql: str, word: str) -> None:
+    assert first_word(sql) == word
+
+
+@given(
+    st.lists(st.sampled_from([" ", "\n", ";", "-- SELECT\n", "/* SELECT /* */ */", "--\r"])),
+    st.sampled_from(["COMMIT", "rollback", "END", "ABORT", "COPY", "SET", "DO", "CALL", "BEGIN"]),
+)
+def test_nothing_in_front_hides_a_command(before: list[str], command: str) -> None:
+    for writable in (False, True):
+        assert objection("".join([*before, command, " x"]), writable=writable)
+
+
+def test_writing_needs_leave() -> None:
+    assert objection("INSERT INTO t VALUES (1)", writable=False)
+    assert objection("INSERT INTO t VALUES (1)", writable=True) is None
+
+
+def table(count: int, cell: str = "x", **limits: int) -> Table:
+    made = Table(["head"], **{"rows": 50, "characters": 64 * 1024, **limits})
+    for _ in range(count):
+        if not made.add([cell]):
+            break
+    return made
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_a_table_says_how_many_rows_it_has(count: int) -> None:
+    made = table(count)
+    number = "1 row" if count == 1 else f"{count} rows"
+    assert made.text() == "\n".join(["head", *["x"] * count, f"({number})"])
+    assert not made.cut
+
+
+def test_many_rows_that_are_short_together_are_all_shown() -> None:
+    made = table((LONG - len("head")) // 2)
+    assert not made.cut
+    assert "(4498 rows)" in made.text()
+
+
+def test_a_long_table_shows_its_first_rows() -> None:
+    made = table(100, "y" * 200)
+    assert made.cut
+    assert made.text().count("y" * 200) == 50
+    assert "only the first 50 rows" in made.text()
+
+
+def test_fifty_long_rows_are_not_cut() -> None:
+    made = table(50, "y" * 200)
+    assert not made.cut
+    assert "(50 rows)" in made.text()
+
+
+@given(
+    st.lists(st.text(max_size=3 * LONGEST_CELL), max_size=80), st.integers(1, 60), st.integers(1, 9)
+)
+def test_a_table_is_bounded_and_never_shows_part_of_a_row(
+    cells: list[str], rows: int, kib: int
+) -> None:
+    made = Table(["head"], rows=rows, characters=kib * 1024)
+    taken = 0
+    for cell in cells:
+        taken += 1
+        if not made.add([cell]):
+            break
+    head, *shown, count = made.text().split("\n")
+    assert head == "head"
+    assert len(made.text()) <= kib * 1024 + 100
+    assert len(shown) <= taken
+    assert made.cut or len(shown) == len(cells)
+    assert str(len(shown)) in count
+
+
+def test_one_cell_is_one_line() -> None:
+    assert table(1, "a\nb\r\nc").text().split("\n")[1] == "a\\nb\\r\\nc"
+
+
+def test_the_reminder() -> None:
+    assert turns_left(2) == "2 turns left."
+    assert turns_left(1) == "1 turn left."
+    assert "solution" in turns_left(0)

@@ -1,0 +1,189 @@
+"""Workers that see different members: real hosts and real gRPC in one process, views by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from toolsvc import Tool
+from toolsvc.host import Host
+from toolsvc.workers.placement import Member, View
+from toolsvc.workers.routing import RoutedServicer
+from toolsvc.workers.siblings import Siblings
+from toolwright.rpc.channel import call as rpc
+from toolwright.rpc.channel import open_channel
+from toolwright.rpc.errors import ServiceError
+from toolwright.rpc.server import Server
+from toolwright.tool.v1 import tool_pb2 as pb
+from toolwright.tool.v1 import tool_pb2_grpc
+
+NAME = pb.DESCRIPTOR.services_by_name["ToolService"].full_name
+
+
+class Counter(Tool):
+    """Counts its sessions."""
+
+    name = "counter"
+
+    def __init__(self) -> None:
+        self.opened = 0
+
+    async def open(self, session: object) -> None:
+        self.opened += 1
+
+    async def call(self, state: object, call: object) -> str:
+        return "x"
+
+
+@dataclass
+class Worker:
+    member: Member
+    siblings: Siblings
+    tool: Counter
+    stub: Any
+    server: Server
+
+    async def open(self, session: str) -> str:
+        request = pb.OpenSessionRequest(session_id=session, owner="o")
+        return str((await rpc(self.stub.OpenSession, request, timeout=20)).endpoint)
+
+    async def renew(self, *believed: str) -> pb.RenewLeasesResponse:
+        request = pb.RenewLeasesRequest(owner="o", session_ids=believed)
+        return await rpc(self.stub.RenewLeases, request, timeout=20)
+
+    async def close(self, session: str) -> bool:
+        request = pb.CloseSessionRequest(session_id=session)
+        return bool((await rpc(self.stub.CloseSession, request, timeout=20)).closed)
+
+    async def call(self, session: str) -> pb.CallToolResponse:
+        request = pb.CallToolRequest(session_id=session, call_id="c", action="<counter>x</counter>")
+        return await rpc(self.stub.CallTool, request, timeout=20)
+
+
+@pytest.fixture
+async def three() -> AsyncIterator[list[Worker]]:
+    """Slots 0 and 1 joined first, slot 2 later; nobody was told a view yet."""
+    async with AsyncExitStack() as stack:
+        workers = []
+        for slot, joined in enumerate((1, 1, 2)):
+            link = f"unix-abstract:toolsvc-test-{secrets.token_hex(8)}"
+            tool, siblings, server = Counter(), Siblings(slot), Server(link)
+            host = await stack.enter_async_context(Host([tool]))
+            servicer = RoutedServicer(host, "test", siblings)
+            server.add(NAME, lambda s, one=servicer: add(one, s))
+            await server.start()
+            stack.push_async_callback(server.stop, 0)
+            stack.push_async_callback(siblings.close)
+            channel = await stack.enter_async_context(open_channel(link))
+            member = Member(slot=slot, joined=joined, endpoint=f"worker-{slot}", link=link)
+            stub: Any = tool_pb2_grpc.ToolServiceStub(channel)
+            workers.append(Worker(member, siblings, tool, stub, server))
+        yield workers
+
+
+def add(servicer: RoutedServicer, server: Any) -> None:
+    tool_pb2_grpc.add_ToolServiceServicer_to_server(servicer, server)
+
+
+def tell(workers: Sequence[Worker], epoch: int, of: Sequence[Worker]) -> None:
+    for worker in workers:
+        worker.siblings.update(View(epoch=epoch, members=tuple(one.member for one in of)))
+
+
+def targeted(workers: Sequence[Worker], worker: Worker, *, before: Worker | None = None) -> str:
+    """A session id whose target among `workers` is `worker`, and `before` while there was no slot
+    2."""
+    now = View(epoch=1, members=tuple(one.member for one in workers))
+    then = View(epoch=1, members=now.members[:2])
+    return next(
+        name
+        for name in map(str, range(1000))
+        if now.target(name) == worker.member
+        and (before is None or then.target(name) == before.member)
+    )
+
+
+async def test_a_replacement_does_not_open_what_an_elder_holds(three: list[Worker]) -> None:
+    first, second, late = three
+    session = targeted(three, late)
+    tell([first, second], 1, [first, second])
+    held_at = await first.open(session)
+    tell(three, 2, three)
+    for door in three:
+        assert await door.open(session) == held_at
+    assert sum(worker.tool.opened for worker in three) == 1
+
+
+async def test_a_worker_refuses_what_an_older_view_would_place_there(three: list[Worker]) -> None:
+    first, second, late = three
+    session = targeted(three, late, before=second)
+    tell([first], 1, [first, second])
+    tell([second, late], 2, three)
+    with pytest.raises(ServiceError, match="the workers have changed") as failure:
+        await first.open(session)
+    assert failure.value.retry_after is not None
+    assert not any(worker.tool.opened for worker in three)
+    tell([first], 2, three)
+    assert await first.open(session) == "worker-2"
+
+
+async def test_a_worker_with_an_old_view_may_open_and_the_new_target_finds_it(
+    three: list[Worker],
+) -> None:
+    first, second, late = three
+    session = targeted(three, late, before=first)
+    tell([first], 1, [first, second])
+    tell([second, late], 2, three)
+    asking = asyncio.create_task(late.open(session))
+    assert await first.open(session) == "worker-0"
+    tell([first], 2, three)
+    assert await asking == "worker-0"
+    assert [worker.tool.opened for worker in three] == [1, 0, 0]
+
+
+async def test_what_is_asked_under_a_newer_view_waits_for_it(three: list[Worker]) -> None:
+    """An elder answers "not here" only once it will not open it any more."""
+    first, second, late = three
+    tell([first, second], 1, [first, second])
+    tell([late], 2, three)
+    opening = asyncio.create_task(late.open(targeted(three, late)))
+    done, _ = await asyncio.wait([opening], timeout=0.2)
+    assert not done
+    assert late.tool.opened == 0
+    tell([first, second], 2, three)
+    assert await opening == "worker-2"
+
+
+async def test_nothing_is_lost_or_closed_for_want_of_an_answer(three: list[Worker]) -> None:
+    """A worker that does not answer, but was not declared dead, may hold it."""
+    first, second, _ = three
+    tell([first, second], 1, [first, second])
+    session = targeted([first, second], second)
+    assert await first.open(session) == "worker-1"
+    assert list((await first.renew(session)).held) == [session]
+    await second.server.stop(0)
+    for ask in (first.renew(session), first.close(session), first.call(session)):
+        with pytest.raises(ServiceError) as failure:
+            await ask
+        assert failure.value.reason_name == "BACKEND_DOWN"
+        assert failure.value.retry_after is not None
+    tell([first], 2, [first])
+    assert list((await first.renew(session)).lost) == [session]
+    assert not await first.close(session)
+
+
+async def test_a_refusal_of_the_holder_is_passed_on(three: list[Worker]) -> None:
+    first, second, _ = three
+    tell([first, second], 1, [first, second])
+    session = targeted([first, second], second)
+    await first.open(session)
+    assert await second.close(session)
+    with pytest.raises(ServiceError) as failure:
+        await first.call(session)
+    assert failure.value.reason_name == "SESSION_CLOSED"

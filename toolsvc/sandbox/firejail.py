@@ -1,0 +1,107 @@
+"""How firejail is asked for a jail.
+
+It hides what is named, so every top-level folder that Python does not need is named; Landlock
+in each session is the allow-list.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+from toolsvc.sandbox.plan import JailPlan
+
+_SEEN = {
+    *("bin", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "run", "sbin", "tmp", "usr"),
+}
+_DENIED = ",".join(
+    (
+        *("@clock", "@cpu-emulation", "@debug", "@module", "@obsolete", "@raw-io", "@reboot"),
+        *("@swap", "acct", "add_key", "bpf", "fanotify_init", "io_uring_enter"),
+        *("io_uring_register", "io_uring_setup", "keyctl", "name_to_handle_at"),
+        *("open_by_handle_at", "request_key", "setdomainname", "sethostname", "syslog"),
+        *("userfaultfd", "vhangup", "vmsplice"),
+    )
+)
+"""firejail's default list but for mounting, by which the zygote bounds the jail's files; the
+sessions' own filter denies that too."""
+
+
+def command(plan: JailPlan, open_files: int) -> list[str]:
+    """What stands before the program that is to run in the jail."""
+    # Left out on purpose: --timeout (its end cannot be told apart), --deterministic-shutdown
+    # (0.1 s a start), --read-only=/ and --restrict-namespaces (both deny the sessions their own
+    # user namespace; each session's own filter denies new ones), limits (set for each session).
+    # No "--" at the end: firejail would start the program through the account's login shell.
+    return [
+        plan.program,
+        "--quiet",
+        "--noprofile",
+        "--net=none",
+        "--protocol=unix",
+        "--caps.drop=all",
+        "--nonewprivs",
+        "--noroot",
+        "--nogroups",
+        f"--seccomp.drop={_DENIED}",
+        "--ipc-namespace",
+        "--private-tmp",
+        "--private-dev",
+        "--private-cwd",
+        "--private-etc=ld.so.cache,localtime",
+        *(f"--blacklist={path}" for path in hidden_folders(plan.folders)),
+        f"--rlimit-nofile={open_files}",
+    ]
+
+
+def environment() -> dict[str, str]:
+    found = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
+    if _in_container():
+        # In a pid namespace firejail believes itself already jailed and runs the program bare,
+        # with exit code 0. This variable changes its mind; the self-test checks that it did.
+        found["container"] = "docker"
+    return found
+
+
+def hidden_folders(needed: tuple[str, ...]) -> list[str]:
+    """What nothing in the jail needs: the top level but for the system's own folders, what lies
+    in /run, and what lies beside the way to a folder that is needed."""
+    ways = {way for folder in needed for way in _ways_to(folder)}
+    hidden = []
+    for way in ["/", *sorted(ways - set(needed) - {"/"})]:
+        with contextlib.suppress(OSError):
+            for name in sorted(os.listdir(way)):
+                path = os.path.join(way, name)
+                real = os.path.realpath(path)
+                # firejail would hide what a link leads to, which may be needed (/var/run); if it
+                # is not, it is hidden where it is.
+                if way != "/" and os.path.islink(path):
+                    continue
+                seen = real in ways or (way == "/" and name in _SEEN)
+                if not seen and not any(real.startswith(f"{folder}/") for folder in needed):
+                    hidden.append(path)
+    with contextlib.suppress(OSError):
+        # /run itself must stay: firejail dies without it.
+        hidden += [f"/run/{name}" for name in sorted(os.listdir("/run")) if name != "firejail"]
+    return [path for path in hidden if "," not in path and not path.startswith("/.")]
+
+
+def _ways_to(folder: str) -> list[str]:
+    """The folder and all above it but the system's own, which stay whole."""
+    ways = []
+    while folder != "/" and folder[1:] not in _SEEN:
+        ways.append(folder)
+        folder = os.path.dirname(folder)
+    # Within a folder of the system's own nothing is hidden.
+    return ways if folder == "/" else []
+
+
+def _in_container() -> bool:
+    # Lower case: what systemd and the container tools set.
+    if "container" in os.environ or os.path.exists("/run/.containerenv"):
+        return True
+    try:
+        with open("/proc/2/comm") as file:
+            return file.read().strip() != "kthreadd"
+    except OSError:
+        return True

@@ -1,0 +1,198 @@
+"""One process that serves tools: what it is told, how it begins, and how it ends.
+
+`serve_alone` is the whole service; with `--workers` each worker is put together from the same
+parts (`workers.worker`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import resource
+import signal
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from toolsvc.built_in import parse_settings
+from toolsvc.errors import StartError
+from toolsvc.host import Host
+from toolsvc.loader import load_tools
+from toolsvc.metrics import Metrics, serve_page
+from toolsvc.observation import DEFAULT_LIMIT
+from toolsvc.plugins import plugins_in_threads
+from toolsvc.sandbox.config import SandboxConfig
+from toolsvc.service import SERVICE_NAME, ToolServicer
+from toolwright.rpc import options
+from toolwright.rpc.server import Server
+from toolwright.rpc.tls import Certificate, TlsError, read_certificate
+from toolwright.tool.v1 import tool_pb2_grpc
+
+DRAIN_SECONDS = 10.0
+_FILES_PER_SESSION = 3
+
+log = structlog.get_logger("toolsvc")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceConfig:
+    """What an operator may say about a service, `--workers` apart."""
+
+    tools: tuple[str, ...]
+    """Names of built-in tools, and Python files."""
+    settings: tuple[str, ...] = ()
+    """`tool.option=value` of built-in tools."""
+    sandbox: SandboxConfig
+    listen: str
+    insecure: bool = False
+    certificate: Path | None = None
+    key: Path | None = None
+    metrics: str = ""
+    """host:port of the page for Prometheus; "" = none."""
+    max_sessions: int = 1024
+    observation_limit: int = DEFAULT_LIMIT
+    """Characters of one observation's texts."""
+    permits: int | None = None
+    """Calls that may be starting at once; None = what the machine's cores allow."""
+
+
+async def serve_alone(config: ServiceConfig) -> None:
+    """Serves until SIGTERM. StartError or ListenError before that."""
+    stop = stop_event()
+    async with running_host(config) as (host, metrics):
+        if config.metrics:
+            serve_page(config.metrics, metrics.registry, insecure=config.insecure)
+        server = make_server(config, config.listen)
+        await start_server(server, ToolServicer(host, service_name()))
+        names = tuple(descriptor.name for descriptor in host.list_tools())
+        announce(names, bound(config.listen, server.port), host.isolation)
+        await stop.wait()
+        await drain(server, host)
+
+
+@contextlib.asynccontextmanager
+async def running_host(config: ServiceConfig) -> AsyncIterator[tuple[Host, Metrics]]:
+    """The tools, started, and counted if anybody wants to see it; every session ends with the
+    block."""
+    tools = load_tools(config.tools, parse_settings(list(config.settings)), config.sandbox)
+    metrics = Metrics()
+    most = _allow_open_files(config.max_sessions)
+    async with Host(
+        tools,
+        max_sessions=most,
+        permits=config.permits,
+        observation_limit=config.observation_limit,
+        watch=metrics if config.metrics else None,
+    ) as host:
+        metrics.look_at(host, tools)
+        yield host, metrics
+
+
+def make_server(config: ServiceConfig, listen: str, **how: Any) -> Server:
+    """A gRPC server with the service's token and certificate; `how` are `Server`'s arguments."""
+    return Server(
+        listen,
+        token=os.environ.get(options.TOKEN_VARIABLE, ""),
+        certificate=_certificate(config),
+        insecure=config.insecure,
+        **how,
+    )
+
+
+async def start_server(server: Server, servicer: ToolServicer) -> None:
+    """Listens and answers."""
+
+    def register(grpc_server: Any) -> None:
+        tool_pb2_grpc.add_ToolServiceServicer_to_server(servicer, grpc_server)
+
+    server.add(SERVICE_NAME, register)
+    await server.start()
+    # What exists by now stays; the collector need not look at it again and again.
+    gc.collect()
+    gc.freeze()
+
+
+async def drain(server: Server, host: Host) -> None:
+    """Refuses what is new, and gives what runs its grace."""
+    await server.set_serving(False)
+    await host.drain(DRAIN_SECONDS)
+    await server.stop(1.0)
+    log.info("stopped", sessions=len(host.session_ids))
+
+
+def stop_event() -> asyncio.Event:
+    """Set by SIGTERM and SIGINT."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop
+
+
+def announce(tools: tuple[str, ...], where: str, isolation: str, more: str = "") -> None:
+    """The one line on standard output."""
+    level = f", isolation {isolation}" if isolation else ""
+    print(f"serving {', '.join(tools)} on {where}{level}{more}", flush=True)
+
+
+def bound(listen: str, port: int) -> str:
+    """The address with the port that it got."""
+    return listen if options.is_unix(listen) else f"{listen.rpartition(':')[0]}:{port}"
+
+
+def service_name() -> str:
+    try:
+        return f"toolsvc {version('toolwright')}"
+    except PackageNotFoundError:
+        return "toolsvc 0"
+
+
+def log_to_stderr() -> None:
+    renderer: Any = structlog.processors.JSONRenderer()
+    if sys.stderr.isatty():
+        renderer = structlog.dev.ConsoleRenderer()
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso"),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+
+
+def leave(code: int) -> None:
+    """Ends the process, where a plugin that never returns would keep it for ever."""
+    if plugins_in_threads():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _certificate(config: ServiceConfig) -> Certificate | None:
+    if config.certificate is None and config.key is None:
+        return None
+    if config.certificate is None or config.key is None:
+        raise StartError("--tls-cert and --tls-key belong together: give both, or neither")
+    try:
+        return read_certificate(config.certificate, config.key)
+    except TlsError as error:
+        raise StartError(str(error)) from error
+
+
+def _allow_open_files(max_sessions: int) -> int:
+    """Raises the soft limit as far as it goes; returns how many sessions fit."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if hard == resource.RLIM_INFINITY:
+        return max_sessions
+    return min(max_sessions, max(1, (hard - 512) // _FILES_PER_SESSION))

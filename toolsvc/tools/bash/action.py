@@ -1,0 +1,91 @@
+"""Finds the request in the text of an action; pure.
+
+Three ways of writing are understood, and the block that ends last counts:
+
+    <bash> command </bash>
+    <tool_call>{"name": "bash", "arguments": {"command": ...}}</tool_call>
+    <function=bash><parameter=command>...</parameter></function>
+
+The last is how R2E-Gym's agents write; its names of functions are understood too.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from toolsvc.actions import InvalidAction
+
+STOPS = ("</bash>", "</tool_call>", "</function>")
+_OPENINGS = {"</bash>": "<bash>", "</tool_call>": "<tool_call>", "</function>": "<function="}
+
+_SHELL = ("bash", "execute_bash")
+_FILES = ("edit", "file_editor", "str_replace_editor")
+_END = ("finish", "submit")
+_PARAMETER = re.compile(r"<parameter=(\w+)>(.*?)</parameter>", re.DOTALL)
+_NUMBERS = ("insert_line", "view_range")
+
+
+def find_request(action: str) -> dict[str, Any]:
+    """Arguments, not yet checked against `BashArguments`. InvalidAction if there is no block."""
+    end, closing = max((action.rfind(stop), stop) for stop in STOPS)
+    if end < 0:
+        raise InvalidAction(f"the action has none of {', '.join(STOPS)}")
+    opening = _OPENINGS[closing]
+    # After the block before: a command may hold its own opening tag.
+    before = action.rfind(closing, 0, end)
+    start = action.find(opening, before + len(closing) if before >= 0 else 0, end)
+    if start < 0:
+        raise InvalidAction(f"{closing} without {opening}")
+    body = action[start + len(opening) : end]
+    if closing == "</bash>":
+        return {"command": body.strip("\r\n")}
+    if closing == "</tool_call>":
+        return _json_call(body)
+    return _function_call(body)
+
+
+def _json_call(body: str) -> dict[str, Any]:
+    try:
+        call = json.loads(body)
+    except ValueError as error:
+        raise InvalidAction(f"the call is not valid JSON: {error}") from error
+    if not isinstance(call, Mapping) or not isinstance(call.get("arguments", {}), Mapping):
+        raise InvalidAction("the call must be a JSON object with name and arguments")
+    return _request(call.get("name"), call.get("arguments", {}))
+
+
+def _function_call(body: str) -> dict[str, Any]:
+    name, mark, rest = body.partition(">")
+    if not mark:
+        raise InvalidAction("<function= without >")
+    given: dict[str, Any] = {}
+    for parameter, value in _PARAMETER.findall(rest):
+        # One line break on each side is the writing's, the others are the value's.
+        text = value.removeprefix("\n").removesuffix("\n")
+        given[parameter] = _number(parameter, text) if parameter in _NUMBERS else text
+    return _request(name.strip(), given)
+
+
+def _number(parameter: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise InvalidAction(f"{parameter} is no number: {text!r}") from None
+
+
+def _request(name: object, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    given = dict(arguments)
+    if name in _END:
+        return {"finish": True}
+    if name in _SHELL:
+        if "cmd" in given:
+            given["command"] = given.pop("cmd")
+        return given
+    if name in _FILES:
+        if "command" in given:
+            given["edit"] = str(given.pop("command")).removesuffix("_edit")
+        return given
+    raise InvalidAction(f"there is no function {name!r}, only bash, edit and finish")

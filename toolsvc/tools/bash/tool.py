@@ -1,0 +1,262 @@
+"""The `bash` tool: what the policy reads of a command or an edit.
+
+Like `python`, it takes a session's process from the sandbox at the first call.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, Self
+
+from pydantic import BaseModel, Field
+
+from toolsvc.built_in import BuiltIn
+from toolsvc.errors import Reason, Refused, StartError
+from toolsvc.sandbox.config import Driver, SandboxConfig
+from toolsvc.sandbox.errors import SandboxDown, SandboxUnavailable, SessionGone
+from toolsvc.sandbox.jailed.shell import REPORT_BYTES
+from toolsvc.sandbox.sandbox import Sandbox
+from toolsvc.sandbox.session import Ending, Outcome, Session
+from toolsvc.tool import STRICT, Cancellation
+from toolsvc.tools.bash.action import STOPS, find_request
+from toolsvc.tools.bash.arguments import BashArguments
+from toolsvc.tools.bash.tree import Entry, metadata_files, pack, read_folder
+from toolsvc.types import Call, RawFormat, Result, SessionInfo, Text, ToolError
+from toolwright.types import ToolErrorKind
+
+_RETRY_SECONDS = 1.0
+_UNPACK_SECONDS = 20.0
+_GRACE_SECONDS = 5.0
+"""The driver kills what ignores the interrupt, within half a second, and keeps the session; this
+is for the case that it cannot."""
+
+
+class BashOptions(BaseModel):
+    """What an operator may set about `bash`."""
+
+    model_config = STRICT
+
+    output_kib: int = Field(default=64, ge=1, description="kept output of one command")
+    folder: Path | None = Field(
+        default=None, description="whose files every session finds in its own folder"
+    )
+
+
+class _Shell:
+    """A session's state: its process, once it has one, and why it is lost."""
+
+    __slots__ = ("lost", "process", "tree")
+
+    def __init__(self, tree: list[Entry]) -> None:
+        self.tree = tree
+        self.process: Session | None = None
+        self.lost: str | None = None
+
+
+class BashTool(BuiltIn):
+    Options = BashOptions
+    name = "bash"
+    description = (
+        "Runs a command in a bash that lives on until the session ends, or views and edits a "
+        "file. Standard input is empty."
+    )
+    usage = (
+        "<bash> command </bash>\n"
+        "Runs the command in a bash whose directory, variables and background jobs live on; shows "
+        "its output and its exit code. Standard input is empty.\n"
+        '<tool_call>{"name": "bash", "arguments": {"edit": "view", "path": "file"}}</tool_call>\n'
+        "views a file (view_range: [first, last]) or folder; other edits: create (file_text), "
+        "str_replace (old_str, which occurs once, new_str), insert (insert_line, new_str), undo."
+    )
+    arguments = BashArguments
+    format = RawFormat()
+    stop_strings = STOPS
+    stateful = True
+    run_limit = 30.0
+
+    def __init__(
+        self,
+        sandbox: SandboxConfig,
+        *,
+        output_bytes: int = 64 * 1024,
+        tree: list[Entry] | None = None,
+    ) -> None:
+        """`output_bytes`: of one command; what is printed beyond is dropped and said to be.
+        `tree`: what every session finds in its folder."""
+        self._sandbox = Sandbox(sandbox, Driver.SHELL)
+        self._disk_bytes = sandbox.disk_bytes
+        self._output_bytes = output_bytes
+        self._tree = tree or []
+
+    @classmethod
+    def make(cls, options: BashOptions, sandbox: SandboxConfig) -> Self:
+        tree = read_folder(options.folder, sandbox.disk_bytes) if options.folder else []
+        return cls(sandbox, output_bytes=options.output_kib * 1024, tree=tree)
+
+    async def start(self) -> None:
+        try:
+            await self._sandbox.start()
+        except SandboxUnavailable as error:
+            raise StartError(str(error)) from error
+        self.isolation = str(self._sandbox.level)
+
+    async def stop(self) -> None:
+        await self._sandbox.close()
+
+    def figures(self) -> Mapping[str, float]:
+        return self._sandbox.figures()
+
+    async def open(self, session: SessionInfo) -> _Shell:
+        return _Shell([*self._tree, *metadata_files(session.metadata, self._disk_bytes)])
+
+    async def close(self, state: _Shell) -> None:
+        if state.process is not None:
+            state.process.close()
+
+    def lost(self, state: _Shell) -> str | None:
+        if state.lost is None and state.process is not None:
+            state.lost = state.process.gone
+        return state.lost
+
+    def ready(self, state: _Shell) -> bool:
+        return state.process is not None
+
+    async def prepare(self, state: _Shell) -> None:
+        try:
+            process = await self._sandbox.take()
+        except SandboxDown as error:
+            raise _down(f"no sandbox: {error}") from error
+        try:
+            if state.tree:
+                await _unpack(process, pack(state.tree))
+        except BaseException:
+            process.close()
+            raise
+        state.process = process
+        state.tree = []
+
+    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        if set(arguments) == {"action"}:
+            arguments = find_request(str(arguments["action"]))
+        return super().check(arguments)
+
+    async def run(self, state: _Shell, call: Call, cancellation: Cancellation) -> Result:
+        process = state.process
+        if process is None:
+            raise RuntimeError("run before prepare")
+        if call.arguments["finish"]:
+            return Result(done=True)
+        cancellation.on_request(process.cancel)
+        request = {name: value for name, value in call.arguments.items() if value is not None}
+        try:
+            outcome = await process.run(
+                json.dumps(request, ensure_ascii=False),
+                limit=call.run_limit,
+                keep=self._output_bytes + REPORT_BYTES,
+                grace=_GRACE_SECONDS,
+            )
+        except SessionGone as error:
+            state.lost = str(error)
+            raise Refused(Reason.SESSION_LOST, f"the shell was lost: {error}") from error
+        if outcome.lost:
+            state.lost = outcome.reason
+        if outcome.ending is Ending.TAKEN_DOWN:
+            raise Refused(Reason.SESSION_LOST, f"the shell was lost: {outcome.reason}")
+        return as_result(outcome, call.run_limit)
+
+
+async def _unpack(process: Session, tree: BinaryIO) -> None:
+    """Refused if the tree does not fit."""
+    try:
+        outcome = await process.run(
+            "{}", limit=_UNPACK_SECONDS, keep=REPORT_BYTES * 4, attach=tree.fileno()
+        )
+    except SessionGone as error:
+        raise _down(str(error)) from error
+    if outcome.ending in (Ending.EXCEPTION, Ending.LIMIT):
+        why = outcome.reason or outcome.output.splitlines()[0]
+        raise Refused(
+            Reason.INVALID_REQUEST,
+            f"the session's files cannot be put into its folder: {why}",
+            mend="raise --disk-mib",
+        )
+    if outcome.ending is not Ending.OK:
+        raise _down(f"the session's files were not unpacked: {outcome.reason or 'too slow'}")
+
+
+def as_result(outcome: Outcome, run_limit: float) -> Result:
+    """The output, and a line in brackets for each thing that the output cannot tell."""
+    if outcome.lost:
+        return _lost(outcome, run_limit)
+    output, _, line = outcome.output.rpartition("\n")
+    report = _report(line)
+    dropped, code, shell = report.get("dropped", 0), report.get("exit"), report.get("shell")
+    notes = []
+    kind = _KINDS[outcome.ending]
+    if dropped:
+        output = output.rstrip("\ufffd")
+        notes.append(f"the output was longer: {dropped} bytes are not shown")
+    if shell == "killed":
+        notes.append(f"{_stopped(outcome.ending, run_limit)}; {_KILLED}")
+    elif kind in (ToolErrorKind.TIMEOUT, ToolErrorKind.CANCELLED):
+        notes.append(f"{_stopped(outcome.ending, run_limit)}; the shell goes on")
+    elif shell == "ended":
+        notes.append(f"the shell ended with exit code {code}; {_ENDED}")
+    elif code:
+        notes.append(f"exit code {code}")
+    text = "\n".join([*([output.rstrip()] if output.strip() else []), *(f"[{n}]" for n in notes)])
+    error = None
+    if kind is not ToolErrorKind.NONE:
+        error = ToolError(kind=kind, message=notes[-1] if notes else text)
+    return Result(
+        observation=(Text(text=text),),
+        error=error,
+        truncated=bool(dropped),
+        metrics={} if code is None else {"exit_code": float(code)},
+    )
+
+
+_ENDED = "its variables and jobs are gone, the files are kept, the next command gets a new shell"
+_KILLED = f"it did not stop when interrupted and was killed with the shell; {_ENDED}"
+_KINDS = {
+    Ending.OK: ToolErrorKind.NONE,
+    Ending.EXCEPTION: ToolErrorKind.EXCEPTION,
+    Ending.TIMEOUT: ToolErrorKind.TIMEOUT,
+    Ending.CANCELLED: ToolErrorKind.CANCELLED,
+    Ending.OUT_OF_MEMORY: ToolErrorKind.OUT_OF_MEMORY,
+    Ending.LIMIT: ToolErrorKind.LIMIT,
+    Ending.CRASHED: ToolErrorKind.CRASHED,
+}
+
+
+def _lost(outcome: Outcome, run_limit: float) -> Result:
+    message = f"{outcome.reason}; the session and its files are lost"
+    if outcome.ending in (Ending.TIMEOUT, Ending.CANCELLED):
+        message = f"{_stopped(outcome.ending, run_limit)}; {message}"
+    text = f"{outcome.output.rstrip()}\n[{message}]".lstrip("\n")
+    error = ToolError(kind=_KINDS[outcome.ending], message=message, session_lost=True)
+    return Result(observation=(Text(text=text),), error=error, truncated=outcome.truncated)
+
+
+def _stopped(ending: Ending, run_limit: float) -> str:
+    if ending is Ending.TIMEOUT:
+        return f"stopped after {run_limit:g} s"
+    return "cancelled" if ending is Ending.CANCELLED else "interrupted"
+
+
+def _report(line: str) -> dict[str, Any]:
+    """The driver's last line. Not trusted: what took the driver over may write anything."""
+    try:
+        report = json.loads(line)
+    except ValueError:
+        return {}
+    if not isinstance(report, dict):
+        return {}
+    wanted = {"dropped": int, "exit": int, "shell": str}
+    return {name: report[name] for name, kind in wanted.items() if type(report.get(name)) is kind}
+
+
+def _down(why: str) -> Refused:
+    return Refused(Reason.BACKEND_DOWN, why, retry_after=_RETRY_SECONDS)

@@ -1,0 +1,42 @@
+"""Finds the statement in the text of an action; pure.
+
+The last `<sql> ... </sql>` block is a query. Where there is none, the last `<solution> ...
+</solution>` is the answer, which ends the trajectory (VerlTool, table 13).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from toolsvc.actions import InvalidAction
+
+QUERY = ("<sql>", "</sql>")
+SOLUTION = ("<solution>", "</solution>")
+LONGEST = 1_000_000
+"""Characters of a statement; the sandbox takes messages of 4 MiB."""
+
+
+class Statement(NamedTuple):
+    sql: str
+    final: bool
+    """It is the answer, not a question."""
+
+
+def find_statement(action: str) -> Statement:
+    """InvalidAction if there is none, or it is empty."""
+    for (opening, closing), final in ((QUERY, False), (SOLUTION, True)):
+        end = action.rfind(closing)
+        if end < 0:
+            continue
+        start = action.rfind(opening, 0, end)
+        if start < 0:
+            raise InvalidAction(f"{closing} without {opening}")
+        sql = action[start + len(opening) : end].strip()
+        if not sql:
+            raise InvalidAction(f"nothing between {opening} and {closing}")
+        if "\0" in sql:
+            raise InvalidAction("a statement cannot hold a NUL character")
+        if len(sql) > LONGEST:
+            raise InvalidAction(f"the statement has more than {LONGEST} characters")
+        return Statement(sql, final)
+    raise InvalidAction("the action has neither <sql> ... </sql> nor <solution> ... </solution>")

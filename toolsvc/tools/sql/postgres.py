@@ -1,0 +1,292 @@
+"""PostgreSQL: a connection and a transaction for each session, which is always rolled back.
+
+Invariants
+- A session's transaction never commits: `commands` lets no command through that could, the
+  server's word on the transaction is checked after each, and every way in which a session ends
+  (close, lease, service stop, a broken connection, a killed service) closes its connection, which
+  rolls back.
+- Each statement runs under a savepoint of its own, so an error takes back that statement only.
+- At most `connections` are open; a session takes one at its first statement and keeps it.
+- A session that may write is lost with its connection. One that may only read has nothing to
+  lose: the next statement gets another connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import psycopg
+from psycopg.conninfo import make_conninfo
+from psycopg.pq import TransactionStatus
+
+from toolsvc.errors import Reason, Refused, StartError
+from toolsvc.sandbox.jailed.table import Table
+from toolsvc.tool import Cancellation
+from toolsvc.tools.sql.commands import objection
+from toolsvc.tools.sql.statement import ROW_BYTES, TooLarge, Unusable, run_statement
+from toolsvc.tools.sql.types import Answer
+from toolsvc.types import SessionInfo
+from toolwright.types import ToolErrorKind
+
+GRACE_SECONDS = 1.0
+"""For a statement to end once it was cancelled, and for the server to hear of it."""
+_CONNECT_SECONDS = 10
+_RETRY_SECONDS = 1.0
+_OLDEST = 140000
+
+Connection = psycopg.AsyncConnection[tuple[object, ...]]
+
+
+class _Transaction:
+    """A session's state. `connection` is None before the first statement."""
+
+    __slots__ = ("connection", "database", "lost")
+
+    def __init__(self, database: str | None) -> None:
+        self.database = database
+        self.connection: Connection | None = None
+        self.lost: str | None = None
+
+
+class PostgresBackend:
+    isolation = ""
+
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        key: str,
+        writable: bool,
+        rows: int,
+        output_bytes: int,
+        connections: int,
+    ) -> None:
+        """`key`: of the metadata, that names the database; without it, the one of the DSN."""
+        self._dsn = dsn
+        self._key = key
+        self._writable = writable
+        self._rows = rows
+        self._output_bytes = output_bytes
+        self._places = asyncio.Semaphore(connections)
+        self._connected = 0
+
+    async def start(self) -> None:
+        try:
+            connection = await self._connect(None)
+        except psycopg.Error as error:
+            raise StartError(f"--set sql.dsn: {_first_line(error)}") from error
+        version = connection.info.server_version
+        try:
+            powers = await (await connection.execute(_POWERS)).fetchone()
+        finally:
+            await connection.close()
+        if version < _OLDEST:
+            raise StartError("--set sql.dsn: the server is older than PostgreSQL 14")
+        if powers is not None:
+            raise StartError(
+                f"--set sql.dsn: role {powers[0]} may read files or run programs on the server's "
+                "machine, and so could every policy: use a role that may not "
+                "(CREATE ROLE policy LOGIN; GRANT pg_read_all_data TO policy)"
+            )
+
+    async def stop(self) -> None:
+        """Every session has given its connection back by now."""
+
+    def figures(self) -> dict[str, float]:
+        return {"connections": self._connected}
+
+    async def open(self, info: SessionInfo) -> _Transaction:
+        database = info.metadata.get(self._key)
+        if database is not None and not isinstance(database, str):
+            raise Refused(
+                Reason.INVALID_REQUEST,
+                f"metadata.{self._key} is {database!r}, not the name of a database",
+                subject=self._key,
+            )
+        return _Transaction(database)
+
+    async def close(self, session: _Transaction) -> None:
+        await self._drop(session)
+
+    def ready(self, session: _Transaction) -> bool:
+        return session.connection is not None
+
+    def lost(self, session: _Transaction) -> str | None:
+        return session.lost
+
+    async def prepare(self, session: _Transaction) -> None:
+        await self._places.acquire()
+        try:
+            connection = await self._connect(session.database)
+            try:
+                mode = "READ WRITE" if self._writable else "READ ONLY"
+                await connection.execute(f"BEGIN {mode}")
+            except BaseException:
+                await connection.close()
+                raise
+        except psycopg.Error as error:
+            self._places.release()
+            raise await self._no_connection(session, error) from error
+        except BaseException:
+            self._places.release()
+            raise
+        session.connection = connection
+        self._connected += 1
+
+    async def run(
+        self, session: _Transaction, sql: str, limit: float, cancellation: Cancellation
+    ) -> Answer:
+        connection = session.connection
+        if connection is None:
+            raise RuntimeError("run before prepare")
+        why_not = objection(sql, writable=self._writable)
+        if why_not is not None:
+            return Answer(text=f"Error: {why_not}", kind=ToolErrorKind.EXCEPTION)
+        asked = asyncio.Event()
+        cancellation.on_request(asked.set)
+        waiting = asyncio.ensure_future(asked.wait())
+        work = asyncio.ensure_future(self._under_savepoint(connection, sql, limit))
+        try:
+            await asyncio.wait((work, waiting), timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+            stopped = ToolErrorKind.NONE
+            if not work.done():
+                stopped = ToolErrorKind.CANCELLED if asked.is_set() else ToolErrorKind.TIMEOUT
+                await _cancel(connection)
+                await asyncio.wait((work,), timeout=GRACE_SECONDS)
+        finally:
+            waiting.cancel()
+            work.cancel()
+            await asyncio.wait((work, waiting))
+        try:
+            answer = work.result()
+        except (asyncio.CancelledError, Unusable, TooLarge, psycopg.Error) as error:
+            await self._drop(session)
+            return self._broken(session, error, stopped, limit)
+        if stopped is ToolErrorKind.CANCELLED and answer.kind is not ToolErrorKind.NONE:
+            return Answer(text="Error: cancelled", kind=stopped)
+        if answer.kind is ToolErrorKind.TIMEOUT:
+            return Answer(text=f"Error: stopped after {limit:g} s", kind=answer.kind)
+        return answer
+
+    async def _under_savepoint(self, connection: Connection, sql: str, limit: float) -> Answer:
+        # What the statement before may have set holds no longer. The server's own limit is for
+        # the case that this process dies under the statement.
+        await connection.execute(
+            "SAVEPOINT before; "
+            f"SET LOCAL statement_timeout = {int((limit + GRACE_SECONDS) * 1000)}; "
+            f"SET LOCAL lock_timeout = {max(1, int(limit * 500))}"
+        )
+
+        async def enough() -> None:
+            # In a transaction that may write, cancelling would take back what the statement did.
+            if not self._writable:
+                await _cancel(connection)
+
+        answer, failure = await run_statement(connection.pgconn, sql, self._table, enough)
+        status = connection.pgconn.transaction_status
+        if status not in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
+            raise Unusable("the statement ended the session's transaction")
+        if answer.kind is ToolErrorKind.NONE and self._writable:
+            await connection.execute("RELEASE SAVEPOINT before")
+        else:
+            await connection.execute("ROLLBACK TO SAVEPOINT before; RELEASE SAVEPOINT before")
+        if failure in _CONTENTION:
+            raise _down(f"another session is in the way: {answer.text}")
+        return answer
+
+    def _table(self, columns: list[str]) -> Table:
+        return Table(columns, rows=self._rows, characters=self._output_bytes)
+
+    def _broken(
+        self, session: _Transaction, error: BaseException, stopped: ToolErrorKind, limit: float
+    ) -> Answer:
+        """The connection is gone: of the statement's doing, or Refused."""
+        lost = self._writable
+        if isinstance(error, TooLarge):
+            kind, text = ToolErrorKind.LIMIT, f"a row is larger than {ROW_BYTES >> 20} MiB"
+        elif stopped is not ToolErrorKind.NONE:
+            kind = stopped
+            text = (
+                "cancelled" if stopped is ToolErrorKind.CANCELLED else f"stopped after {limit:g} s"
+            )
+        else:
+            why = f"PostgreSQL ended the connection: {_first_line(error)}"
+            if lost:
+                session.lost = why
+                raise Refused(Reason.SESSION_LOST, why)
+            raise _down(why)
+        if lost:
+            session.lost = text
+            text += "; the transaction and its changes are lost"
+        return Answer(text=f"Error: {text}", kind=kind, lost=lost)
+
+    async def _no_connection(self, session: _Transaction, error: psycopg.Error) -> Refused:
+        """A connection that fails has no error code, so the server is asked for the reason."""
+        if session.database is not None:
+            with contextlib.suppress(psycopg.Error):
+                async with await self._connect(None) as connection:
+                    names = "SELECT 1 FROM pg_database WHERE datname = %s"
+                    if not await (await connection.execute(names, [session.database])).fetchone():
+                        return Refused(
+                            Reason.INVALID_REQUEST,
+                            f"there is no database {session.database!r}",
+                            subject=session.database,
+                        )
+        return _down(f"no connection to PostgreSQL: {_first_line(error)}")
+
+    async def _connect(self, database: str | None) -> Connection:
+        named = {} if database is None else {"dbname": database}
+        conninfo = make_conninfo(
+            self._dsn,
+            application_name="toolwright",
+            client_encoding="utf8",
+            connect_timeout=_CONNECT_SECONDS,
+            **named,
+        )
+        # Ours is the only word on when a transaction begins.
+        connection = await psycopg.AsyncConnection.connect(
+            conninfo, autocommit=True, prepare_threshold=None
+        )
+        # A policy may think for longer than the server lets others idle; leases end sessions.
+        await connection.execute("SET idle_in_transaction_session_timeout = 0")
+        with contextlib.suppress(psycopg.errors.InvalidParameterValue):
+            # So that a statement ends soon after a service that was killed; not on every system.
+            await connection.execute("SET client_connection_check_interval = '2s'")
+        return connection
+
+    async def _drop(self, session: _Transaction) -> None:
+        connection, session.connection = session.connection, None
+        if connection is None:
+            return
+        try:
+            await _cancel(connection)
+            await connection.close()
+        finally:
+            self._connected -= 1
+            self._places.release()
+
+
+_CONTENTION = ("55P03", "40P01", "40001")
+"""SQLSTATEs: lock not to be had, deadlock, serialization failure. Nothing for a policy to read:
+it has no part in what other trajectories hold."""
+
+_POWERS = """
+SELECT current_user WHERE (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) OR EXISTS (
+    SELECT FROM pg_roles WHERE pg_has_role(oid, 'member') AND rolname IN
+    ('pg_execute_server_program', 'pg_read_server_files', 'pg_write_server_files'))
+"""
+
+
+async def _cancel(connection: Connection) -> None:
+    """Asks the server to stop what it does; nothing if it does nothing."""
+    with contextlib.suppress(psycopg.Error):
+        await connection.cancel_safe(timeout=GRACE_SECONDS)
+
+
+def _down(why: str) -> Refused:
+    return Refused(Reason.BACKEND_DOWN, why, retry_after=_RETRY_SECONDS)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -1,0 +1,183 @@
+"""SQLite: a private in-memory copy of a database for each session, in a process of the sandbox.
+
+Owns the sandbox and the life of each session's copy; what a statement may do is decided where
+it runs, in `toolsvc.sandbox.jailed.database`.
+
+Invariants
+- A session that may write is lost with its process. One that may only read has nothing to lose:
+  the next statement gets a fresh copy.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from toolsvc.errors import Reason, Refused, StartError
+from toolsvc.sandbox.config import Driver, SandboxConfig
+from toolsvc.sandbox.errors import SandboxDown, SandboxUnavailable, SessionGone
+from toolsvc.sandbox.sandbox import Sandbox
+from toolsvc.sandbox.session import Ending, Outcome, Session
+from toolsvc.tool import Cancellation
+from toolsvc.tools.sql.templates import Templates
+from toolsvc.tools.sql.types import Answer
+from toolsvc.types import SessionInfo
+from toolwright.types import ToolErrorKind
+
+_RETRY_SECONDS = 1.0
+_OPEN_SECONDS = 10.0
+
+
+class _Copy:
+    """A session's state. `process` is None before the first statement."""
+
+    __slots__ = ("lost", "path", "process")
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.process: Session | None = None
+        self.lost: str | None = None
+
+
+class SqliteBackend:
+    def __init__(
+        self,
+        templates: Templates,
+        sandbox: SandboxConfig,
+        *,
+        writable: bool,
+        rows: int,
+        output_bytes: int,
+    ) -> None:
+        """`rows`: shown of a long result."""
+        self._templates = templates
+        self._sandbox = Sandbox(sandbox, Driver.DATABASE)
+        self._writable = writable
+        self._rows = rows
+        self._output_bytes = output_bytes
+
+    @property
+    def isolation(self) -> str:
+        return str(self._sandbox.level)
+
+    async def start(self) -> None:
+        try:
+            await self._sandbox.start()
+        except SandboxUnavailable as error:
+            raise StartError(str(error)) from error
+
+    async def stop(self) -> None:
+        await self._sandbox.close()
+        self._templates.clear()
+
+    def figures(self) -> dict[str, float]:
+        return {**self._sandbox.figures(), "template_bytes": self._templates.held_bytes}
+
+    async def open(self, info: SessionInfo) -> _Copy:
+        return _Copy(self._templates.find(info.metadata))
+
+    async def close(self, session: _Copy) -> None:
+        if session.process is not None:
+            session.process.close()
+
+    def ready(self, session: _Copy) -> bool:
+        return session.process is not None and session.process.gone is None
+
+    def lost(self, session: _Copy) -> str | None:
+        if self._writable and session.lost is None and session.process is not None:
+            session.lost = session.process.gone
+        return session.lost
+
+    async def prepare(self, session: _Copy) -> None:
+        await self.close(session)
+        session.process = None
+        template = await self._templates.get(session.path)
+        try:
+            process = await self._sandbox.take()
+        except SandboxDown as error:
+            raise _down(f"no sandbox: {error}") from error
+        try:
+            opened = await process.run(
+                json.dumps({"open": {"writable": self._writable}}),
+                limit=_OPEN_SECONDS,
+                keep=1000,
+                attach=template.fileno(),
+            )
+        except SessionGone as error:
+            process.close()
+            raise _down(str(error)) from error
+        except BaseException:
+            process.close()
+            raise
+        if opened.ending is not Ending.OK:
+            process.close()
+            raise _not_opened(session.path.name, opened)
+        session.process = process
+
+    async def run(
+        self, session: _Copy, sql: str, limit: float, cancellation: Cancellation
+    ) -> Answer:
+        process = session.process
+        if process is None:
+            raise RuntimeError("run before prepare")
+        cancellation.on_request(process.cancel)
+        request = json.dumps({"sql": sql, "rows": self._rows}, ensure_ascii=False)
+        try:
+            outcome = await process.run(request, limit=limit, keep=self._output_bytes)
+        except SessionGone as error:
+            raise self._taken(session, str(error)) from error
+        if outcome.ending is Ending.TAKEN_DOWN:
+            raise self._taken(session, outcome.reason)
+        lost = outcome.lost and self._writable
+        if lost:
+            session.lost = outcome.reason
+        kind = _KINDS[outcome.ending]
+        if kind in (ToolErrorKind.NONE, ToolErrorKind.EXCEPTION) and not outcome.lost:
+            text = outcome.output
+        else:
+            text = f"Error: {_what_happened(outcome.ending, outcome.reason, limit)}"
+            text += "; the database and its changes are lost" if lost else ""
+        return Answer(text=text, kind=kind, cut=outcome.truncated, lost=lost)
+
+    def _taken(self, session: _Copy, why: str) -> Refused:
+        """Not the statement's doing."""
+        if not self._writable:
+            return _down(why)
+        session.lost = why
+        return Refused(Reason.SESSION_LOST, f"the database was lost: {why}")
+
+
+def _what_happened(ending: Ending, reason: str, limit: float) -> str:
+    if ending is Ending.TIMEOUT:
+        return f"stopped after {limit:g} s"
+    if ending is Ending.CANCELLED:
+        return "cancelled"
+    if ending is Ending.OUT_OF_MEMORY:
+        return "out of memory"
+    return reason
+
+
+def _not_opened(name: str, outcome: Outcome) -> Refused:
+    if outcome.ending not in (Ending.EXCEPTION, Ending.OUT_OF_MEMORY):
+        return _down(f"database {name} was not opened: {outcome.reason or 'it took too long'}")
+    return Refused(
+        Reason.INVALID_REQUEST,
+        f"database {name} cannot be opened: {outcome.output or outcome.reason}",
+        subject=name,
+        mend="raise --memory-mib" if outcome.ending is Ending.OUT_OF_MEMORY else "",
+    )
+
+
+def _down(why: str) -> Refused:
+    return Refused(Reason.BACKEND_DOWN, why, retry_after=_RETRY_SECONDS)
+
+
+_KINDS = {
+    Ending.OK: ToolErrorKind.NONE,
+    Ending.EXCEPTION: ToolErrorKind.EXCEPTION,
+    Ending.TIMEOUT: ToolErrorKind.TIMEOUT,
+    Ending.CANCELLED: ToolErrorKind.CANCELLED,
+    Ending.OUT_OF_MEMORY: ToolErrorKind.OUT_OF_MEMORY,
+    Ending.LIMIT: ToolErrorKind.LIMIT,
+    Ending.CRASHED: ToolErrorKind.CRASHED,
+}

@@ -1,0 +1,335 @@
+"""Starts the workers, replaces those that die, and tells all of them who lives.
+
+It holds no session and opens no gRPC channel, so it may start processes at any time. The public
+port is reserved here for as long as the service lives; every worker listens on it (SO_REUSEPORT)
+and on a port of its own. A Unix socket has one listener: worker 0 takes the public one, and while
+it is being replaced nobody can be placed through it, though all other sessions go on.
+
+When the supervisor ends, by whatever signal, so do the workers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import math
+import os
+import secrets
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import structlog
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from toolsvc.admission import PERMITS_PER_CORE
+from toolsvc.errors import StartError
+from toolsvc.metrics import merge, serve_page
+from toolsvc.serving import DRAIN_SECONDS, ServiceConfig, announce, stop_event
+from toolsvc.workers.messages import (
+    LONGEST_LINE,
+    TO_SUPERVISOR,
+    AskMetrics,
+    Assignment,
+    Failed,
+    Membership,
+    Message,
+    MetricsPage,
+    Ready,
+    ToSupervisor,
+)
+from toolsvc.workers.placement import Member, View, share
+from toolsvc.workers.restarts import Restarts
+from toolwright.rpc.options import is_unix
+from toolwright.rpc.server import cannot_listen
+
+WORKER = (sys.executable, "-P", "-m", "toolsvc.workers.worker")
+END_SECONDS = DRAIN_SECONDS + 20.0
+"""For a worker to drain and to close its sessions; then it is killed."""
+PAGE_SECONDS = 5.0
+
+log = structlog.get_logger("toolsvc.supervisor")
+
+
+async def supervise(
+    config: ServiceConfig, workers: int, *, advertise: str, first_port: int
+) -> None:
+    """Serves until SIGTERM. StartError or ListenError before that; StartError also where, later, a
+    worker cannot start and no other lives."""
+    stop = stop_event()
+    with _addresses(config.listen, workers, advertise, first_port) as (public, own):
+        part = replace(
+            config,
+            listen=public,
+            max_sessions=share(config.max_sessions, workers),
+            permits=max(1, PERMITS_PER_CORE * (os.cpu_count() or 1) // workers),
+            sandbox=replace(
+                config.sandbox,
+                ready=math.ceil(config.sandbox.ready / workers),
+                shards=math.ceil(config.sandbox.shards / workers),
+            ),
+        )
+        supervisor = Supervisor(part, own, advertise)
+        try:
+            async with asyncio.TaskGroup() as group:
+                running = group.create_task(supervisor.run())
+                await stop.wait()
+                running.cancel()
+        except BaseExceptionGroup as failures:
+            cannot_start = failures.subgroup(StartError)
+            if cannot_start is None:
+                raise
+            raise _first(cannot_start) from None
+        finally:
+            await supervisor.end()
+
+
+def _first(failures: BaseExceptionGroup[StartError]) -> StartError:
+    """Of those in groups of groups."""
+    first = failures.exceptions[0]
+    return _first(first) if isinstance(first, BaseExceptionGroup) else first
+
+
+@contextlib.contextmanager
+def _addresses(
+    listen: str, workers: int, advertise: str, first_port: int
+) -> Iterator[tuple[str, list[str]]]:
+    """The service's address, its port known and reserved, and where each worker is to listen.
+    ListenError if others hold one of them."""
+    if is_unix(listen):
+        yield listen, [f"{listen}.{slot}" for slot in range(workers)]
+        return
+    host = listen.rpartition(":")[0]
+    if host in ("0.0.0.0", "[::]", "") and not advertise:
+        raise StartError(
+            f"--workers with --listen {listen}: clients have to reach each worker; name this "
+            "machine as they do, with --advertise HOST"
+        )
+    own = [f"{host}:{first_port + slot if first_port else 0}" for slot in range(workers)]
+    # Alone first: a port that others hold must not be shared with them by accident.
+    for address in own if first_port else ():
+        _bind(address, socket.SO_REUSEADDR).close()
+    with _bind(listen, socket.SO_REUSEADDR) as alone:
+        public = f"{host}:{alone.getsockname()[1]}"
+    with _bind(public, socket.SO_REUSEPORT):
+        yield public, own
+
+
+def _bind(address: str, option: int) -> socket.socket:
+    """A socket with that option set, which does not listen. ListenError if it is not to be had."""
+    host, _, port = address.rpartition(":")
+    bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    bound.setsockopt(socket.SOL_SOCKET, option, 1)
+    try:
+        bound.bind((host.strip("[]"), int(port)))
+    except (OSError, OverflowError, ValueError) as error:
+        bound.close()
+        raise cannot_listen(address) from error
+    return bound
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Worker:
+    """A worker process that was ready once, as its supervisor has it."""
+
+    slot: int
+    link: str
+    process: asyncio.subprocess.Process
+    ready: Ready
+    began: float = field(default_factory=time.monotonic)
+    joined: int = 0
+    page: asyncio.Future[str] | None = None
+
+    @property
+    def member(self) -> Member:
+        return Member(
+            slot=self.slot, joined=self.joined, endpoint=self.ready.endpoint, link=self.link
+        )
+
+
+class Supervisor:
+    """`run` until cancelled, and `end` in any case."""
+
+    def __init__(self, config: ServiceConfig, own: Sequence[str], advertise: str) -> None:
+        """`config`: of one worker, with the public address; `own`: where each is to listen."""
+        self._config = config
+        self._own = own
+        self._advertise = advertise
+        self._links = f"unix-abstract:toolsvc-{os.getpid()}-{secrets.token_hex(8)}"
+        self._generations = itertools.count()
+        self._processes: set[asyncio.subprocess.Process] = set()
+        self._living: dict[int, _Worker] = {}
+        self._epoch = 0
+        self._replaced = 0
+
+    async def run(self) -> None:
+        """Starts all workers and keeps every slot filled. An ExceptionGroup with a StartError if
+        one cannot start, at first; later, if one cannot and no other lives."""
+        if self._config.metrics:
+            self._serve_metrics()
+        async with asyncio.TaskGroup() as group:
+            first = [group.create_task(self._start(slot)) for slot in range(len(self._own))]
+        self._tell([task.result() for task in first])
+        about = self._living[0].ready
+        announce(about.tools, self._config.listen, about.isolation, f", {len(self._own)} workers")
+        async with asyncio.TaskGroup() as group:
+            for worker in self._living.values():
+                group.create_task(self._keep(worker))
+
+    async def end(self) -> None:
+        """Lets every worker drain, and kills what takes too long."""
+        ending = [asyncio.create_task(process.wait()) for process in self._processes]
+        for process in self._processes:
+            _signal(process, signal.SIGTERM)
+        if ending:
+            await asyncio.wait(ending, timeout=END_SECONDS)
+        for process in self._processes:
+            _signal(process, signal.SIGKILL)
+        await asyncio.gather(*ending)
+
+    async def metrics(self) -> list[Metric]:
+        """Of every worker that answers, and of the supervisor itself."""
+        loop = asyncio.get_running_loop()
+        asked = dict(self._living)
+        for worker in asked.values():
+            if worker.page is None or worker.page.done():
+                worker.page = loop.create_future()
+                _say(worker.process, AskMetrics())
+        waits = [worker.page for worker in asked.values() if worker.page is not None]
+        if waits:
+            await asyncio.wait(waits, timeout=PAGE_SECONDS)
+        pages = {
+            str(slot): worker.page.result()
+            for slot, worker in asked.items()
+            if worker.page is not None and worker.page.done() and not worker.page.cancelled()
+        }
+        return [
+            GaugeMetricFamily("toolsvc_workers", "living workers", len(self._living)),
+            CounterMetricFamily("toolsvc_workers_replaced", "replaced workers", self._replaced),
+            *merge(pages),
+        ]
+
+    def _serve_metrics(self) -> None:
+        """One page for all workers. StartError if it cannot be served there."""
+        registry = CollectorRegistry()
+        registry.register(_AllWorkers(self, asyncio.get_running_loop()))
+        serve_page(self._config.metrics, registry, insecure=self._config.insecure)
+
+    async def _keep(self, worker: _Worker) -> None:
+        """One slot: a worker, its death, the next one. StartError where that cannot start and no
+        other worker lives."""
+        restarts = Restarts()
+        while True:
+            code = await self._live(worker)
+            log.error("worker lost", slot=worker.slot, pid=worker.process.pid, code=code)
+            del self._living[worker.slot]
+            self._tell([])
+            worker = await self._replacement(worker, restarts)
+            self._replaced += 1
+            self._tell([worker])
+
+    async def _replacement(self, dead: _Worker, restarts: Restarts) -> _Worker:
+        lived = time.monotonic() - dead.began
+        while True:
+            await asyncio.sleep(restarts.pause(lived))
+            try:
+                return await self._start(dead.slot)
+            except StartError as error:
+                if not self._living:
+                    raise
+                log.error("worker not replaced", slot=dead.slot, reason=str(error))  # noqa: TRY400
+                lived = 0.0
+
+    async def _start(self, slot: int) -> _Worker:
+        """A worker that listens. StartError with the sentence that it gave, or that it died."""
+        process = await asyncio.create_subprocess_exec(
+            *WORKER,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            limit=LONGEST_LINE,
+            start_new_session=True,  # Ctrl-C is for the supervisor, which lets them drain.
+        )
+        self._processes.add(process)
+        link = f"{self._links}-{next(self._generations)}"
+        assignment = Assignment(
+            config=self._config,
+            slot=slot,
+            listen=self._own[slot],
+            # A Unix socket has one listener.
+            public="" if slot > 0 and is_unix(self._config.listen) else self._config.listen,
+            link=link,
+            advertise=self._advertise,
+        )
+        _say(process, assignment)
+        answer = await _hear(process)
+        if isinstance(answer, Ready):
+            return _Worker(slot=slot, link=link, process=process, ready=answer)
+        code = await process.wait()
+        self._processes.discard(process)
+        if isinstance(answer, Failed):
+            raise StartError(answer.sentence)
+        raise StartError(f"worker {slot} died at its start, with exit code {code}; see its errors")
+
+    async def _live(self, worker: _Worker) -> int:
+        """Hears the worker until its end; returns its exit code."""
+        while (message := await _hear(worker.process)) is not None:
+            if isinstance(message, MetricsPage) and worker.page and not worker.page.done():
+                worker.page.set_result(message.text)
+        if worker.page is not None:
+            worker.page.cancel()
+        code = await worker.process.wait()
+        self._processes.discard(worker.process)
+        return code
+
+    def _tell(self, joining: Sequence[_Worker]) -> None:
+        """A new view, for everybody."""
+        self._epoch += 1
+        for worker in joining:
+            worker.joined = self._epoch
+            self._living[worker.slot] = worker
+        members = tuple(self._living[slot].member for slot in sorted(self._living))
+        message = Membership(view=View(epoch=self._epoch, members=members))
+        for worker in self._living.values():
+            _say(worker.process, message)
+
+
+class _AllWorkers(Collector):
+    """Asks the supervisor from the thread of the HTTP server."""
+
+    def __init__(self, supervisor: Supervisor, loop: asyncio.AbstractEventLoop) -> None:
+        self._supervisor = supervisor
+        self._loop = loop
+
+    def describe(self) -> list[Metric]:
+        return []  # Else it would be asked for all of it when it is registered.
+
+    def collect(self) -> list[Metric]:
+        asked = asyncio.run_coroutine_threadsafe(self._supervisor.metrics(), self._loop)
+        return asked.result()
+
+
+def _say(process: asyncio.subprocess.Process, message: Message) -> None:
+    """Not awaited: a worker that does not listen must not keep the others from hearing. What waits
+    for it is bounded by the few views there are in its life."""
+    if process.stdin is not None and not process.stdin.is_closing():
+        process.stdin.write(message.line())
+
+
+async def _hear(process: asyncio.subprocess.Process) -> ToSupervisor | None:
+    """The worker's next message; None at its end."""
+    if process.stdout is None:
+        return None
+    line = await process.stdout.readline()
+    return TO_SUPERVISOR.validate_json(line) if line else None
+
+
+def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.send_signal(number)
