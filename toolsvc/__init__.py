@@ -14,7 +14,8 @@ and then `toolsvc serve shout.py`. `docs/tools.md` leads through it.
 
 from toolsvc.actions import InvalidAction
 from toolsvc.decorator import tool
-from toolsvc.tool import Tool, ToolFailed
+from toolsvc.plugins import ToolFailed
+from toolsvc.tool import Tool
 from toolsvc.types import (
     Call,
     JsonCallFormat,

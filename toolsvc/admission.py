@@ -1,43 +1,51 @@
 """Who may start now: bounds calls that are starting, never calls that sleep.
 
-A call holds a permit for its first `HOLD_SECONDS` or until it ends, whichever is sooner: enough
-to keep a burst from starting a thousand processes at once, short enough that a thousand
-sleeping calls do not wait for each other. Permits are handed on in the order of asking.
+A call holds a permit until it ends, for `HOLD_SECONDS` at most. So a burst does not set a
+thousand processes running at one instant, and calls that sleep do not keep others waiting: a core
+admits at least PERMITS_PER_CORE / HOLD_SECONDS = 2,000 calls a second, about as many as it can
+take in over gRPC. Permits are handed on in the order of asking.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections import deque
 
-HOLD_SECONDS = 0.02
+HOLD_SECONDS = 0.002
 PERMITS_PER_CORE = 4
 
 
 class Permit:
     """Leave to start. `release` may be called more than once."""
 
-    __slots__ = ("_gate", "_timer")
+    __slots__ = ("_gate", "expires_at", "held")
 
     def __init__(self, gate: Gate) -> None:
-        self._gate: Gate | None = gate
-        self._timer = asyncio.get_running_loop().call_later(HOLD_SECONDS, self.release)
+        self._gate = gate
+        self.expires_at = time.monotonic() + HOLD_SECONDS
+        self.held = True
 
     def release(self) -> None:
-        gate, self._gate = self._gate, None
-        if gate is not None:
-            self._timer.cancel()
-            gate.leave()
+        if self.held:
+            self.held = False
+            self._gate.leave()
 
 
 class Gate:
-    """At most `permits` calls are starting at once."""
+    """At most `permits` calls are starting at once.
+
+    Permits expire in the order of giving, and only where somebody asks for one: a gate that is
+    not full needs no timer.
+    """
 
     def __init__(self, permits: int | None = None) -> None:
         self.permits = permits or PERMITS_PER_CORE * (os.cpu_count() or 1)
         self._free = self.permits
+        self._given: deque[Permit] = deque()
         self._waiting: deque[asyncio.Future[None]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
 
     @property
     def waiting(self) -> int:
@@ -45,10 +53,11 @@ class Gate:
 
     def try_enter(self) -> Permit | None:
         """A permit if one is free."""
+        self._expire()
         if self._free <= 0:
             return None
         self._free -= 1
-        return Permit(self)
+        return self._give()
 
     async def enter(self) -> Permit:
         """Waits for a permit. Cancelling gives the place up."""
@@ -57,13 +66,14 @@ class Gate:
             return permit
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
+        self._watch_the_oldest()
         try:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
                 self.leave()
             raise
-        return Permit(self)
+        return self._give()
 
     def leave(self) -> None:
         """Hands a permit on."""
@@ -73,3 +83,31 @@ class Gate:
                 turn.set_result(None)
                 return
         self._free += 1
+
+    def _give(self) -> Permit:
+        permit = Permit(self)
+        self._given.append(permit)
+        if self._waiting:
+            self._watch_the_oldest()
+        return permit
+
+    def _expire(self) -> None:
+        """Takes back what was held for long enough, forgets what was given back."""
+        given = self._given
+        if not given:
+            return
+        now = time.monotonic()
+        while given and (not given[0].held or given[0].expires_at <= now):
+            given.popleft().release()
+
+    def _watch_the_oldest(self) -> None:
+        if self._timer is None and self._given:
+            loop = asyncio.get_running_loop()
+            pause = max(0.0, self._given[0].expires_at - time.monotonic())
+            self._timer = loop.call_later(pause, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._expire()
+        if self._waiting:  # those whose turn has come by now watch when they wake
+            self._watch_the_oldest()

@@ -1,9 +1,9 @@
-"""One call from the queue to its record.
+"""One call from its request to its record.
 
 Invariants
 - Time before the tool starts is queue time, bounded by the queue limit; time after is run time,
   bounded by the run limit. Neither is counted into the other.
-- What was refused ran nothing, and leaves the call id free.
+- What was refused ran nothing.
 - A tool without parallel calls keeps its place until it is idle, also where the call has its
   answer already.
 """
@@ -12,61 +12,30 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
-from typing import Any
+
+import structlog
 
 from toolsvc.actions import InvalidAction, find_tool, parse_arguments
 from toolsvc.admission import Gate, Permit
+from toolsvc.blobs import Blobs, is_large
 from toolsvc.errors import Reason, Refused
+from toolsvc.observation import tidy
 from toolsvc.open_session import OpenSession, OpenTool, RunningCall
 from toolsvc.results import failure, invalid
 from toolsvc.types import Call, CallRequest, Recorded, Result
+from toolsvc.watch import Watch
 from toolwright.types import ToolErrorKind
 
 LONGEST_RUN = 24 * 3600.0
-_RETRY_SECONDS = 1.0
+RETRY_SECONDS = 1.0
+
+log = structlog.get_logger(__name__)
 
 
-async def perform(
-    session: OpenSession, request: CallRequest, running: RunningCall, gate: Gate
-) -> Recorded:
-    """From the queue to the record. Refused, or cancelled by the session's end, if nothing is
-    to be recorded."""
-    name = request.tool
-    try:
-        try:
-            name = name or find_tool(request.action, session.descriptors)
-            entry, arguments = _understand(session, request, name)
-        except InvalidAction as error:
-            recorded = _record(invalid(str(error)), name, running)
-        else:
-            call = Call(
-                session=session.info,
-                call_id=request.call_id,
-                action=request.action,
-                arguments=arguments,
-                turn=request.turn,
-                turns_left=request.turns_left,
-                last_step=request.last_step,
-                run_limit=min(request.run_limit or entry.tool.run_limit, LONGEST_RUN),
-                metadata=request.metadata,
-            )
-            recorded = await _queue_and_run(entry, call, request.queue_limit, running, gate)
-    except asyncio.CancelledError:
-        if not running.cancellation.requested:
-            raise
-        # Cancelled while it queued.
-        recorded = _record(failure(ToolErrorKind.CANCELLED, "cancelled"), name, running)
-    except Refused:
-        session.ledger.release(request.call_id)
-        raise
-    session.ledger.settle(request.call_id)
-    return recorded
-
-
-def _understand(
-    session: OpenSession, request: CallRequest, name: str
-) -> tuple[OpenTool, Mapping[str, Any]]:
+def understand(session: OpenSession, request: CallRequest) -> tuple[OpenTool, Call]:
+    """Which tool is called with what. InvalidAction if that cannot be told, Refused if the session
+    does not have the tool."""
+    name = request.tool or find_tool(request.action, session.descriptors)
     entry = session.tools.get(name)
     if entry is None:
         raise Refused(
@@ -77,39 +46,132 @@ def _understand(
     arguments = request.arguments
     if arguments is None:
         arguments = parse_arguments(request.action, entry.descriptor)
-    return entry, entry.tool.check(arguments)
+    call = Call(
+        session=session.info,
+        call_id=request.call_id,
+        action=request.action,
+        arguments=entry.tool.check(arguments),
+        turn=request.turn,
+        turns_left=request.turns_left,
+        last_step=request.last_step,
+        run_limit=min(request.run_limit or entry.tool.run_limit, LONGEST_RUN),
+        metadata=request.metadata,
+    )
+    return entry, call
 
 
-async def _queue_and_run(
-    entry: OpenTool, call: Call, queue_limit: float, running: RunningCall, gate: Gate
-) -> Recorded:
-    permit = await _queue(entry, call, queue_limit, running, gate)
-    try:
-        running.started_at = time.perf_counter()
-        result = await entry.tool.run(entry.state, call, running.cancellation)
-    finally:
-        permit.release()
-        running.cancellation.when_idle(entry.turnstile.leave)
-    return _record(result, entry.tool.name, running, entry.tool.isolation)
+class Calls:
+    """Begins calls and owns the tasks that run them."""
+
+    def __init__(self, *, permits: int | None, observation_limit: int, watch: Watch) -> None:
+        self.gate = Gate(permits)
+        self.blobs = Blobs()
+        self._observation_limit = observation_limit
+        self._watch = watch
+
+    def begin(self, session: OpenSession, request: CallRequest) -> RunningCall:
+        """A call that the ledger does not know. Refused where nothing can run."""
+        running = RunningCall()
+        try:
+            entry, call = understand(session, request)
+        except InvalidAction as error:
+            session.ledger.open(request.call_id, request.digest, request.turn, running)
+            result = tidy(invalid(str(error)), self._observation_limit, "head")
+            self._end(session, running, request.call_id, record(result, request.tool, running))
+            return running
+        session.ledger.open(request.call_id, request.digest, request.turn, running)
+        running.task = asyncio.create_task(
+            self._run(session, entry, call, request.queue_limit, running)
+        )
+        return running
+
+    async def _run(
+        self,
+        session: OpenSession,
+        entry: OpenTool,
+        call: Call,
+        queue_limit: float,
+        running: RunningCall,
+    ) -> None:
+        """From the queue to the record; tells everybody who waits what came of it. Only the end of
+        the session cancels it."""
+        tool = entry.tool
+        try:
+            permit = _enter(entry, running, self.gate)
+            if permit is None:
+                permit = await _queue(entry, call, queue_limit, running, self.gate)
+            try:
+                running.started_at = time.perf_counter()
+                result = await tool.run(entry.state, call, running.cancellation)
+            finally:
+                permit.release()
+                running.cancellation.when_idle(entry.turnstile.leave)
+            recorded = record(
+                tidy(result, self._observation_limit, tool.keep), tool.name, running, tool.isolation
+            )
+            if any(map(is_large, recorded.result.observation)):
+                result = await self.blobs.take_out(call.session.session_id, recorded.result)
+                recorded = recorded._replace(result=result)
+        except asyncio.CancelledError:
+            if not running.cancellation.requested or running.started_at is not None:
+                raise
+            # While it queued.
+            cancelled = failure(ToolErrorKind.CANCELLED, "cancelled")
+            self._end(session, running, call.call_id, record(cancelled, tool.name, running))
+        except Refused as refusal:
+            session.ledger.release(call.call_id)
+            self._watch.call_refused(refusal.reason)
+            running.end(refusal)
+        except Exception as error:
+            # A fault of ours, and the tool may have run: the id stays taken.
+            log.exception("call failed", call=call.call_id, tool=tool.name)
+            session.ledger.settle(call.call_id)
+            running.end(Refused(Reason.INTERNAL, f"{type(error).__name__}: {error}"))
+        else:
+            self._end(session, running, call.call_id, recorded)
+
+    def _end(
+        self, session: OpenSession, running: RunningCall, call_id: str, recorded: Recorded
+    ) -> None:
+        session.ledger.settle(call_id)
+        self._watch.call_recorded(recorded)
+        running.end(recorded)
+
+
+def record(result: Result, tool: str, running: RunningCall, isolation: str = "") -> Recorded:
+    now = time.perf_counter()
+    started = now if running.started_at is None else running.started_at
+    return Recorded(
+        result=result,
+        tool=tool,
+        queued=started - running.asked_at,
+        run=now - started,
+        isolation=isolation,
+    )
+
+
+def _enter(entry: OpenTool, running: RunningCall, gate: Gate) -> Permit | None:
+    """Leave to start where nothing has to be waited for, the tool's turnstile entered with it."""
+    if running.cancellation.requested:
+        raise asyncio.CancelledError
+    if not entry.tool.ready(entry.state) or not entry.turnstile.try_enter():
+        return None
+    permit = gate.try_enter()
+    if permit is None:
+        entry.turnstile.leave()
+    return permit
 
 
 async def _queue(
     entry: OpenTool, call: Call, queue_limit: float, running: RunningCall, gate: Gate
 ) -> Permit:
     """Waits for the tool, for what the call needs, and for leave to start."""
-    if running.cancellation.requested:
-        raise asyncio.CancelledError
-    inside = entry.turnstile.try_enter()
-    if inside and entry.tool.ready(entry.state):
-        permit = gate.try_enter()
-        if permit is not None:
-            return permit
     running.queueing = True
+    inside = False
     try:
         async with asyncio.timeout(queue_limit):
-            if not inside:
-                await entry.turnstile.enter()
-                inside = True
+            await entry.turnstile.enter()
+            inside = True
             if not entry.tool.ready(entry.state):
                 await entry.tool.prepare(entry.state)
             return await gate.enter()
@@ -120,7 +182,7 @@ async def _queue(
             Reason.QUEUE_LIMIT,
             f"call {call.call_id} did not start within its queue limit of {queue_limit:g} s",
             subject=call.call_id,
-            retry_after=_RETRY_SECONDS,
+            retry_after=RETRY_SECONDS,
             mend="raise the queue limit, or send fewer calls at once",
         ) from None
     except BaseException:
@@ -129,15 +191,3 @@ async def _queue(
         raise
     finally:
         running.queueing = False
-
-
-def _record(result: Result, tool: str, running: RunningCall, isolation: str = "") -> Recorded:
-    now = time.perf_counter()
-    started = now if running.started_at is None else running.started_at
-    return Recorded(
-        result=result,
-        tool=tool,
-        queued=started - running.asked_at,
-        run=now - started,
-        isolation=isolation,
-    )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import typer
 
+from toolsvc.commands.call import call
 from toolsvc.commands.check import check
 from toolsvc.commands.index import app as index
+from toolsvc.commands.list import list_tools
 from toolsvc.commands.serve import serve
 
 app = typer.Typer(
@@ -16,12 +18,9 @@ app = typer.Typer(
 )
 
 
-@app.callback()
-def _commands() -> None:
-    """Keeps `serve` a command of its own while it is the only one."""
-
-
 app.command()(serve)
+app.command("list")(list_tools)
+app.command()(call)
 app.command()(check)
 app.add_typer(index, name="index")
 

@@ -10,6 +10,7 @@ from pydantic import create_model
 
 from toolsvc.tool import STRICT, State, Tool
 from toolsvc.types import ActionFormat, Call, JsonCallFormat
+from toolwright.truncation import Keep
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -25,6 +26,8 @@ def tool(
     format: ActionFormat | None = ...,
     parallel_calls: bool = ...,
     run_limit: float = ...,
+    media: bool = ...,
+    keep: Keep = ...,
 ) -> Callable[[Function], Function]: ...
 
 
@@ -95,4 +98,6 @@ class _FunctionTool(Tool):
         return inspect.iscoroutinefunction(self._function)
 
 
-_SETTINGS = {"name", "description", "usage", "format", "parallel_calls", "run_limit"}
+_SETTINGS = {
+    *("name", "description", "usage", "format", "parallel_calls", "run_limit", "media", "keep"),
+}

@@ -10,7 +10,8 @@ from enum import Enum
 
 
 class Reason(Enum):
-    """The contract's ErrorReason, those that a tool service gives; values are its names."""
+    """The contract's ErrorReason, those that a host gives; values are its names. Which of several
+    workers holds a session, no host knows: WRONG_ENDPOINT is given by `workers.routing`."""
 
     INVALID_REQUEST = "INVALID_REQUEST"
     SESSION_NOT_FOUND = "SESSION_NOT_FOUND"
@@ -23,9 +24,8 @@ class Reason(Enum):
     DRAINING = "DRAINING"
     BACKEND_DOWN = "BACKEND_DOWN"
     UNKNOWN_TOOL = "UNKNOWN_TOOL"
-    NOT_SERVED = "NOT_SERVED"
+    BLOB_NOT_FOUND = "BLOB_NOT_FOUND"
     SESSION_BUSY = "SESSION_BUSY"
-    NOT_OWNER = "NOT_OWNER"
     INTERNAL = "INTERNAL"
 
 

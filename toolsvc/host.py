@@ -16,18 +16,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from typing import Any
 
 import structlog
 
-from toolsvc.admission import Gate
-from toolsvc.calls import perform
+from toolsvc.calls import RETRY_SECONDS, Calls
 from toolsvc.errors import Reason, Refused
 from toolsvc.ledger import CallIdReused, ResultForgotten
-from toolsvc.open_session import OpenSession, OpenTool, RunningCall
-from toolsvc.tool import Cancellation, Tool, close_state, open_state
-from toolsvc.turnstile import Turnstile
+from toolsvc.observation import DEFAULT_LIMIT
+from toolsvc.open_session import OpenSession, RunningCall, levels
+from toolsvc.tool import Tool
 from toolsvc.types import (
     CallRequest,
     Descriptor,
@@ -38,14 +37,12 @@ from toolsvc.types import (
     Running,
     SessionInfo,
 )
+from toolsvc.watch import Watch
+from toolwright.rpc.options import LONGEST_WAIT
 
 REAP_SECONDS = 1.0
-CLOSE_SECONDS = 10.0
-"""For one tool to close one session's state; what takes longer is left to itself."""
 LONGEST_LEASE = 24 * 3600.0
-LONGEST_WAIT = 30.0
 _TOMBSTONES = 8192
-_RETRY_SECONDS = 1.0
 
 log = structlog.get_logger(__name__)
 
@@ -53,14 +50,25 @@ log = structlog.get_logger(__name__)
 class Host:
     """Async context manager: starts its tools, ends every session and stops them."""
 
-    def __init__(self, tools: Iterable[Tool], *, max_sessions: int = 1024) -> None:
+    def __init__(
+        self,
+        tools: Iterable[Tool],
+        *,
+        max_sessions: int = 1024,
+        permits: int | None = None,
+        observation_limit: int = DEFAULT_LIMIT,
+        watch: Watch | None = None,
+    ) -> None:
+        """`permits`: calls that may be starting at once; None = what the machine's cores allow.
+        `observation_limit`: characters of one observation's texts."""
         self._tools = {tool.name: tool for tool in tools}
         self._descriptors = {name: tool.describe() for name, tool in self._tools.items()}
         self._max_sessions = max_sessions
         self._sessions: dict[str, OpenSession] = {}
         self._opening: dict[str, asyncio.Task[Opened]] = {}
         self._closed: OrderedDict[str, str] = OrderedDict()
-        self._gate = Gate()
+        self._watch = watch or Watch()
+        self._calls = Calls(permits=permits, observation_limit=observation_limit, watch=self._watch)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._reaper: asyncio.Task[None] | None = None
         self._draining = False
@@ -95,9 +103,18 @@ class Host:
         return list(self._sessions)
 
     @property
+    def waiting(self) -> int:
+        """Calls that wait for leave to start."""
+        return self._calls.gate.waiting
+
+    def knows(self, session_id: str) -> bool:
+        """Whether the session is open here, or was and is remembered."""
+        return session_id in self._sessions or session_id in self._closed
+
+    @property
     def isolation(self) -> str:
         """Of the tools that run foreign code; "" if there is none."""
-        return _levels(self._tools.values())
+        return levels(self._tools.values())
 
     def list_tools(self) -> tuple[Descriptor, ...]:
         return tuple(self._descriptors.values())
@@ -127,10 +144,10 @@ class Host:
                 Reason.TOO_MANY_SESSIONS,
                 f"{self._max_sessions} sessions are open, the most that this service holds",
                 subject=name,
-                retry_after=_RETRY_SECONDS,
+                retry_after=RETRY_SECONDS,
                 mend="close sessions, or raise --max-sessions",
             )
-        wanted = request.tools or tuple(self._tools)
+        wanted = dict.fromkeys(request.tools or self._tools)  # a name said twice is one tool
         for tool in wanted:
             if tool not in self._tools:
                 raise Refused(
@@ -166,28 +183,34 @@ class Host:
             ) from None
         if running is None:
             running = self._begin(session, request)
-        task = running.task
-        if not task.done():
-            # Not `wait_for`: an RPC that goes away must not take the call with it.
-            await asyncio.wait((task,), timeout=min(request.wait, LONGEST_WAIT))
-        if task.cancelled():
-            raise self._gone(request.session_id)
-        if task.done():
-            return task.result()
-        now = time.perf_counter()
-        started = running.started_at
-        return Running(
-            queued=(now if started is None else started) - running.asked_at,
-            run=0.0 if started is None else now - started,
-        )
+        if running.outcome is None:
+            await running.wait(min(request.wait, LONGEST_WAIT))
+        outcome = running.outcome
+        if outcome is None:
+            return running.so_far()
+        if isinstance(outcome, Refused):
+            raise outcome.with_traceback(None)  # It may be raised to several who ask.
+        return outcome
+
+    def blob(self, sha256: str) -> bytes:
+        """Large media of an observation. Refused if no session holds them."""
+        data = self._calls.blobs.get(sha256)
+        if data is None:
+            raise Refused(
+                Reason.BLOB_NOT_FOUND,
+                f"no open session holds a blob {sha256}",
+                subject=sha256,
+                mend="fetch it before its session is closed",
+            )
+        return data
 
     def cancel(self, session_id: str, call_id: str) -> bool:
         """Stops a call that is in flight; its result will say CANCELLED. False if none is."""
         running = self._session(session_id).ledger.get(call_id)
-        if running is None or running.task.done():
+        if running is None:
             return False
         running.cancellation.request()
-        if running.queueing:
+        if running.queueing and running.task is not None:
             running.task.cancel()
         return True
 
@@ -213,20 +236,21 @@ class Host:
         self._closed[session_id] = why
         while len(self._closed) > _TOMBSTONES:
             self._closed.popitem(last=False)
-        calls = [running.task for running in session.ledger.in_flight()]
-        for task in calls:
+        tasks = _tasks([session])
+        for task in tasks:
             task.cancel()
-        if calls:
-            await asyncio.wait(calls)
-        await self._close_states(session)
+        if tasks:
+            await asyncio.wait(tasks)
+        for call in session.ledger.in_flight():
+            call.end(self._gone(session_id))
+        self._calls.blobs.forget(session_id)
+        await session.close_tools()
         return True
 
     async def drain(self, grace: float) -> None:
         """Begins nothing new, and gives what runs `grace` seconds to end."""
         self._draining = True
-        running = [
-            call.task for session in self._sessions.values() for call in session.ledger.in_flight()
-        ]
+        running = _tasks(self._sessions.values())
         if running:
             log.info("draining", calls=len(running), sessions=len(self._sessions))
             await asyncio.wait(running, timeout=grace)
@@ -253,7 +277,7 @@ class Host:
     def _lease_end(self, lease: float) -> float:
         return time.monotonic() + min(lease, LONGEST_LEASE)
 
-    def _own(self, work: Any) -> asyncio.Task[Any]:
+    def _own(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._forget_task)
@@ -265,49 +289,26 @@ class Host:
             task.exception()  # Looked at, so that one which nobody waits for is not logged.
 
     async def _open(self, session: OpenSession, wanted: Iterable[str], limit: float) -> Opened:
-        began = time.perf_counter()
+        name = session.info.session_id
         patience = asyncio.timeout(limit)
         try:
             async with patience:
-                for name in wanted:
-                    tool = self._tools[name]
-                    state = await open_state(tool, session.info)
-                    turnstile = Turnstile(tool.parallel_calls)
-                    session.tools[name] = OpenTool(tool, self._descriptors[name], state, turnstile)
-        except TimeoutError:
-            await self._abandon(session)
-            if not patience.expired():  # a socket's, say: the tool's own
+                return await session.open_tools(
+                    (self._tools[tool], self._descriptors[tool]) for tool in wanted
+                )
+        except BaseException as error:
+            # As if it had never been asked for.
+            self._sessions.pop(name, None)
+            await session.close_tools()
+            if not patience.expired():
                 raise
             raise Refused(
                 Reason.QUEUE_LIMIT,
-                f"session {session.info.session_id} was not open after {limit:g} s",
-                subject=session.info.session_id,
-                retry_after=_RETRY_SECONDS,
+                f"session {name} was not open after {limit:g} s",
+                subject=name,
+                retry_after=RETRY_SECONDS,
                 mend="raise the queue limit",
-            ) from None
-        except BaseException:
-            await self._abandon(session)
-            raise
-        session.opened = Opened(
-            session_id=session.info.session_id,
-            tools=session.descriptors,
-            isolation=_levels(entry.tool for entry in session.tools.values()),
-            startup=time.perf_counter() - began,
-        )
-        return session.opened
-
-    async def _abandon(self, session: OpenSession) -> None:
-        """A session that could not be opened: as if it had never been asked for."""
-        self._sessions.pop(session.info.session_id, None)
-        await self._close_states(session)
-
-    async def _close_states(self, session: OpenSession) -> None:
-        for name, entry in session.tools.items():
-            try:
-                async with asyncio.timeout(CLOSE_SECONDS):
-                    await close_state(entry.tool, entry.state)
-            except Exception:
-                log.exception("close failed", tool=name, session=session.info.session_id)
+            ) from error
 
     def _begin(self, session: OpenSession, request: CallRequest) -> RunningCall:
         if self._draining:
@@ -320,10 +321,7 @@ class Host:
                 subject=request.session_id,
                 mend="open a new session",
             )
-        running = RunningCall(Cancellation(), time.perf_counter())
-        running.task = self._own(perform(session, request, running, self._gate))
-        session.ledger.open(request.call_id, request.digest, request.turn, running)
-        return running
+        return self._calls.begin(session, request)
 
     async def _reap(self) -> None:
         """Ends sessions whose lease was not renewed."""
@@ -333,18 +331,21 @@ class Host:
             for name, session in list(self._sessions.items()):
                 if session.lease_until < now and session.opened is not None:
                     log.warning("lease ended", session=name, owner=session.info.owner)
+                    self._watch.lease_ended()
                     # Not awaited: a tool that is slow to close must not keep others open.
                     self._own(self.close(name, "its lease was not renewed"))
 
 
-def _levels(tools: Iterable[Tool]) -> str:
-    return ",".join(sorted({tool.isolation for tool in tools} - {""}))
+def _tasks(sessions: Iterable[OpenSession]) -> list[asyncio.Task[None]]:
+    """Of their calls in flight."""
+    running = (call for session in sessions for call in session.ledger.in_flight())
+    return [call.task for call in running if call.task is not None]
 
 
 def _draining() -> Refused:
     return Refused(
         Reason.DRAINING,
         "the service is shutting down",
-        retry_after=_RETRY_SECONDS,
+        retry_after=RETRY_SECONDS,
         mend="send it to another service, or wait for the restart",
     )

@@ -3,34 +3,89 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
-from typing import Any
+import time
+from collections.abc import Iterable
+from functools import partial
 
+import structlog
+
+from toolsvc.alarm import Alarm
+from toolsvc.cancellation import Cancellation
+from toolsvc.errors import Refused
 from toolsvc.ledger import Ledger
-from toolsvc.tool import Cancellation, Tool
+from toolsvc.plugins import run_method
+from toolsvc.tool import State, Tool
 from toolsvc.turnstile import Turnstile
-from toolsvc.types import Descriptor, Opened, OpenRequest, Recorded, SessionInfo
+from toolsvc.types import Descriptor, Opened, OpenRequest, Recorded, Running, SessionInfo
+
+CLOSE_SECONDS = 10.0
+"""For one tool to close one session's state; what takes longer is left to itself."""
+
+log = structlog.get_logger(__name__)
 
 
-@dataclass(slots=True)
 class OpenTool:
     """A tool as one session has it."""
 
-    tool: Tool
-    descriptor: Descriptor
-    state: Any
-    turnstile: Turnstile
+    __slots__ = ("descriptor", "state", "tool", "turnstile")
+
+    def __init__(self, tool: Tool, descriptor: Descriptor, state: State) -> None:
+        self.tool = tool
+        self.descriptor = descriptor
+        self.state = state
+        self.turnstile = Turnstile(tool.parallel_calls)
 
 
-@dataclass(slots=True, eq=False)
 class RunningCall:
-    """A call that was begun. `task` ends in Recorded or Refused; it is what the ledger holds."""
+    """A call that was begun, and what came of it; the ledger holds it until it is forgotten."""
 
-    cancellation: Cancellation
-    asked_at: float
-    task: asyncio.Task[Recorded] = field(init=False)
-    queueing: bool = False
-    started_at: float | None = None
+    __slots__ = (
+        "_waiting",
+        "asked_at",
+        "cancellation",
+        "outcome",
+        "queueing",
+        "started_at",
+        "task",
+    )
+
+    def __init__(self) -> None:
+        self.cancellation = Cancellation()
+        self.asked_at = time.perf_counter()
+        self.started_at: float | None = None
+        self.queueing = False
+        self.task: asyncio.Task[None] | None = None
+        """Runs it; None where the answer needed no waiting."""
+        self.outcome: Recorded | Refused | None = None
+        self._waiting: dict[asyncio.Future[None], Alarm] = {}
+
+    def end(self, outcome: Recorded | Refused) -> None:
+        """Once; wakes all who wait."""
+        self.outcome = outcome
+        for waiting, alarm in self._waiting.items():
+            alarm.cancel()
+            _wake(waiting)
+
+    async def wait(self, seconds: float) -> None:
+        """Until the call has ended, for so long at most. Cancelling the wait leaves it running.
+
+        By hand, because asyncio.wait would take longer than most calls run.
+        """
+        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        alarm = self._waiting[waiting] = Alarm(seconds, partial(_wake, waiting))
+        try:
+            await waiting
+        finally:
+            alarm.cancel()
+            del self._waiting[waiting]
+
+    def so_far(self) -> Running:
+        now = time.perf_counter()
+        started = self.started_at
+        return Running(
+            queued=(now if started is None else started) - self.asked_at,
+            run=0.0 if started is None else now - started,
+        )
 
 
 class OpenSession:
@@ -41,17 +96,54 @@ class OpenSession:
         self.digest = request.digest
         self.lease_until = lease_until
         self.tools: dict[str, OpenTool] = {}
+        self.descriptors: tuple[Descriptor, ...] = ()
         self.ledger: Ledger[RunningCall] = Ledger()
         self.opened: Opened | None = None
 
     @property
-    def descriptors(self) -> tuple[Descriptor, ...]:
-        return tuple(entry.descriptor for entry in self.tools.values())
-
-    @property
     def lost(self) -> str | None:
+        """Why a tool's state is gone, or None."""
         for entry in self.tools.values():
             reason = entry.tool.lost(entry.state)
             if reason is not None:
                 return reason
         return None
+
+    async def open_tools(self, tools: Iterable[tuple[Tool, Descriptor]]) -> Opened:
+        """Makes the tools' states, one after the other. Raises what they raise; `close_tools`
+        closes those that were made."""
+        began = time.perf_counter()
+        for tool, descriptor in tools:
+            state = None
+            if type(tool).open is not Tool.open:
+                state = await run_method(tool.open, self.info)
+            self.tools[tool.name] = OpenTool(tool, descriptor, state)
+        self.descriptors = tuple(entry.descriptor for entry in self.tools.values())
+        self.opened = Opened(
+            session_id=self.info.session_id,
+            tools=self.descriptors,
+            isolation=levels(entry.tool for entry in self.tools.values()),
+            startup=time.perf_counter() - began,
+        )
+        return self.opened
+
+    async def close_tools(self) -> None:
+        """Closes every state; one that fails to close does not keep the others."""
+        for name, entry in self.tools.items():
+            if type(entry.tool).close is Tool.close:
+                continue
+            try:
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await run_method(entry.tool.close, entry.state)
+            except Exception:
+                log.exception("close failed", tool=name, session=self.info.session_id)
+
+
+def levels(tools: Iterable[Tool]) -> str:
+    """The levels of isolation in force, "" where no tool runs foreign code."""
+    return ",".join(sorted({tool.isolation for tool in tools} - {""}))
+
+
+def _wake(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from numbers import Real
 
 from toolsvc.types import Media, Result, Text, ToolError
 from toolwright.types import ToolErrorKind
 
 
 def as_result(value: object) -> Result:
-    """What a plugin returned, as a result. TypeError if JSON cannot say it."""
+    """What a plugin returned, as a result. TypeError if JSON cannot say it, or if a `Result` holds
+    what no answer can."""
     if isinstance(value, Result):
+        _check(value)
         return value
     if isinstance(value, Text | Media):
         return Result(observation=(value,))
@@ -18,6 +21,20 @@ def as_result(value: object) -> Result:
         return Result()
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return Result(observation=(Text(text=text),))
+
+
+def _check(result: Result) -> None:
+    """Plugins are not type-checked, and a wrong part would be found where nobody could tell whose
+    it was."""
+    for part in result.observation:
+        if not (
+            (isinstance(part, Text) and isinstance(part.text, str))
+            or (isinstance(part, Media) and isinstance(part.data, bytes) and part.media_type)
+        ):
+            raise TypeError(f"an observation holds Text(text=...) and Media(...), not {part!r:.80}")
+    for name, value in {"reward": result.reward, **result.metrics}.items():
+        if value is not None and not isinstance(value, Real):
+            raise TypeError(f"{name} must be a number, not {value!r:.80}")
 
 
 def failure(kind: ToolErrorKind, message: str, output: str | None = None) -> Result:

@@ -20,8 +20,8 @@ from toolsvc.types import (
     CallRequest,
     Descriptor,
     JsonCallFormat,
+    Media,
     OpenRequest,
-    Part,
     Recorded,
     Running,
     TagFormat,
@@ -30,13 +30,17 @@ from toolsvc.types import (
 from toolwright import wire
 from toolwright.common.v1 import reasons_pb2
 from toolwright.rpc.errors import ServiceError, abort, answers_errors, not_served
+from toolwright.rpc.options import LONGEST_WAIT
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.tool.v1 import tool_pb2_grpc
 
 SERVICE_NAME = pb.DESCRIPTOR.services_by_name["ToolService"].full_name
 DEFAULT_LEASE = 120.0
 DEFAULT_QUEUE_LIMIT = 30.0
-DEFAULT_WAIT = 30.0
+PIECE_BYTES = 1 << 20
+"""Of a blob in one message."""
+TEXT_PIECE = 1 << 16
+"""Characters of one text part: below 256 KiB in any alphabet."""
 
 _LIMIT_FIELDS = ("queue_limit", "run_limit", "wait")
 
@@ -58,8 +62,10 @@ class ToolServicer(tool_pb2_grpc.ToolServiceServicer):
     async def OpenSession(
         self, request: pb.OpenSessionRequest, context: Any
     ) -> pb.OpenSessionResponse:
-        with _Refusals():
+        try:
             opened = await self._host.open(open_from_proto(request))
+        except Refused as refusal:
+            raise error_of(refusal) from refusal
         return pb.OpenSessionResponse(
             session_id=opened.session_id,
             tools=map(descriptor_to_proto, opened.tools),
@@ -70,22 +76,27 @@ class ToolServicer(tool_pb2_grpc.ToolServiceServicer):
 
     @answers_errors
     async def CallTool(self, request: pb.CallToolRequest, context: Any) -> pb.CallToolResponse:
-        with _Refusals():
+        try:
             answer = await self._host.call(call_from_proto(request))
+        except Refused as refusal:
+            raise error_of(refusal) from refusal
+        response = pb.CallToolResponse()
         if isinstance(answer, Running):
-            return pb.CallToolResponse(
-                running=pb.Running(
-                    queued=wire.duration(answer.queued), run=wire.duration(answer.run)
-                )
-            )
-        return pb.CallToolResponse(result=result_to_proto(answer))
+            _set_seconds(response.running.queued, answer.queued)
+            _set_seconds(response.running.run, answer.run)
+            response.running.SetInParent()
+        else:
+            fill_result(response.result, answer)
+        return response
 
     @answers_errors
     async def CancelCall(
         self, request: pb.CancelCallRequest, context: Any
     ) -> pb.CancelCallResponse:
-        with _Refusals():
+        try:
             cancelled = self._host.cancel(request.session_id, request.call_id)
+        except Refused as refusal:
+            raise error_of(refusal) from refusal
         return pb.CancelCallResponse(cancelled=cancelled)
 
     @answers_errors
@@ -126,29 +137,27 @@ class ToolServicer(tool_pb2_grpc.ToolServiceServicer):
     async def GetBlob(
         self, request: pb.GetBlobRequest, context: Any
     ) -> AsyncIterator[pb.GetBlobResponse]:
-        await abort(context, not_served("GetBlob"))
-        yield pb.GetBlobResponse()
+        try:
+            data = self._host.blob(request.sha256)
+        except Refused as refusal:
+            await abort(context, error_of(refusal))
+        for at in range(request.offset, len(data), PIECE_BYTES):
+            yield pb.GetBlobResponse(data=data[at : at + PIECE_BYTES])
 
     @answers_errors
     async def PutBlob(self, request: Any, context: Any) -> pb.PutBlobResponse:
         raise not_served("PutBlob")
 
 
-class _Refusals:
-    """Turns `Refused` into the error that travels."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, frames: object) -> None:
-        if isinstance(error, Refused):
-            raise ServiceError(
-                reason_number(error.reason),
-                error.message,
-                subject=error.subject,
-                mend=error.mend,
-                retry_after=error.retry_after,
-            ) from error
+def error_of(refusal: Refused) -> ServiceError:
+    """The refusal as it travels."""
+    return ServiceError(
+        reason_number(refusal.reason),
+        refusal.message,
+        subject=refusal.subject,
+        mend=refusal.mend,
+        retry_after=refusal.retry_after,
+    )
 
 
 def reason_number(reason: Reason) -> int:
@@ -156,16 +165,21 @@ def reason_number(reason: Reason) -> int:
 
 
 def open_from_proto(request: pb.OpenSessionRequest) -> OpenRequest:
-    """Refused for a missing session id or owner, or a lease that is not above 0."""
+    """Refused for a missing session id or owner, a lease that is not above 0, or blobs, which
+    PutBlob would have to take first."""
     _require(request, "session_id")
     _require(request, "owner")
+    if request.blobs:
+        raise not_served("OpenSession.blobs")
+    lease = _seconds(request, "lease", DEFAULT_LEASE)
+    queue_limit = _seconds(request, "queue_limit", DEFAULT_QUEUE_LIMIT)
     return OpenRequest(
         session_id=request.session_id,
         owner=request.owner,
-        lease=_seconds(request, "lease", DEFAULT_LEASE),
+        lease=lease,
         tools=tuple(request.tools),
         metadata=wire.mapping(request.metadata),
-        queue_limit=_seconds(request, "queue_limit", DEFAULT_QUEUE_LIMIT),
+        queue_limit=queue_limit,
         digest=_digest(request, ("lease", "queue_limit")),
     )
 
@@ -175,6 +189,9 @@ def call_from_proto(request: pb.CallToolRequest) -> CallRequest:
     waiting."""
     _require(request, "session_id")
     _require(request, "call_id")
+    queue_limit = _seconds(request, "queue_limit", DEFAULT_QUEUE_LIMIT)
+    run_limit = _seconds(request, "run_limit", 0.0) or None
+    wait = _seconds(request, "wait", LONGEST_WAIT, at_least_zero=True)
     return CallRequest(
         session_id=request.session_id,
         call_id=request.call_id,
@@ -184,34 +201,44 @@ def call_from_proto(request: pb.CallToolRequest) -> CallRequest:
         turn=request.turn,
         turns_left=request.turns_left,
         last_step=request.last_step,
-        queue_limit=_seconds(request, "queue_limit", DEFAULT_QUEUE_LIMIT),
-        run_limit=_seconds(request, "run_limit", 0.0) or None,
-        wait=_seconds(request, "wait", DEFAULT_WAIT, at_least_zero=True),
+        queue_limit=queue_limit,
+        run_limit=run_limit,
+        wait=wait,
         metadata=wire.mapping(request.metadata) if request.HasField("metadata") else {},
         digest=_digest(request, _LIMIT_FIELDS),
     )
 
 
-def result_to_proto(recorded: Recorded) -> pb.CallResult:
+def fill_result(out: pb.CallResult, recorded: Recorded) -> None:
+    """Writes the result into its message; in place, for a message that is handed over is copied."""
     result = recorded.result
-    out = pb.CallResult(
-        observation=map(_part_to_proto, result.observation),
-        valid=result.valid,
-        invalid_reason=result.invalid_reason,
-        done=result.done,
-        reward=result.reward,
-        metrics=result.metrics,
-        queued=wire.duration(recorded.queued),
-        run=wire.duration(recorded.run),
-        truncated=result.truncated,
-        isolation=recorded.isolation,
-        tool=recorded.tool,
-    )
+    for part in result.observation:
+        if isinstance(part, Text):
+            for at in range(0, len(part.text) or 1, TEXT_PIECE):
+                out.observation.add().text = part.text[at : at + TEXT_PIECE]
+        elif isinstance(part, Media):
+            media = out.observation.add().media
+            media.media_type, media.data = part.media_type, part.data
+        else:
+            blob = out.observation.add().blob
+            blob.sha256, blob.media_type, blob.size = part.sha256, part.media_type, part.size
+    out.valid = result.valid
+    if result.invalid_reason:
+        out.invalid_reason = result.invalid_reason
+    out.done = result.done
+    if result.reward is not None:
+        out.reward = result.reward
+    if result.metrics:
+        out.metrics.update(result.metrics)
     if result.error is not None:
         out.error.kind = int(result.error.kind)  # type: ignore[assignment]
         out.error.message = result.error.message
         out.error.session_lost = result.error.session_lost
-    return out
+    _set_seconds(out.queued, recorded.queued)
+    _set_seconds(out.run, recorded.run)
+    out.truncated = result.truncated
+    out.isolation = recorded.isolation
+    out.tool = recorded.tool
 
 
 def descriptor_to_proto(descriptor: Descriptor) -> pb.ToolDescriptor:
@@ -225,7 +252,7 @@ def descriptor_to_proto(descriptor: Descriptor) -> pb.ToolDescriptor:
         parallel_calls=descriptor.parallel_calls,
         stateful=descriptor.stateful,
         default_run_limit=wire.duration(descriptor.run_limit),
-        capabilities=pb.ToolCapabilities(cancel=True),
+        capabilities=pb.ToolCapabilities(cancel=True, media=descriptor.media),
     )
 
 
@@ -239,20 +266,18 @@ def _format_to_proto(form: ActionFormat) -> pb.ActionFormat:
     return pb.ActionFormat(raw=pb.RawFormat())
 
 
-def _part_to_proto(part: Part) -> pb.ObservationPart:
-    if isinstance(part, Text):
-        # A lone surrogate, which Python strings may hold, cannot travel as UTF-8.
-        return pb.ObservationPart(text=part.text.encode("utf-8", "replace").decode("utf-8"))
-    return pb.ObservationPart(media=pb.InlineMedia(media_type=part.media_type, data=part.data))
+def _set_seconds(out: Duration, seconds: float) -> None:
+    """In place; a time that is no time leaves the field set all the same."""
+    whole = int(seconds)
+    out.seconds, out.nanos = whole, int((seconds - whole) * 1e9)
 
 
 def _digest(request: Message, without: tuple[str, ...]) -> bytes:
-    """Of everything in the request that makes it this request and no other."""
-    copy = type(request)()
-    copy.CopyFrom(request)
+    """Of everything in the request that makes it this request and no other. Takes the fields
+    `without` out of it, which is cheaper than a copy: nobody reads it after that."""
     for field in without:
-        copy.ClearField(field)
-    return hashlib.blake2b(copy.SerializeToString(deterministic=True), digest_size=16).digest()
+        request.ClearField(field)
+    return hashlib.blake2b(request.SerializeToString(deterministic=True), digest_size=16).digest()
 
 
 def _require(request: Any, field: str) -> None:

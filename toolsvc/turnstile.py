@@ -7,6 +7,7 @@ from collections import deque
 
 from toolsvc.errors import Reason, Refused
 
+RETRY_SECONDS = 1.0
 WAITING_CALLS = 32
 """Calls of one session that may wait for one tool."""
 
@@ -33,6 +34,7 @@ class Turnstile:
             raise Refused(
                 Reason.SESSION_BUSY,
                 f"{WAITING_CALLS} calls of this session wait already",
+                retry_after=RETRY_SECONDS,
                 mend="ask for their results first",
             )
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()

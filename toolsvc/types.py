@@ -1,16 +1,17 @@
 """The words of the tool service. Times are seconds.
 
 `toolsvc.service` converts them to and from `toolwright.tool.v1`; nothing else in this package
-knows protobuf.
+knows protobuf. What is made anew for every call is a NamedTuple: a frozen dataclass takes three
+times as long to make.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from toolwright.types import ToolErrorKind
+from toolwright.types import BlobRef, ToolErrorKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +53,8 @@ class Descriptor:
     parallel_calls: bool
     run_limit: float
     """The one that the tool would choose."""
+    media: bool = False
+    """Observations may hold images, videos or sound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,13 +66,15 @@ class Text:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Media:
-    """An image, video or sound in an observation; at most 256 KiB."""
+    """An image, video or sound in an observation, of any size up to `blobs.SESSION_BYTES`."""
 
     media_type: str
     data: bytes
 
 
-Part = Text | Media
+Part = Text | Media | BlobRef
+"""A tool gives Text and Media; the host puts a reference in place of media that are too large to
+travel inline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,8 +113,7 @@ class SessionInfo:
     """Of the task: a database id, a repository. Never the answer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class Call(NamedTuple):
     """One action, as its tool sees it."""
 
     session: SessionInfo
@@ -146,10 +150,10 @@ class Opened:
     tools: tuple[Descriptor, ...]
     isolation: str
     startup: float
+    """Seconds that the tools took to make their states."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallRequest:
+class CallRequest(NamedTuple):
     """A call as it came in; `digest` covers all but the limits."""
 
     session_id: str
@@ -175,8 +179,7 @@ class Running:
     run: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
+class Recorded(NamedTuple):
     """A finished call, as the ledger keeps it."""
 
     result: Result

@@ -1,35 +1,23 @@
-"""`toolsvc serve`: the service from its first check to its last session's end.
+"""`toolsvc serve`: what an operator may say, and which kind of service it makes.
 
 Whatever keeps it from starting is one sentence on standard error and exit code 1."""
 
 from __future__ import annotations
 
-import asyncio
-import gc
-import os
-import resource
-import signal
 import sys
-from importlib.metadata import PackageNotFoundError, version
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated
 
-import structlog
 import typer
 import uvloop
 
-from toolsvc.built_in import BUILT_IN, parse_settings
+from toolsvc.built_in import BUILT_IN
 from toolsvc.errors import StartError
-from toolsvc.host import Host
-from toolsvc.loader import load_tools
-from toolsvc.sandbox.config import MIB, Isolation, SandboxConfig
-from toolsvc.service import SERVICE_NAME, ToolServicer
-from toolsvc.tool import Tool, plugins_in_threads
-from toolwright.rpc.options import TOKEN_VARIABLE
-from toolwright.rpc.server import ListenError, Server
-from toolwright.tool.v1 import tool_pb2_grpc
-
-DRAIN_SECONDS = 10.0
-_FILES_PER_SESSION = 3
+from toolsvc.observation import DEFAULT_LIMIT
+from toolsvc.sandbox.config import MIB, Backend, Isolation, SandboxConfig
+from toolsvc.serving import ServiceConfig, leave, log_to_stderr, serve_alone
+from toolsvc.workers.supervisor import supervise
+from toolwright.rpc.server import ListenError
 
 
 def serve(
@@ -48,9 +36,32 @@ def serve(
         str, typer.Option(help="host:port, or unix:/path; port 0 = any that is free")
     ] = "127.0.0.1:50061",
     insecure: Annotated[
-        bool, typer.Option(help="listen off loopback without TOOLWRIGHT_TOKEN")
+        bool, typer.Option(help="listen off loopback without TOOLWRIGHT_TOKEN and TLS")
     ] = False,
+    tls_cert: Annotated[
+        Path | None, typer.Option(help="PEM file: the service's certificate, then its chain")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="PEM file: the certificate's key")] = None,
+    workers: Annotated[int, typer.Option(min=1, help="processes behind the address")] = 1,
+    advertise: Annotated[
+        str, typer.Option(help="host by which clients reach the workers; default: --listen's")
+    ] = "",
+    worker_port: Annotated[
+        int, typer.Option(min=0, help="port of the first worker, the others follow; 0 = any")
+    ] = 0,
+    metrics: Annotated[
+        str, typer.Option(help="serve a page for Prometheus at this host:port")
+    ] = "",
     max_sessions: Annotated[int, typer.Option(min=1, help="sessions held at once")] = 1024,
+    observation_chars: Annotated[
+        int, typer.Option(min=64, help="of one observation; more is cut, and said to be")
+    ] = DEFAULT_LIMIT,
+    sandbox: Annotated[
+        Backend, typer.Option(help="what confines foreign code; one never replaces another")
+    ] = Backend.FIREJAIL,
+    allow_unsandboxed: Annotated[
+        bool, typer.Option(help="with --sandbox none: yes, run foreign code unconfined")
+    ] = False,
     isolation: Annotated[
         Isolation | None,
         typer.Option(help="take this level or refuse to start; default: the best that holds"),
@@ -85,94 +96,45 @@ def serve(
     the service says why and does not start. Bounds: memory by a watch every 0.5 s over all
     processes of a session, files by a watch every second, the rest by the kernel.
 
+    With --workers N, N processes share the address. Each session is placed on one of them, whose
+    own endpoint the client uses from then on. --max-sessions, --ready and --shards are of the whole
+    service. A worker that dies loses its own sessions and is replaced.
+
     On SIGTERM calls in flight get 10 s, then every session ends and no process is left.
     """
-    config = SandboxConfig(
-        isolation=isolation,
-        landlock_abi=landlock_abi,
-        user_namespaces=userns,
-        python=sandbox_python,
-        user=sandbox_user,
-        shards=shards,
-        ready=ready,
-        memory_bytes=memory_mib * MIB,
-        disk_bytes=disk_mib * MIB,
-        file_bytes=min(disk_mib, 64) * MIB,
-        processes=processes,
+    config = ServiceConfig(
+        tools=tuple(tools),
+        settings=tuple(settings or ()),
+        sandbox=SandboxConfig(
+            backend=sandbox,
+            allow_unsandboxed=allow_unsandboxed,
+            isolation=isolation,
+            landlock_abi=landlock_abi,
+            user_namespaces=userns,
+            python=sandbox_python,
+            user=sandbox_user,
+            shards=shards,
+            ready=ready,
+            memory_bytes=memory_mib * MIB,
+            disk_bytes=disk_mib * MIB,
+            file_bytes=min(disk_mib, 64) * MIB,
+            processes=processes,
+        ),
+        listen=listen,
+        insecure=insecure,
+        certificate=tls_cert,
+        key=tls_key,
+        metrics=metrics,
+        max_sessions=max_sessions,
+        observation_limit=observation_chars,
     )
-    _log_to_stderr()
+    log_to_stderr()
     try:
-        loaded = load_tools(tools, parse_settings(settings or []), config)
-        most = _allow_open_files(max_sessions)
-        uvloop.run(_serve(loaded, listen, insecure=insecure, max_sessions=most))
+        if workers == 1:
+            uvloop.run(serve_alone(config))
+        else:
+            uvloop.run(supervise(config, workers, advertise=advertise, first_port=worker_port))
     except (StartError, ListenError) as error:
         print(f"toolsvc: {error}", file=sys.stderr)
         raise typer.Exit(1) from None
-    if plugins_in_threads():
-        # A plugin that never returns would keep the process for ever; all else has been closed.
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(0)
-
-
-async def _serve(tools: list[Tool], listen: str, *, insecure: bool, max_sessions: int) -> None:
-    log = structlog.get_logger("toolsvc")
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    server = Server(listen, token=os.environ.get(TOKEN_VARIABLE, ""), insecure=insecure)
-    async with Host(tools, max_sessions=max_sessions) as host:
-        servicer = ToolServicer(host, f"toolsvc {_version()}")
-
-        def register(grpc_server: Any) -> None:
-            tool_pb2_grpc.add_ToolServiceServicer_to_server(servicer, grpc_server)
-
-        server.add(SERVICE_NAME, register)
-        await server.start()
-        # What exists by now stays; the collector need not look at it again and again.
-        gc.collect()
-        gc.freeze()
-        names = ", ".join(tool.name for tool in tools)
-        where = (
-            listen if listen.startswith("unix:") else f"{listen.rpartition(':')[0]}:{server.port}"
-        )
-        level = f", isolation {host.isolation}" if host.isolation else ""
-        print(f"serving {names} on {where}{level}", flush=True)
-        await stop.wait()
-        await server.set_serving(False)
-        await host.drain(DRAIN_SECONDS)
-        await server.stop(1.0)
-        log.info("stopped", sessions=len(host.session_ids))
-
-
-def _allow_open_files(max_sessions: int) -> int:
-    """Raises the soft limit as far as it goes; returns how many sessions fit."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    if hard == resource.RLIM_INFINITY:
-        return max_sessions
-    return min(max_sessions, max(1, (hard - 512) // _FILES_PER_SESSION))
-
-
-def _log_to_stderr() -> None:
-    renderer: Any = structlog.processors.JSONRenderer()
-    if sys.stderr.isatty():
-        renderer = structlog.dev.ConsoleRenderer()
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso"),
-            structlog.processors.format_exc_info,
-            renderer,
-        ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        cache_logger_on_first_use=True,
-    )
-
-
-def _version() -> str:
-    try:
-        return version("toolwright")
-    except PackageNotFoundError:
-        return "0"
+    leave(0)

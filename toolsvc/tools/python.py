@@ -1,17 +1,22 @@
-"""`python`: one interpreter a session, confined, whose variables live from call to call.
+"""`python`: Python code in a confined process, whose variables live from call to call, or in a
+fresh one for each call.
 
-Owns how the action's text becomes code and how an outcome becomes an observation. The process
-behind a session is taken from the sandbox at the first call: many trajectories open a session
-and never use it.
+Owns how the action's text becomes code and how an outcome becomes an observation. A process is
+taken from the sandbox when a call needs one: many trajectories open a session and never use it.
 """
 
 from __future__ import annotations
 
+import re
 import textwrap
-from typing import Self
+from collections.abc import Mapping
+from dataclasses import replace
+from enum import StrEnum
+from typing import Any, Self
 
 from pydantic import BaseModel, Field
 
+from toolsvc.actions import InvalidAction
 from toolsvc.built_in import BuiltIn
 from toolsvc.errors import Reason, Refused, StartError
 from toolsvc.sandbox.config import SandboxConfig
@@ -19,14 +24,64 @@ from toolsvc.sandbox.errors import SandboxDown, SandboxUnavailable, SessionGone
 from toolsvc.sandbox.sandbox import Sandbox
 from toolsvc.sandbox.session import Ending, Outcome, Session
 from toolsvc.tool import STRICT, Cancellation
-from toolsvc.types import Call, Result, SessionInfo, TagFormat, Text, ToolError
+from toolsvc.types import (
+    ActionFormat,
+    Call,
+    RawFormat,
+    Result,
+    SessionInfo,
+    TagFormat,
+    Text,
+    ToolError,
+)
 from toolwright.types import ToolErrorKind
 
 _RETRY_SECONDS = 1.0
+_DOES = "Runs Python and returns what it prints and the value of its last expression."
+_LIVES_ON = "Variables, imports and files live on until the session ends."
+_BEGINS_ANEW = "Every call begins anew: no variable, import or file is kept."
 
 
-class _Interpreter:
-    """A session's state: its process, once it has one, and why it is lost."""
+class Mode(StrEnum):
+    SESSION = "session"
+    """One process a session: variables, imports and files live on."""
+    STATELESS = "stateless"
+    """One process a call: nothing lives on."""
+
+
+class Format(StrEnum):
+    TAGS = "tags"
+    """`<python> code </python>`."""
+    FENCED = "fenced"
+    """Blocks fenced by ```python or ```py; all blocks of an action are one program."""
+
+
+class PythonOptions(BaseModel):
+    """What an operator may set about `python`."""
+
+    model_config = STRICT
+
+    mode: Mode = Field(
+        default=Mode.SESSION,
+        description="session: variables live from call to call; stateless: a fresh process a call",
+    )
+    format: Format = Field(
+        default=Format.TAGS,
+        description="how code is marked: tags = <python>, fenced = ```python blocks, all joined",
+    )
+    preload: tuple[str, ...] = Field(
+        default=(), description='modules imported beforehand, such as ["numpy", "sympy"]'
+    )
+    packages: tuple[str, ...] = Field(
+        default=(), description="folders of third-party packages that the code may import"
+    )
+    output_kib: int = Field(
+        default=1024, ge=1, description="output of one call that is looked at; the rest is dropped"
+    )
+
+
+class _State:
+    """A session's process, once it has one, and why it is lost."""
 
     __slots__ = ("lost", "process")
 
@@ -35,34 +90,40 @@ class _Interpreter:
         self.lost: str | None = None
 
 
-class PythonOptions(BaseModel):
-    """What an operator may set about `python`."""
-
-    model_config = STRICT
-
-    output_kib: int = Field(default=64, ge=1, description="kept output of one call")
-
-
 class PythonTool(BuiltIn):
     Options = PythonOptions
     name = "python"
-    description = (
-        "Runs Python and returns what it prints and the value of its last expression. "
-        "Variables, imports and files live on until the session ends."
-    )
-    usage = "<python> code </python>\n" + description
-    format = TagFormat(open="<python>", close="</python>", argument="code")
-    stateful = True
+    description = f"{_DOES} {_LIVES_ON}"
     run_limit = 10.0
 
-    def __init__(self, sandbox: SandboxConfig, *, output_bytes: int = 64 * 1024) -> None:
-        """`output_bytes`: of one call; what is printed beyond is dropped and said to be."""
-        self._sandbox = Sandbox(sandbox)
-        self._output_bytes = output_bytes
+    def __init__(self, sandbox: SandboxConfig, options: PythonOptions | None = None) -> None:
+        options = options or PythonOptions()
+        self._sandbox = Sandbox(
+            replace(
+                sandbox,
+                preload=(*sandbox.preload, *options.preload),
+                packages=(*sandbox.packages, *options.packages),
+            )
+        )
+        self._output_bytes = options.output_kib * 1024
+        self._fenced = options.format is Format.FENCED
+        self.stateful = options.mode is Mode.SESSION
+        self.description = (
+            "Runs Python and returns what it prints and the value of its last expression. "
+        )
+        self.description += (
+            "Variables, imports and files live on until the session ends."
+            if self.stateful
+            else "Every call begins anew: no variable, import or file is kept."
+        )
+        self.usage = f"{_FENCED_EXAMPLE if self._fenced else _TAGS_EXAMPLE}\n{self.description}"
+        self.format: ActionFormat = _TAGS
+        if self._fenced:
+            self.format, self.stop_strings = RawFormat(), ("```output",)
 
     @classmethod
     def make(cls, options: PythonOptions, sandbox: SandboxConfig) -> Self:
-        return cls(sandbox, output_bytes=options.output_kib * 1024)
+        return cls(sandbox, options)
 
     async def start(self) -> None:
         try:
@@ -74,22 +135,28 @@ class PythonTool(BuiltIn):
     async def stop(self) -> None:
         await self._sandbox.close()
 
-    async def open(self, session: SessionInfo) -> _Interpreter:
-        return _Interpreter()
+    async def open(self, session: SessionInfo) -> _State:
+        return _State()
 
-    async def close(self, state: _Interpreter) -> None:
-        if state.process is not None:
-            state.process.close()
+    async def close(self, state: _State) -> None:
+        _end(state)
 
-    def lost(self, state: _Interpreter) -> str | None:
-        if state.lost is None and state.process is not None:
+    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        found = super().check(arguments)
+        return {"code": fenced_code(found["action"]) if self._fenced else plain_code(found["code"])}
+
+    def figures(self) -> dict[str, float]:
+        return self._sandbox.figures()
+
+    def lost(self, state: _State) -> str | None:
+        if self.stateful and state.lost is None and state.process is not None:
             state.lost = state.process.gone
         return state.lost
 
-    def ready(self, state: _Interpreter) -> bool:
+    def ready(self, state: _State) -> bool:
         return state.process is not None
 
-    async def prepare(self, state: _Interpreter) -> None:
+    async def prepare(self, state: _State) -> None:
         try:
             state.process = await self._sandbox.take()
         except SandboxDown as error:
@@ -97,24 +164,49 @@ class PythonTool(BuiltIn):
                 Reason.BACKEND_DOWN, f"no sandbox: {error}", retry_after=_RETRY_SECONDS
             ) from error
 
-    async def run(self, state: _Interpreter, call: Call, cancellation: Cancellation) -> Result:
+    async def run(self, state: _State, call: Call, cancellation: Cancellation) -> Result:
         process = state.process
         if process is None:
             raise RuntimeError("run before prepare")
         cancellation.on_request(process.cancel)
         try:
             outcome = await process.run(
-                plain_code(call.arguments["code"]), limit=call.run_limit, keep=self._output_bytes
+                call.arguments["code"], limit=call.run_limit, keep=self._output_bytes
             )
         except SessionGone as error:
-            state.lost = str(error)
-            raise Refused(Reason.SESSION_LOST, f"the Python session was lost: {error}") from error
-        if outcome.lost:
-            state.lost = outcome.reason
+            raise self._taken_away(state, str(error)) from error
+        finally:
+            if not self.stateful:
+                _end(state)
         if outcome.ending is Ending.TAKEN_DOWN:
             # Not the code's doing, so nothing that the policy should read.
-            raise Refused(Reason.SESSION_LOST, f"the Python session was lost: {outcome.reason}")
-        return as_result(outcome, call.run_limit)
+            raise self._taken_away(state, outcome.reason)
+        if outcome.lost and self.stateful:
+            state.lost = outcome.reason
+        return as_result(outcome, call.run_limit, stateful=self.stateful)
+
+    def _taken_away(self, state: _State, reason: str) -> Refused:
+        """The process went through no fault of the code."""
+        if self.stateful:
+            state.lost = reason
+            return Refused(Reason.SESSION_LOST, f"the Python session was lost: {reason}")
+        return Refused(
+            Reason.BACKEND_DOWN,
+            f"the Python process was lost: {reason}",
+            retry_after=_RETRY_SECONDS,
+        )
+
+
+def _end(state: _State) -> None:
+    process, state.process = state.process, None
+    if process is not None:
+        process.close()
+
+
+_TAGS = TagFormat(open="<python>", close="</python>", argument="code")
+_TAGS_EXAMPLE = "<python> code </python>"
+_FENCED_EXAMPLE = "```python\ncode\n```"
+_FENCE = re.compile(r"^[ \t]*```(?:python|py)[ \t]*\r?\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILINE)
 
 
 def plain_code(body: str) -> str:
@@ -122,6 +214,14 @@ def plain_code(body: str) -> str:
     (`<python> x = 1`), is taken off."""
     code = textwrap.dedent(body.strip("\r\n")).rstrip()
     return code.lstrip() if code[:1] in (" ", "\t") else code
+
+
+def fenced_code(action: str) -> str:
+    """The code of all the action's blocks, in order. InvalidAction if it has none."""
+    blocks = [plain_code(block) for block in _FENCE.findall(action)]
+    if not blocks:
+        raise InvalidAction("the action has no block of code between ```python and ```")
+    return "\n".join(blocks)
 
 
 _KINDS = {
@@ -134,31 +234,35 @@ _KINDS = {
 }
 
 
-def as_result(outcome: Outcome, run_limit: float) -> Result:
+def as_result(outcome: Outcome, run_limit: float, *, stateful: bool) -> Result:
     """What the policy reads: the output, and one line more where the output cannot tell."""
     output = outcome.output.rstrip()
     if outcome.ending is Ending.OK:
         return Result(observation=(Text(text=output),), truncated=outcome.truncated)
-    message = _message(outcome, output, run_limit)
+    message = _message(outcome, output, run_limit, stateful)
     told_by_output = outcome.ending is Ending.EXCEPTION or (
         outcome.ending is Ending.OUT_OF_MEMORY and not outcome.lost
     )
     if not told_by_output:
         output = f"{output}\n{message}".lstrip("\n")
-    error = ToolError(kind=_KINDS[outcome.ending], message=message, session_lost=outcome.lost)
+    error = ToolError(
+        kind=_KINDS[outcome.ending], message=message, session_lost=outcome.lost and stateful
+    )
     return Result(observation=(Text(text=output),), error=error, truncated=outcome.truncated)
 
 
-def _message(outcome: Outcome, output: str, run_limit: float) -> str:
-    gone = "the session and its variables are lost"
+def _message(outcome: Outcome, output: str, run_limit: float, stateful: bool) -> str:
     if outcome.ending is Ending.TIMEOUT:
-        stopped = f"TimeoutError: stopped after {run_limit:g} s"
+        told = f"TimeoutError: stopped after {run_limit:g} s"
     elif outcome.ending is Ending.CANCELLED:
-        stopped = "Cancelled"
-    elif outcome.lost:
-        return f"SessionLost: {outcome.reason}; {gone}"
-    else:
+        told = "Cancelled"
+    elif not outcome.lost:
         return output.rpartition("\n")[2] or outcome.ending.value
-    if outcome.lost:
-        return f"{stopped}; {outcome.reason}; {gone}"
-    return f"{stopped}; variables are kept"
+    else:
+        told = f"{'SessionLost' if stateful else 'Crashed'}: {outcome.reason}"
+    if not stateful:
+        return told
+    if not outcome.lost:
+        return f"{told}; variables are kept"
+    why = f"; {outcome.reason}" if outcome.reason not in told else ""
+    return f"{told}{why}; the session and its variables are lost"

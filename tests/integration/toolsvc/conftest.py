@@ -12,23 +12,37 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from toolsvc.sandbox.config import MIB, Isolation, SandboxConfig
+from toolsvc.sandbox.config import MIB, Backend, Isolation, SandboxConfig
 from toolsvc.sandbox.sandbox import Sandbox
 
 SERVE = [sys.executable, "-c", "from toolsvc.cli import main; main()", "serve"]
 
 
-@pytest.fixture(params=list(Isolation), ids=str, scope="module")
-def level(request: pytest.FixtureRequest) -> Isolation:
-    found: Isolation = request.param
-    return found
+WALLS: dict[str, dict[str, Any]] = {
+    f"{backend}-{name}": {"backend": backend, **settings}
+    for backend in (Backend.FIREJAIL, Backend.BUBBLEWRAP)
+    for name, settings in {
+        "full": {"isolation": Isolation.FULL},
+        "compat": {"isolation": Isolation.COMPAT},
+        "per-session": {"isolation": Isolation.PER_SESSION},
+        # As on a kernel without Landlock, where the jail alone keeps files apart.
+        "per-session-no-landlock": {"isolation": Isolation.PER_SESSION, "landlock_abi": 0},
+    }.items()
+}
+"""Every way to confine a session that can be forced on one kernel. `compat` runs with the newest
+Landlock that lacks scopes; older ones allow the jail less to lean on, not more."""
+
+
+@pytest.fixture(params=WALLS, scope="module")
+def walls(request: pytest.FixtureRequest) -> dict[str, Any]:
+    return WALLS[request.param]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def sandbox(level: Isolation) -> AsyncIterator[Sandbox]:
+async def sandbox(walls: dict[str, Any]) -> AsyncIterator[Sandbox]:
     """Small, so that a bomb of any kind costs little."""
     config = SandboxConfig(
-        isolation=level,
+        **walls,
         shards=1,
         ready=1,
         memory_bytes=192 * MIB,
@@ -49,15 +63,17 @@ class Service:
 
 
 def start_service(log: Path, *arguments: str) -> Service:
+    if "--listen" not in arguments:
+        arguments = (*arguments, "--listen", "127.0.0.1:0")
     with log.open("w") as errors:
         process = subprocess.Popen(
-            [*SERVE, *arguments, "--listen", "127.0.0.1:0"],
+            [*SERVE, *arguments],
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
         )
     assert process.stdout is not None
-    found = re.search(r" on (\S+:\d+)", process.stdout.readline())
+    found = re.search(r" on ([^\s,]+)", process.stdout.readline())
     if found is None:
         process.wait(20)
         pytest.fail(f"toolsvc serve did not start: {log.read_text()}")

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from toolsvc.actions import InvalidAction, find_tool, parse_arguments
 from toolsvc.tool import Tool
-from toolsvc.tools.python import plain_code
+from toolsvc.tools.python import fenced_code, plain_code
 from toolsvc.types import Descriptor, JsonCallFormat, RawFormat, TagFormat
 
 
@@ -88,3 +88,28 @@ def test_a_raw_format_gets_the_whole_action() -> None:
 )
 def test_indentation_that_means_nothing_is_taken_off(body: str, code: str) -> None:
     assert plain_code(body) == code
+
+
+@pytest.mark.parametrize(
+    ("action", "code"),
+    [
+        ("Think.\n```python\nx = 1\n```\n```output", "x = 1"),
+        (
+            "```py\nx = 1\n```\nand then\n```python\nif x:\n    print(x)\n```",
+            "x = 1\nif x:\n    print(x)",
+        ),
+        ("- so:\n  ```python\n  x = 1\n  x\n  ```", "x = 1\nx"),
+        ("```python\r\nx = 1\r\n```", "x = 1"),
+        ("```python\nprint('```')\n```", "print('```')"),
+    ],
+)
+def test_all_fenced_blocks_are_one_program(action: str, code: str) -> None:
+    assert fenced_code(action) == code
+
+
+@pytest.mark.parametrize(
+    "action", ["no code", "```\nx = 1\n```", "```python\nx = 1", "```bash\nls\n```"]
+)
+def test_an_action_without_a_fenced_block_of_python_is_invalid(action: str) -> None:
+    with pytest.raises(InvalidAction, match="```python"):
+        fenced_code(action)

@@ -101,6 +101,18 @@ def test_another_architecture_or_the_x32_interface_is_killed() -> None:
     assert run(bpf.session_program("aarch64"), "x86_64", 63) == KILL
 
 
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_a_jail_may_make_sessions_and_nothing_else_more_than_they(machine: str) -> None:
+    jail, session = bpf.zygote_program(machine), bpf.session_program(machine)
+    numbers = bpf.NUMBERS[machine]
+    more = {
+        name
+        for name, number in numbers.items()
+        if run(jail, machine, number, 1 << 28) != run(session, machine, number, 1 << 28)
+    }
+    assert more == {"clone", "memfd_create", "mount", "umount2", "unshare"}
+
+
 def test_a_machine_without_a_table_is_refused() -> None:
     with pytest.raises(ValueError, match="riscv64"):
         bpf.session_program("riscv64")

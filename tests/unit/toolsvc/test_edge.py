@@ -4,11 +4,17 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 
 from toolsvc.errors import Reason
-from toolsvc.service import call_from_proto, open_from_proto, reason_number, result_to_proto
+from toolsvc.service import call_from_proto, fill_result, open_from_proto, reason_number
 from toolsvc.types import Media, Recorded, Result, Text, ToolError
 from toolwright.rpc.errors import ServiceError
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import ToolErrorKind
+
+
+def sent(recorded: Recorded) -> pb.CallResult:
+    message = pb.CallResult()
+    fill_result(message, recorded)
+    return pb.CallResult.FromString(message.SerializeToString())
 
 
 def request(**fields: object) -> pb.CallToolRequest:
@@ -70,7 +76,7 @@ def test_an_open_request_needs_an_owner() -> None:
 
 def test_a_result_with_everything() -> None:
     result = Result(
-        observation=(Text(text="a\ud800"), Media(media_type="image/png", data=b"x")),
+        observation=(Text(text="a"), Media(media_type="image/png", data=b"x")),
         done=True,
         reward=0.5,
         metrics={"hits": 2.0},
@@ -78,17 +84,39 @@ def test_a_result_with_everything() -> None:
         truncated=True,
     )
     recorded = Recorded(result=result, tool="t", queued=0.25, run=1.5, isolation="full")
-    sent = pb.CallResult.FromString(result_to_proto(recorded).SerializeToString())
-    assert sent.observation[0].text == "a?"
-    assert sent.observation[1].media.data == b"x"
-    assert (sent.done, sent.reward, sent.truncated, sent.valid) == (True, 0.5, True, True)
-    assert sent.error.session_lost
-    assert sent.error.kind == ToolErrorKind.TIMEOUT
-    assert sent.run.ToTimedelta().total_seconds() == 1.5
-    assert sent.isolation == "full"
+    answer = sent(recorded)
+    assert answer.observation[0].text == "a"
+    assert answer.observation[1].media.data == b"x"
+    assert (answer.done, answer.reward, answer.truncated, answer.valid) == (True, 0.5, True, True)
+    assert answer.error.session_lost
+    assert answer.error.kind == ToolErrorKind.TIMEOUT
+    assert answer.run.ToTimedelta().total_seconds() == 1.5
+    assert answer.isolation == "full"
 
 
 def test_no_reward_is_not_a_reward_of_zero() -> None:
     recorded = Recorded(result=Result(), tool="t", queued=0, run=0, isolation="")
-    assert not result_to_proto(recorded).HasField("reward")
-    assert not result_to_proto(recorded).HasField("error")
+    assert not sent(recorded).HasField("reward")
+    assert not sent(recorded).HasField("error")
+
+
+def test_a_long_text_travels_in_parts_below_the_inline_bound() -> None:
+    text = "\N{GRINNING FACE}" * 100_000
+    result = Result(observation=(Text(text=text),))
+    parts = sent(Recorded(result=result, tool="t", queued=0, run=0, isolation="")).observation
+    assert "".join(part.text for part in parts) == text
+    assert max(len(part.text.encode()) for part in parts) <= 256 << 10
+
+
+def test_an_empty_text_is_a_part() -> None:
+    result = Result(observation=(Text(text=""),))
+    answer = sent(Recorded(result=result, tool="t", queued=0, run=0, isolation=""))
+    assert [part.WhichOneof("content") for part in answer.observation] == ["text"]
+
+
+def test_blobs_of_a_task_are_refused_rather_than_left_out() -> None:
+    request = pb.OpenSessionRequest(session_id="s", owner="o")
+    request.blobs.add(sha256="0" * 64)
+    with pytest.raises(ServiceError) as failure:
+        open_from_proto(request)
+    assert failure.value.reason_name == "NOT_SERVED"

@@ -81,7 +81,7 @@ def test_a_missing_file_is_named() -> None:
         ("python", "tool.option=value"),
         ("python.output_kib", "table.key=value"),
         ("python.output_kib=many", "python.output_kib"),
-        ("python.outputs=1", "options of python: output_kib"),
+        ("python.outputs=1", "options of python: mode, format"),
         ("sqll.database=x", "sqll"),
     ],
 )

@@ -1,0 +1,186 @@
+"""`toolsvc check` as people run it: all our tools, a plugin in one file, workers, TLS."""
+
+import json
+import re
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+
+from tests.integration.toolsvc.conftest import Service, start_service
+from toolsvc.check.checks import ALL
+
+CHECK = [sys.executable, "-c", "from toolsvc.cli import main; main()", "check"]
+
+PLUGIN = """
+import asyncio
+from pydantic import BaseModel
+from toolsvc import Tool, ToolFailed
+
+
+class Steps(BaseModel):
+    add: int
+    after: float
+
+
+class Tally(Tool):
+    name = "tally"
+    description = "Adds to a tally, after some seconds, and tells it."
+    arguments = Steps
+    stateful = True
+
+    def open(self, session):
+        return [0]
+
+    async def call(self, state, call):
+        await asyncio.sleep(call.arguments["after"])
+        if call.arguments["add"] < 0:
+            raise ToolFailed("a tally only goes up")
+        state[0] += call.arguments["add"]
+        return str(state[0])
+"""
+
+PROBES = """
+[tally]
+effect = { add = 1, after = 0 }
+read = { add = 0, after = 0 }
+sleep = { add = 1, after = "@seconds@" }
+fail = { add = -1, after = 0 }
+
+[sql]
+effect = "<sql>UPDATE counter SET n = n + 1</sql>"
+read = "<sql>SELECT n FROM counter</sql>"
+"""
+
+LEAST = {"python": 100, "bash": 95, "sql": 70, "search": 55, "tally": 95}
+"""Checks that must pass with each tool: what it can be brought to is not skipped."""
+
+
+def check(address: str, *arguments: object, folder: Path) -> tuple[int, dict[str, Any], str]:
+    """Exit code, findings, and all that was printed."""
+    findings = folder / "findings.json"
+    done = subprocess.run(
+        [*CHECK, address, "--json", str(findings), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    shown = done.stdout + done.stderr
+    return done.returncode, json.loads(findings.read_text()) if findings.exists() else {}, shown
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the tools of the service stand on."""
+    path = tmp_path_factory.mktemp("check")
+    (path / "tally.py").write_text(PLUGIN)
+    (path / "probes.toml").write_text(PROBES)
+    with sqlite3.connect(path / "counter.sqlite") as database:
+        database.execute("CREATE TABLE counter (n)")
+        database.execute("INSERT INTO counter VALUES (0)")
+    corpus = path / "corpus.jsonl"
+    row = {"id": "0", "contents": '"Violin"\nA wooden instrument with four strings.'}
+    corpus.write_text(json.dumps(row) + "\n")
+    build = [sys.executable, "-c", "from toolsvc.cli import main; main()", "index", "build"]
+    subprocess.run([*build, str(corpus), "--output", str(path / "index")], check=True)
+    return path
+
+
+@pytest.fixture(scope="module")
+def every_tool(folder: Path) -> Iterator[Service]:
+    settings = (
+        f"sql.databases={folder / 'counter.sqlite'}",
+        "sql.writable=true",
+        f"search.index={folder / 'index'}",
+    )
+    tools = ("python", "bash", "sql", "search", str(folder / "tally.py"))
+    small = ("--ready", "2", "--shards", "1", "--memory-mib", "192")
+    options = [word for setting in settings for word in ("--set", setting)]
+    running = start_service(folder / "errors.log", *tools, *options, *small)
+    yield running
+    running.process.terminate()
+    assert running.process.wait(20) == 0, (folder / "errors.log").read_text()
+
+
+@pytest.mark.parametrize("tool", LEAST)
+def test_our_tools_keep_the_contract(
+    every_tool: Service, folder: Path, tmp_path: Path, tool: str
+) -> None:
+    probes = ("--probe", folder / "probes.toml")
+    code, found, shown = check(every_tool.address, "--tool", tool, *probes, folder=tmp_path)
+    failed = [one for one in found["checks"] if one["outcome"] == "failed"]
+    assert (code, failed) == (0, []), shown
+    assert found["passed"] >= LEAST[tool]
+    assert found["passed"] + found["failed"] + found["skipped"] == len(found["checks"]) == len(ALL)
+    assert all(one["reason"] for one in found["checks"] if one["outcome"] == "skipped")
+
+
+def test_workers_keep_the_contract(
+    start: Callable[..., Service], folder: Path, tmp_path: Path
+) -> None:
+    service = start(str(folder / "tally.py"), "--workers", "2")
+    probes = ("--probe", folder / "probes.toml")
+    code, found, shown = check(service.address, *probes, folder=tmp_path)
+    assert (code, found["failed"]) == (0, 0), shown
+    outcomes = {one["name"]: one["outcome"] for one in found["checks"]}
+    assert outcomes["calls-go-to-the-endpoint"] == "passed"
+
+
+def test_a_service_behind_tls_is_checked(
+    start: Callable[..., Service], folder: Path, tmp_path: Path
+) -> None:
+    authority = trustme.CA()
+    certificate = authority.issue_cert("127.0.0.1")
+    trusted, chain, key = (tmp_path / name for name in ("ca.pem", "cert.pem", "key.pem"))
+    authority.cert_pem.write_to_path(str(trusted))
+    certificate.cert_chain_pems[0].write_to_path(str(chain))
+    certificate.private_key_pem.write_to_path(str(key))
+    tls = ("--tls-cert", str(chain), "--tls-key", str(key))
+    service = start(str(folder / "tally.py"), *tls)
+    only = ("--only", "health-of-the-server", "--only", "a-cut-connection-stops-nothing")
+    probes = ("--probe", folder / "probes.toml")
+    code, found, shown = check(
+        service.address, "--tls-ca", trusted, *only, *probes, folder=tmp_path
+    )
+    assert (code, found["passed"]) == (0, 2), shown
+
+
+def test_a_breach_is_told_and_ends_in_exit_code_1(tmp_path: Path) -> None:
+    serve = [sys.executable, "-m", "toolsvc.check.broken", "runs-twice", "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(serve, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().split()[-1]
+        only = ("--only", "a-repetition-has-no-effect")
+        code, found, shown = check(address, *only, folder=tmp_path)
+        process.terminate()
+    assert code == 1
+    assert found["failed"] == 1
+    assert re.search(r"was seen: +one call_id sent three times: 3 effects, not 1", shown)
+
+
+def test_no_service_is_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
+    code, found, shown = check("127.0.0.1:9", folder=tmp_path)
+    assert (code, found) == (2, {})
+    (line,) = shown.splitlines()
+    assert line.startswith("toolsvc: no tool service answers at 127.0.0.1:9: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--only", "no-such-check"), "there is no check no-such-check"),
+        (("--probe", "no-such.toml"), "no-such.toml: "),
+        (("--tls-ca", "no-such.pem"), "authority no-such.pem: "),
+    ],
+)
+def test_what_cannot_be_checked_is_said(
+    arguments: tuple[str, ...], says: str, tmp_path: Path
+) -> None:
+    code, _, shown = check("127.0.0.1:9", *arguments, folder=tmp_path)
+    assert code == 2
+    assert shown.startswith(f"toolsvc: {says}")

@@ -1,0 +1,154 @@
+"""The conformance suite as such: its checks, probes, findings, and what it prints."""
+
+import io
+import json
+import re
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from toolsvc.check.broken import BROKEN
+from toolsvc.check.check import Check
+from toolsvc.check.checks import ALL
+from toolsvc.check.probe import Kind, Probe, ProbeError, load_probes
+from toolsvc.check.reference_tools import descriptors
+from toolsvc.check.report import show_checks, show_report
+from toolsvc.check.subject import subject_of
+from toolsvc.check.types import Finding, Outcome, Report, Rule
+from toolwright import wire
+from toolwright.tool.v1 import tool_pb2 as pb
+
+REFERENCE = {tool.name: tool for tool in descriptors()}
+
+
+def python_tool() -> pb.ToolDescriptor:
+    return pb.ToolDescriptor(
+        name="python",
+        arguments_schema=wire.struct({"type": "object", "properties": {"code": {}}}),
+        action_format=pb.ActionFormat(
+            tag=pb.TagFormat(open="<python>", close="</python>", argument="code")
+        ),
+    )
+
+
+def test_there_are_enough_checks_and_each_has_a_name_of_its_own() -> None:
+    assert len(ALL) >= 40
+    assert len({check.name for check in ALL}) == len(ALL)
+
+
+@pytest.mark.parametrize("check", ALL, ids=lambda check: check.name)
+def test_a_check_says_in_one_sentence_what_must_hold(check: Check) -> None:
+    assert re.fullmatch(r"[A-Z`g][^\n]*[^.]\.", check.claim)
+
+
+def test_every_rule_is_checked_and_has_a_broken_service() -> None:
+    assert {check.rule for check in ALL} == set(Rule)
+    assert {one.rule for one in BROKEN.values()} == set(Rule)
+
+
+def test_every_check_can_fail() -> None:
+    caught = {name for one in BROKEN.values() for name in one.caught_by}
+    assert caught == {check.name for check in ALL}
+
+
+def test_a_probe_fills_its_places_in() -> None:
+    probe = Probe(echo="print(@json@)", sleep={"text": "slept", "after": "@seconds@", "times": 1})
+    assert probe.body(Kind.ECHO, text='a "b"') == 'print("a \\"b\\"")'
+    slept = {"text": "slept", "after": 0.5, "times": 1}
+    assert probe.body(Kind.SLEEP, seconds=0.5) == slept
+    assert probe.kinds == [Kind.ECHO, Kind.SLEEP]
+    with pytest.raises(KeyError):
+        probe.body(Kind.FAIL)
+
+
+@pytest.mark.parametrize(
+    ("template", "filled"),
+    [("@text@", "it's"), ("@shell@", "'it'\"'\"'s'"), ("@sql@", "'it''s'"), ("@json@", '"it\'s"')],
+)
+def test_a_text_is_quoted_for_its_language(template: str, filled: str) -> None:
+    assert Probe(echo=template).body(Kind.ECHO, text="it's") == filled
+
+
+def test_a_text_that_holds_a_place_is_not_filled_again() -> None:
+    assert Probe(echo="say @text@").body(Kind.ECHO, text="@text@ @json@") == "say @text@ @json@"
+
+
+def test_shipped_probes_are_taken_for_tools_that_have_their_arguments() -> None:
+    probes = load_probes()
+    assert Kind.EFFECT in subject_of(REFERENCE["counter"], probes).probe
+    stranger = pb.ToolDescriptor(
+        name="counter", arguments_schema=wire.struct({"properties": {"amount": {}}})
+    )
+    assert subject_of(stranger, probes).probe.kinds == []
+    assert Kind.EFFECT in subject_of(python_tool(), probes).probe
+
+
+def test_an_action_is_written_in_the_tools_format() -> None:
+    probes = load_probes()
+    counter = subject_of(REFERENCE["counter"], probes)
+    assert counter.action(Kind.EFFECT) == (
+        '<tool_call>{"name": "counter", "arguments": {"add": 1, "after": 0}}</tool_call>'
+    )
+    assert subject_of(REFERENCE["draw"], probes).action(Kind.MEDIA) == "<draw>circle</draw>"
+    assert subject_of(python_tool(), probes).action(Kind.FAIL) == "<python>1 / 0</python>"
+    raw = pb.ToolDescriptor(name="any", action_format=pb.ActionFormat(raw=pb.RawFormat()))
+    assert subject_of(raw, {}).action() == "1"
+
+
+def test_a_tool_without_a_probe_is_sent_something_of_its_schema() -> None:
+    counter = subject_of(REFERENCE["counter"], {})
+    call = json.loads(counter.action().removeprefix("<tool_call>").removesuffix("</tool_call>"))
+    assert call == {"name": "counter", "arguments": {"add": 0, "after": 0}}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[x", "x.toml: "),
+        ('[x]\nsleeps = "1"', "x.sleeps: Extra inputs"),
+        ("[x]\nsleep = 1", "x.sleep"),
+    ],
+)
+def test_a_wrong_probe_file_says_where(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text(text)
+    with pytest.raises(ProbeError, match=re.escape(says)):
+        load_probes(path)
+
+
+REPORT = Report(
+    [
+        Finding(name=ALL[0].name, rule=ALL[0].rule, outcome=Outcome.PASSED),
+        Finding(name=ALL[1].name, rule=ALL[1].rule, outcome=Outcome.FAILED, reason="[it] broke"),
+        Finding(name=ALL[2].name, rule=ALL[2].rule, outcome=Outcome.SKIPPED, reason="it has none"),
+    ]
+)
+
+
+def test_the_json_has_exactly_the_promised_fields() -> None:
+    found = REPORT.as_json()
+    assert list(found) == ["passed", "failed", "skipped", "checks"]
+    assert (found["passed"], found["failed"], found["skipped"]) == (1, 1, 1)
+    assert found["checks"][1] == {
+        "name": ALL[1].name,
+        "rule": "health",
+        "outcome": "failed",
+        "reason": "[it] broke",
+    }
+
+
+def test_people_read_what_must_hold_and_what_was_seen() -> None:
+    text = io.StringIO()
+    show_report(Console(file=text, width=200), REPORT, ALL)
+    shown = text.getvalue()
+    assert f"must hold: {ALL[1].claim}" in shown
+    assert "was seen:  [it] broke" in shown
+    assert shown.endswith("1 passed, 1 failed, 1 skipped\n")
+
+
+def test_the_list_shows_every_check() -> None:
+    text = io.StringIO()
+    show_checks(Console(file=text, width=300), ALL)
+    for check in ALL:
+        assert check.name in text.getvalue()

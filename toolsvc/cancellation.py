@@ -1,0 +1,50 @@
+"""How a call is stopped from outside, and how it tells that it left work behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+
+class Cancellation:
+    """One call's. Not thread-safe: all calls from the loop."""
+
+    __slots__ = ("_left", "_stop", "requested")
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._stop: Callable[[], object] | None = None
+        self._left: Future[Any] | None = None
+
+    def on_request(self, stop: Callable[[], object]) -> None:
+        """`stop` is called once cancelling is requested, at once if it was before."""
+        self._stop = stop
+        if self.requested:
+            stop()
+
+    def request(self) -> None:
+        if not self.requested:
+            self.requested = True
+            if self._stop is not None:
+                self._stop()
+
+    def leave_behind(self, work: Future[Any]) -> None:
+        """The call has answered, its thread has not ended."""
+        self._left = work
+
+    def when_idle(self, then: Callable[[], object]) -> None:
+        """Calls `then` now, or on the loop once what was left behind has ended."""
+        if self._left is None:
+            then()
+            return
+        loop = asyncio.get_running_loop()
+
+        def ended(_: Future[Any]) -> None:
+            # The loop may have closed before the thread ended.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(then)
+
+        self._left.add_done_callback(ended)

@@ -1,0 +1,11 @@
+"""Services with one rule broken each: the proof that the suite sees it.
+
+Every one is the reference service with the smallest change that breaks its rule, and names the
+checks that must see it. `python -m toolsvc.check.broken NAME --listen ADDRESS` serves one, to
+look at what `toolsvc check` says of it.
+"""
+
+from toolsvc.check.broken import calls, content, describing, limits, sessions
+from toolsvc.check.broken.registry import BROKEN, Broken
+
+__all__ = ["BROKEN", "Broken", "calls", "content", "describing", "limits", "sessions"]

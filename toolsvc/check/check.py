@@ -1,0 +1,40 @@
+"""What a check is, and how a function becomes one."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from toolsvc.check.client import Client
+from toolsvc.check.types import Rule
+
+Body = Callable[[Client], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One thing that must hold. `body` raises Failed or Skipped, and returns where it holds."""
+
+    name: str
+    rule: Rule
+    claim: str
+    """One sentence: what must hold."""
+    timed: bool
+    """It stands on times, so a failure at one pace may be the machine's."""
+    body: Body
+
+
+def check(rule: Rule, *, timed: bool = False) -> Callable[[Body], Check]:
+    """Makes a check of a function: its name the check's name, its docstring the claim."""
+
+    def make(body: Body) -> Check:
+        return Check(
+            name=body.__name__.replace("_", "-"),
+            rule=rule,
+            claim=" ".join((inspect.getdoc(body) or "").split()),
+            timed=timed,
+            body=body,
+        )
+
+    return make

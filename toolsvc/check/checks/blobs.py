@@ -1,0 +1,112 @@
+"""Blobs: what is stored can be fetched, in pieces, under its hash."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+import grpc.aio
+
+from toolsvc.check.check import check
+from toolsvc.check.client import Client, refused
+from toolsvc.check.connection import ANSWER_SECONDS, Refusal
+from toolsvc.check.probe import Kind
+from toolsvc.check.types import Rule, Skipped, expect
+from toolwright.common.v1 import media_pb2
+from toolwright.tool.v1 import tool_pb2 as pb
+
+if TYPE_CHECKING:
+    from toolwright.tool.v1.tool_pb2_grpc import ToolServiceAsyncStub
+
+PIECE_BYTES = 1 << 20
+CONTENT = bytes(range(256)) * 6000
+"""About 1.5 MiB: two pieces."""
+SMALL = b"a small blob"
+"""What a service that does not store blobs may be asked to store without being sent much: gRPC may
+show a refusal before the last piece as a cut stream."""
+
+
+async def _fetch(stub: ToolServiceAsyncStub, sha256: str, offset: int = 0) -> bytes:
+    """The bytes from `offset` on. Refusal; Failed for a piece that is too large."""
+    data = b""
+    try:
+        request = pb.GetBlobRequest(sha256=sha256, offset=offset)
+        async for piece in stub.GetBlob(request, timeout=ANSWER_SECONDS):
+            expect(len(piece.data) <= PIECE_BYTES, f"a piece has {len(piece.data)} bytes")
+            data += piece.data
+    except grpc.aio.AioRpcError as error:
+        raise Refusal.of("GetBlob", error) from error
+    return data
+
+
+async def _store(stub: ToolServiceAsyncStub, content: bytes, sha256: str) -> media_pb2.BlobRef:
+    """Refusal; Skipped where PutBlob is not served."""
+    blob = media_pb2.BlobRef(sha256=sha256, media_type="image/x-raw", size=len(content))
+
+    async def pieces() -> AsyncIterator[pb.PutBlobRequest]:
+        for at in range(0, len(content), PIECE_BYTES):
+            yield pb.PutBlobRequest(
+                blob=blob if at == 0 else None, data=content[at : at + PIECE_BYTES]
+            )
+
+    try:
+        answer: pb.PutBlobResponse = await stub.PutBlob(pieces(), timeout=ANSWER_SECONDS)
+    except grpc.aio.AioRpcError as error:
+        refusal = Refusal.of("PutBlob", error)
+        if refusal.reason == "NOT_SERVED":
+            raise Skipped("PutBlob is not served") from None
+        raise refusal from error
+    return answer.blob
+
+
+@check(Rule.MEDIA)
+async def an_unknown_blob_is_refused(client: Client) -> None:
+    """GetBlob of a hash that nobody stored is BLOB_NOT_FOUND; NOT_SERVED where it is not served."""
+    await refused(
+        _fetch(client.stub, hashlib.sha256(client.owner.encode()).hexdigest()),
+        "BLOB_NOT_FOUND",
+        "NOT_SERVED",
+        doing="GetBlob of an unknown hash",
+    )
+
+
+@check(Rule.MEDIA)
+async def a_stored_blob_comes_back(client: Client) -> None:
+    """A blob that PutBlob stored, GetBlob gives back, from any offset, in pieces of at most
+    1 MiB."""
+    await _store(client.stub, SMALL, hashlib.sha256(SMALL).hexdigest())
+    digest = hashlib.sha256(CONTENT).hexdigest()
+    stored = await _store(client.stub, CONTENT, digest)
+    expect(stored.sha256 == digest, f"PutBlob stored it as {stored.sha256!r}")
+    expect(stored.size == len(CONTENT), f"PutBlob stored {stored.size} of {len(CONTENT)} bytes")
+    expect(await _fetch(client.stub, digest) == CONTENT, "GetBlob gave other bytes")
+    half = len(CONTENT) // 2
+    expect(
+        await _fetch(client.stub, digest, half) == CONTENT[half:],
+        "GetBlob from the middle gave other bytes",
+    )
+
+
+@check(Rule.MEDIA)
+async def a_blob_is_what_its_hash_says(client: Client) -> None:
+    """PutBlob of bytes that have another hash is INVALID_REQUEST, and nothing is stored."""
+    other = hashlib.sha256(client.owner.encode()).hexdigest()
+    await refused(
+        _store(client.stub, SMALL, other), "INVALID_REQUEST", doing="PutBlob under a wrong hash"
+    )
+    await refused(_fetch(client.stub, other), "BLOB_NOT_FOUND", doing="GetBlob of what was refused")
+
+
+@check(Rule.MEDIA)
+async def blobs_of_observations_can_be_fetched(client: Client) -> None:
+    """A blob that an observation names is there: GetBlob gives bytes of its size and hash."""
+    session = await client.open(client.subject(Kind.MEDIA))
+    result = await session.call(Kind.MEDIA)
+    blobs = [part.blob for part in result.observation if part.HasField("blob")]
+    if not blobs:
+        raise Skipped("the observation holds its media inline")
+    for blob in blobs:
+        data = await _fetch(session.stub, blob.sha256)
+        expect(hashlib.sha256(data).hexdigest() == blob.sha256, "a blob's bytes have another hash")
+        expect(len(data) == blob.size, f"a blob of {blob.size} bytes came with {len(data)}")

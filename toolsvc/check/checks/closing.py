@@ -1,0 +1,76 @@
+"""Rule 4, the end: closing is idempotent, ends what runs, and is for good."""
+
+from __future__ import annotations
+
+import asyncio
+
+from toolsvc.check.check import check
+from toolsvc.check.client import GONE, Client, refused
+from toolsvc.check.connection import ask
+from toolsvc.check.probe import Kind
+from toolsvc.check.types import Failed, Rule, expect
+from toolwright.tool.v1 import tool_pb2 as pb
+
+
+@check(Rule.SESSIONS)
+async def closing_is_idempotent(client: Client) -> None:
+    """CloseSession says `closed` once; repeated, it is OK and says that nothing was open."""
+    session = await client.open()
+    expect(await session.close(), "CloseSession of an open session says that it was not open")
+    for _ in range(2):
+        expect(not await session.close(), "CloseSession closed a session a second time")
+
+
+@check(Rule.SESSIONS)
+async def closing_the_unknown_is_fine(client: Client) -> None:
+    """CloseSession of a session that is not known is OK: it is closed already."""
+    request = pb.CloseSessionRequest(session_id=f"{client.owner}/never-opened")
+    answer = await ask(client.stub.CloseSession, request)
+    expect(not answer.closed, "CloseSession says that a session was open which never was")
+
+
+@check(Rule.SESSIONS)
+async def a_closed_session_runs_nothing(client: Client) -> None:
+    """A call, new or repeated, in a closed session is refused: SESSION_CLOSED, or
+    SESSION_NOT_FOUND once it is forgotten."""
+    session = await client.open()
+    request = session.calling()
+    await session.result(request)
+    await session.close()
+    await refused(session.send(session.calling()), *GONE, doing="a call in a closed session")
+    await refused(session.send(request), *GONE, doing="a known call in a closed session")
+
+
+@check(Rule.SESSIONS, timed=True)
+async def closing_ends_calls(client: Client) -> None:
+    """A call in flight when its session is closed ends then, refused with SESSION_CLOSED."""
+    session = await client.open(client.subject(Kind.SLEEP))
+    request = session.calling(Kind.SLEEP, seconds=3.0)
+    await session.begin(request)
+    waiting = asyncio.ensure_future(session.result(request))
+    await client.sleep(0.2)  # for the request to be there before the session ends
+    expect(await session.close(), "CloseSession of a busy session says that it was not open")
+    try:
+        async with asyncio.timeout(client.seconds(2.5)):
+            await refused(waiting, *GONE, doing="a call in flight in a closed session")
+    except TimeoutError:
+        raise Failed("a call in flight goes on after its session was closed") from None
+
+
+@check(Rule.SESSIONS)
+async def a_closed_session_is_not_held(client: Client) -> None:
+    """RenewLeases does not hold a closed session, and names it lost to an owner who believes in
+    it."""
+    session = await client.open()
+    await session.close()
+    leases = await client.renew(session, session.id)
+    expect(session.id not in leases.held, "RenewLeases holds a closed session")
+    expect(session.id in leases.lost, "RenewLeases does not say that a closed session is lost")
+
+
+@check(Rule.SESSIONS)
+async def closing_one_leaves_the_others(client: Client) -> None:
+    """Closing one session leaves the owner's others open."""
+    first, second = await client.open(), await client.open()
+    await first.close()
+    await second.call()

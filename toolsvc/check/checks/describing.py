@@ -1,0 +1,150 @@
+"""What descriptors must say so that an engine can stop generation, route and write a prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from toolsvc.check.check import check
+from toolsvc.check.client import Client
+from toolsvc.check.connection import ask
+from toolsvc.check.types import Rule, Skipped, expect
+from toolwright.tool.v1 import tool_pb2 as pb
+
+_TYPES = {"string", "integer", "number", "boolean", "array", "object", "null"}
+
+
+async def _listed(client: Client) -> pb.ListToolsResponse:
+    return await ask(client.stub.ListTools, pb.ListToolsRequest())
+
+
+@check(Rule.DESCRIBE)
+async def tools_are_listed(client: Client) -> None:
+    """ListTools names the service and at least one tool, and says the same when asked again."""
+    first, second = await _listed(client), await _listed(client)
+    expect(first.service, "ListTools does not name the service")
+    expect(first.tools, "ListTools lists no tool")
+    expect(first == second, "ListTools said two different things in a row")
+
+
+@check(Rule.DESCRIBE)
+async def names_are_unique_words(client: Client) -> None:
+    """Every tool has a name without blanks that no other tool has."""
+    names = [tool.name for tool in (await _listed(client)).tools]
+    expect(all(names), "a tool has no name")
+    expect(not any(set(name) & set(" \t\n") for name in names), "a tool's name holds blanks")
+    expect(len(set(names)) == len(names), f"two tools have one name: {', '.join(names)}")
+
+
+@check(Rule.DESCRIBE)
+async def tools_say_what_they_are_for(client: Client) -> None:
+    """Every tool has a description and a usage text for the prompt."""
+    for tool in (await _listed(client)).tools:
+        expect(tool.description.strip(), f"{tool.name} has no description")
+        expect(tool.usage.strip(), f"{tool.name} has no usage text")
+
+
+@check(Rule.DESCRIBE)
+async def schemas_are_json_schemas(client: Client) -> None:
+    """The schema of the arguments is a JSON Schema of an object, whose required names it has."""
+    # By hand: one level of a schema is all that an engine reads, and no validator of whole
+    # schemas is a dependency of anything else here.
+    for subject in client.subjects:
+        name, schema = subject.name, subject.schema
+        expect(schema.get("type") == "object", f"{name}: the schema's type is not `object`")
+        properties = schema.get("properties", {})
+        expect(isinstance(properties, Mapping), f"{name}: `properties` is no object")
+        required = schema.get("required", [])
+        expect(isinstance(required, list), f"{name}: `required` is no list")
+        missing = [one for one in required if one not in properties]
+        expect(not missing, f"{name}: `required` names {missing}, which `properties` has not")
+        for argument, inner in properties.items():
+            expect(isinstance(inner, Mapping), f"{name}: the schema of {argument} is no object")
+            kind = inner.get("type", "object")
+            kinds = kind if isinstance(kind, list) else [kind]
+            unknown = [one for one in kinds if one not in _TYPES]
+            expect(not unknown, f"{name}: {argument} has the unknown type {unknown}")
+
+
+@check(Rule.DESCRIBE)
+async def action_formats_are_whole(client: Client) -> None:
+    """The action format is a tag, a JSON call or raw; marks are not empty, the tag's argument is
+    in the schema."""
+    for subject in client.subjects:
+        form = subject.descriptor.action_format
+        kind = form.WhichOneof("format")
+        expect(kind, f"{subject.name} has no action format")
+        if kind == "raw":
+            continue
+        marks = form.tag if kind == "tag" else form.json_call
+        expect(marks.open and marks.close, f"{subject.name}: an empty mark in its {kind} format")
+        if kind == "tag":
+            expect(
+                form.tag.argument in subject.arguments,
+                f"{subject.name}: its tag's argument {form.tag.argument!r} is not in the schema",
+            )
+
+
+@check(Rule.DESCRIBE)
+async def stop_strings_end_an_action(client: Client) -> None:
+    """No stop string is empty, and a tool with a closing mark stops generation at its end."""
+    for subject in client.subjects:
+        stops = subject.descriptor.stop_strings
+        expect(all(stops), f"{subject.name} has an empty stop string: nothing could be generated")
+        form = subject.descriptor.action_format
+        close = form.tag.close or form.json_call.close
+        if close:
+            expect(
+                any(close.endswith(stop) for stop in stops),
+                f"{subject.name}: no stop string ends with its closing mark {close!r}",
+            )
+
+
+@check(Rule.DESCRIBE)
+async def run_limits_are_named(client: Client) -> None:
+    """Every tool names the run limit that it would choose, above 0."""
+    for subject in client.subjects:
+        limit = subject.descriptor.default_run_limit.ToNanoseconds()
+        expect(limit > 0, f"{subject.name}: its run limit is {limit / 1e9:g} s")
+
+
+@check(Rule.DESCRIBE)
+async def a_session_has_all_tools(client: Client) -> None:
+    """A session that names no tools has every listed one, described as it was listed."""
+    opened = await client.send_opening(client.opening())
+    here = {tool.name: tool for tool in opened.tools}
+    for tool in (await _listed(client)).tools:
+        expect(tool.name in here, f"the session lacks the listed tool {tool.name}")
+        found = here[tool.name]
+        for field in ("action_format", "stop_strings", "parallel_calls", "stateful"):
+            expect(
+                getattr(found, field) == getattr(tool, field),
+                f"ListTools and OpenSession differ in {field} of {tool.name}",
+            )
+
+
+@check(Rule.DESCRIBE)
+async def a_session_has_the_tools_it_named(client: Client) -> None:
+    """A session that names one tool has that one and none of the others that are listed."""
+    if len(client.subjects) < 2:
+        raise Skipped("the service has one tool")
+    wanted, *others = client.subjects
+    session = await client.open(wanted)
+    names = {tool.name for tool in session.opened.tools}
+    expect(wanted.name in names, f"the session lacks {wanted.name}, which it named")
+    extra = sorted(names & {other.name for other in others})
+    expect(not extra, f"the session has {', '.join(extra)}, which it did not name")
+
+
+@check(Rule.DESCRIBE)
+async def isolation_is_told(client: Client) -> None:
+    """Isolation is one of full, compat, per-session and none, or empty where no foreign code runs;
+    session and result say the same."""
+    subject = next((one for one in client.subjects if one.probe.foreign_code), None)
+    session = await client.open(subject)
+    level = session.opened.isolation
+    known = {"full", "compat", "per-session", "none"}
+    expect(set(level.split(",")) <= known | {""}, f"unknown isolation {level!r}")
+    expect(level or subject is None, f"{session.subject.name} runs foreign code and names no level")
+    found = (await session.call()).isolation
+    expect(found in ("", level), f"the session's isolation is {level!r}, the result's {found!r}")
+    expect(found or subject is None, "the result of foreign code names no isolation")

@@ -1,0 +1,79 @@
+"""Health and reflection, which every Toolwright server answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+import grpc.aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2
+
+from toolsvc.check.check import check
+from toolsvc.check.client import Client
+from toolsvc.check.connection import ANSWER_SECONDS, Refusal, ask
+from toolsvc.check.types import Failed, Rule, expect
+from toolwright.tool.v1 import tool_pb2 as pb
+
+SERVICE = pb.DESCRIPTOR.services_by_name["ToolService"].full_name
+
+# v1 and v1alpha are the same messages under two names.
+_REFLECTIONS = ("grpc.reflection.v1", "grpc.reflection.v1alpha")
+
+
+async def _health_of(client: Client, service: str) -> None:
+    stub: Any = health_pb2_grpc.HealthStub(client.connection.channel())
+    answer = await ask(stub.Check, health_pb2.HealthCheckRequest(service=service))
+    name = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
+    expect(name == "SERVING", f"grpc.health.v1 says {name} of {service or 'the server'!r}")
+
+
+@check(Rule.HEALTH)
+async def health_of_the_server(client: Client) -> None:
+    """grpc.health.v1 says SERVING of the server while it serves."""
+    await _health_of(client, "")
+
+
+@check(Rule.HEALTH)
+async def health_of_the_service(client: Client) -> None:
+    """grpc.health.v1 says SERVING of toolwright.tool.v1.ToolService while it serves."""
+    await _health_of(client, SERVICE)
+
+
+@check(Rule.HEALTH)
+async def reflection_names_the_service(client: Client) -> None:
+    """Server reflection, v1 or v1alpha, lists toolwright.tool.v1.ToolService."""
+    request = reflection_pb2.ServerReflectionRequest(list_services="")
+    reason = ""
+    for package in _REFLECTIONS:
+        stream = client.connection.channel().stream_stream(
+            f"/{package}.ServerReflection/ServerReflectionInfo",
+            request_serializer=reflection_pb2.ServerReflectionRequest.SerializeToString,
+            response_deserializer=reflection_pb2.ServerReflectionResponse.FromString,
+        )(iter([request]), timeout=ANSWER_SECONDS)
+        try:
+            async for answer in stream:
+                names = [one.name for one in answer.list_services_response.service]
+                expect(SERVICE in names, f"reflection lists {', '.join(names)}, not {SERVICE}")
+                return
+        except grpc.aio.AioRpcError as error:
+            reason = str(Refusal.of("ServerReflectionInfo", error))
+    raise Failed(f"reflection does not answer: {reason}")
+
+
+@check(Rule.HEALTH)
+async def an_unknown_method_is_unimplemented(client: Client) -> None:
+    """A method that the contract does not have answers UNIMPLEMENTED."""
+    method = client.connection.channel().unary_unary(
+        f"/{SERVICE}/NoSuchMethod", request_serializer=bytes, response_deserializer=bytes
+    )
+    try:
+        await method(b"", timeout=ANSWER_SECONDS)
+    except grpc.aio.AioRpcError as error:
+        code = error.code()
+        expect(
+            code is grpc.StatusCode.UNIMPLEMENTED,
+            f"an unknown method answered {code.name}, not UNIMPLEMENTED",
+        )
+        return
+    raise Failed("an unknown method was answered")

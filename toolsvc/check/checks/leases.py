@@ -1,0 +1,100 @@
+"""Leases: one renewal for all sessions of an owner; what is not renewed ends."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from toolsvc.check.check import check
+from toolsvc.check.client import GONE, Client, Session, refused
+from toolsvc.check.connection import Refusal, ask
+from toolsvc.check.probe import Kind
+from toolsvc.check.types import Failed, Rule, expect
+from toolwright import wire
+from toolwright.tool.v1 import tool_pb2 as pb
+
+SHORT = 0.6
+"""A lease that ends while one looks on, seconds."""
+GRACE = 6.0
+"""A service may look for ended leases every few seconds."""
+
+
+async def _until_gone(session: Session) -> None:
+    """Returns once the session has ended. Asks by cancelling a call that is not there: of all
+    requests the only one that changes nothing, a lease included."""
+    until = time.monotonic() + session.client.seconds(SHORT) + GRACE
+    while time.monotonic() < until:
+        try:
+            await session.cancel("no-such-call")
+        except Refusal as refusal:
+            expect(refusal.reason in GONE, f"a session whose lease ended: {refusal}")
+            return
+        await asyncio.sleep(0.1)
+    raise Failed(f"a session is still open {GRACE:g} s after its lease ended")
+
+
+@check(Rule.LEASE, timed=True)
+async def what_is_not_renewed_ends(client: Client) -> None:
+    """A session whose lease is not renewed ends: its calls are refused, and it is lost."""
+    session = await client.open(lease=wire.duration(client.seconds(SHORT)))
+    await _until_gone(session)
+    await refused(session.send(session.calling()), *GONE, doing="a call after the lease's end")
+    leases = await client.renew(session, session.id)
+    expect(session.id in leases.lost, "RenewLeases does not name a session lost whose lease ended")
+    expect(session.id not in leases.held, "RenewLeases holds a session whose lease ended")
+
+
+@check(Rule.LEASE, timed=True)
+async def what_is_renewed_stays(client: Client) -> None:
+    """Sessions whose leases are renewed, all by one RenewLeases, outlive their first lease."""
+    lease = client.seconds(1.5)
+    sessions = [await client.open(lease=wire.duration(lease)) for _ in range(2)]
+    until = time.monotonic() + 2.5 * lease
+    while time.monotonic() < until:
+        leases = await client.renew(sessions[0], lease=lease)
+        held = sorted(leases.held)
+        expect(held == sorted(one.id for one in sessions), f"RenewLeases holds {len(held)} of 2")
+        await asyncio.sleep(lease / 4)
+    for session in sessions:
+        await session.call()
+
+
+@check(Rule.LEASE, timed=True)
+async def a_longer_lease_counts_from_its_renewal(client: Client) -> None:
+    """A session that is renewed once with a long lease outlives its first, short one."""
+    session = await client.open(lease=wire.duration(client.seconds(SHORT)))
+    await client.renew(session, lease=60)
+    await client.sleep(SHORT + 1.5)
+    await session.call()
+
+
+@check(Rule.LEASE, timed=True)
+async def a_lease_ends_calls(client: Client) -> None:
+    """A call in flight when its session's lease ends is stopped, and refused."""
+    session = await client.open(
+        client.subject(Kind.SLEEP), lease=wire.duration(client.seconds(SHORT))
+    )
+    request = session.calling(Kind.SLEEP, seconds=SHORT + GRACE + 4)
+    await refused(session.result(request), *GONE, doing="a call in flight at the lease's end")
+
+
+@check(Rule.LEASE)
+async def the_held_and_the_lost_are_told(client: Client) -> None:
+    """RenewLeases names all sessions of the owner as held, and as lost those that are not here."""
+    session, another = await client.open(), await client.open()
+    leases = await client.renew(session, session.id, "never-opened")
+    expect(
+        sorted(leases.held) == sorted((session.id, another.id)),
+        f"of 2 open sessions RenewLeases holds {len(leases.held)}",
+    )
+    expect(list(leases.lost) == ["never-opened"], f"RenewLeases calls lost: {list(leases.lost)}")
+
+
+@check(Rule.LEASE)
+async def owners_hold_their_own(client: Client) -> None:
+    """RenewLeases of one owner neither holds nor names the sessions of another."""
+    session = await client.open()
+    stranger = pb.RenewLeasesRequest(owner=f"{client.owner}/another", lease=wire.duration(1))
+    leases = await ask(session.stub.RenewLeases, stranger)
+    expect(session.id not in leases.held, "RenewLeases gave one owner the session of another")
+    await session.call()

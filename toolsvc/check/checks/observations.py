@@ -1,0 +1,101 @@
+"""Sizes of messages and parts, and parts that are not text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from toolsvc.check.check import check
+from toolsvc.check.client import Client, text_of
+from toolsvc.check.probe import Kind
+from toolsvc.check.types import Rule, expect
+from toolwright import wire
+from toolwright.tool.v1 import tool_pb2 as pb
+
+INLINE_BYTES = 256 << 10
+ABOVE_GRPC_DEFAULT = 6 << 20
+"""Bytes; gRPC's own limit, if a service leaves it, is 4 MiB."""
+
+
+@check(Rule.LIMIT)
+async def large_messages_are_taken(client: Client) -> None:
+    """Messages above gRPC's own limit of 4 MiB are taken; the contract's is 64 MiB."""
+    large = wire.struct({"padding": "x" * ABOVE_GRPC_DEFAULT})
+    session = await client.open(metadata=large)
+    await session.call()
+
+
+@check(Rule.LIMIT)
+async def parts_are_small(client: Client) -> None:
+    """A part of an observation is at most 256 KiB; a long observation is cut or a blob."""
+    session = await client.open(client.subject(Kind.LONG))
+    result = await session.call(Kind.LONG)
+    expect(result.observation, "a long observation came to nothing")
+    for part in result.observation:
+        size = max(len(part.text.encode()), len(part.media.data))
+        expect(size <= INLINE_BYTES, f"a part of {size} bytes; the limit is {INLINE_BYTES}")
+
+
+@check(Rule.LIMIT)
+async def what_was_cut_is_said_to_be(client: Client) -> None:
+    """An observation that the service cut is marked `truncated`, one that it did not is not."""
+    session = await client.open(client.subject(Kind.LONG))
+    result = await session.call(Kind.LONG)
+    size = sum(
+        len(part.text) + len(part.media.data) + part.blob.size for part in result.observation
+    )
+    if size < 400_000:
+        expect(result.truncated, f"{size} of 400,000 bytes came back, and `truncated` is not set")
+    short = await session.call()
+    expect(not short.truncated, "a short observation is marked `truncated`")
+
+
+@check(Rule.MEDIA)
+async def media_have_a_type(client: Client) -> None:
+    """A media part has a type like image/png and bytes; a blob has its type, size and SHA-256."""
+    for part in await _media(client):
+        media_type = part.media.media_type or part.blob.media_type
+        kind, slash, name = media_type.partition("/")
+        expect(kind and slash and name, f"a part that is not text has the type {media_type!r}")
+        if part.HasField("media"):
+            expect(part.media.data, "a media part holds no bytes")
+        else:
+            digest = part.blob.sha256
+            expect(
+                len(digest) == 64 and set(digest) <= set("0123456789abcdef"),
+                f"a blob's sha256 is {digest!r}, not 64 lower-case hexadecimal digits",
+            )
+            expect(part.blob.size > 0, "a blob has no size")
+
+
+@check(Rule.MEDIA)
+async def inline_media_are_small(client: Client) -> None:
+    """Media above 256 KiB travel as blobs."""
+    for part in await _media(client):
+        size = len(part.media.data)
+        expect(size <= INLINE_BYTES, f"inline media of {size} bytes; the limit is {INLINE_BYTES}")
+
+
+@check(Rule.MEDIA)
+async def media_are_announced(client: Client) -> None:
+    """A tool whose observations hold media has the capability `media`."""
+    subject = client.subject(Kind.MEDIA)
+    await _media(client)
+    expect(subject.descriptor.capabilities.media, f"{subject.name} answers media unannounced")
+
+
+@check(Rule.MEDIA)
+async def media_come_again(client: Client) -> None:
+    """Asked again, a result's media are the same bytes."""
+    session = await client.open(client.subject(Kind.MEDIA))
+    request = session.calling(Kind.MEDIA)
+    first, again = await session.result(request), await session.result(request)
+    expect(first.observation == again.observation, "the same call answered other media")
+
+
+async def _media(client: Client) -> Iterable[pb.ObservationPart]:
+    """Parts of the media probe that are not text."""
+    session = await client.open(client.subject(Kind.MEDIA))
+    result = await session.call(Kind.MEDIA)
+    parts = [part for part in result.observation if not part.HasField("text")]
+    expect(parts, f"the probe for media came to text alone: {text_of(result)[:80]!r}")
+    return parts

@@ -1,0 +1,118 @@
+"""Rule 4, the beginning: sessions open once, and keep their state to themselves."""
+
+from __future__ import annotations
+
+import asyncio
+
+from toolsvc.check.check import check
+from toolsvc.check.client import Client, Session, refused
+from toolsvc.check.connection import Refusal, ask
+from toolsvc.check.probe import Kind
+from toolsvc.check.types import Rule, Skipped, expect
+from toolwright import wire
+from toolwright.tool.v1 import tool_pb2 as pb
+
+
+@check(Rule.SESSIONS)
+async def opening_again_is_the_same_session(client: Client) -> None:
+    """OpenSession repeated with the same request answers the same session, its state kept."""
+    session = await client.open(client.subject(Kind.EFFECT, Kind.READ))
+    await session.call(Kind.EFFECT)
+    again = await client.send_opening(session.request)
+    expect(again.session_id == session.id, f"opened again it is the session {again.session_id!r}")
+    await session.expect_count(1, "a session that was opened again")
+
+
+@check(Rule.SESSIONS)
+async def openings_at_once_are_one_session(client: Client) -> None:
+    """Several OpenSession of one id at once all answer the one session."""
+    request = client.opening(client.subject())
+    answers = await asyncio.gather(*(client.send_opening(request) for _ in range(4)))
+    expect(
+        all(answer.session_id == request.session_id for answer in answers),
+        "four openings at once did not answer one session",
+    )
+    held = await client.renew(Session(client, client.subject(), request, answers[0]))
+    expect(list(held.held) == [request.session_id], f"held after four openings: {list(held.held)}")
+
+
+@check(Rule.SESSIONS)
+async def another_opening_is_refused(client: Client) -> None:
+    """An open session's id with another request is INVALID_REQUEST, and the session stays."""
+    session = await client.open()
+    other = pb.OpenSessionRequest()
+    other.CopyFrom(session.request)
+    other.metadata.CopyFrom(wire.struct({"another": "task"}))
+    await refused(
+        client.send_opening(other), "INVALID_REQUEST", doing="an open id with another request"
+    )
+    await session.call()
+
+
+@check(Rule.SESSIONS)
+async def a_session_for_an_unknown_tool_is_refused(client: Client) -> None:
+    """OpenSession for a tool that is not served is UNKNOWN_TOOL, and no session is left."""
+    request = client.opening(client.subject(), tools=["no-such-tool"])
+    await refused(client.send_opening(request), "UNKNOWN_TOOL", doing="a session for no tool")
+    renewal = pb.RenewLeasesRequest(owner=client.owner, lease=wire.duration(60))
+    held = (await ask(client.stub.RenewLeases, renewal)).held
+    expect(not held, "a session that was refused is held")
+
+
+@check(Rule.SESSIONS)
+async def state_lives_from_call_to_call(client: Client) -> None:
+    """What a call of a stateful tool did, later calls of the session see."""
+    session = await client.open(client.subject(Kind.EFFECT, Kind.READ))
+    for turn in range(3):
+        session.turn = turn
+        await session.call(Kind.EFFECT)
+    await session.expect_count(3, "three calls with one effect each")
+
+
+@check(Rule.SESSIONS)
+async def sessions_see_nothing_of_each_other(client: Client) -> None:
+    """What a call did in one session, no other session sees."""
+    subject = client.subject(Kind.EFFECT, Kind.READ)
+    first, second = await client.open(subject), await client.open(subject)
+    await first.call(Kind.EFFECT)
+    await second.expect_count(0, "a session beside one with an effect")
+
+
+@check(Rule.SESSIONS, timed=True)
+async def sessions_do_not_wait_for_each_other(client: Client) -> None:
+    """A sleeping call in one session does not hold up another session."""
+    subject = client.subject(Kind.SLEEP)
+    first, second = await client.open(subject), await client.open(subject)
+    sleeping = first.calling(Kind.SLEEP, seconds=1.5)
+    await first.begin(sleeping)
+    await second.call()
+    answer = await first.send(_asking_now(sleeping))
+    expect(answer.HasField("running"), "a call had to wait for a sleeping one of another session")
+
+
+@check(Rule.SESSIONS)
+async def calls_go_to_the_endpoint(client: Client) -> None:
+    """Where OpenSession named an endpoint, calls there are served; sent to the address itself they
+    are served too, or WRONG_ENDPOINT names that endpoint and nothing ran."""
+    session = await client.open()
+    endpoint = session.opened.endpoint
+    if not endpoint:
+        raise Skipped("sessions are held at the address itself")
+    request = session.calling()
+    astray = Session(client, session.subject, session.request, pb.OpenSessionResponse())
+    try:
+        await astray.send(request)
+    except Refusal as refusal:
+        expect(refusal.reason == "WRONG_ENDPOINT", f"a call to another process: {refusal}")
+        expect(
+            refusal.endpoint == endpoint,
+            f"WRONG_ENDPOINT names {refusal.endpoint!r}, OpenSession {endpoint!r}",
+        )
+    await session.result(request)
+
+
+def _asking_now(request: pb.CallToolRequest) -> pb.CallToolRequest:
+    asking = pb.CallToolRequest()
+    asking.CopyFrom(request)
+    asking.wait.CopyFrom(wire.duration(0))
+    return asking

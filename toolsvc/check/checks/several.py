@@ -1,0 +1,68 @@
+"""Rule 7: several calls at once are matched by their ids."""
+
+from __future__ import annotations
+
+import asyncio
+
+from toolsvc.check.check import check
+from toolsvc.check.client import Client, text_of
+from toolsvc.check.probe import Kind
+from toolsvc.check.types import Rule, expect
+from toolwright.tool.v1 import tool_pb2 as pb
+
+
+@check(Rule.SEVERAL_CALLS)
+async def answers_are_matched_by_id(client: Client) -> None:
+    """Eight calls of one turn at once get each the answer to its own action."""
+    session = await client.open(client.subject(Kind.ECHO))
+    texts = [f"word-{number}-" for number in range(8)]
+    results = await asyncio.gather(*(session.call(Kind.ECHO, text=text) for text in texts))
+    for text, result in zip(texts, results, strict=True):
+        expect(text in text_of(result), f"the call for {text!r} got {text_of(result)[:40]!r}")
+
+
+@check(Rule.SEVERAL_CALLS)
+async def records_are_matched_by_id(client: Client) -> None:
+    """Asked again, each of several calls of one turn gets its own record."""
+    session = await client.open(client.subject(Kind.ECHO))
+    texts = [f"word-{number}-" for number in range(4)]
+    requests = [session.calling(Kind.ECHO, text=text) for text in texts]
+    await asyncio.gather(*map(session.result, requests))
+    again = await asyncio.gather(*map(session.result, reversed(requests)))
+    for text, result in zip(reversed(texts), again, strict=True):
+        expect(text in text_of(result), f"the record of {text!r} is {text_of(result)[:40]!r}")
+
+
+@check(Rule.SEVERAL_CALLS, timed=True)
+async def parallel_calls_overlap(client: Client) -> None:
+    """A tool with parallel calls answers a short call while a long one of the session sleeps."""
+    session = await client.open(client.subject(Kind.SLEEP, parallel=True))
+    long = session.calling(Kind.SLEEP, seconds=1.5)
+    await session.begin(long)
+    short = await session.call(Kind.SLEEP, seconds=0.01)
+    expect(not short.HasField("error"), f"the short call failed: {short.error.message}")
+    long.wait.Clear()
+    long.wait.SetInParent()
+    answer = await session.send(long)
+    expect(answer.HasField("running"), "a short call waited for a long one of a parallel tool")
+
+
+@check(Rule.SEVERAL_CALLS, timed=True)
+async def serial_calls_keep_their_order(client: Client) -> None:
+    """A tool without parallel calls runs the calls of a session one after another, in the order
+    of asking."""
+    subject = client.subject(Kind.SLEEP, Kind.EFFECT, Kind.READ, parallel=False)
+    session = await client.open(subject)
+    first = session.calling(Kind.SLEEP, seconds=0.5)
+    await session.begin(first)
+    seen = await session.count()
+    expect(seen == 1, f"a call that was sent second saw {seen} of the first one's effects")
+
+
+@check(Rule.SEVERAL_CALLS)
+async def concurrent_effects_all_count(client: Client) -> None:
+    """Eight calls with one effect each, sent at once under ids of their own, have eight."""
+    session = await client.open(client.subject(Kind.EFFECT, Kind.READ))
+    requests: list[pb.CallToolRequest] = [session.calling(Kind.EFFECT) for _ in range(8)]
+    await asyncio.gather(*map(session.result, requests))
+    await session.expect_count(8, "eight calls at once")

@@ -1,0 +1,256 @@
+"""What a check holds in its hands: a client with an owner of its own, and its sessions.
+
+Invariants
+- Every session that a check asked for is closed at its end, however the check ended.
+- Checks share nothing but channels: owner, session ids and call ids belong to one check.
+- A session's calls go to the endpoint that OpenSession named.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+import uuid
+from collections.abc import Awaitable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from google.protobuf.duration_pb2 import Duration
+
+from toolsvc.check.connection import ANSWER_SECONDS, Connection, Refusal, ask
+from toolsvc.check.probe import Kind
+from toolsvc.check.subject import Subject
+from toolsvc.check.types import Failed, Skipped, expect
+from toolwright import wire
+from toolwright.common.v1 import reasons_pb2
+from toolwright.rpc.errors import ServiceError
+from toolwright.tool.v1 import tool_pb2 as pb
+from toolwright.tool.v1 import tool_pb2_grpc
+
+LEASE_SECONDS = 60.0
+QUEUE_SECONDS = 20.0
+RUN_SECONDS = 20.0
+WAIT_SECONDS = 5.0
+
+
+class Client:
+    """Async context manager. `pace` stretches every time that a check chooses."""
+
+    def __init__(
+        self, connection: Connection, subjects: Sequence[Subject], *, pace: float = 1.0
+    ) -> None:
+        self.connection = connection
+        self.subjects = subjects
+        self.owner = f"toolsvc-check/{uuid.uuid4().hex}"
+        self._pace = pace
+        self._asked: list[tuple[str, tool_pb2_grpc.ToolServiceAsyncStub]] = []
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for session_id, stub in self._asked:
+            with suppress(Refusal):
+                await ask(stub.CloseSession, pb.CloseSessionRequest(session_id=session_id))
+
+    @property
+    def stub(self) -> tool_pb2_grpc.ToolServiceAsyncStub:
+        """At the address itself."""
+        return self.connection.stub()
+
+    def seconds(self, value: float) -> float:
+        """A time that a check chooses, on this machine."""
+        return value * self._pace
+
+    async def sleep(self, value: float) -> None:
+        await asyncio.sleep(self.seconds(value))
+
+    def subject(self, *kinds: Kind, parallel: bool | None = None) -> Subject:
+        """The first tool that can be brought to all of `kinds`. Skipped if there is none."""
+        for subject in self.subjects:
+            if all(kind in subject.probe for kind in kinds) and parallel in (
+                None,
+                subject.descriptor.parallel_calls,
+            ):
+                return subject
+        wanted = ", ".join(kind.value for kind in kinds)
+        which = {None: "", True: " with parallel calls", False: " without parallel calls"}[parallel]
+        raise Skipped(f"no tool{which} has a probe with {wanted}" if wanted else f"no tool{which}")
+
+    def opening(self, *subjects: Subject, **fields: Any) -> pb.OpenSessionRequest:
+        """A request for a session, under an id of its own."""
+        return pb.OpenSessionRequest(
+            **{
+                "session_id": f"{self.owner}/{uuid.uuid4().hex}",
+                "owner": self.owner,
+                "lease": wire.duration(LEASE_SECONDS),
+                "queue_limit": wire.duration(QUEUE_SECONDS),
+                "tools": [subject.name for subject in subjects],
+                **fields,
+            }
+        )
+
+    async def send_opening(self, request: pb.OpenSessionRequest) -> pb.OpenSessionResponse:
+        """OpenSession, seen to be closed. Refusal."""
+        self._asked.append((request.session_id, self.stub))
+        opened: pb.OpenSessionResponse = await ask(self.stub.OpenSession, request)
+        if opened.endpoint:
+            self._asked.append((request.session_id, self.connection.stub(opened.endpoint)))
+        return opened
+
+    async def open(self, subject: Subject | None = None, **fields: Any) -> Session:
+        """A session whose calls go to `subject`, by default the first tool."""
+        subject = subject or self.subject()
+        request = self.opening(subject, **fields)
+        return Session(self, subject, request, await self.send_opening(request))
+
+    async def renew(
+        self, session: Session, *believed: str, lease: float = LEASE_SECONDS
+    ) -> pb.RenewLeasesResponse:
+        """RenewLeases for this owner, where `session` is held."""
+        return await ask(
+            session.stub.RenewLeases,
+            pb.RenewLeasesRequest(
+                owner=self.owner, lease=wire.duration(lease), session_ids=believed
+            ),
+        )
+
+
+class Session:
+    """An open session, and calls of one tool in it."""
+
+    def __init__(
+        self,
+        client: Client,
+        subject: Subject,
+        request: pb.OpenSessionRequest,
+        opened: pb.OpenSessionResponse,
+    ) -> None:
+        self.client = client
+        self.subject = subject
+        self.request = request
+        self.opened = opened
+        self.id = request.session_id
+        self.stub = client.connection.stub(opened.endpoint)
+        self.turn = 0
+        """Of the next call that names none."""
+
+    def calling(
+        self, kind: Kind | None = None, *, text: str = "", seconds: float = 0.0, **fields: Any
+    ) -> pb.CallToolRequest:
+        """A request for one action, under a call id of its own."""
+        turn = fields.get("turn", self.turn)
+        return pb.CallToolRequest(
+            **{
+                "session_id": self.id,
+                "call_id": f"{self.id}/{turn}/{uuid.uuid4().hex}",
+                "tool": self.subject.name,
+                "action": self.subject.action(
+                    kind, text=text, seconds=self.client.seconds(seconds)
+                ),
+                "turn": turn,
+                "turns_left": 8,
+                "queue_limit": wire.duration(QUEUE_SECONDS),
+                "run_limit": wire.duration(RUN_SECONDS),
+                "wait": wire.duration(WAIT_SECONDS),
+                **fields,
+            }
+        )
+
+    async def send(
+        self, request: pb.CallToolRequest, *, seconds: float = ANSWER_SECONDS
+    ) -> pb.CallToolResponse:
+        """One CallTool: a result, or `running`. Refusal."""
+        answer: pb.CallToolResponse = await ask(self.stub.CallTool, request, seconds=seconds)
+        expect(answer.WhichOneof("outcome"), "CallTool answered neither a result nor `running`")
+        return answer
+
+    async def result(self, request: pb.CallToolRequest) -> pb.CallResult:
+        """The call's result; asks again while it runs. Refusal."""
+        while True:
+            answer = await self.send(request)
+            if answer.HasField("result"):
+                return answer.result
+
+    async def call(self, kind: Kind | None = None, **fields: Any) -> pb.CallResult:
+        """The result of a new call. Refusal."""
+        return await self.result(self.calling(kind, **fields))
+
+    async def begin(self, request: pb.CallToolRequest) -> None:
+        """Sees the call in flight, and as far as the service tells, running. Failed if it does
+        not answer `running`."""
+        asking = pb.CallToolRequest()
+        asking.CopyFrom(request)
+        asking.wait.CopyFrom(Duration())
+        until = time.monotonic() + self.client.seconds(0.3)
+        while True:
+            answer = await self.send(asking)
+            expect(answer.HasField("running"), "a sleeping call was not answered `running`")
+            if answer.running.run.ToNanoseconds() > 0 or time.monotonic() > until:
+                return
+            await asyncio.sleep(0.01)
+
+    async def cancel(self, call_id: str) -> bool:
+        """CancelCall. Refusal."""
+        request = pb.CancelCallRequest(session_id=self.id, call_id=call_id)
+        answer: pb.CancelCallResponse = await ask(self.stub.CancelCall, request)
+        return answer.cancelled
+
+    async def close(self) -> bool:
+        """CloseSession. Refusal."""
+        request = pb.CloseSessionRequest(session_id=self.id)
+        answer: pb.CloseSessionResponse = await ask(self.stub.CloseSession, request)
+        return answer.closed
+
+    async def count(self) -> int:
+        """What the tool's counter says. Refusal; Failed if it says nothing."""
+        return number_in(await self.call(Kind.READ))
+
+    async def expect_count(self, count: int, after: str) -> None:
+        """Failed unless the counter says `count`."""
+        found = await self.count()
+        expect(found == count, f"{after}: {found} effects, not {count}")
+
+
+def text_of(result: pb.CallResult) -> str:
+    """All text of an observation."""
+    return "".join(part.text for part in result.observation)
+
+
+def number_in(result: pb.CallResult) -> int:
+    """The first whole number of an observation. Failed if there is none."""
+    expect(not result.HasField("error"), f"reading the counter failed: {result.error.message}")
+    found = re.search(r"-?\d+", text_of(result))
+    if found is None:
+        raise Failed(f"the counter was read as {text_of(result)[:80]!r}, which holds no number")
+    return int(found[0])
+
+
+def error_kind(result: pb.CallResult) -> str:
+    """For example "TIMEOUT"; "" where the result has no error, or one of no known kind."""
+    if not result.HasField("error"):
+        return ""
+    if result.error.kind not in reasons_pb2.ToolErrorKind.values():
+        return ""
+    return reasons_pb2.ToolErrorKind.Name(result.error.kind).removeprefix("TOOL_ERROR_KIND_")
+
+
+async def refused(asking: Awaitable[object], *reasons: str, doing: str) -> Refusal:
+    """Failed unless `asking` ends in one of `reasons` with the code that belongs to it."""
+    try:
+        answer = await asking
+    except Refusal as refusal:
+        expect(refusal.reason in reasons, f"{doing}: {refusal}, not {' or '.join(reasons)}")
+        number = reasons_pb2.ErrorReason.Value(f"ERROR_REASON_{refusal.reason}")
+        code = ServiceError(number, "").code
+        expect(
+            refusal.code is code,
+            f"{doing}: {refusal.reason} came with {refusal.code.name}, not {code.name}",
+        )
+        return refusal
+    raise Failed(f"{doing}: answered {str(answer)[:80]!r}, not {' or '.join(reasons)}")
+
+
+GONE = ("SESSION_CLOSED", "SESSION_NOT_FOUND")
+"""What a session that has ended says: a service need not remember for ever what it once held."""

@@ -1,0 +1,97 @@
+"""Channels to a service and its endpoints, and how one RPC ends: an answer or a `Refusal`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import grpc
+import grpc.aio
+
+from toolwright.rpc.channel import open_channel
+from toolwright.rpc.errors import ServiceError, from_rpc_error
+from toolwright.tool.v1 import tool_pb2_grpc
+
+Answer = TypeVar("Answer")
+
+ANSWER_SECONDS = 20.0
+"""Deadline of an RPC that a check has no opinion about."""
+
+
+@dataclass(kw_only=True, eq=False)  # not frozen: Python writes the traceback into it
+class Refusal(Exception):
+    """An RPC that ended in an error. `reason` is the contract's word, "" where there was none."""
+
+    method: str
+    code: grpc.StatusCode
+    message: str
+    reason: str = ""
+    subject: str = ""
+    endpoint: str = ""
+    retry_after: float | None = None
+
+    def __str__(self) -> str:
+        return f"{self.method} ended in {self.code.name} {self.reason or '(no reason)'}"
+
+    @classmethod
+    def of(cls, method: str, error: grpc.aio.AioRpcError) -> Refusal:
+        said = from_rpc_error(error)
+        code, message = error.code(), error.details() or ""
+        if not isinstance(said, ServiceError):
+            return cls(method=method, code=code, message=message)
+        return cls(
+            method=method,
+            code=code,
+            message=message,
+            reason=said.reason_name,
+            subject=said.subject,
+            endpoint=said.endpoint,
+            retry_after=said.retry_after,
+        )
+
+
+async def ask(
+    method: Callable[..., Awaitable[Answer]], request: Any, *, seconds: float = ANSWER_SECONDS
+) -> Answer:
+    """One unary RPC. Refusal when it fails."""
+    try:
+        return await method(request, timeout=seconds)
+    except grpc.aio.AioRpcError as error:
+        name = type(request).__name__.removesuffix("Request")
+        raise Refusal.of(name, error) from error
+
+
+class Connection:
+    """One channel an endpoint, opened when it is first needed."""
+
+    def __init__(self, address: str, token: str = "", authority: bytes | None = None) -> None:
+        """`token` and `authority` as `toolwright.rpc.channel.open_channel` takes them."""
+        self.address = address
+        self._token = token
+        self._authority = authority
+        self._channels: dict[str, grpc.aio.Channel] = {}
+
+    def channel(self, endpoint: str = "") -> grpc.aio.Channel:
+        """The one channel to an endpoint; "" = the address itself."""
+        where = endpoint or self.address
+        if where not in self._channels:
+            self._channels[where] = self.another_channel(where)
+        return self._channels[where]
+
+    def another_channel(self, endpoint: str = "") -> grpc.aio.Channel:
+        """A channel that the caller closes, for a check that cuts it."""
+        return open_channel(endpoint or self.address, self._token, self._authority)
+
+    def stub(self, endpoint: str = "") -> tool_pb2_grpc.ToolServiceAsyncStub:
+        return stub_on(self.channel(endpoint))
+
+    async def close(self) -> None:
+        for channel in self._channels.values():
+            await channel.close()
+
+
+def stub_on(channel: grpc.aio.Channel) -> tool_pb2_grpc.ToolServiceAsyncStub:
+    """The client of ToolService on a channel."""
+    stub: Any = tool_pb2_grpc.ToolServiceStub(channel)
+    return stub  # type: ignore[no-any-return]

@@ -1,0 +1,55 @@
+"""What came of the checks, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from toolsvc.check.check import Check
+from toolsvc.check.subject import Subject
+from toolsvc.check.types import Outcome, Report
+
+_STYLES = {Outcome.PASSED: "green", Outcome.FAILED: "bold red", Outcome.SKIPPED: "yellow"}
+
+
+def show_report(console: Console, report: Report, checks: Sequence[Check]) -> None:
+    """A row a check; below it what each failed check wanted and what it saw; the counts."""
+    table = Table(box=None, pad_edge=False)
+    table.add_column("rule")
+    table.add_column("check", no_wrap=True)
+    table.add_column("outcome")
+    table.add_column("reason", overflow="fold")
+    for finding in report.findings:
+        outcome = f"[{_STYLES[finding.outcome]}]{finding.outcome}[/]"
+        table.add_row(finding.rule, finding.name, outcome, escape(finding.reason))
+    console.print(table)
+    claims = {check.name: check.claim for check in checks}
+    for finding in report.findings:
+        if finding.outcome is Outcome.FAILED:
+            console.print(f"\n[bold red]{finding.name}[/] (rule {finding.rule})")
+            console.print(f"  must hold: {escape(claims[finding.name])}")
+            console.print(f"  was seen:  {escape(finding.reason)}")
+    counts = ", ".join(f"{report.count(outcome)} {outcome}" for outcome in Outcome)
+    console.print(f"\n{counts}")
+
+
+def show_checks(console: Console, checks: Sequence[Check]) -> None:
+    """Every check with its rule and what must hold."""
+    table = Table(box=None, pad_edge=False)
+    table.add_column("rule")
+    table.add_column("check", no_wrap=True)
+    table.add_column("what must hold", overflow="fold")
+    for check in checks:
+        table.add_row(check.rule, check.name, escape(check.claim))
+    console.print(table)
+
+
+def show_subjects(console: Console, address: str, subjects: Sequence[Subject]) -> None:
+    """Which tools were found, and which of them can be observed."""
+    for subject in subjects:
+        kinds = subject.probe.kinds
+        told = ", ".join(kind.value for kind in kinds) if kinds else "no probe: answers alone"
+        console.print(f"{escape(address)}: tool [bold]{escape(subject.name)}[/] ({told})")

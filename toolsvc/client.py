@@ -1,0 +1,105 @@
+"""A service as a person at a terminal uses it: one session, one call after the other.
+
+Trajectories use `engine.toolclient`, which also retries and keeps leases.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import Any, cast
+
+import grpc.aio
+
+from toolwright import wire
+from toolwright.rpc.channel import call as rpc
+from toolwright.rpc.channel import open_channel
+from toolwright.rpc.options import LONGEST_WAIT
+from toolwright.tool.v1 import tool_pb2 as pb
+from toolwright.tool.v1 import tool_pb2_grpc
+
+OWNER = "toolsvc call"
+LEASE_SECONDS = 600.0
+_ANSWER_SECONDS = 10.0
+
+
+class Client:
+    """Async context manager. Its methods raise ServiceError and TransportError."""
+
+    def __init__(self, address: str, token: str = "", authority: bytes | None = None) -> None:
+        """`authority`: see `toolwright.rpc.channel.open_channel`."""
+        self._address = address
+        self._how = (token, authority)
+        self._channels: list[grpc.aio.Channel] = []
+
+    async def __aenter__(self) -> Client:
+        # Here, for a channel belongs to the event loop that runs when it is made.
+        self._channels.append(open_channel(self._address, *self._how))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for channel in self._channels:
+            await channel.close()
+
+    async def list_tools(self) -> pb.ListToolsResponse:
+        return await rpc(
+            _stub(self._channels[0]).ListTools, pb.ListToolsRequest(), timeout=_ANSWER_SECONDS
+        )
+
+    async def open(self, tool: str, metadata: Mapping[str, Any], session_id: str = "") -> Session:
+        """A session with one tool; one that is open under this id already is used on."""
+        request = pb.OpenSessionRequest(
+            session_id=session_id or f"call-{uuid.uuid4().hex}",
+            owner=OWNER,
+            lease=wire.duration(LEASE_SECONDS),
+            tools=[tool],
+            metadata=wire.struct(metadata),
+        )
+        opened = await rpc(
+            _stub(self._channels[0]).OpenSession, request, timeout=LONGEST_WAIT + _ANSWER_SECONDS
+        )
+        if opened.endpoint:
+            self._channels.append(open_channel(opened.endpoint, *self._how))
+        return Session(_stub(self._channels[-1]), opened)
+
+
+class Session:
+    """An open session, at the endpoint that holds it."""
+
+    def __init__(self, stub: tool_pb2_grpc.ToolServiceAsyncStub, opened: pb.OpenSessionResponse):
+        self._stub = stub
+        self.id = opened.session_id
+        (self.tool,) = opened.tools
+
+    async def call(
+        self,
+        action: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        run_limit: float | None = None,
+    ) -> pb.CallResult:
+        """The result, however long it takes. For a tool between tags the body alone will do."""
+        tag = self.tool.action_format.tag
+        if self.tool.action_format.HasField("tag") and tag.close not in action:
+            action = f"{tag.open}{action}{tag.close}"
+        request = pb.CallToolRequest(
+            session_id=self.id,
+            call_id=uuid.uuid4().hex,
+            tool=self.tool.name,
+            action=action,
+            arguments=None if arguments is None else wire.struct(arguments),
+            run_limit=None if run_limit is None else wire.duration(run_limit),
+            wait=wire.duration(LONGEST_WAIT),
+        )
+        while True:
+            answer = await rpc(self._stub.CallTool, request, timeout=LONGEST_WAIT + _ANSWER_SECONDS)
+            if answer.HasField("result"):
+                return answer.result
+
+    async def close(self) -> None:
+        request = pb.CloseSessionRequest(session_id=self.id)
+        await rpc(self._stub.CloseSession, request, timeout=LONGEST_WAIT)
+
+
+def _stub(channel: grpc.aio.Channel) -> tool_pb2_grpc.ToolServiceAsyncStub:
+    return cast("tool_pb2_grpc.ToolServiceAsyncStub", tool_pb2_grpc.ToolServiceStub(channel))

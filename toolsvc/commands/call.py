@@ -1,0 +1,175 @@
+"""`toolsvc call`: one action, as a policy would write it, and what the tool answers.
+
+The observation goes to standard output, all else to standard error. A service that does not do what
+it is asked is one sentence and exit code 1; a tool that failed has answered."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from google.protobuf.json_format import MessageToDict
+
+from toolsvc.client import Client
+from toolwright.common.v1 import reasons_pb2
+from toolwright.rpc.errors import ServiceError, TransportError
+from toolwright.rpc.options import TOKEN_VARIABLE
+from toolwright.rpc.tls import TlsError, read_authority
+from toolwright.tool.v1 import tool_pb2 as pb
+
+
+def call(
+    address: Annotated[str, typer.Argument(help="host:port or unix:/path of the service")],
+    tool: Annotated[str, typer.Argument(help="its name, as `toolsvc list ADDRESS` shows it")],
+    action: Annotated[
+        str | None,
+        typer.Argument(
+            help="what a policy would write; the body alone for a tool between tags; "
+            "- or nothing: standard input"
+        ),
+    ] = None,
+    arguments: Annotated[
+        str | None, typer.Option(help="JSON object, instead of what the action would be read as")
+    ] = None,
+    metadata: Annotated[str, typer.Option(help="JSON object, of the session's task")] = "{}",
+    session: Annotated[
+        str, typer.Option(help="go on in the session of this id, and leave it open for 10 minutes")
+    ] = "",
+    run_limit: Annotated[
+        float | None, typer.Option(min=0.001, help="seconds; default: the tool's own")
+    ] = None,
+    interactive: Annotated[
+        bool, typer.Option("--interactive", "-i", help="one action after the other, until Ctrl-D")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print the whole result")] = False,
+    tls_ca: Annotated[
+        Path | None, typer.Option(help="PEM file of who signed the service's certificate")
+    ] = None,
+) -> None:
+    """Call a tool of a running service.
+
+    toolsvc call 127.0.0.1:50061 python 'print(6 * 7)'
+
+    Without --session the call has a session of its own, which is closed after it. TOOLWRIGHT_TOKEN
+    is the bearer token.
+    """
+    try:
+        authority = None if tls_ca is None else read_authority(tls_ca)
+        given = None if arguments is None else _object(arguments, "--arguments")
+        asyncio.run(
+            _call(
+                Client(address, os.environ.get(TOKEN_VARIABLE, ""), authority),
+                tool,
+                _typed(f"{tool}> ") if interactive else _given(action, given is not None),
+                given,
+                metadata=_object(metadata, "--metadata"),
+                session_id=session,
+                run_limit=run_limit,
+                as_json=as_json,
+            )
+        )
+    except (ServiceError, TransportError, TlsError, _Unusable) as error:
+        print(f"toolsvc: {error}", file=sys.stderr)
+        raise typer.Exit(1) from None
+
+
+class _Unusable(Exception):
+    """What was typed makes no sense; the message is one sentence."""
+
+
+async def _call(
+    client: Client,
+    tool: str,
+    actions: Iterable[str],
+    arguments: Mapping[str, Any] | None,
+    *,
+    metadata: Mapping[str, Any],
+    session_id: str,
+    run_limit: float | None,
+    as_json: bool,
+) -> None:
+    async with client:
+        session = await client.open(tool, metadata, session_id)
+        try:
+            for action in actions:
+                result = await session.call(action, arguments, run_limit=run_limit)
+                if as_json:
+                    print(json.dumps(MessageToDict(result, preserving_proto_field_name=True)))
+                else:
+                    _show(result)
+        finally:
+            if not session_id:
+                await session.close()
+
+
+def _object(text: str, option: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise _Unusable(f"{option} {text}: not JSON ({error})") from None
+    if not isinstance(value, dict):
+        raise _Unusable(f'{option} {text}: give a JSON object, such as {{"name": "value"}}')
+    return value
+
+
+def _given(action: str | None, has_arguments: bool) -> Iterator[str]:
+    """The one action of the command line, or what standard input holds."""
+    if action is None and has_arguments:
+        yield ""
+    else:
+        yield sys.stdin.read() if action in (None, "-") else action
+
+
+def _typed(prompt: str) -> Iterator[str]:
+    """One action a line. A line that ends in ":" goes on until an empty one."""
+    while True:
+        try:
+            lines = [input(prompt)]
+            while lines[0].endswith(":") and lines[-1]:
+                lines.append(input("... "))
+        except EOFError:
+            return
+        if lines[0]:
+            yield "\n".join(lines)
+
+
+def _show(result: pb.CallResult) -> None:
+    text = "".join(map(_told, result.observation))
+    if text:
+        print(text, end="" if text.endswith("\n") else "\n", flush=True)
+    print(", ".join(_facts(result)), file=sys.stderr)
+
+
+def _told(part: pb.ObservationPart) -> str:
+    kind = part.WhichOneof("content")
+    if kind == "text":
+        return part.text
+    if kind == "media":
+        return f"[{part.media.media_type}, {len(part.media.data)} bytes]"
+    return f"[{part.blob.media_type}, {part.blob.size} bytes, sha256 {part.blob.sha256}]"
+
+
+def _facts(result: pb.CallResult) -> Iterator[str]:
+    """What the policy does not read."""
+    if result.HasField("error"):
+        kind = reasons_pb2.ToolErrorKind.Name(result.error.kind).removeprefix("TOOL_ERROR_KIND_")
+        yield f"{kind}: {result.error.message}"
+    if result.error.session_lost:
+        yield "session lost"
+    if result.done:
+        yield "done"
+    if result.HasField("reward"):
+        yield f"reward {result.reward:g}"
+    yield from (f"{name} {value:g}" for name, value in sorted(result.metrics.items()))
+    if result.truncated:
+        yield "truncated"
+    yield f"queued {result.queued.ToMilliseconds()} ms"
+    yield f"ran {result.run.ToNanoseconds() / 1e6:.1f} ms"
+    if result.isolation:
+        yield f"isolation {result.isolation}"

@@ -1,0 +1,113 @@
+"""`toolsvc check`: the conformance suite against an address.
+
+Exit code 0 where no check failed, 1 where one did, 2 where there was nothing to check; that is
+one sentence on standard error."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from toolsvc.check.check import Check
+from toolsvc.check.checks import ALL
+from toolsvc.check.connection import Connection
+from toolsvc.check.probe import Probe, ProbeError, load_probes
+from toolsvc.check.report import show_checks, show_report, show_subjects
+from toolsvc.check.runner import NoService, look, run
+from toolsvc.check.types import Outcome, Report
+from toolwright.rpc.options import TOKEN_VARIABLE
+from toolwright.rpc.tls import TlsError, read_authority
+
+
+def check(
+    address: Annotated[str, typer.Argument(help="host:port or unix:/path of the service")] = "",
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="also write the findings to this file")
+    ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="run this check alone; may be repeated")
+    ] = None,
+    tool: Annotated[str, typer.Option(help="check with this tool alone")] = "",
+    probe: Annotated[
+        list[Path] | None,
+        typer.Option(help="TOML file of what your tools have to be told; may be repeated"),
+    ] = None,
+    tls_ca: Annotated[
+        Path | None, typer.Option(help="PEM file: whom to trust; the service is spoken to by TLS")
+    ] = None,
+    pace: Annotated[
+        float, typer.Option(min=0.2, help="stretches all times, for a slow machine or service")
+    ] = 1.0,
+    list_checks: Annotated[
+        bool, typer.Option("--list", help="list the checks and what must hold, and run none")
+    ] = False,
+) -> None:
+    """Check that a service keeps the contract of ToolService, in any language.
+
+    The suite opens sessions of its own under owners of its own, and closes them. It calls your
+    tools: give it no service whose effects matter. Without a probe for a tool it sends actions
+    such as "1" and checks the answers alone; docs/conformance.md tells how to write a probe.
+    TOOLWRIGHT_TOKEN is the bearer token.
+    """
+    console = Console()
+    if list_checks:
+        show_checks(console, ALL)
+        return
+    try:
+        checks = _chosen(only or [])
+        probes = load_probes(*(probe or []))
+        authority = None if tls_ca is None else read_authority(tls_ca)
+        connection = Connection(address, os.environ.get(TOKEN_VARIABLE, ""), authority)
+        report = asyncio.run(_check(console, connection, checks, probes, tool=tool, pace=pace))
+    except (NoService, ProbeError, TlsError) as error:
+        print(f"toolsvc: {error}", file=sys.stderr)
+        raise typer.Exit(2) from None
+    if json_file is not None:
+        json_file.write_text(json.dumps(report.as_json(), indent=2) + "\n", "utf-8")
+    show_report(console, report, checks)
+    if report.count(Outcome.FAILED):
+        raise typer.Exit(1)
+
+
+async def _check(
+    console: Console,
+    connection: Connection,
+    checks: Sequence[Check],
+    probes: Mapping[str, Probe],
+    *,
+    tool: str,
+    pace: float,
+) -> Report:
+    if not connection.address:
+        raise NoService("give the address of a service: toolsvc check 127.0.0.1:50061")
+    try:
+        subjects = await look(connection, probes, tool)
+        show_subjects(console, connection.address, subjects)
+        with console.status("") as status:
+            left = len(checks)
+
+            def count(_: object) -> None:
+                nonlocal left
+                left -= 1
+                status.update(f"{left} of {len(checks)} checks to go")
+
+            return await run(connection, subjects, checks, pace=pace, seen=count)
+    finally:
+        await connection.close()
+
+
+def _chosen(names: Sequence[str]) -> Sequence[Check]:
+    if not names:
+        return ALL
+    unknown = sorted(set(names) - {check.name for check in ALL})
+    if unknown:
+        raise NoService(f"there is no check {', '.join(unknown)}; toolsvc check --list shows all")
+    return [check for check in ALL if check.name in names]

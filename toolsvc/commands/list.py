@@ -1,0 +1,169 @@
+"""`toolsvc list`: the built-in tools and their options, or what a running service says of its own.
+
+A service that does not answer is one sentence on standard error and exit code 1."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, get_args, get_origin
+
+import typer
+from google.protobuf.json_format import MessageToDict
+from pydantic import SecretStr
+from pydantic.fields import FieldInfo
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from toolsvc.built_in import BUILT_IN, built_in
+from toolsvc.client import Client
+from toolsvc.errors import StartError
+from toolwright.rpc.errors import ServiceError, TransportError
+from toolwright.rpc.options import TOKEN_VARIABLE
+from toolwright.rpc.tls import TlsError, read_authority
+from toolwright.tool.v1 import tool_pb2 as pb
+
+
+def list_tools(
+    address: Annotated[
+        str, typer.Argument(help="host:port or unix:/path of a service; none: the built-in tools")
+    ] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    tls_ca: Annotated[
+        Path | None, typer.Option(help="PEM file of who signed the service's certificate")
+    ] = None,
+) -> None:
+    """List the built-in tools and their options, or the tools of a running service.
+
+    TOOLWRIGHT_TOKEN is the bearer token.
+    """
+    console = Console()
+    try:
+        if not address:
+            tools = [_described(name) for name in BUILT_IN]
+            if as_json:
+                print(json.dumps(tools, indent=2))
+            else:
+                _show_built_in(console, tools)
+            return
+        authority = None if tls_ca is None else read_authority(tls_ca)
+        answer = asyncio.run(_ask(Client(address, os.environ.get(TOKEN_VARIABLE, ""), authority)))
+    except (ServiceError, TransportError, TlsError) as error:
+        print(f"toolsvc: {error}", file=sys.stderr)
+        raise typer.Exit(1) from None
+    if as_json:
+        print(json.dumps(MessageToDict(answer, preserving_proto_field_name=True), indent=2))
+    else:
+        _show_served(console, answer)
+
+
+async def _ask(client: Client) -> pb.ListToolsResponse:
+    async with client:
+        return await client.list_tools()
+
+
+def _described(name: str) -> dict[str, Any]:
+    try:
+        kind = built_in(name)
+    except StartError as error:
+        return {"name": name, "description": f"({error})", "options": []}
+    options = [_option(option, field) for option, field in kind.Options.model_fields.items()]
+    return {"name": name, "description": kind.description, "options": options}
+
+
+def _option(name: str, field: FieldInfo) -> dict[str, Any]:
+    default = None if field.is_required() else field.default
+    if isinstance(default, Enum | Path):
+        default = str(default)
+    return {
+        "name": name,
+        "type": _type_name(field.annotation),
+        "required": field.is_required(),
+        "default": default,
+        "description": field.description or "",
+    }
+
+
+def _type_name(kind: Any) -> str:
+    """The type in the words of a command line."""
+    if isinstance(kind, UnionType):
+        return " or ".join(_type_name(one) for one in get_args(kind) if one is not NoneType)
+    if get_origin(kind) is tuple:
+        return f"list of {_type_name(get_args(kind)[0])}"
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return "|".join(str(member.value) for member in kind)
+    names = {
+        str: "text",
+        SecretStr: "text",
+        int: "whole number",
+        float: "number",
+        bool: "true|false",
+    }
+    return names.get(kind, getattr(kind, "__name__", str(kind)).lower())
+
+
+def _show_built_in(console: Console, tools: list[dict[str, Any]]) -> None:
+    for tool in tools:
+        console.print(Text.assemble((tool["name"], "bold"), "  ", tool["description"]))
+        if not tool["options"]:
+            continue
+        table = _table("--set", "type", "default", "")
+        for option in tool["options"]:
+            default = "required" if option["required"] else _written(option["default"])
+            table.add_row(
+                *map(Text, (f"{tool['name']}.{option['name']}", option["type"], default)),
+                Text(option["description"]),
+            )
+        console.print(table)
+
+
+def _written(value: object) -> str:
+    """A default as it would be typed."""
+    if value is None or value in ("", (), []):
+        return "none"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _show_served(console: Console, answer: pb.ListToolsResponse) -> None:
+    console.print(Text(answer.service))
+    table = _table("tool", "action", "run limit", "is", "does")
+    for tool in answer.tools:
+        limit = tool.default_run_limit.ToNanoseconds() / 1e9
+        table.add_row(
+            *map(Text, (tool.name, _action(tool), f"{limit:g} s", ", ".join(_traits(tool)))),
+            Text(tool.description),
+        )
+    console.print(table)
+
+
+def _action(tool: pb.ToolDescriptor) -> str:
+    form = tool.action_format
+    if form.HasField("tag"):
+        return f"{form.tag.open} {form.tag.argument} {form.tag.close}"
+    if form.HasField("json_call"):
+        names = ", ".join(tool.arguments_schema.fields["properties"].struct_value.fields)
+        return f"JSON call: {names}"
+    return tool.usage.partition("\n")[0]
+
+
+def _traits(tool: pb.ToolDescriptor) -> Iterator[str]:
+    yield "stateful" if tool.stateful else "stateless"
+    if tool.parallel_calls:
+        yield "parallel"
+    if tool.capabilities.media:
+        yield "with media"
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table

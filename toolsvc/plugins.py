@@ -1,0 +1,123 @@
+"""How the methods of a plugin are run: a plain function in a thread, a coroutine on the loop,
+a call under its run limit.
+
+Invariants
+- `run_call` never raises what the plugin raised: that becomes a tool error which the policy sees.
+- A thread cannot be stopped. When its limit passes, the call answers TIMEOUT, and tells its
+  `Cancellation` that the thread goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from toolsvc.actions import InvalidAction
+from toolsvc.alarm import Alarm
+from toolsvc.cancellation import Cancellation
+from toolsvc.results import as_result, failure, invalid
+from toolsvc.types import Call, Result
+from toolwright.types import ToolErrorKind
+
+_THREADS = ThreadPoolExecutor(max_workers=64, thread_name_prefix="tool")
+_IN_THREADS: set[Future[Any]] = set()
+
+
+class ToolFailed(Exception):
+    """For a plugin to raise: the tool failed in a way that the policy should read as it stands."""
+
+
+def is_coroutine(method: Callable[..., Any]) -> bool:
+    """Whether it runs on the loop: an `async def`, or one around an `async def`, which says so by
+    the attribute `is_coroutine` of its object."""
+    owner = getattr(method, "__self__", None)
+    return inspect.iscoroutinefunction(method) or getattr(owner, "is_coroutine", False)
+
+
+async def run_method(method: Callable[..., Any], *arguments: Any) -> Any:
+    """What the method returns, from wherever it has to run."""
+    if is_coroutine(method):
+        return await method(*arguments)
+    result = await asyncio.wrap_future(_in_thread(method, *arguments))
+    return await result if inspect.isawaitable(result) else result
+
+
+async def run_call(
+    method: Callable[[Any, Call], Any],
+    on_loop: bool,
+    state: Any,
+    call: Call,
+    cancellation: Cancellation,
+    name: str,
+) -> Result:
+    """Runs a tool's `call` method under the call's limit and turns whatever happens into a result.
+
+    `on_loop`: what `is_coroutine` says of the method, asked once and not for every call.
+    """
+    task = asyncio.current_task()
+    if task is None:
+        raise RuntimeError("run_call outside of a task")
+    cancellation.on_request(task.cancel)
+    thread: Future[Any] | None = None
+    # By hand what asyncio.timeout does: it would take as long as all the rest of this function.
+    late = _Late(task)
+    alarm = Alarm(call.run_limit, late)
+    try:
+        if on_loop:
+            value = await method(state, call)
+        else:
+            thread = _in_thread(method, state, call)
+            value = await asyncio.wrap_future(thread)
+            if inspect.isawaitable(value):  # a plain function that hands back a coroutine
+                value = await value
+        return as_result(value)
+    except asyncio.CancelledError as error:
+        if late.passed:
+            task.uncancel()
+            return failure(ToolErrorKind.TIMEOUT, f"{name} was stopped after {call.run_limit:g} s")
+        if cancellation.requested:
+            task.uncancel()
+            return failure(ToolErrorKind.CANCELLED, f"{name} was cancelled")
+        if task.cancelling():
+            raise
+        # Nobody cancelled the call: something that the plugin waited for was.
+        return failure(ToolErrorKind.EXCEPTION, f"CancelledError: {error}".rstrip(": "))
+    except InvalidAction as error:
+        return invalid(str(error))
+    except ToolFailed as error:
+        return failure(ToolErrorKind.EXCEPTION, str(error))
+    except Exception as error:  # noqa: BLE001 - the plugin's own fault, told to the policy
+        return failure(ToolErrorKind.EXCEPTION, f"{type(error).__name__}: {error}")
+    finally:
+        alarm.cancel()
+        if thread is not None and not thread.done():
+            cancellation.leave_behind(thread)
+
+
+def plugins_in_threads() -> int:
+    """How many plugin functions have not returned; the interpreter waits for them at its end."""
+    return len(_IN_THREADS)
+
+
+class _Late:
+    """Cancels a call's task when its limit passes, and remembers that it did."""
+
+    __slots__ = ("_task", "passed")
+
+    def __init__(self, task: asyncio.Task[Any]) -> None:
+        self._task = task
+        self.passed = False
+
+    def __call__(self) -> None:
+        self.passed = True
+        self._task.cancel()
+
+
+def _in_thread(method: Callable[..., Any], *arguments: Any) -> Future[Any]:
+    work = _THREADS.submit(method, *arguments)
+    _IN_THREADS.add(work)
+    work.add_done_callback(_IN_THREADS.discard)
+    return work
