@@ -57,12 +57,15 @@ proto-check: .venv-proto/ready ## the committed code is the contracts' code, rea
 	.venv-proto/bin/python proto/imports_everywhere.py
 	.venv/bin/python proto/imports_everywhere.py
 
-breaking: ## what changed in the contracts since proto/baseline.binpb (reports; v1 is not frozen yet)
-	@.venv/bin/buf breaking --against proto/baseline.binpb \
-		&& echo "contracts: nothing breaks against the baseline" \
-		|| echo "contracts: the lines above break readers of the baseline; \`make baseline\` accepts them"
+breaking: ## fails where a change breaks readers of contract v1, which is frozen
+	@.venv/bin/buf breaking --against proto/baseline.binpb || {
+		echo "contracts: the lines above break readers of v1, which is frozen: add a field or a method" \
+			"beside the old one, or begin v2"
+		exit 1
+	}
+	echo "contracts: nothing breaks readers of v1"
 
-baseline: ## accept today's contracts as what later changes are compared with
+baseline: breaking ## what was added to the contracts is frozen with them
 	@.venv/bin/buf build -o proto/baseline.binpb
 
 .venv-proto/ready: constraints/protoc.txt

@@ -23,6 +23,7 @@ from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.recipe import Tool as ToolTable
 from toolwright.rpc.channel import backoff, call, may_retry
 from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
+from toolwright.rpc.options import LONGEST_WAIT
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import ToolErrorKind
 
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
 GRACE = 5.0
 """Seconds that an RPC's deadline is above the limits inside it."""
-LONGEST_WAIT = 30.0
-"""Seconds after which a service answers `running` (the contract's bound)."""
 CANCEL_SECONDS = 5.0
 
 _LOST = (

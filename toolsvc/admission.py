@@ -2,8 +2,8 @@
 
 A call holds a permit until it ends, for `HOLD_SECONDS` at most. So a burst does not set a
 thousand processes running at one instant, and calls that sleep do not keep others waiting: a core
-admits at least PERMITS_PER_CORE / HOLD_SECONDS = 2,000 calls a second, about as many as it can
-take in over gRPC. Permits are handed on in the order of asking.
+admits at least PERMITS_PER_CORE / HOLD_SECONDS = 4,000 calls a second, more than it can take in
+over gRPC. Permits are handed on in the order of asking.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import time
 from collections import deque
 
-HOLD_SECONDS = 0.002
+HOLD_SECONDS = 0.001
 PERMITS_PER_CORE = 4
 
 

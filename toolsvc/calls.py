@@ -61,7 +61,7 @@ def understand(session: OpenSession, request: CallRequest) -> tuple[OpenTool, Ca
 
 
 class Calls:
-    """Begins calls and owns the tasks that run them."""
+    """Begins calls. Each runs in a task of its own, which its session's ledger holds."""
 
     def __init__(self, *, permits: int | None, observation_limit: int, watch: Watch) -> None:
         self.gate = Gate(permits)
@@ -113,9 +113,8 @@ class Calls:
                 result = await self.blobs.take_out(call.session.session_id, recorded.result)
                 recorded = recorded._replace(result=result)
         except asyncio.CancelledError:
-            if not running.cancellation.requested or running.started_at is not None:
+            if not running.cancellation.requested:
                 raise
-            # While it queued.
             cancelled = failure(ToolErrorKind.CANCELLED, "cancelled")
             self._end(session, running, call.call_id, record(cancelled, tool.name, running))
         except Refused as refusal:
@@ -126,6 +125,7 @@ class Calls:
             # A fault of ours, and the tool may have run: the id stays taken.
             log.exception("call failed", call=call.call_id, tool=tool.name)
             session.ledger.settle(call.call_id)
+            self._watch.call_refused(Reason.INTERNAL)
             running.end(Refused(Reason.INTERNAL, f"{type(error).__name__}: {error}"))
         else:
             self._end(session, running, call.call_id, recorded)

@@ -92,7 +92,9 @@ class Session:
             wait=wire.duration(LONGEST_WAIT),
         )
         while True:
-            answer = await rpc(self._stub.CallTool, request, timeout=LONGEST_WAIT + _ANSWER_SECONDS)
+            answer: pb.CallToolResponse = await rpc(
+                self._stub.CallTool, request, timeout=LONGEST_WAIT + _ANSWER_SECONDS
+            )
             if answer.HasField("result"):
                 return answer.result
 

@@ -12,11 +12,11 @@ from toolwright.types import ToolErrorKind
 def as_result(value: object) -> Result:
     """What a plugin returned, as a result. TypeError if JSON cannot say it, or if a `Result` holds
     what no answer can."""
+    if isinstance(value, Text | Media):
+        value = Result(observation=(value,))
     if isinstance(value, Result):
         _check(value)
         return value
-    if isinstance(value, Text | Media):
-        return Result(observation=(value,))
     if value is None:
         return Result()
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -32,8 +32,13 @@ def _check(result: Result) -> None:
             or (isinstance(part, Media) and isinstance(part.data, bytes) and part.media_type)
         ):
             raise TypeError(f"an observation holds Text(text=...) and Media(...), not {part!r:.80}")
-    for name, value in {"reward": result.reward, **result.metrics}.items():
-        if value is not None and not isinstance(value, Real):
+    numbers = (
+        dict(result.metrics)
+        if result.reward is None
+        else {"reward": result.reward, **result.metrics}
+    )
+    for name, value in numbers.items():
+        if not isinstance(value, Real):
             raise TypeError(f"{name} must be a number, not {value!r:.80}")
 
 

@@ -252,7 +252,7 @@ def descriptor_to_proto(descriptor: Descriptor) -> pb.ToolDescriptor:
         parallel_calls=descriptor.parallel_calls,
         stateful=descriptor.stateful,
         default_run_limit=wire.duration(descriptor.run_limit),
-        capabilities=pb.ToolCapabilities(cancel=True, media=descriptor.media),
+        capabilities=pb.ToolCapabilities(cancel=descriptor.cancel, media=descriptor.media),
     )
 
 

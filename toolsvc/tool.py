@@ -118,6 +118,8 @@ class Tool:
             parallel_calls=self.parallel_calls,
             run_limit=self.run_limit,
             media=self.media,
+            # A plain function runs in a thread, which nothing stops.
+            cancel=self._on_loop or type(self).run is not Tool.run,
         )
 
     def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -55,6 +55,8 @@ class Descriptor:
     """The one that the tool would choose."""
     media: bool = False
     """Observations may hold images, videos or sound."""
+    cancel: bool = True
+    """A call can be stopped while it runs, by CancelCall or its run limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +103,12 @@ class Result:
     metrics: Mapping[str, float] = field(default_factory=dict)
     error: ToolError | None = None
     truncated: bool = False
+
+    @classmethod
+    def of(cls, *parts: str | Part, **fields: Any) -> Result:
+        """`Result.of("right", done=True)`: of texts and media, and the other fields by name."""
+        texts = (Text(text=part) if isinstance(part, str) else part for part in parts)
+        return cls(observation=tuple(texts), **fields)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,10 +38,15 @@ class Subject:
         return wire.mapping(self.descriptor.arguments_schema)
 
     @property
+    def properties(self) -> Mapping[str, Any]:
+        """Schemas of the arguments by name; none where the schema says nothing of that kind."""
+        properties = self.schema.get("properties")
+        return properties if isinstance(properties, Mapping) else {}
+
+    @property
     def arguments(self) -> set[str]:
         """Names that the schema knows."""
-        properties = self.schema.get("properties")
-        return set(properties) if isinstance(properties, Mapping) else set()
+        return set(self.properties)
 
     def action(self, kind: Kind | None = None, *, text: str = "", seconds: float = 0.0) -> str:
         """The text of an action as a policy would write it; None = anything that the tool may
@@ -68,8 +73,7 @@ class Subject:
 
     def _sample(self) -> Body:
         if self.descriptor.action_format.HasField("json_call"):
-            properties = self.schema.get("properties", {})
-            return {name: _sample_of(schema) for name, schema in properties.items()}
+            return {name: _sample_of(schema) for name, schema in self.properties.items()}
         return "1"
 
 

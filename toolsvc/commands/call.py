@@ -74,7 +74,10 @@ def call(
                 as_json=as_json,
             )
         )
-    except (ServiceError, TransportError, TlsError, _Unusable) as error:
+    except TransportError as error:
+        print(f"toolsvc: no service answers at {address} ({error})", file=sys.stderr)
+        raise typer.Exit(1) from None
+    except (ServiceError, TlsError, _Unusable) as error:
         print(f"toolsvc: {error}", file=sys.stderr)
         raise typer.Exit(1) from None
 

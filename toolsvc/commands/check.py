@@ -1,7 +1,7 @@
 """`toolsvc check`: the conformance suite against an address.
 
-Exit code 0 where no check failed, 1 where one did, 2 where there was nothing to check; that is
-one sentence on standard error."""
+Exit code 0 where no check failed, 1 where one did, 2 where there was nothing to check or no place
+for the findings; that is one sentence on standard error."""
 
 from __future__ import annotations
 
@@ -70,9 +70,13 @@ def check(
     except (NoService, ProbeError, TlsError) as error:
         print(f"toolsvc: {error}", file=sys.stderr)
         raise typer.Exit(2) from None
-    if json_file is not None:
-        json_file.write_text(json.dumps(report.as_json(), indent=2) + "\n", "utf-8")
     show_report(console, report, checks)
+    if json_file is not None:
+        try:
+            json_file.write_text(json.dumps(report.as_json(), indent=2) + "\n", "utf-8")
+        except OSError as error:
+            print(f"toolsvc: the findings cannot be written: {error}", file=sys.stderr)
+            raise typer.Exit(2) from None
     if report.count(Outcome.FAILED):
         raise typer.Exit(1)
 

@@ -56,7 +56,10 @@ def list_tools(
             return
         authority = None if tls_ca is None else read_authority(tls_ca)
         answer = asyncio.run(_ask(Client(address, os.environ.get(TOKEN_VARIABLE, ""), authority)))
-    except (ServiceError, TransportError, TlsError) as error:
+    except TransportError as error:
+        print(f"toolsvc: no service answers at {address} ({error})", file=sys.stderr)
+        raise typer.Exit(1) from None
+    except (ServiceError, TlsError) as error:
         print(f"toolsvc: {error}", file=sys.stderr)
         raise typer.Exit(1) from None
     if as_json:
@@ -112,10 +115,12 @@ def _type_name(kind: Any) -> str:
 
 def _show_built_in(console: Console, tools: list[dict[str, Any]]) -> None:
     for tool in tools:
-        console.print(Text.assemble((tool["name"], "bold"), "  ", tool["description"]))
+        console.print(_heading(tool["name"], tool["description"]))
         if not tool["options"]:
             continue
-        table = _table("--set", "type", "default", "")
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        for column in ("--set", "type", "default", ""):
+            table.add_column(column, overflow="fold")
         for option in tool["options"]:
             default = "required" if option["required"] else _written(option["default"])
             table.add_row(
@@ -133,15 +138,12 @@ def _written(value: object) -> str:
 
 
 def _show_served(console: Console, answer: pb.ListToolsResponse) -> None:
-    console.print(Text(answer.service))
-    table = _table("tool", "action", "run limit", "is", "does")
+    console.print(Text(answer.service), end="\n\n")
     for tool in answer.tools:
         limit = tool.default_run_limit.ToNanoseconds() / 1e9
-        table.add_row(
-            *map(Text, (tool.name, _action(tool), f"{limit:g} s", ", ".join(_traits(tool)))),
-            Text(tool.description),
-        )
-    console.print(table)
+        console.print(_heading(tool.name, tool.description))
+        facts = (_action(tool), *_traits(tool), f"run limit {limit:g} s")
+        console.print(Text("  " + ", ".join(facts)), end="\n\n", soft_wrap=True)
 
 
 def _action(tool: pb.ToolDescriptor) -> str:
@@ -162,8 +164,5 @@ def _traits(tool: pb.ToolDescriptor) -> Iterator[str]:
         yield "with media"
 
 
-def _table(*columns: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
+def _heading(name: str, description: str) -> Text:
+    return Text.assemble((name, "bold"), "  ", description)

@@ -19,8 +19,9 @@ CHECK = [sys.executable, "-c", "from toolsvc.cli import main; main()", "check"]
 
 PLUGIN = """
 import asyncio
+import time
 from pydantic import BaseModel
-from toolsvc import Tool, ToolFailed
+from toolsvc import Media, Result, Tool, ToolFailed
 
 
 class Steps(BaseModel):
@@ -43,6 +44,33 @@ class Tally(Tool):
             raise ToolFailed("a tally only goes up")
         state[0] += call.arguments["add"]
         return str(state[0])
+
+
+class Thread(Tool):
+    name = "thread"
+    description = "Does the same by a plain function, which nothing can stop."
+    arguments = Steps
+    stateful = True
+
+    def open(self, session):
+        return [0]
+
+    def call(self, state, call):
+        time.sleep(call.arguments["after"])
+        state[0] += call.arguments["add"]
+        return str(state[0])
+
+
+class Picture(Tool):
+    name = "picture"
+    description = "A small picture and a large one."
+    parallel_calls = True
+    media = True
+
+    def call(self, state, call):
+        sizes = (100, 400_000)
+        media = (Media(media_type="image/png", data=b"p" * size) for size in sizes)
+        return Result(observation=tuple(media))
 """
 
 PROBES = """
@@ -52,12 +80,28 @@ read = { add = 0, after = 0 }
 sleep = { add = 1, after = "@seconds@" }
 fail = { add = -1, after = 0 }
 
+[thread]
+effect = { add = 1, after = 0 }
+read = { add = 0, after = 0 }
+sleep = { add = 1, after = "@seconds@" }
+
+[picture]
+media = "any"
+
 [sql]
 effect = "<sql>UPDATE counter SET n = n + 1</sql>"
 read = "<sql>SELECT n FROM counter</sql>"
 """
 
-LEAST = {"python": 100, "bash": 95, "sql": 70, "search": 55, "tally": 95}
+LEAST = {
+    "python": 100,
+    "bash": 95,
+    "sql": 70,
+    "search": 55,
+    "tally": 95,
+    "thread": 90,
+    "picture": 60,
+}
 """Checks that must pass with each tool: what it can be brought to is not skipped."""
 
 

@@ -19,6 +19,7 @@ from google.protobuf.duration_pb2 import Duration
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from toolwright.common.v1 import media_pb2
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.channel import call as rpc
 from toolwright.rpc.channel import open_channel
@@ -29,7 +30,7 @@ from toolwright.tool.v1 import tool_pb2_grpc
 SMALL = ("--ready", "2", "--shards", "1")
 PLUGIN = '''
 import threading, time
-from toolsvc import Tool, tool
+from toolsvc import Media, Result, Text, Tool, tool
 
 calls = 0
 release = threading.Event()
@@ -46,6 +47,19 @@ def count(text: str) -> str:
 def add(a: int, b: int) -> int:
     """Adds."""
     return a + b
+
+@tool(media=True)
+def picture(size: int):
+    """An image of so many bytes, and everything else that an answer may hold."""
+    return Result(
+        observation=(Text(text="see"), Media(media_type="image/png", data=b"x" * size)),
+        done=True, reward=-0.5, metrics={"seen": 2.0},
+    )
+
+@tool
+def long(count: int) -> str:
+    """Much text."""
+    return "a" * count + "\\x00b" * count
 
 class Crash(Tool):
     name = "crash"
@@ -310,10 +324,8 @@ async def test_what_is_not_served_says_so(client: Client) -> None:
         with refused(reasons.ERROR_REASON_NOT_SERVED) as failure:
             await rpc(getattr(client.stub, method), request, timeout=10)
         assert failure.value.code is grpc.StatusCode.UNIMPLEMENTED
-    with pytest.raises(grpc.aio.AioRpcError) as blob:
-        async for _ in client.stub.GetBlob(pb.GetBlobRequest(), timeout=10):
-            pass
-    assert blob.value.code() is grpc.StatusCode.UNIMPLEMENTED
+    with refused(reasons.ERROR_REASON_NOT_SERVED):
+        await client.open(blobs=[media_pb2.BlobRef(sha256="0" * 64)])
     with pytest.raises(grpc.aio.AioRpcError) as put:
         await client.stub.PutBlob(iter([pb.PutBlobRequest()]), timeout=10)
     assert put.value.code() is grpc.StatusCode.UNIMPLEMENTED
@@ -357,7 +369,14 @@ def plugin(tmp_path: Path) -> str:
 async def test_a_plugin_file(start: Any, connect: Callable[[str], Client], plugin: str) -> None:
     client = connect(start(plugin).address)
     listed = await rpc(client.stub.ListTools, pb.ListToolsRequest(), timeout=10)
-    assert [tool.name for tool in listed.tools] == ["count", "add", "crash", "notes"]
+    assert [tool.name for tool in listed.tools] == [
+        "count",
+        "add",
+        "picture",
+        "long",
+        "crash",
+        "notes",
+    ]
     session = await client.open(metadata={"first": "a"})
     answer = await client.call(session, "<notes>b</notes>")
     assert answer.result.observation[0].text == "a,b"
@@ -375,6 +394,51 @@ async def test_a_plugin_file(start: Any, connect: Callable[[str], Client], plugi
     assert not answer.result.valid
     with refused(reasons.ERROR_REASON_UNKNOWN_TOOL):
         await client.call(session, "x", tool="nothing")
+
+
+async def test_what_a_tool_may_answer_arrives(
+    start: Any, connect: Callable[[str], Client], plugin: str
+) -> None:
+    client = connect(start(plugin).address)
+    listed = await rpc(client.stub.ListTools, pb.ListToolsRequest(), timeout=10)
+    media = {tool.name: tool.capabilities.media for tool in listed.tools}
+    assert media["picture"]
+    assert not media["add"]
+    session = await client.open()
+    small = (await client.call(session, "<picture>5</picture>")).result
+    assert (small.observation[0].text, small.observation[1].media.data) == ("see", b"xxxxx")
+    assert (small.done, small.reward, dict(small.metrics)) == (True, -0.5, {"seen": 2.0})
+    size = (2 << 20) + 3
+    large = (await client.call(session, f"<picture>{size}</picture>")).result
+    blob = large.observation[1].blob
+    assert (blob.size, blob.media_type) == (size, "image/png")
+    pieces = [
+        piece.data
+        async for piece in client.stub.GetBlob(
+            pb.GetBlobRequest(sha256=blob.sha256, offset=1), timeout=20
+        )
+    ]
+    assert b"".join(pieces) == b"x" * (size - 1)
+    assert max(map(len, pieces)) == 1 << 20
+    await rpc(client.stub.CloseSession, pb.CloseSessionRequest(session_id=session), timeout=10)
+    with pytest.raises(grpc.aio.AioRpcError) as gone:
+        async for _ in client.stub.GetBlob(pb.GetBlobRequest(sha256=blob.sha256), timeout=10):
+            pass
+    assert gone.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+async def test_long_observations_are_cut_by_the_service(
+    start: Any, connect: Callable[[str], Client], plugin: str
+) -> None:
+    client = connect(start(plugin, "--observation-chars", "1000").address)
+    session = await client.open()
+    result = (await client.call(session, "<long>5000</long>")).result
+    text = result.observation[0].text
+    assert result.truncated
+    assert len(text) <= 1000
+    assert (text[0], text[-1]) == ("a", "b")
+    assert "\x00" not in text
+    assert not (await client.call(session, "<long>10</long>")).result.truncated
 
 
 async def test_a_plugin_that_never_returns_does_not_keep_the_service(

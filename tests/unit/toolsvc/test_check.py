@@ -102,6 +102,15 @@ def test_a_tool_without_a_probe_is_sent_something_of_its_schema() -> None:
     assert call == {"name": "counter", "arguments": {"add": 0, "after": 0}}
 
 
+def test_a_tool_with_a_broken_schema_is_sent_something() -> None:
+    strange = pb.ToolDescriptor(
+        name="strange",
+        arguments_schema=wire.struct({"properties": ["no", "object"]}),
+        action_format=pb.ActionFormat(json_call=pb.JsonCallFormat(open="<c>", close="</c>")),
+    )
+    assert subject_of(strange, {}).action() == '<c>{"name": "strange", "arguments": {}}</c>'
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [

@@ -1,21 +1,27 @@
-"""The examples of docs/tools.md are tools."""
+"""The examples of docs/tools.md are tools; tests/integration/toolsvc/test_docs.py calls them."""
 
-import re
 from pathlib import Path
 
 import pytest
 
-import toolsvc
+from tests.support.tutorial import EXAMPLES, Example
 from toolsvc.loader import load_tool_file
 
-PAGE = Path(toolsvc.__file__).parents[1] / "docs" / "tools.md"
-BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
 
-
-@pytest.mark.parametrize("number", range(len(BLOCKS)))
-def test_an_example_can_be_served(tmp_path: Path, number: int) -> None:
-    path = tmp_path / f"example{number}.py"
-    path.write_text(BLOCKS[number])
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.file)
+def test_an_example_can_be_served(tmp_path: Path, example: Example) -> None:
+    path = tmp_path / example.file
+    path.write_text(example.code)
     (tool,) = load_tool_file(path)
     assert tool.describe().stop_strings
-    assert len(BLOCKS[number].splitlines()) <= 20
+    assert len(example.code.splitlines()) <= 22
+
+
+def test_the_page_shows_each_kind_of_tool() -> None:
+    assert [example.file for example in EXAMPLES] == [
+        "shout.py",
+        "note.py",
+        "swatch.py",
+        "guess.py",
+    ]
+    assert all(example.commands for example in EXAMPLES)

@@ -2,27 +2,30 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
 
 import toolsvc.host
 import toolsvc.turnstile
+from toolsvc.blobs import INLINE_BYTES
 from toolsvc.errors import Reason, Refused
 from toolsvc.host import Host
 from toolsvc.tool import Tool
 from toolsvc.types import (
     Call,
     CallRequest,
+    Media,
     Opened,
     OpenRequest,
     Recorded,
+    Result,
     Running,
     SessionInfo,
     Text,
 )
-from toolwright.types import ToolErrorKind
+from toolwright.types import BlobRef, ToolErrorKind
 
 
 class Counter(Tool):
@@ -239,8 +242,9 @@ async def test_too_many_waiting_calls_are_refused(
     await host.open(opening())
     waiting = [asyncio.create_task(host.call(calling(str(i), 0.1))) for i in range(3)]
     await asyncio.sleep(0.02)
-    with refused(Reason.SESSION_BUSY):
+    with refused(Reason.SESSION_BUSY) as failure:
         await host.call(calling("one too many"))
+    assert failure.value.retry_after is not None
     await asyncio.gather(*waiting)
 
 
@@ -303,7 +307,9 @@ async def test_closing_ends_calls_and_states_and_is_idempotent(
 
 
 async def test_a_lease_that_is_not_renewed_ends_the_session(
-    monkeypatch: pytest.MonkeyPatch, counter: Counter
+    monkeypatch: pytest.MonkeyPatch,
+    counter: Counter,
+    until: Callable[[Callable[[], bool]], Awaitable[None]],
 ) -> None:
     monkeypatch.setattr(toolsvc.host, "REAP_SECONDS", 0.02)
     async with Host([counter]) as host:
@@ -313,9 +319,8 @@ async def test_a_lease_that_is_not_renewed_ends_the_session(
         leases = host.renew("o", 60.0, ["long", "short", "gone"])
         assert leases.lost == ("gone",)
         assert set(leases.held) == {"short", "long"}
-        await asyncio.sleep(0.4)
+        await until(lambda: counter.closed == ["other"])
         assert set(host.session_ids) == {"short", "long"}
-        assert counter.closed == ["other"]
         assert host.renew("p", 60.0, ["other"]).lost == ("other",)
         with refused(Reason.SESSION_CLOSED):
             await host.call(calling("a", session="other"))
@@ -372,3 +377,86 @@ async def test_a_tool_that_cannot_open_leaves_no_session() -> None:
             await host.open(opening())
         assert host.session_ids == []
         assert counter.closed == ["s"]
+
+
+async def test_opening_has_a_queue_limit_too() -> None:
+    class Slow(Counter):
+        name = "slow"
+
+        async def open(self, session: SessionInfo) -> list[Any]:
+            await asyncio.Event().wait()
+            return []
+
+    counter = Counter()
+    async with Host([counter, Slow()]) as host:
+        with refused(Reason.QUEUE_LIMIT) as failure:
+            await host.open(opening(queue_limit=0.05))
+        assert failure.value.retry_after is not None
+        assert host.session_ids == []
+        assert counter.closed == ["s"]
+
+
+async def test_a_fault_of_the_host_is_told_and_the_id_stays_taken() -> None:
+    class Faulty(Counter):
+        name = "faulty"
+
+        async def run(self, *_: object) -> Result:
+            self.calls += 1
+            raise ZeroDivisionError("ours")
+
+    faulty = Faulty()
+    async with Host([faulty]) as host:
+        await host.open(opening())
+        for _ in range(2):
+            with refused(Reason.INTERNAL):
+                await host.call(calling("a", tool="faulty"))
+        assert faulty.calls == 1
+
+
+async def test_a_session_may_end_before_its_call_has_begun(host: Host, counter: Counter) -> None:
+    await host.open(opening())
+    caller = asyncio.create_task(host.call(calling("a")))
+    closer = asyncio.create_task(host.close("s"))
+    async with asyncio.timeout(10):
+        with refused(Reason.SESSION_CLOSED):
+            await caller
+    assert await closer
+    assert counter.calls == 0
+
+
+async def test_observations_are_bounded_for_every_tool() -> None:
+    class Long(Counter):
+        name = "long"
+        keep = "tail"
+
+        async def call(self, state: list[Any], call: Call) -> str:
+            return "a" * 1000 + "\x00end"
+
+    async with Host([Long()], observation_limit=100) as host:
+        await host.open(opening())
+        answer = await host.call(calling("a", tool="long"))
+        assert isinstance(answer, Recorded)
+        assert answer.result.truncated
+        assert said(answer).endswith("aend")
+        assert len(said(answer)) < 100
+
+
+async def test_a_large_image_is_held_with_its_session() -> None:
+    class Camera(Tool):
+        name = "camera"
+        media = True
+
+        async def call(self, state: None, call: Call) -> Media:
+            return Media(media_type="image/png", data=b"x" * (INLINE_BYTES + 1))
+
+    async with Host([Camera()]) as host:
+        await host.open(opening())
+        first = await host.call(calling("a", tool="camera"))
+        assert await host.call(calling("a", tool="camera")) == first
+        assert isinstance(first, Recorded)
+        (blob,) = first.result.observation
+        assert isinstance(blob, BlobRef)
+        assert len(host.blob(blob.sha256)) == blob.size
+        await host.close("s")
+        with refused(Reason.BLOB_NOT_FOUND):
+            host.blob(blob.sha256)

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from toolsvc import Call, InvalidAction, JsonCallFormat, Result, Tool, ToolFailed, tool
+from toolsvc import Call, InvalidAction, JsonCallFormat, Media, Result, Tool, ToolFailed, tool
 from toolsvc.decorator import tool_of
 from toolsvc.tool import Cancellation
 from toolsvc.types import SessionInfo, TagFormat, Text
@@ -196,3 +196,53 @@ def test_a_parameter_that_cannot_be_filled_is_refused_when_the_tool_is_made() ->
 def test_an_unknown_setting_is_refused() -> None:
     with pytest.raises(TypeError, match="colour"):
         tool(colour="red")(lambda text: text)
+
+
+async def test_waiting_for_something_cancelled_is_the_plugin_s_own_failure() -> None:
+    class Waiting(Tool):
+        name = "waiting"
+
+        async def call(self, state: object, call: Call) -> str:
+            other = asyncio.get_running_loop().create_future()
+            other.cancel()
+            return str(await other)
+
+    result = await Waiting().run(None, call(), Cancellation())
+    assert result.error is not None
+    assert result.error.kind is ToolErrorKind.EXCEPTION
+    assert "CancelledError" in result.error.message
+
+
+@pytest.mark.parametrize(
+    ("returned", "says"),
+    [
+        (Result(observation="text"), "observation"),  # type: ignore[arg-type]
+        (Result(observation=(Text(text=b"bytes"),)), "observation"),  # type: ignore[arg-type]
+        (Result(observation=(Media(media_type="", data=b"x"),)), "observation"),
+        (Result(reward="much"), "reward"),  # type: ignore[arg-type]
+        (Result(metrics={"hits": None}), "hits"),  # type: ignore[dict-item]
+        (object(), "JSON"),
+    ],
+)
+async def test_what_no_answer_can_hold_is_the_plugin_s_own_failure(
+    returned: object, says: str
+) -> None:
+    class Wrong(Tool):
+        name = "wrong"
+
+        async def call(self, state: object, call: Call) -> object:
+            return returned
+
+    result = await Wrong().run(None, call(), Cancellation())
+    assert result.error is not None
+    assert result.error.kind is ToolErrorKind.EXCEPTION
+    assert says in result.error.message
+
+
+def test_media_and_what_is_kept_can_be_said_of_a_function() -> None:
+    @tool(media=True, keep="head")
+    def picture(text: str) -> Media:
+        return Media(media_type="image/png", data=b"x")
+
+    assert of(picture).describe().media
+    assert of(picture).keep == "head"

@@ -343,7 +343,7 @@ class LosesEffects(AllAtOnce):
         self, session: Session, tool: pb.ToolDescriptor, arguments: Any, limit: float
     ) -> pb.CallResult:
         before = session.state.counter
-        result = await super().run(session, tool, arguments, limit)
         await asyncio.sleep(0.05)
+        result = await super().run(session, tool, arguments, limit)
         session.state.counter = before + arguments.get("add", 0)
         return result

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from toolsvc.check.check import check
+from toolsvc.check.checks.effects import ARRIVAL
 from toolsvc.check.client import GONE, Client, refused
 from toolsvc.check.connection import ask
 from toolsvc.check.probe import Kind
@@ -48,7 +49,7 @@ async def closing_ends_calls(client: Client) -> None:
     request = session.calling(Kind.SLEEP, seconds=3.0)
     await session.begin(request)
     waiting = asyncio.ensure_future(session.result(request))
-    await client.sleep(0.2)  # for the request to be there before the session ends
+    await client.sleep(ARRIVAL)
     expect(await session.close(), "CloseSession of a busy session says that it was not open")
     try:
         async with asyncio.timeout(client.seconds(2.5)):

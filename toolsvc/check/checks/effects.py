@@ -15,8 +15,10 @@ from toolsvc.check.types import Failed, Rule, expect
 from toolwright import wire
 from toolwright.tool.v1 import tool_pb2 as pb
 
-NAP = 0.6
+NAP = 0.8
 """Long enough to meet a call in flight, seconds."""
+ARRIVAL = 0.2
+"""For a request to be there before its RPC is cut, seconds."""
 
 
 def _changed(request: pb.CallToolRequest, **fields: Any) -> pb.CallToolRequest:
@@ -88,6 +90,7 @@ async def a_cancelled_rpc_stops_nothing(client: Client) -> None:
     request = session.calling(Kind.SLEEP, seconds=NAP)
     rpc: Any = session.stub.CallTool(request, timeout=client.seconds(30))
     await session.begin(request)
+    await client.sleep(ARRIVAL)
     rpc.cancel()
     await _expect_finished(session, request, "a call whose RPC was cancelled")
 
@@ -99,9 +102,11 @@ async def a_cut_connection_stops_nothing(client: Client) -> None:
     session = await client.open(client.subject(Kind.SLEEP, Kind.EFFECT, Kind.READ))
     request = session.calling(Kind.SLEEP, seconds=NAP)
     channel = client.connection.another_channel(session.opened.endpoint)
+    await channel.channel_ready()
     lost: Any = stub_on(channel).CallTool(request, timeout=client.seconds(30))
     waiting = asyncio.ensure_future(_ending(lost))
     await session.begin(request)
+    await client.sleep(ARRIVAL)
     await channel.close()
     await waiting
     await _expect_finished(session, request, "a call whose connection was cut")

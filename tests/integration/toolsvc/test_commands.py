@@ -1,0 +1,95 @@
+"""`toolsvc call` and `toolsvc list` against a real service."""
+
+import json
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from toolsvc.built_in import BUILT_IN
+from toolsvc.cli import app
+
+NOBODY = "127.0.0.1:1"
+
+
+def run(*words: str, stdin: str = "") -> Result:
+    return CliRunner().invoke(app, words, input=stdin)
+
+
+def test_list_shows_the_built_in_tools_and_their_options() -> None:
+    shown = run("list")
+    assert shown.exit_code == 0
+    tools = {tool["name"]: tool for tool in json.loads(run("list", "--json").stdout)}
+    assert set(tools) == set(BUILT_IN)
+    for name in BUILT_IN:
+        assert name in shown.stdout
+    (mode,) = (option for option in tools["python"]["options"] if option["name"] == "mode")
+    assert (mode["type"], mode["default"], mode["required"]) == (
+        "session|stateless",
+        "session",
+        False,
+    )
+    assert tools["search"]["options"][0]["required"]
+
+
+def test_list_shows_what_a_service_serves(service: Any) -> None:
+    assert "<python> code </python>" in " ".join(run("list", service.address).stdout.split())
+    (tool,) = json.loads(run("list", service.address, "--json").stdout)["tools"]
+    assert tool["name"] == "python"
+
+
+@pytest.mark.parametrize(
+    ("words", "stdin"),
+    [
+        (("print(6 * 7)",), ""),
+        (("<python>print(6 * 7)</python>",), ""),
+        (("-",), "print(6 * 7)\n"),
+        ((), "print(6 * 7)\n"),
+        (("--arguments", '{"code": "print(6 * 7)"}'), ""),
+        (("--interactive",), "x = 6\nfor _ in range(1):\n    print(x * 7)\n\n"),
+    ],
+)
+def test_an_action_may_come_in_several_ways(
+    service: Any, words: tuple[str, ...], stdin: str
+) -> None:
+    called = run("call", service.address, "python", *words, stdin=stdin)
+    assert called.exit_code == 0, called.output
+    assert "42" in called.stdout.split()
+    assert "isolation" in called.stderr
+    assert "isolation" not in called.stdout
+
+
+def test_a_tool_that_failed_has_answered(service: Any) -> None:
+    called = run("call", service.address, "python", "1 / 0")
+    assert called.exit_code == 0
+    assert "ZeroDivisionError" in called.stdout
+    assert "EXCEPTION: ZeroDivisionError: division by zero" in called.stderr
+    whole = json.loads(run("call", service.address, "python", "1 / 0", "--json").stdout)
+    assert whole["error"]["kind"] == "TOOL_ERROR_KIND_EXCEPTION"
+
+
+def test_a_named_session_is_gone_on_in(service: Any) -> None:
+    words = ("call", service.address, "python", "--session", "test-commands")
+    run(*words, "x = 5")
+    assert run(*words, "x").stdout == "5\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("call", NOBODY, "python", "1"), "no service answers at 127.0.0.1:1"),
+        (("list", NOBODY), "no service answers at 127.0.0.1:1"),
+        (("call", "HERE", "nothing", "1"), "there is no tool 'nothing' here, only python"),
+        (("call", "HERE", "python", "--arguments", "[1]"), "--arguments [1]"),
+        (("call", "HERE", "python", "1", "--metadata", "{"), "--metadata {: not JSON"),
+        (("call", "HERE", "python", "1", "--tls-ca", "/no/such/file"), "/no/such/file"),
+    ],
+)
+def test_what_cannot_be_done_is_one_sentence(
+    service: Any, words: tuple[str, ...], says: str
+) -> None:
+    failed = run(*(service.address if word == "HERE" else word for word in words))
+    assert failed.exit_code == 1
+    assert failed.stderr.startswith("toolsvc: ")
+    assert says in failed.stderr
+    assert len(failed.stderr.splitlines()) == 1

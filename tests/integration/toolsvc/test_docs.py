@@ -1,0 +1,27 @@
+"""The tutorial of docs/tools.md, word for word: served, and called by its own commands."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner
+
+from tests.support.tutorial import ADDRESS, EXAMPLES
+from toolsvc.cli import app
+
+
+def test_the_tutorial_s_commands_print_what_it_shows(
+    start: Callable[..., Any], tmp_path: Path
+) -> None:
+    files = []
+    for example in EXAMPLES:
+        path = tmp_path / example.file
+        path.write_text(example.code)
+        files.append(str(path))
+    address = start(*files).address
+    for example in EXAMPLES:
+        for words, output in example.commands:
+            assert ADDRESS in words
+            called = CliRunner().invoke(app, [address if w == ADDRESS else w for w in words])
+            assert called.exit_code == 0, called.output
+            assert called.stdout == output

@@ -1,0 +1,38 @@
+"""The tutorial of docs/tools.md: its files, and the commands whose output it shows."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+import toolsvc
+
+PAGE = Path(toolsvc.__file__).parents[1] / "docs" / "tools.md"
+ADDRESS = "127.0.0.1:50061"
+_EXAMPLE = re.compile(r"`(\w+\.py)`:\n\n```python\n(.*?)```\n\n```\n(.*?)```", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """A tool in one file. A command is its words after `toolsvc` and what it prints; `ADDRESS`
+    stands for the service."""
+
+    file: str
+    code: str
+    commands: tuple[tuple[tuple[str, ...], str], ...]
+
+
+def _commands(text: str) -> tuple[tuple[tuple[str, ...], str], ...]:
+    found = []
+    for block in text.split("$ toolsvc ")[1:]:
+        line, _, output = block.partition("\n")
+        found.append((tuple(shlex.split(line)), output))
+    return tuple(found)
+
+
+EXAMPLES = [
+    Example(file=file, code=code, commands=_commands(commands))
+    for file, code, commands in _EXAMPLE.findall(PAGE.read_text("utf-8"))
+]
