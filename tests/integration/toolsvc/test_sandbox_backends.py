@@ -3,9 +3,11 @@
 import asyncio
 import os
 import shutil
+import sys
 import sysconfig
+import tempfile
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,27 @@ SMALL: dict[str, Any] = {"shards": 1, "ready": 1, "processes": 16}
 UNSANDBOXED: dict[str, Any] = {**SMALL, "backend": Backend.NONE, "allow_unsandboxed": True}
 CALM: dict[str, Any] = {"backend": Backend.BUBBLEWRAP}
 """firejail hides what lies beside a folder one by one, which in a busy /var/tmp may be gone."""
-PACKAGES = sysconfig.get_paths()["purelib"]
+NEEDED = ("numpy", "numpy.libs", "sympy", "mpmath")
+
+
+@pytest.fixture(scope="module")
+def packages() -> Iterator[str]:
+    """Some of this environment's packages where every user can read them, wherever it lies
+    itself: a home folder may be closed, and /tmp is the sandbox's own."""
+    installed = Path(sysconfig.get_paths()["purelib"])
+    # firejail keeps /var/tmp to itself, so that is for those who may write nowhere else.
+    place = next(path for path in ("/opt", "/srv", "/var/tmp") if os.access(path, os.W_OK))
+    home = Path(tempfile.mkdtemp(prefix="toolsvc-test-", dir=place))
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    folder = home / "environment" / "lib" / version / "site-packages"
+    try:
+        home.chmod(0o755)
+        (home / "beside").mkdir()
+        for name in NEEDED:
+            shutil.copytree(installed / name, folder / name, ignore=shutil.ignore_patterns("tests"))
+        yield str(folder)
+    finally:
+        shutil.rmtree(home)
 
 
 def programs_below() -> set[str]:
@@ -134,8 +156,8 @@ async def test_to_go_without_is_stamped_in_every_response(start: Callable[..., A
     assert stamps == {"none"}
 
 
-async def test_packages_are_shared_by_all_sessions_and_can_be_imported_anew() -> None:
-    config = SandboxConfig(**SMALL, packages=(PACKAGES,), preload=("numpy",))
+async def test_packages_are_shared_by_all_sessions_and_can_be_imported_anew(packages: str) -> None:
+    config = SandboxConfig(**SMALL, packages=(packages,), preload=("numpy",))
     async with Sandbox(config) as sandbox:
         draws = []
         for _ in range(2):
@@ -150,7 +172,7 @@ async def test_packages_are_shared_by_all_sessions_and_can_be_imported_anew() ->
             assert outcome.output.strip() == "10", outcome
             outcome = await session.run("numpy.random.rand()", limit=10, keep=1000)
             draws.append(outcome.output)
-            code = f"open({PACKAGES!r} + '/numpy/x', 'w')"
+            code = f"open({packages!r} + '/numpy/x', 'w')"
             outcome = await session.run(code, limit=10, keep=1000)
             assert "PermissionError" in outcome.output or "Read-only" in outcome.output
             session.close()
@@ -159,18 +181,18 @@ async def test_packages_are_shared_by_all_sessions_and_can_be_imported_anew() ->
 
 
 @pytest.mark.parametrize("backend", [Backend.FIREJAIL, Backend.BUBBLEWRAP])
-async def test_beside_packages_nothing_comes_into_sight(backend: Backend) -> None:
+async def test_beside_packages_nothing_comes_into_sight(backend: Backend, packages: str) -> None:
     config = SandboxConfig(
         **SMALL,
         backend=backend,
-        packages=(PACKAGES,),
+        packages=(packages,),
         isolation=Isolation.PER_SESSION,
         landlock_abi=0,
     )
     async with Sandbox(config) as sandbox:
         session = await sandbox.take()
-        beside = Path(PACKAGES).parents[3]
-        code = f"import os, sys\nassert {PACKAGES!r} in sys.path\nos.listdir({str(beside)!r})"
+        beside = Path(packages).parents[3]
+        code = f"import os, sys\nassert {packages!r} in sys.path\nos.listdir({str(beside)!r})"
         outcome = await session.run(code, limit=10, keep=4000)
         session.close()
         repository = Path(__file__).parents[3]
@@ -179,7 +201,7 @@ async def test_beside_packages_nothing_comes_into_sight(backend: Backend) -> Non
         hidden = await session.run(code, limit=10, keep=4000)
         session.close()
     seen = eval(outcome.output)
-    hidden_there = {entry.name for entry in beside.iterdir()} - {Path(PACKAGES).parents[2].name}
+    hidden_there = {entry.name for entry in beside.iterdir()} - {Path(packages).parents[2].name}
     if backend is Backend.BUBBLEWRAP:
         assert not hidden_there & set(seen)
     assert hidden.ending is Ending.EXCEPTION

@@ -2,7 +2,9 @@
 
 Written on libpq's own calls because no cursor of psycopg bounds what it holds: rows come one at a
 time as PostgreSQL's own text, and a row that grows beyond `ROW_BYTES` while it arrives is given
-up, before libpq, which has no limit, has collected a gigabyte of it.
+up, as a rule before libpq, which has no limit, has collected a gigabyte of it. Where the server
+sends faster than libpq reads, more than was seen waiting comes in at once, so a row is measured
+once more when it is whole.
 
 Invariants
 - Exactly one statement is sent: the extended protocol refuses a second one.
@@ -71,6 +73,8 @@ async def run_statement(
                 if table is None:
                     table = make_table([_text(result.fname(i)) for i in range(result.nfields)])
                 if status == _STATUS.SINGLE_TUPLE and not full:
+                    if sum(result.get_length(0, i) for i in range(result.nfields)) > ROW_BYTES:
+                        raise TooLarge
                     row = [_value(result.get_value(0, i)) for i in range(result.nfields)]
                     full = not table.add(row)
                     if full:
