@@ -73,10 +73,10 @@ async def run_statement(
                 if table is None:
                     table = make_table([_text(result.fname(i)) for i in range(result.nfields)])
                 if status == _STATUS.SINGLE_TUPLE and not full:
-                    if sum(result.get_length(0, i) for i in range(result.nfields)) > ROW_BYTES:
+                    values = [result.get_value(0, i) for i in range(result.nfields)]
+                    if sum(len(value or b"") for value in values) > ROW_BYTES:
                         raise TooLarge
-                    row = [_value(result.get_value(0, i)) for i in range(result.nfields)]
-                    full = not table.add(row)
+                    full = not table.add([_value(value) for value in values])
                     if full:
                         await enough()
             elif status == _STATUS.COMMAND_OK:
