@@ -10,6 +10,9 @@ MESSAGE_LIMIT = 64 << 20
 LONGEST_WAIT = 30.0
 """Seconds that one RPC may wait for a call's result, so that no proxy cuts it."""
 
+MOST_PENDING = 65_536
+"""Requests that a server has received and not yet begun; more are cancelled."""
+
 TOKEN_VARIABLE = "TOOLWRIGHT_TOKEN"
 """Environment variable with the bearer token, the same for servers and clients."""
 
@@ -24,6 +27,10 @@ CHANNEL = (
 SERVER = (
     *CHANNEL[:2],
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+    # gRPC cancels requests once about a thousand wait to be handed on. Bursts of thousands of calls
+    # are what these servers are for, and each call has a queue limit of its own.
+    ("grpc.server.max_pending_requests", MOST_PENDING),
+    ("grpc.server.max_pending_requests_hard_limit", MOST_PENDING),
 )
 
 
