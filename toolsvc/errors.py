@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from enum import Enum
 
+RETRY_SECONDS = 1.0
+"""After which a request that was refused for the moment may come again."""
+
 
 class Reason(Enum):
     """The contract's ErrorReason, those that a host gives; values are its names. Which of several
@@ -48,6 +51,11 @@ class Refused(Exception):
         self.subject = subject
         self.mend = mend
         self.retry_after = retry_after
+
+
+def backend_down(why: str) -> Refused:
+    """What the tool works with is not there now; the same request may succeed later."""
+    return Refused(Reason.BACKEND_DOWN, why, retry_after=RETRY_SECONDS)
 
 
 class StartError(Exception):

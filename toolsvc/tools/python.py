@@ -18,12 +18,12 @@ from pydantic import BaseModel, Field
 
 from toolsvc.actions import InvalidAction
 from toolsvc.built_in import BuiltIn
-from toolsvc.errors import Reason, Refused, StartError
+from toolsvc.errors import Reason, Refused, backend_down
 from toolsvc.sandbox.config import SandboxConfig
-from toolsvc.sandbox.errors import SandboxDown, SandboxUnavailable, SessionGone
-from toolsvc.sandbox.sandbox import Sandbox
+from toolsvc.sandbox.errors import SessionGone
 from toolsvc.sandbox.session import Ending, Outcome, Session
 from toolsvc.tool import STRICT, Cancellation
+from toolsvc.tools.sandboxed import KINDS, ToolSandbox
 from toolsvc.types import (
     ActionFormat,
     Call,
@@ -34,9 +34,7 @@ from toolsvc.types import (
     Text,
     ToolError,
 )
-from toolwright.types import ToolErrorKind
 
-_RETRY_SECONDS = 1.0
 _DOES = "Runs Python and returns what it prints and the value of its last expression."
 _LIVES_ON = "Variables, imports and files live on until the session ends."
 _BEGINS_ANEW = "Every call begins anew: no variable, import or file is kept."
@@ -98,7 +96,7 @@ class PythonTool(BuiltIn):
 
     def __init__(self, sandbox: SandboxConfig, options: PythonOptions | None = None) -> None:
         options = options or PythonOptions()
-        self._sandbox = Sandbox(
+        self._sandbox = ToolSandbox(
             replace(
                 sandbox,
                 preload=(*sandbox.preload, *options.preload),
@@ -108,14 +106,7 @@ class PythonTool(BuiltIn):
         self._output_bytes = options.output_kib * 1024
         self._fenced = options.format is Format.FENCED
         self.stateful = options.mode is Mode.SESSION
-        self.description = (
-            "Runs Python and returns what it prints and the value of its last expression. "
-        )
-        self.description += (
-            "Variables, imports and files live on until the session ends."
-            if self.stateful
-            else "Every call begins anew: no variable, import or file is kept."
-        )
+        self.description = f"{_DOES} {_LIVES_ON if self.stateful else _BEGINS_ANEW}"
         self.usage = f"{_FENCED_EXAMPLE if self._fenced else _TAGS_EXAMPLE}\n{self.description}"
         self.format: ActionFormat = _TAGS
         if self._fenced:
@@ -126,10 +117,7 @@ class PythonTool(BuiltIn):
         return cls(sandbox, options)
 
     async def start(self) -> None:
-        try:
-            await self._sandbox.start()
-        except SandboxUnavailable as error:
-            raise StartError(str(error)) from error
+        await self._sandbox.start()
         self.isolation = str(self._sandbox.level)
 
     async def stop(self) -> None:
@@ -157,12 +145,7 @@ class PythonTool(BuiltIn):
         return state.process is not None
 
     async def prepare(self, state: _State) -> None:
-        try:
-            state.process = await self._sandbox.take()
-        except SandboxDown as error:
-            raise Refused(
-                Reason.BACKEND_DOWN, f"no sandbox: {error}", retry_after=_RETRY_SECONDS
-            ) from error
+        state.process = await self._sandbox.take()
 
     async def run(self, state: _State, call: Call, cancellation: Cancellation) -> Result:
         process = state.process
@@ -190,11 +173,7 @@ class PythonTool(BuiltIn):
         if self.stateful:
             state.lost = reason
             return Refused(Reason.SESSION_LOST, f"the Python session was lost: {reason}")
-        return Refused(
-            Reason.BACKEND_DOWN,
-            f"the Python process was lost: {reason}",
-            retry_after=_RETRY_SECONDS,
-        )
+        return backend_down(f"the Python process was lost: {reason}")
 
 
 def _end(state: _State) -> None:
@@ -224,16 +203,6 @@ def fenced_code(action: str) -> str:
     return "\n".join(blocks)
 
 
-_KINDS = {
-    Ending.EXCEPTION: ToolErrorKind.EXCEPTION,
-    Ending.TIMEOUT: ToolErrorKind.TIMEOUT,
-    Ending.CANCELLED: ToolErrorKind.CANCELLED,
-    Ending.OUT_OF_MEMORY: ToolErrorKind.OUT_OF_MEMORY,
-    Ending.LIMIT: ToolErrorKind.LIMIT,
-    Ending.CRASHED: ToolErrorKind.CRASHED,
-}
-
-
 def as_result(outcome: Outcome, run_limit: float, *, stateful: bool) -> Result:
     """What the policy reads: the output, and one line more where the output cannot tell."""
     output = outcome.output.rstrip()
@@ -246,7 +215,7 @@ def as_result(outcome: Outcome, run_limit: float, *, stateful: bool) -> Result:
     if not told_by_output:
         output = f"{output}\n{message}".lstrip("\n")
     error = ToolError(
-        kind=_KINDS[outcome.ending], message=message, session_lost=outcome.lost and stateful
+        kind=KINDS[outcome.ending], message=message, session_lost=outcome.lost and stateful
     )
     return Result(observation=(Text(text=output),), error=error, truncated=outcome.truncated)
 

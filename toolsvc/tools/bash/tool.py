@@ -13,20 +13,19 @@ from typing import Any, BinaryIO, Self
 from pydantic import BaseModel, Field
 
 from toolsvc.built_in import BuiltIn
-from toolsvc.errors import Reason, Refused, StartError
+from toolsvc.errors import Reason, Refused, backend_down
 from toolsvc.sandbox.config import Driver, SandboxConfig
-from toolsvc.sandbox.errors import SandboxDown, SandboxUnavailable, SessionGone
+from toolsvc.sandbox.errors import SessionGone
 from toolsvc.sandbox.jailed.shell import REPORT_BYTES
-from toolsvc.sandbox.sandbox import Sandbox
 from toolsvc.sandbox.session import Ending, Outcome, Session
 from toolsvc.tool import STRICT, Cancellation
 from toolsvc.tools.bash.action import STOPS, find_request
 from toolsvc.tools.bash.arguments import BashArguments
 from toolsvc.tools.bash.tree import Entry, metadata_files, pack, read_folder
+from toolsvc.tools.sandboxed import KINDS, ToolSandbox
 from toolsvc.types import Call, RawFormat, Result, SessionInfo, Text, ToolError
 from toolwright.types import ToolErrorKind
 
-_RETRY_SECONDS = 1.0
 _UNPACK_SECONDS = 20.0
 _GRACE_SECONDS = 5.0
 """The driver kills what ignores the interrupt, within half a second, and keeps the session; this
@@ -85,7 +84,7 @@ class BashTool(BuiltIn):
     ) -> None:
         """`output_bytes`: of one command; what is printed beyond is dropped and said to be.
         `tree`: what every session finds in its folder."""
-        self._sandbox = Sandbox(sandbox, Driver.SHELL)
+        self._sandbox = ToolSandbox(sandbox, Driver.SHELL)
         self._disk_bytes = sandbox.disk_bytes
         self._output_bytes = output_bytes
         self._tree = tree or []
@@ -96,10 +95,7 @@ class BashTool(BuiltIn):
         return cls(sandbox, output_bytes=options.output_kib * 1024, tree=tree)
 
     async def start(self) -> None:
-        try:
-            await self._sandbox.start()
-        except SandboxUnavailable as error:
-            raise StartError(str(error)) from error
+        await self._sandbox.start()
         self.isolation = str(self._sandbox.level)
 
     async def stop(self) -> None:
@@ -124,10 +120,7 @@ class BashTool(BuiltIn):
         return state.process is not None
 
     async def prepare(self, state: _Shell) -> None:
-        try:
-            process = await self._sandbox.take()
-        except SandboxDown as error:
-            raise _down(f"no sandbox: {error}") from error
+        process = await self._sandbox.take()
         try:
             if state.tree:
                 await _unpack(process, pack(state.tree))
@@ -174,7 +167,7 @@ async def _unpack(process: Session, tree: BinaryIO) -> None:
             "{}", limit=_UNPACK_SECONDS, keep=REPORT_BYTES * 4, attach=tree.fileno()
         )
     except SessionGone as error:
-        raise _down(str(error)) from error
+        raise backend_down(str(error)) from error
     if outcome.ending in (Ending.EXCEPTION, Ending.LIMIT):
         why = outcome.reason or outcome.output.splitlines()[0]
         raise Refused(
@@ -183,7 +176,7 @@ async def _unpack(process: Session, tree: BinaryIO) -> None:
             mend="raise --disk-mib",
         )
     if outcome.ending is not Ending.OK:
-        raise _down(f"the session's files were not unpacked: {outcome.reason or 'too slow'}")
+        raise backend_down(f"the session's files were not unpacked: {outcome.reason or 'too slow'}")
 
 
 def as_result(outcome: Outcome, run_limit: float) -> Result:
@@ -194,7 +187,7 @@ def as_result(outcome: Outcome, run_limit: float) -> Result:
     report = _report(line)
     dropped, code, shell = report.get("dropped", 0), report.get("exit"), report.get("shell")
     notes = []
-    kind = _KINDS[outcome.ending]
+    kind = KINDS[outcome.ending]
     if dropped:
         output = output.rstrip("\ufffd")
         notes.append(f"the output was longer: {dropped} bytes are not shown")
@@ -220,15 +213,6 @@ def as_result(outcome: Outcome, run_limit: float) -> Result:
 
 _ENDED = "its variables and jobs are gone, the files are kept, the next command gets a new shell"
 _KILLED = f"it did not stop when interrupted and was killed with the shell; {_ENDED}"
-_KINDS = {
-    Ending.OK: ToolErrorKind.NONE,
-    Ending.EXCEPTION: ToolErrorKind.EXCEPTION,
-    Ending.TIMEOUT: ToolErrorKind.TIMEOUT,
-    Ending.CANCELLED: ToolErrorKind.CANCELLED,
-    Ending.OUT_OF_MEMORY: ToolErrorKind.OUT_OF_MEMORY,
-    Ending.LIMIT: ToolErrorKind.LIMIT,
-    Ending.CRASHED: ToolErrorKind.CRASHED,
-}
 
 
 def _lost(outcome: Outcome, run_limit: float) -> Result:
@@ -236,7 +220,7 @@ def _lost(outcome: Outcome, run_limit: float) -> Result:
     if outcome.ending in (Ending.TIMEOUT, Ending.CANCELLED):
         message = f"{_stopped(outcome.ending, run_limit)}; {message}"
     text = f"{outcome.output.rstrip()}\n[{message}]".lstrip("\n")
-    error = ToolError(kind=_KINDS[outcome.ending], message=message, session_lost=True)
+    error = ToolError(kind=KINDS[outcome.ending], message=message, session_lost=True)
     return Result(observation=(Text(text=text),), error=error, truncated=outcome.truncated)
 
 
@@ -256,7 +240,3 @@ def _report(line: str) -> dict[str, Any]:
         return {}
     wanted = {"dropped": int, "exit": int, "shell": str}
     return {name: report[name] for name, kind in wanted.items() if type(report.get(name)) is kind}
-
-
-def _down(why: str) -> Refused:
-    return Refused(Reason.BACKEND_DOWN, why, retry_after=_RETRY_SECONDS)

@@ -20,7 +20,7 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 from psycopg.pq import TransactionStatus
 
-from toolsvc.errors import Reason, Refused, StartError
+from toolsvc.errors import Reason, Refused, StartError, backend_down
 from toolsvc.sandbox.jailed.table import Table
 from toolsvc.tool import Cancellation
 from toolsvc.tools.sql.commands import objection
@@ -32,7 +32,6 @@ from toolwright.types import ToolErrorKind
 GRACE_SECONDS = 1.0
 """For a statement to end once it was cancelled, and for the server to hear of it."""
 _CONNECT_SECONDS = 10
-_RETRY_SECONDS = 1.0
 _OLDEST = 140000
 
 Connection = psycopg.AsyncConnection[tuple[object, ...]]
@@ -192,7 +191,7 @@ class PostgresBackend:
         else:
             await connection.execute("ROLLBACK TO SAVEPOINT before; RELEASE SAVEPOINT before")
         if failure in _CONTENTION:
-            raise _down(f"another session is in the way: {answer.text}")
+            raise backend_down(f"another session is in the way: {answer.text}")
         return answer
 
     def _table(self, columns: list[str]) -> Table:
@@ -215,7 +214,7 @@ class PostgresBackend:
             if lost:
                 session.lost = why
                 raise Refused(Reason.SESSION_LOST, why)
-            raise _down(why)
+            raise backend_down(why)
         if lost:
             session.lost = text
             text += "; the transaction and its changes are lost"
@@ -233,7 +232,7 @@ class PostgresBackend:
                             f"there is no database {session.database!r}",
                             subject=session.database,
                         )
-        return _down(f"no connection to PostgreSQL: {_first_line(error)}")
+        return backend_down(f"no connection to PostgreSQL: {_first_line(error)}")
 
     async def _connect(self, database: str | None) -> Connection:
         named = {} if database is None else {"dbname": database}
@@ -282,10 +281,6 @@ async def _cancel(connection: Connection) -> None:
     """Asks the server to stop what it does; nothing if it does nothing."""
     with contextlib.suppress(psycopg.Error):
         await connection.cancel_safe(timeout=GRACE_SECONDS)
-
-
-def _down(why: str) -> Refused:
-    return Refused(Reason.BACKEND_DOWN, why, retry_after=_RETRY_SECONDS)
 
 
 def _first_line(error: BaseException) -> str:

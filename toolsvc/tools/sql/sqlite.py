@@ -13,18 +13,17 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from toolsvc.errors import Reason, Refused, StartError
+from toolsvc.errors import Reason, Refused, backend_down
 from toolsvc.sandbox.config import Driver, SandboxConfig
-from toolsvc.sandbox.errors import SandboxDown, SandboxUnavailable, SessionGone
-from toolsvc.sandbox.sandbox import Sandbox
+from toolsvc.sandbox.errors import SessionGone
 from toolsvc.sandbox.session import Ending, Outcome, Session
 from toolsvc.tool import Cancellation
+from toolsvc.tools.sandboxed import KINDS, ToolSandbox
 from toolsvc.tools.sql.templates import Templates
 from toolsvc.tools.sql.types import Answer
 from toolsvc.types import SessionInfo
 from toolwright.types import ToolErrorKind
 
-_RETRY_SECONDS = 1.0
 _OPEN_SECONDS = 10.0
 
 
@@ -51,7 +50,7 @@ class SqliteBackend:
     ) -> None:
         """`rows`: shown of a long result."""
         self._templates = templates
-        self._sandbox = Sandbox(sandbox, Driver.DATABASE)
+        self._sandbox = ToolSandbox(sandbox, Driver.DATABASE)
         self._writable = writable
         self._rows = rows
         self._output_bytes = output_bytes
@@ -61,10 +60,7 @@ class SqliteBackend:
         return str(self._sandbox.level)
 
     async def start(self) -> None:
-        try:
-            await self._sandbox.start()
-        except SandboxUnavailable as error:
-            raise StartError(str(error)) from error
+        await self._sandbox.start()
 
     async def stop(self) -> None:
         await self._sandbox.close()
@@ -92,10 +88,7 @@ class SqliteBackend:
         await self.close(session)
         session.process = None
         template = await self._templates.get(session.path)
-        try:
-            process = await self._sandbox.take()
-        except SandboxDown as error:
-            raise _down(f"no sandbox: {error}") from error
+        process = await self._sandbox.take()
         try:
             opened = await process.run(
                 json.dumps({"open": {"writable": self._writable}}),
@@ -103,11 +96,10 @@ class SqliteBackend:
                 keep=1000,
                 attach=template.fileno(),
             )
-        except SessionGone as error:
+        except BaseException as error:
             process.close()
-            raise _down(str(error)) from error
-        except BaseException:
-            process.close()
+            if isinstance(error, SessionGone):
+                raise backend_down(str(error)) from error
             raise
         if opened.ending is not Ending.OK:
             process.close()
@@ -131,7 +123,7 @@ class SqliteBackend:
         lost = outcome.lost and self._writable
         if lost:
             session.lost = outcome.reason
-        kind = _KINDS[outcome.ending]
+        kind = KINDS[outcome.ending]
         if kind in (ToolErrorKind.NONE, ToolErrorKind.EXCEPTION) and not outcome.lost:
             text = outcome.output
         else:
@@ -142,7 +134,7 @@ class SqliteBackend:
     def _taken(self, session: _Copy, why: str) -> Refused:
         """Not the statement's doing."""
         if not self._writable:
-            return _down(why)
+            return backend_down(why)
         session.lost = why
         return Refused(Reason.SESSION_LOST, f"the database was lost: {why}")
 
@@ -159,25 +151,12 @@ def _what_happened(ending: Ending, reason: str, limit: float) -> str:
 
 def _not_opened(name: str, outcome: Outcome) -> Refused:
     if outcome.ending not in (Ending.EXCEPTION, Ending.OUT_OF_MEMORY):
-        return _down(f"database {name} was not opened: {outcome.reason or 'it took too long'}")
+        return backend_down(
+            f"database {name} was not opened: {outcome.reason or 'it took too long'}"
+        )
     return Refused(
         Reason.INVALID_REQUEST,
         f"database {name} cannot be opened: {outcome.output or outcome.reason}",
         subject=name,
         mend="raise --memory-mib" if outcome.ending is Ending.OUT_OF_MEMORY else "",
     )
-
-
-def _down(why: str) -> Refused:
-    return Refused(Reason.BACKEND_DOWN, why, retry_after=_RETRY_SECONDS)
-
-
-_KINDS = {
-    Ending.OK: ToolErrorKind.NONE,
-    Ending.EXCEPTION: ToolErrorKind.EXCEPTION,
-    Ending.TIMEOUT: ToolErrorKind.TIMEOUT,
-    Ending.CANCELLED: ToolErrorKind.CANCELLED,
-    Ending.OUT_OF_MEMORY: ToolErrorKind.OUT_OF_MEMORY,
-    Ending.LIMIT: ToolErrorKind.LIMIT,
-    Ending.CRASHED: ToolErrorKind.CRASHED,
-}

@@ -1,0 +1,39 @@
+"""The sandbox as tools use it: its failures in the service's words, its endings in the contract's.
+
+`python`, `bash` and `sql` differ in what their processes run and in what the policy reads of it.
+"""
+
+from __future__ import annotations
+
+from toolsvc.errors import StartError, backend_down
+from toolsvc.sandbox.errors import SandboxDown, SandboxUnavailable
+from toolsvc.sandbox.sandbox import Sandbox
+from toolsvc.sandbox.session import Ending, Session
+from toolwright.types import ToolErrorKind
+
+KINDS = {
+    Ending.OK: ToolErrorKind.NONE,
+    Ending.EXCEPTION: ToolErrorKind.EXCEPTION,
+    Ending.TIMEOUT: ToolErrorKind.TIMEOUT,
+    Ending.CANCELLED: ToolErrorKind.CANCELLED,
+    Ending.OUT_OF_MEMORY: ToolErrorKind.OUT_OF_MEMORY,
+    Ending.LIMIT: ToolErrorKind.LIMIT,
+    Ending.CRASHED: ToolErrorKind.CRASHED,
+}
+"""TAKEN_DOWN is not here: it is nothing that the policy should read."""
+
+
+class ToolSandbox(Sandbox):
+    async def start(self) -> None:
+        """StartError where no level of isolation holds."""
+        try:
+            await super().start()
+        except SandboxUnavailable as error:
+            raise StartError(str(error)) from error
+
+    async def take(self) -> Session:
+        """A fresh confined session, which the caller must close. Refused if none can be had."""
+        try:
+            return await super().take()
+        except SandboxDown as error:
+            raise backend_down(f"no sandbox: {error}") from error
