@@ -46,29 +46,38 @@ class BuiltIn(Tool):
 
 def built_in(name: str) -> type[BuiltIn]:
     """The class behind a name of BUILT_IN. StartError if its packages are missing."""
-    module, _, attribute = BUILT_IN[name].partition(":")
-    try:
-        found: type[BuiltIn] = getattr(import_module(module), attribute)
-    except ImportError as error:
-        raise StartError(
-            f"tool {name!r} needs the package {error.name}: pip install 'toolwright[toolsvc]'"
-        ) from error
+    found: type[BuiltIn] = imported(name, BUILT_IN[name])
     return found
 
 
 def make_built_in(name: str, given: Mapping[str, Any], sandbox: SandboxConfig) -> BuiltIn:
     """The tool with the options that were given. StartError names the option that is wrong."""
     kind = built_in(name)
+    return kind.make(validated(kind.Options, name, given), sandbox)
+
+
+def imported(name: str, path: str) -> Any:
+    """What stands at "module:class" for `name`. StartError if its packages are missing."""
+    module, _, attribute = path.partition(":")
     try:
-        options = kind.Options.model_validate(dict(given))
+        return getattr(import_module(module), attribute)
+    except ImportError as error:
+        raise StartError(
+            f"tool {name!r} needs the package {error.name}: pip install 'toolwright[toolsvc]'"
+        ) from error
+
+
+def validated(model: type[BaseModel], name: str, given: Mapping[str, Any]) -> BaseModel:
+    """The options that were given for `name`. StartError names the one that is wrong."""
+    try:
+        return model.model_validate(dict(given))
     except ValidationError as error:
         faults = "; ".join(
             f"--set {name}.{'.'.join(map(str, item['loc']))}: {item['msg']}"
             for item in error.errors()
         )
-        known = ", ".join(kind.Options.model_fields) or "none"
+        known = ", ".join(model.model_fields) or "none"
         raise StartError(f"{faults} (options of {name}: {known})") from error
-    return kind.make(options, sandbox)
 
 
 def parse_settings(words: list[str]) -> dict[str, dict[str, Any]]:

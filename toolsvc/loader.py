@@ -1,4 +1,4 @@
-"""From the words after `toolsvc serve` to tools: built-in names and Python files."""
+"""From the words after `toolsvc serve` to tools: built-in names, Python files, and sources."""
 
 from __future__ import annotations
 
@@ -7,32 +7,38 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from toolsvc.built_in import BUILT_IN, make_built_in
+from toolsvc.built_in import BUILT_IN, imported, make_built_in, validated
 from toolsvc.decorator import tool_of
 from toolsvc.errors import StartError
 from toolsvc.sandbox.config import SandboxConfig
+from toolsvc.sources import SOURCES, Source, kind_of
 from toolsvc.tool import Tool
 from toolwright.imports import ImportPathError, load_file
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*\Z")
 
 
-def load_tools(
+async def load_tools(
     words: Sequence[str], settings: Mapping[str, Mapping[str, Any]], sandbox: SandboxConfig
 ) -> list[Tool]:
-    """One or more tools a word; `settings` are options of built-in tools, by name. StartError
-    names the word and what to do about it."""
+    """One or more tools a word; `settings` are options of built-in tools and of sources, by name.
+    StartError names the word and what to do about it."""
+    served = {word for word in words if word in BUILT_IN} | set(map(kind_of, words)) - {""}
     for name in settings:
-        if name not in words or name not in BUILT_IN:
-            raise StartError(f"--set {name}: no built-in tool of that name is served here")
+        if name not in served:
+            raise StartError(f"--set {name}: nothing of that name is served here that has options")
     tools: list[Tool] = []
     for word in words:
         if word in BUILT_IN:
             tools.append(make_built_in(word, settings.get(word, {}), sandbox))
         elif word.endswith(".py"):
             tools += load_tool_file(Path(word))
+        elif kind := kind_of(word):
+            source: type[Source] = imported(kind, SOURCES[kind])
+            options = validated(source.Options, kind, settings.get(kind, {}))
+            tools += await source.tools(word.partition(":")[2], options, sandbox)
         else:
-            known = ", ".join(BUILT_IN)
+            known = ", ".join([*BUILT_IN, *(f"{kind}:..." for kind in SOURCES)])
             raise StartError(f"no tool {word!r}: name one of {known}, or a Python file (tool.py)")
     seen: set[str] = set()
     for tool in tools:

@@ -81,7 +81,7 @@ async def serve_alone(config: ServiceConfig) -> None:
 async def running_host(config: ServiceConfig) -> AsyncIterator[tuple[Host, Metrics]]:
     """The tools, started, and counted if anybody wants to see it; every session ends with the
     block."""
-    tools = load_tools(config.tools, parse_settings(list(config.settings)), config.sandbox)
+    tools = await load_tools(config.tools, parse_settings(list(config.settings)), config.sandbox)
     metrics = Metrics()
     most = _allow_open_files(config.max_sessions)
     async with Host(

@@ -37,8 +37,8 @@ def write(folder: Path, text: str, name: str = "mine.py") -> str:
     return str(path)
 
 
-def test_a_built_in_name_and_a_file(tmp_path: Path) -> None:
-    tools = load_tools(["python", write(tmp_path, GOOD)], {}, SANDBOX)
+async def test_a_built_in_name_and_a_file(tmp_path: Path) -> None:
+    tools = await load_tools(["python", write(tmp_path, GOOD)], {}, SANDBOX)
     assert [tool.name for tool in tools] == ["python", "shout", "counter"]
 
 
@@ -58,21 +58,23 @@ def test_a_built_in_name_and_a_file(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_file_that_does_not_serve_is_one_sentence(tmp_path: Path, text: str, says: str) -> None:
+async def test_a_file_that_does_not_serve_is_one_sentence(
+    tmp_path: Path, text: str, says: str
+) -> None:
     with pytest.raises(StartError) as failure:
-        load_tools(["python", write(tmp_path, text)], {}, SANDBOX)
+        await load_tools(["python", write(tmp_path, text)], {}, SANDBOX)
     assert says in str(failure.value)
     assert "\n" not in str(failure.value)
 
 
-def test_an_unknown_name_lists_the_known_ones() -> None:
+async def test_an_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(StartError, match=r"'pyhton'.*python"):
-        load_tools(["pyhton"], {}, SANDBOX)
+        await load_tools(["pyhton"], {}, SANDBOX)
 
 
-def test_a_missing_file_is_named() -> None:
+async def test_a_missing_file_is_named() -> None:
     with pytest.raises(StartError, match=r"nowhere\.py"):
-        load_tools(["nowhere.py"], {}, SANDBOX)
+        await load_tools(["nowhere.py"], {}, SANDBOX)
 
 
 @pytest.mark.parametrize(
@@ -85,6 +87,6 @@ def test_a_missing_file_is_named() -> None:
         ("sqll.database=x", "sqll"),
     ],
 )
-def test_a_setting_that_does_not_fit_is_named(word: str, says: str) -> None:
+async def test_a_setting_that_does_not_fit_is_named(word: str, says: str) -> None:
     with pytest.raises(StartError, match=re.escape(says)):
-        load_tools(["python"], parse_settings([word]), SANDBOX)
+        await load_tools(["python"], parse_settings([word]), SANDBOX)
