@@ -63,6 +63,13 @@ async def test_what_is_preloaded_was_imported_before(stateless: Host) -> None:
     assert said(await Trajectory(stateless, "python").act(fenced(code))) == "True"
 
 
+@pytest.mark.asyncio(loop_scope="module")
+async def test_annotations_are_what_python_makes_of_them(stateless: Host) -> None:
+    """And not the text that `from __future__ import annotations` would make of them."""
+    code = "def f(x: int): ...\nf.__annotations__['x'] is int"
+    assert said(await Trajectory(stateless, "python").act(fenced(code))) == "True"
+
+
 def test_the_description_says_what_lives_on() -> None:
     kept = PythonTool(SMALL).describe()
     anew = PythonTool(SMALL, PythonOptions.model_validate({"mode": "stateless"})).describe()

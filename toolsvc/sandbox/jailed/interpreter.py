@@ -8,16 +8,18 @@ Invariants
   kill can still be read. Of what Python prints, bytes beyond `keep` are counted and dropped.
 - SIGINT stops foreign code and nothing else: outside of it the signal does nothing.
 - Only the session's own process answers: a copy that foreign code forked off ends here.
+
+Each of hundreds of sessions wakes with cold caches, so what a call costs is how much it touches:
+`run` and `_execute` call no helper of the standard library that they could do without.
 """
 
 from __future__ import annotations
 
+import _signal  # signal.signal puts an enum's lookup and its exception around the same function
 import ast
-import contextlib
 import io
 import linecache
 import os
-import signal
 import socket
 import sys
 import traceback
@@ -28,6 +30,8 @@ from . import preload, wire
 
 _CODE_BYTES = 16 * 1024 * 1024
 _OUTPUT = 1
+_PLAIN = True
+"""compile's dont_inherit: this module's `from __future__` is not the foreign code's."""
 
 
 class _Kept(io.RawIOBase):
@@ -48,9 +52,10 @@ class _Kept(io.RawIOBase):
         room = self.keep - self.written
         self.written += size
         if room > 0:
-            # The foreign code may have closed it.
-            with contextlib.suppress(OSError):
+            try:  # noqa: SIM105
                 os.write(_OUTPUT, data if size <= room else memoryview(data)[:room])
+            except OSError:
+                pass  # The foreign code may have closed it.
         return size
 
 
@@ -93,7 +98,7 @@ class Interpreter:
         self._raw.keep, self._raw.written = keep, 0
         self._interrupted = False
         self._open_streams()
-        signal.signal(signal.SIGINT, self._on_interrupt)
+        _signal.signal(_signal.SIGINT, self._on_interrupt)
         try:
             status = self._execute(code)
         except KeyboardInterrupt:
@@ -101,8 +106,10 @@ class Interpreter:
         except BaseException:  # noqa: BLE001 - telling of an error failed too, for want of memory
             status = wire.EXCEPTION
         self._armed = False
-        with contextlib.suppress(OSError, ValueError):
+        try:  # noqa: SIM105
             self._out.flush()
+        except (OSError, ValueError):
+            pass  # The foreign code may have closed or detached it.
         if os.getpid() != self._pid:
             os._exit(0)
         return status, self._raw.written
@@ -113,13 +120,14 @@ class Interpreter:
             linecache.cache[name] = (len(code), None, code.splitlines(True), name)
             try:
                 self._armed = True
-                tree = ast.parse(code, name)
+                tree: ast.Module = compile(code, name, "exec", ast.PyCF_ONLY_AST, _PLAIN)
                 last = None
                 if tree.body and isinstance(tree.body[-1], ast.Expr):
                     last = ast.Expression(tree.body.pop().value)  # type: ignore[attr-defined]
-                exec(compile(tree, name, "exec"), self._names)
+                if tree.body:
+                    exec(compile(tree, name, "exec", 0, _PLAIN), self._names)
                 if last is not None:
-                    value = eval(compile(last, name, "eval"), self._names)
+                    value = eval(compile(last, name, "eval", 0, _PLAIN), self._names)
                     if value is not None:
                         self._out.write(repr(value) + "\n")
             finally:
