@@ -324,11 +324,6 @@ async def test_what_is_not_served_says_so(client: Client) -> None:
         with refused(reasons.ERROR_REASON_NOT_SERVED) as failure:
             await rpc(getattr(client.stub, method), request, timeout=10)
         assert failure.value.code is grpc.StatusCode.UNIMPLEMENTED
-    with refused(reasons.ERROR_REASON_NOT_SERVED):
-        await client.open(blobs=[media_pb2.BlobRef(sha256="0" * 64)])
-    with pytest.raises(grpc.aio.AioRpcError) as put:
-        await client.stub.PutBlob(iter([pb.PutBlobRequest()]), timeout=10)
-    assert put.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
 async def test_health_and_reflection(client: Client) -> None:
