@@ -19,7 +19,6 @@ from google.protobuf.duration_pb2 import Duration
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from toolwright.common.v1 import media_pb2
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.channel import call as rpc
 from toolwright.rpc.channel import open_channel
