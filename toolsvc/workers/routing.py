@@ -51,6 +51,7 @@ class RoutedServicer(ToolServicer):
             await self._refuse(request, context)
         return await super().CallTool(request, context)
 
+    @answers_errors
     async def CancelCall(
         self, request: pb.CancelCallRequest, context: Any
     ) -> pb.CancelCallResponse:

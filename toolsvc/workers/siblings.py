@@ -25,6 +25,8 @@ from toolwright.tool.v1 import tool_pb2_grpc
 
 LONGEST_SECONDS = 600.0
 """Deadline of a request for a client who gave none."""
+VIEW_SECONDS = 10.0
+"""For the supervisor's word to come; it is a line in a pipe."""
 _RETRY_SECONDS = 0.2
 _CLOSE_SECONDS = 5.0
 """For requests to a sibling that is gone to come to their own end."""
@@ -44,9 +46,18 @@ class Hop(StrEnum):
 
 
 def hop_of(context: Any) -> tuple[Hop, int]:
-    """From the metadata of a request: what is wanted, and the epoch of the view behind it."""
+    """From the metadata of a request: what is wanted, and the epoch of the view behind it.
+    ServiceError where they say nothing that a worker says."""
     given = {key: value for key, value in context.invocation_metadata() if key in (_HOP, _EPOCH)}
-    return Hop(given.get(_HOP, "")), int(given.get(_EPOCH, 1))
+    try:
+        return Hop(given.get(_HOP, "")), int(given.get(_EPOCH, 1))
+    except ValueError as error:
+        raise ServiceError(
+            reasons_pb2.ERROR_REASON_INVALID_REQUEST,
+            f"metadata {_HOP} or {_EPOCH}: {error}",
+            subject="metadata",
+            mend="leave them out: they are what workers say to each other",
+        ) from error
 
 
 class Siblings:
@@ -83,9 +94,13 @@ class Siblings:
             closing.add_done_callback(self._closing.discard)
 
     async def at_least(self, epoch: int) -> View:
-        """The view, once it is as new as `epoch`."""
-        while self._view.epoch < epoch:
-            await self._newer.wait()
+        """The view, once it is as new as `epoch`. ServiceError if that is not soon."""
+        try:
+            async with asyncio.timeout(VIEW_SECONDS):
+                while self._view.epoch < epoch:
+                    await self._newer.wait()
+        except TimeoutError:
+            raise unreachable(f"this worker was told of no view {epoch}") from None
         return self._view
 
     async def ask(

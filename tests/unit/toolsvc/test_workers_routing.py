@@ -12,6 +12,7 @@ from typing import Any
 import grpc.aio
 import pytest
 
+import toolsvc.workers.siblings
 from toolsvc import Tool
 from toolsvc.client import blob_in_pieces, reference
 from toolsvc.host import Host
@@ -254,3 +255,36 @@ async def test_a_blob_that_a_silent_worker_may_hold_is_not_called_missing(
         with pytest.raises(ServiceError) as failure:
             await ask
         assert failure.value.reason_name == "BACKEND_DOWN"
+
+
+@pytest.mark.parametrize("header", [("toolwright-hop", "nowhere"), ("toolwright-epoch", "soon")])
+async def test_what_no_worker_says_is_refused(three: list[Worker], header: tuple[str, str]) -> None:
+    first, *_ = three
+    tell(three, 2, three)
+    requests = {
+        "OpenSession": pb.OpenSessionRequest(session_id="s", owner="o"),
+        "CancelCall": pb.CancelCallRequest(session_id="s", call_id="c"),
+        "CloseSession": pb.CloseSessionRequest(session_id="s"),
+        "RenewLeases": pb.RenewLeasesRequest(owner="o"),
+    }
+    for method, request in requests.items():
+        with pytest.raises(grpc.aio.AioRpcError) as failure:
+            await getattr(first.stub, method)(request, timeout=20, metadata=(header,))
+        assert str(from_rpc_error(failure.value)).startswith("INVALID_REQUEST: metadata "), method
+
+
+async def test_a_view_that_never_comes_is_not_waited_for(
+    three: list[Worker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(toolsvc.workers.siblings, "VIEW_SECONDS", 0.01)
+    tell(three, 2, three)
+    with pytest.raises(grpc.aio.AioRpcError) as failure:
+        await three[0].stub.CloseSession(
+            pb.CloseSessionRequest(session_id="s"),
+            timeout=20,
+            metadata=(("toolwright-epoch", "1000000"),),
+        )
+    assert (
+        str(from_rpc_error(failure.value))
+        == "BACKEND_DOWN: this worker was told of no view 1000000"
+    )
