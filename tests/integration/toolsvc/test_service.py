@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -419,6 +420,29 @@ async def test_what_a_tool_may_answer_arrives(
         async for _ in client.stub.GetBlob(pb.GetBlobRequest(sha256=blob.sha256), timeout=10):
             pass
     assert gone.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+@pytest.fixture
+def spy(tmp_path: Path) -> str:
+    """A tool that tells what its service has imported."""
+    path = tmp_path / "spy.py"
+    path.write_text(
+        "import sys\nfrom toolsvc import tool\n\n@tool\n"
+        "def imported(text: str) -> list[str]:\n    'Tells it.'\n    return list(sys.modules)\n"
+    )
+    return str(path)
+
+
+async def test_a_service_imports_the_packages_of_its_own_tools_alone(
+    start: Any, connect: Callable[[str], Client], spy: str
+) -> None:
+    client = connect(start("python", spy, *SMALL).address)
+    session = await client.open()
+    seen = await client.call(session, "<imported> any </imported>")
+    names = set(json.loads(seen.result.observation[0].text))
+    assert "toolsvc.tools.python" in names
+    theirs = {"aiohttp", "bm25s", "faiss", "numpy", "psycopg", "sentence_transformers", "torch"}
+    assert not names & theirs
 
 
 async def test_long_observations_are_cut_by_the_service(
