@@ -22,10 +22,11 @@ class Permit:
 
     __slots__ = ("_gate", "expires_at", "held")
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: Gate, *, held: bool = True) -> None:
+        """`held`: it takes one of the gate's places."""
         self._gate = gate
         self.expires_at = time.monotonic() + HOLD_SECONDS
-        self.held = True
+        self.held = held
 
     def release(self) -> None:
         if self.held:
@@ -58,6 +59,10 @@ class Gate:
             return None
         self._free -= 1
         return self._give()
+
+    def pass_by(self) -> Permit:
+        """A permit that takes no place, for a call that bounds its start by itself."""
+        return Permit(self, held=False)
 
     async def enter(self) -> Permit:
         """Waits for a permit. Cancelling gives the place up."""

@@ -156,6 +156,8 @@ def _enter(entry: OpenTool, running: RunningCall, gate: Gate) -> Permit | None:
         raise asyncio.CancelledError
     if not entry.tool.ready(entry.state) or not entry.turnstile.try_enter():
         return None
+    if entry.tool.queues:
+        return gate.pass_by()
     permit = gate.try_enter()
     if permit is None:
         entry.turnstile.leave()
@@ -174,7 +176,7 @@ async def _queue(
             inside = True
             if not entry.tool.ready(entry.state):
                 await entry.tool.prepare(entry.state)
-            return await gate.enter()
+            return gate.pass_by() if entry.tool.queues else await gate.enter()
     except TimeoutError:
         if inside:
             entry.turnstile.leave()

@@ -61,6 +61,9 @@ class Tool:
     """What stays of an observation that is too long; middle = its beginning and its end."""
     isolation: str = ""
     """Level of isolation of the foreign code that it runs; "" where it runs none."""
+    queues: bool = False
+    """Its calls wait in a queue of its own, which bounds what runs: they need no leave of the host
+    to start."""
 
     def open(self, session: SessionInfo) -> State | Awaitable[State]:
         """The state of a new session."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import AsyncIterator
 from enum import StrEnum
 from typing import Any
 
@@ -19,10 +20,13 @@ from toolwright.common.v1 import reasons_pb2
 from toolwright.rpc.channel import open_channel
 from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
 from toolwright.rpc.options import TOKEN_VARIABLE
+from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.tool.v1 import tool_pb2_grpc
 
 LONGEST_SECONDS = 600.0
 """Deadline of a request for a client who gave none."""
+VIEW_SECONDS = 10.0
+"""For the supervisor's word to come; it is a line in a pipe."""
 _RETRY_SECONDS = 0.2
 _CLOSE_SECONDS = 5.0
 """For requests to a sibling that is gone to come to their own end."""
@@ -42,9 +46,18 @@ class Hop(StrEnum):
 
 
 def hop_of(context: Any) -> tuple[Hop, int]:
-    """From the metadata of a request: what is wanted, and the epoch of the view behind it."""
+    """From the metadata of a request: what is wanted, and the epoch of the view behind it.
+    ServiceError where they say nothing that a worker says."""
     given = {key: value for key, value in context.invocation_metadata() if key in (_HOP, _EPOCH)}
-    return Hop(given.get(_HOP, "")), int(given.get(_EPOCH, 1))
+    try:
+        return Hop(given.get(_HOP, "")), int(given.get(_EPOCH, 1))
+    except ValueError as error:
+        raise ServiceError(
+            reasons_pb2.ERROR_REASON_INVALID_REQUEST,
+            f"metadata {_HOP} or {_EPOCH}: {error}",
+            subject="metadata",
+            mend="leave them out: they are what workers say to each other",
+        ) from error
 
 
 class Siblings:
@@ -81,9 +94,13 @@ class Siblings:
             closing.add_done_callback(self._closing.discard)
 
     async def at_least(self, epoch: int) -> View:
-        """The view, once it is as new as `epoch`."""
-        while self._view.epoch < epoch:
-            await self._newer.wait()
+        """The view, once it is as new as `epoch`. ServiceError if that is not soon."""
+        try:
+            async with asyncio.timeout(VIEW_SECONDS):
+                while self._view.epoch < epoch:
+                    await self._newer.wait()
+        except TimeoutError:
+            raise unreachable(f"this worker was told of no view {epoch}") from None
         return self._view
 
     async def ask(
@@ -91,18 +108,27 @@ class Siblings:
     ) -> Any:
         """One RPC of ToolService to a sibling, within the time of the client's. ServiceError:
         what it says, or BACKEND_DOWN where it does not answer."""
+        method_there = getattr(self._stub(member), method)
+        try:
+            return await method_there(request, **_terms(context, hop, epoch))
+        except grpc.aio.AioRpcError as error:
+            raise _said(member, error) from error
+
+    async def blob(self, member: Member, sha256: str, context: Any) -> AsyncIterator[bytes]:
+        """Pieces of a blob that a sibling holds. ServiceError as of `ask`."""
+        request = pb.GetBlobRequest(sha256=sha256)
+        terms = _terms(context, Hop.HERE, self._view.epoch)
+        try:
+            async for piece in self._stub(member).GetBlob(request, **terms):
+                yield piece.data
+        except grpc.aio.AioRpcError as error:
+            raise _said(member, error) from error
+
+    def _stub(self, member: Member) -> Any:
         link = self._links.get(member.link)
         if link is None:
             link = self._links[member.link] = _Link(member.link)
-        metadata = ((_HOP, hop.value), (_EPOCH, str(epoch)))
-        timeout = min(context.time_remaining() or LONGEST_SECONDS, LONGEST_SECONDS)
-        try:
-            return await getattr(link.stub, method)(request, timeout=timeout, metadata=metadata)
-        except grpc.aio.AioRpcError as rpc_error:
-            error = from_rpc_error(rpc_error)
-            if isinstance(error, TransportError):
-                raise unreachable(f"worker {member.slot} does not answer: {error}") from error
-            raise error from rpc_error
+        return link.stub
 
     async def close(self) -> None:
         for link in self._links.values():
@@ -114,6 +140,21 @@ class _Link:
     def __init__(self, address: str) -> None:
         self.channel = open_channel(address, os.environ.get(TOKEN_VARIABLE, ""))
         self.stub: Any = tool_pb2_grpc.ToolServiceStub(self.channel)
+
+
+def _terms(context: Any, hop: Hop, epoch: int) -> dict[str, Any]:
+    """How a sibling is asked: within the time of the client's request."""
+    return {
+        "metadata": ((_HOP, hop.value), (_EPOCH, str(epoch))),
+        "timeout": min(context.time_remaining() or LONGEST_SECONDS, LONGEST_SECONDS),
+    }
+
+
+def _said(member: Member, rpc_error: grpc.aio.AioRpcError) -> ServiceError:
+    error = from_rpc_error(rpc_error)
+    if isinstance(error, TransportError):
+        return unreachable(f"worker {member.slot} does not answer: {error}")
+    return error
 
 
 def unreachable(message: str) -> ServiceError:

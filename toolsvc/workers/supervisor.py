@@ -1,9 +1,10 @@
 """Starts the workers, replaces those that die, and tells all of them who lives.
 
-It holds no session and opens no gRPC channel, so it may start processes at any time. The public
-port is reserved here for as long as the service lives; every worker listens on it (SO_REUSEPORT)
-and on a port of its own. A Unix socket has one listener: worker 0 takes the public one, and while
-it is being replaced nobody can be placed through it, though all other sessions go on.
+It holds no session and opens no gRPC channel, and it starts processes by exec, so it may start them
+at any time. The public port is reserved here for as long as the service lives; every worker listens
+on it (SO_REUSEPORT) and on a port of its own, and while none lives the supervisor says so there
+(`stand_in`). A Unix socket has one listener: worker 0 takes the public one, and while it is being
+replaced nobody can be placed through it, though all other sessions go on.
 
 When the supervisor ends, by whatever signal, so do the workers.
 """
@@ -33,6 +34,7 @@ from toolsvc.admission import PERMITS_PER_CORE
 from toolsvc.errors import StartError
 from toolsvc.metrics import merge, serve_page
 from toolsvc.serving import DRAIN_SECONDS, ServiceConfig, announce, stop_event
+from toolsvc.task_blobs import BLOB_BYTES
 from toolsvc.workers.messages import (
     LONGEST_LINE,
     TO_SUPERVISOR,
@@ -47,6 +49,7 @@ from toolsvc.workers.messages import (
 )
 from toolsvc.workers.placement import Member, View, share
 from toolsvc.workers.restarts import Restarts
+from toolsvc.workers.stand_in import standing_in
 from toolwright.rpc.options import is_unix
 from toolwright.rpc.server import cannot_listen
 
@@ -69,6 +72,7 @@ async def supervise(
             config,
             listen=public,
             max_sessions=share(config.max_sessions, workers),
+            blob_room=max(BLOB_BYTES, config.blob_room // workers),
             permits=max(1, PERMITS_PER_CORE * (os.cpu_count() or 1) // workers),
             sandbox=replace(
                 config.sandbox,
@@ -168,6 +172,8 @@ class Supervisor:
         self._living: dict[int, _Worker] = {}
         self._epoch = 0
         self._replaced = 0
+        self._somebody, self._nobody = asyncio.Event(), asyncio.Event()
+        """Set while a worker lives, and while none does."""
 
     async def run(self) -> None:
         """Starts all workers and keeps every slot filled. An ExceptionGroup with a StartError if
@@ -182,6 +188,8 @@ class Supervisor:
         async with asyncio.TaskGroup() as group:
             for worker in self._living.values():
                 group.create_task(self._keep(worker))
+            if not is_unix(self._config.listen):
+                group.create_task(self._stand_in())
 
     async def end(self) -> None:
         """Lets every worker drain, and kills what takes too long."""
@@ -247,6 +255,14 @@ class Supervisor:
                 log.error("worker not replaced", slot=dead.slot, reason=str(error))  # noqa: TRY400
                 lived = 0.0
 
+    async def _stand_in(self) -> None:
+        """Answers in the workers' place while there is none; for ever. Not on a Unix socket: its
+        path belongs to whoever made it last, which has to be worker 0."""
+        while True:
+            await self._nobody.wait()
+            async with standing_in(self._config):
+                await self._somebody.wait()
+
     async def _start(self, slot: int) -> _Worker:
         """A worker that listens. StartError with the sentence that it gave, or that it died."""
         process = await asyncio.create_subprocess_exec(
@@ -294,6 +310,12 @@ class Supervisor:
         for worker in joining:
             worker.joined = self._epoch
             self._living[worker.slot] = worker
+        if self._living:
+            self._nobody.clear()
+            self._somebody.set()
+        else:
+            self._somebody.clear()
+            self._nobody.set()
         members = tuple(self._living[slot].member for slot in sorted(self._living))
         message = Membership(view=View(epoch=self._epoch, members=members))
         for worker in self._living.values():

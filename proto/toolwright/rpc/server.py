@@ -62,14 +62,15 @@ class Server:
         register(self._server)
         self._names.append(name)
 
-    async def start(self) -> None:
-        """Binds and serves. ListenError when an address is taken or not ours."""
+    async def start(self, *, serving: bool = True) -> None:
+        """Binds and answers; `serving` is what health says. ListenError when an address is taken
+        or not ours."""
         reflection.enable_server_reflection(self._names, self._server)
         self.port = self._bind(self._listen)
         for address in self._more:
             self._bind(address)
         await self._server.start()
-        await self.set_serving(True)
+        await self.set_serving(serving)
 
     async def set_serving(self, serving: bool) -> None:
         """What grpc.health.v1 answers, for the server and each service."""

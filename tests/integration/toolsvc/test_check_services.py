@@ -13,6 +13,7 @@ import pytest
 import trustme
 
 from tests.integration.toolsvc.conftest import Service, start_service
+from tests.support.postgres import postgres
 from toolsvc.check.checks import ALL
 
 CHECK = [sys.executable, "-c", "from toolsvc.cli import main; main()", "check"]
@@ -93,6 +94,18 @@ effect = "<sql>UPDATE counter SET n = n + 1</sql>"
 read = "<sql>SELECT n FROM counter</sql>"
 """
 
+POSTGRES_TABLES = """
+CREATE TABLE counter (n int);
+CREATE ROLE policy LOGIN;
+GRANT SELECT, INSERT ON counter TO policy;
+"""
+POSTGRES_PROBES = """
+[sql]
+effect = "<sql>INSERT INTO counter VALUES (1)</sql>"
+read = "<sql>SELECT count(*) FROM counter</sql>"
+sleep = "<sql>INSERT INTO counter SELECT 1 FROM pg_sleep(@seconds@)</sql>"
+"""
+
 LEAST = {
     "python": 100,
     "bash": 95,
@@ -162,6 +175,22 @@ def test_our_tools_keep_the_contract(
     assert found["passed"] >= LEAST[tool]
     assert found["passed"] + found["failed"] + found["skipped"] == len(found["checks"]) == len(ALL)
     assert all(one["reason"] for one in found["checks"] if one["outcome"] == "skipped")
+
+
+def test_sql_on_postgresql_keeps_the_contract(
+    start: Callable[..., Service], tmp_path: Path
+) -> None:
+    probes = tmp_path / "probes.toml"
+    probes.write_text(POSTGRES_PROBES)
+    with postgres(POSTGRES_TABLES) as server:
+        dsn = f"sql.dsn={server.dsn('policy')}"
+        service = start("sql", "--set", dsn, "--set", "sql.writable=true")
+        code, found, shown = check(service.address, "--probe", probes, folder=tmp_path)
+        service.process.terminate()
+        assert service.process.wait(20) == 0
+        assert server.ask("SELECT count(*) FROM counter") == 0
+    assert (code, found["failed"]) == (0, 0), shown
+    assert found["passed"] >= 95
 
 
 def test_workers_keep_the_contract(

@@ -1,5 +1,6 @@
 """The search tool in processes of its own: built, killed, served, asked over gRPC and HTTP."""
 
+import asyncio
 import json
 import os
 import re
@@ -160,6 +161,23 @@ async def test_off_loopback_rules_hold_for_http_too(
     status, answer = await post(url, {"queries": ["bird"]}, Authorization="Bearer secret")
     assert status == 200
     assert [document["id"] for document in answer["result"][0]] == ["4"]
+
+
+async def test_every_worker_answers_on_http(start: Any, folder: Path) -> None:
+    port, metrics = free_ports(2)
+    start(
+        "search", "--set", f"search.index={folder}", "--set", "search.kind=bm25", "--workers", "2",
+        "--set", f"search.http=127.0.0.1:{port}", "--metrics", f"127.0.0.1:{metrics}",
+    )  # fmt: skip
+    asked: set[str] = set()
+    async with aiohttp.ClientSession() as session, asyncio.timeout(20):
+        while asked != {"0", "1"}:  # a connection each: the kernel spreads them
+            url = f"http://127.0.0.1:{port}/retrieve"
+            status, answer = await post(url, {"queries": ["bird"]})
+            assert (status, answer["result"][0][0]["id"]) == (200, "4")
+            async with session.get(f"http://127.0.0.1:{metrics}/metrics") as page:
+                text = await page.text()
+            asked = set(re.findall(r'queries_total\{tool="search",worker="(\d)"\} [1-9]', text))
 
 
 def test_what_cannot_be_served_is_one_sentence(

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -19,7 +20,6 @@ from google.protobuf.duration_pb2 import Duration
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from toolwright.common.v1 import media_pb2
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.channel import call as rpc
 from toolwright.rpc.channel import open_channel
@@ -324,11 +324,6 @@ async def test_what_is_not_served_says_so(client: Client) -> None:
         with refused(reasons.ERROR_REASON_NOT_SERVED) as failure:
             await rpc(getattr(client.stub, method), request, timeout=10)
         assert failure.value.code is grpc.StatusCode.UNIMPLEMENTED
-    with refused(reasons.ERROR_REASON_NOT_SERVED):
-        await client.open(blobs=[media_pb2.BlobRef(sha256="0" * 64)])
-    with pytest.raises(grpc.aio.AioRpcError) as put:
-        await client.stub.PutBlob(iter([pb.PutBlobRequest()]), timeout=10)
-    assert put.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
 async def test_health_and_reflection(client: Client) -> None:
@@ -425,6 +420,29 @@ async def test_what_a_tool_may_answer_arrives(
         async for _ in client.stub.GetBlob(pb.GetBlobRequest(sha256=blob.sha256), timeout=10):
             pass
     assert gone.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+@pytest.fixture
+def spy(tmp_path: Path) -> str:
+    """A tool that tells what its service has imported."""
+    path = tmp_path / "spy.py"
+    path.write_text(
+        "import sys\nfrom toolsvc import tool\n\n@tool\n"
+        "def imported(text: str) -> list[str]:\n    'Tells it.'\n    return list(sys.modules)\n"
+    )
+    return str(path)
+
+
+async def test_a_service_imports_the_packages_of_its_own_tools_alone(
+    start: Any, connect: Callable[[str], Client], spy: str
+) -> None:
+    client = connect(start("python", spy, *SMALL).address)
+    session = await client.open()
+    seen = await client.call(session, "<imported> any </imported>")
+    names = set(json.loads(seen.result.observation[0].text))
+    assert "toolsvc.tools.python" in names
+    theirs = {"aiohttp", "bm25s", "faiss", "numpy", "psycopg", "sentence_transformers", "torch"}
+    assert not names & theirs
 
 
 async def test_long_observations_are_cut_by_the_service(

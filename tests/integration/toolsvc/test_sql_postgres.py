@@ -1,21 +1,14 @@
-"""The sql tool on a real PostgreSQL. A machine without one fails these tests with the sentence
-that mends it."""
+"""The sql tool on a real PostgreSQL."""
 
 import asyncio
 import contextlib
-import os
-import pwd
-import shutil
-import subprocess
-import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
+from tests.support.postgres import PostgresServer, postgres
 from tests.support.trajectory import Trajectory, said
 from toolsvc.errors import Reason, Refused, StartError
 from toolsvc.host import Host
@@ -30,78 +23,19 @@ CREATE ROLE policy LOGIN;
 GRANT SELECT, INSERT, UPDATE, DELETE ON city TO policy;
 CREATE DATABASE other;
 """
-DATABASE_ACCOUNTS = ("postgres", "games")
-
-
-class Server:
-    """A PostgreSQL of the tests' own, on a Unix socket in a temporary folder."""
-
-    def __init__(self) -> None:
-        found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-        if not found:
-            pytest.fail("these tests need PostgreSQL: apt-get install postgresql")
-        self.bin = found[-1].parent
-        self.folder = Path(tempfile.mkdtemp(prefix="toolwright-pg-"))
-        self.account: dict[str, Any] = {}
-        if os.geteuid() == 0:  # which PostgreSQL refuses to run as
-            known = {account.pw_name: account for account in pwd.getpwall()}
-            account = next(known[name] for name in DATABASE_ACCOUNTS if name in known)
-            os.chown(self.folder, account.pw_uid, account.pw_gid)
-            self.account = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
-        self.data = self.folder / "data"
-        self.run("initdb", "-D", self.data, "-U", "admin", "-A", "trust", "--no-sync", "-E", "UTF8")
-        self.start()
-        with psycopg.connect(self.dsn("admin"), autocommit=True) as connection:
-            for statement in TABLES.strip().split("\n"):
-                connection.execute(statement.encode())
-
-    def run(self, program: str, *arguments: object) -> None:
-        subprocess.run(
-            [self.bin / program, *map(str, arguments)],
-            check=True,
-            capture_output=True,
-            cwd=self.folder,
-            env={"LC_ALL": "C.UTF-8", "PATH": os.environ["PATH"]},
-            **self.account,
-        )
-
-    def start(self) -> None:
-        options = f"-c listen_addresses= -k {self.folder} -c fsync=off -c shared_buffers=16MB"
-        log = self.folder / "log"
-        self.run("pg_ctl", "-D", self.data, "-l", log, "-w", "-o", options, "start")
-
-    def crash(self) -> None:
-        self.run("pg_ctl", "-D", self.data, "-m", "immediate", "-w", "stop")
-
-    def dsn(self, user: str) -> str:
-        return f"host={self.folder} user={user} dbname=postgres"
-
-    def ask(self, sql: str) -> Any:
-        """One value, as the administrator sees it."""
-        with psycopg.connect(self.dsn("admin"), autocommit=True) as connection:
-            row = connection.execute(sql.encode()).fetchone()
-        return None if row is None else row[0]
-
-    def sessions(self) -> int:
-        """Connections of the tool."""
-        return int(
-            self.ask("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'toolwright'")
-        )
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    running = Server()
-    yield running
-    running.crash()
-    shutil.rmtree(running.folder)
+def server() -> Iterator[PostgresServer]:
+    with postgres(TABLES) as running:
+        yield running
 
 
 MakeHost = Callable[..., contextlib.AbstractAsyncContextManager[Host]]
 
 
 @pytest.fixture
-def host(server: Server) -> MakeHost:
+def host(server: PostgresServer) -> MakeHost:
     @contextlib.asynccontextmanager
     async def make(**options: Any) -> AsyncIterator[Host]:
         given = SqlOptions.model_validate({"dsn": server.dsn("policy"), **options})
@@ -180,7 +114,7 @@ async def test_a_long_result_shows_its_first_rows(host: MakeHost) -> None:
         ("-- nothing", "an empty statement is not allowed"),
     ],
 )
-async def test_a_reader_cannot(host: MakeHost, server: Server, sql: str, says: str) -> None:
+async def test_a_reader_cannot(host: MakeHost, server: PostgresServer, sql: str, says: str) -> None:
     async with host() as running:
         session = trajectory(running)
         _, text = await fail(session, sql)
@@ -190,7 +124,7 @@ async def test_a_reader_cannot(host: MakeHost, server: Server, sql: str, says: s
 
 
 async def test_changes_live_in_their_session_and_are_rolled_back(
-    host: MakeHost, server: Server
+    host: MakeHost, server: PostgresServer
 ) -> None:
     async with host(writable=True) as running:
         one, other = trajectory(running), trajectory(running)
@@ -207,7 +141,7 @@ async def test_changes_live_in_their_session_and_are_rolled_back(
     assert server.ask("SELECT count(*) FROM city") == 2000
 
 
-async def test_a_procedure_cannot_commit(host: MakeHost, server: Server) -> None:
+async def test_a_procedure_cannot_commit(host: MakeHost, server: PostgresServer) -> None:
     async with host(writable=True) as running:
         session = trajectory(running)
         _, text = await fail(session, "CALL nothing()")
@@ -297,7 +231,7 @@ async def test_another_sessions_lock_is_nothing_for_the_policy(host: MakeHost) -
 
 
 async def test_a_session_that_ends_under_its_statement_leaves_no_connection(
-    host: MakeHost, server: Server
+    host: MakeHost, server: PostgresServer
 ) -> None:
     async with host(writable=True) as running:
         session = trajectory(running)
@@ -315,7 +249,7 @@ _SLEEPING = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT pg_s
 
 
 async def test_a_killed_backend_loses_a_writer_and_not_a_reader(
-    host: MakeHost, server: Server
+    host: MakeHost, server: PostgresServer
 ) -> None:
     for writable, sql in ((True, "SELECT 1"), (False, "SELECT 1"), (True, "SELECT pg_sleep(60)")):
         async with host(writable=writable) as running:
@@ -341,14 +275,14 @@ async def test_a_killed_backend_loses_a_writer_and_not_a_reader(
                 assert "(1 row)" in await ask(session, "SELECT 1")
 
 
-def kill(server: Server) -> None:
+def kill(server: PostgresServer) -> None:
     server.ask(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
         "WHERE application_name = 'toolwright'"
     )
 
 
-async def test_a_server_that_dies_and_comes_back(host: MakeHost, server: Server) -> None:
+async def test_a_server_that_dies_and_comes_back(host: MakeHost, server: PostgresServer) -> None:
     async with host(writable=True) as running:
         lost, fresh = trajectory(running), trajectory(running)
         await ask(lost, "DELETE FROM city")
@@ -378,7 +312,7 @@ async def test_a_broken_dsn_is_one_sentence(dsn: str, says: str) -> None:
     assert "\n" not in str(failure.value)
 
 
-async def test_a_role_that_could_leave_the_database_is_refused(server: Server) -> None:
+async def test_a_role_that_could_leave_the_database_is_refused(server: PostgresServer) -> None:
     dsn = server.dsn("admin")
     tool = SqlTool.make(SqlOptions.model_validate({"dsn": dsn}), SandboxConfig())
     with pytest.raises(StartError, match="CREATE ROLE policy"):
@@ -386,7 +320,7 @@ async def test_a_role_that_could_leave_the_database_is_refused(server: Server) -
 
 
 def test_a_service_that_is_killed_leaves_no_statement(
-    server: Server, start: Callable[..., Any]
+    server: PostgresServer, start: Callable[..., Any]
 ) -> None:
     """kill -9 of the whole service: the server notices, and rolls back."""
     import grpc

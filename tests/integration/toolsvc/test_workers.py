@@ -21,8 +21,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from tests.support.net import free_port
+from toolwright.rpc.channel import backoff, may_retry, open_channel
 from toolwright.rpc.channel import call as rpc
-from toolwright.rpc.channel import open_channel
 from toolwright.rpc.errors import ServiceError, TransportError
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.tool.v1 import tool_pb2_grpc
@@ -73,6 +73,11 @@ class Client:
         )
         answer = await rpc(self.stub.CallTool, request, timeout=30)
         return str(answer.result.observation[0].text)
+
+    async def health(self) -> int:
+        stub: Any = health_pb2_grpc.HealthStub(self.channel)
+        answer = await rpc(stub.Check, health_pb2.HealthCheckRequest(), timeout=20)
+        return int(answer.status)
 
     async def begins(self, session: str, text: str, call_id: str) -> bool:
         """Whether it is running and not answered yet."""
@@ -292,16 +297,47 @@ async def test_a_dead_worker_loses_its_own_sessions_and_is_replaced(
     assert 'toolsvc_calls_total{outcome="ok",tool="notes",worker=' in text
 
 
+@pytest.fixture
+def gated(plugin: str, tmp_path: Path) -> tuple[str, Path]:
+    """The plugin as a file that takes until the other file is gone to load."""
+    mine, closed = tmp_path / "mine.py", tmp_path / "closed"
+    wait = f"import os, time\nwhile os.path.exists({str(closed)!r}):\n    time.sleep(0.01)\n"
+    mine.write_text(wait + Path(plugin).read_text())
+    return str(mine), closed
+
+
+async def test_health_says_so_while_no_worker_lives(
+    start: Callable[..., Service], gated: tuple[str, Path]
+) -> None:
+    mine, closed = gated
+    service = start(mine, "--workers", "2")
+    closed.touch()  # no worker can start from now on
+    for worker in psutil.Process(service.process.pid).children():
+        worker.kill()
+    async with connected(service.address) as client:
+        assert await eventually(client.health) == health_pb2.HealthCheckResponse.NOT_SERVING
+        with pytest.raises(ServiceError) as failure:
+            await client.open(fresh())
+        assert (refusal(failure), failure.value.retry_after) == ("BACKEND_DOWN", 0.2)
+        closed.unlink()
+        session = fresh()
+        endpoint = await eventually(lambda: client.open(session))
+        async with connected(endpoint) as there:
+            assert await there.say(session, "a") == "a"
+    async with connected(service.address) as client:
+        assert await eventually(client.health) == health_pb2.HealthCheckResponse.SERVING
+
+
 async def eventually(ask: Callable[[], Awaitable[Any]]) -> Any:
-    """What a client does with an error that says when to come again."""
+    """What a client does where nobody is there, or an error says when to come again."""
     async with asyncio.timeout(20):
         while True:
             try:
                 return await ask()
-            except ServiceError as error:
-                if error.retry_after is None:
+            except (ServiceError, TransportError) as error:
+                if not may_retry(error):
                     raise
-                await asyncio.sleep(error.retry_after)
+                await asyncio.sleep(backoff(0, error))
 
 
 def page(address: str) -> str:

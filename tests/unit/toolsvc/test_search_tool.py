@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from tests.support.trajectory import Trajectory, said
 from toolsvc.actions import parse_arguments
 from toolsvc.built_in import make_built_in
 from toolsvc.errors import Reason, Refused, StartError
+from toolsvc.host import Host
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.search.build import Order, build
 from toolsvc.search.index import Found, SearchIndex
@@ -19,7 +21,7 @@ from toolsvc.search.manifest import Kind
 from toolsvc.search.types import Query
 from toolsvc.tool import Cancellation
 from toolsvc.tools.search import NOTHING_FOUND, SearchOptions, SearchTool
-from toolsvc.types import Call, Result, SessionInfo, Text
+from toolsvc.types import Call, Result, SessionInfo
 from toolwright.types import ToolErrorKind
 
 COLOURS = ("green", "red", "yellow", "brown", "golden")
@@ -57,12 +59,6 @@ def call(text: str, *, run_limit: float = 10.0, **metadata: Any) -> Call:
     )
 
 
-def text_of(result: Result) -> str:
-    (part,) = result.observation
-    assert isinstance(part, Text)
-    return part.text
-
-
 class Held:
     """Keeps the index from answering until it is let go."""
 
@@ -90,11 +86,11 @@ async def test_an_observation_has_a_line_for_each_passage(tool: SearchTool) -> N
     result = await tool.run(None, call(" brown apples "), Cancellation())
     other = await tool.run(None, call("pears"), Cancellation())
     await tool.stop()
-    first, second = text_of(result).splitlines()
+    first, second = said(result).splitlines()
     assert first == "Doc 1(Title: Apple 3) Apples may be brown."
     assert second.startswith("Doc 2(Title: Apple 0) ")
     assert result.metrics["hits"] == 2
-    assert (text_of(other), other.valid, other.error) == (NOTHING_FOUND, True, None)
+    assert (said(other), other.valid, other.error) == (NOTHING_FOUND, True, None)
 
 
 async def test_the_last_block_of_an_action_is_the_query(tool: SearchTool) -> None:
@@ -103,6 +99,14 @@ async def test_the_last_block_of_an_action_is_the_query(tool: SearchTool) -> Non
     assert parse_arguments(action, descriptor) == {"query": " two "}
     assert descriptor.stop_strings == ("</search>",)
     assert (descriptor.parallel_calls, descriptor.stateful) == (True, False)
+
+
+async def test_the_best_passages_stay_of_an_observation_that_is_too_long(tool: SearchTool) -> None:
+    async with Host([tool], observation_limit=64) as host:
+        found = await Trajectory(host, "search").act("<search>brown apples</search>")
+    assert found.truncated
+    assert said(found).startswith("Doc 1(Title: Apple 3) Apples ")
+    assert "Apple 0" not in said(found)
 
 
 async def test_an_empty_query_is_an_invalid_action(tool: SearchTool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -165,6 +166,19 @@ async def test_messages_of_the_promised_size_pass() -> None:
         answer = await there.PutBlob(iter([request]), timeout=20)
     assert answer.blob.size == 8 << 20
     assert options.MESSAGE_LIMIT == 64 << 20
+
+
+async def test_a_burst_of_thousands_is_not_cancelled() -> None:
+    """Without `MOST_PENDING` gRPC cancels hundreds of these before any of them is begun. The client
+    sends by threads of its own, while the server's loop takes nothing."""
+    service = Service()
+    async with served(service) as address:
+        with grpc.insecure_channel(address) as channel:
+            there = tool_pb2_grpc.ToolServiceStub(channel)
+            pending = [there.ListTools.future(pb.ListToolsRequest()) for _ in range(2500)]
+            codes = await asyncio.to_thread(lambda: {call.code() for call in pending})
+    assert codes == {grpc.StatusCode.OK}
+    assert options.MOST_PENDING > 2500
 
 
 async def test_a_port_in_use_is_an_error_that_names_it() -> None:
