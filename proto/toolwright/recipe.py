@@ -147,6 +147,19 @@ class Shared(Table):
             raise ValueError(f"task.tools names {unknown}, which have no [tools.NAME] table")
         return self
 
+    @model_validator(mode="after")
+    def _one_table_a_service(self) -> Shared:
+        """A trajectory has one session on a service."""
+        tables: dict[str, str] = {}
+        for name in self.task.tools or self.tools:
+            first = tables.setdefault(self.tools[name].service, name)
+            if first != name:
+                raise ValueError(
+                    f"tools.{first} and tools.{name} are both {self.tools[name].service}: "
+                    f"make it one table, with the tools' names in tools.{first}.names"
+                )
+        return self
+
 
 TableModel = TypeVar("TableModel", bound=Table)
 
