@@ -25,6 +25,9 @@ from toolwright.assignments import AssignmentError, assign
 SHARED = ("run", "policy", "task", "sampler", "tools")
 ENTRY_POINTS = "toolwright.tables"
 
+ARCHITECTURES = ("qwen2", "qwen3")
+"""`model_type` of the policies that can be sampled and trained."""
+
 
 class RecipeError(ValueError):
     """The recipe cannot be used; the message names the key and the mend."""
