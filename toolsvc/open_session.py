@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -23,7 +23,7 @@ from toolsvc.ledger import Ledger
 from toolsvc.plugins import run_method
 from toolsvc.tool import State, Tool
 from toolsvc.turnstile import Turnstile
-from toolsvc.types import Descriptor, Opened, OpenRequest, Recorded, Running, SessionInfo
+from toolsvc.types import Descriptor, Media, Opened, OpenRequest, Recorded, Running, SessionInfo
 
 CLOSE_SECONDS = 10.0
 """For one tool to close one session's state; what takes longer is left to itself."""
@@ -103,14 +103,21 @@ class RunningCall:
 class OpenSession:
     """One trajectory's environment."""
 
-    def __init__(self, request: OpenRequest, wanted: Iterable[str], lease_until: float) -> None:
-        """`wanted`: names of the served tools that it will have."""
+    def __init__(
+        self,
+        request: OpenRequest,
+        wanted: Iterable[str],
+        blobs: Mapping[str, Media],
+        lease_until: float,
+    ) -> None:
+        """`wanted`: names of the served tools that it will have. `blobs`: the task's media."""
         self._names = set(wanted)
         self.info = SessionInfo(
             session_id=request.session_id,
             owner=request.owner,
             metadata=request.metadata,
             names=self._names,
+            blobs=blobs,
         )
         self.digest = request.digest
         self.lease_until = lease_until
