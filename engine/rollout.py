@@ -20,7 +20,8 @@ from engine.sampler.pool import SamplerPool
 from engine.sampler.stops import StopTable
 from engine.text import stop_cut, truncate_observation
 from engine.toolcalls import CallPlace, PendingCall, refused
-from engine.toolclient import Session, ToolServices
+from engine.toolclient import ToolServices
+from engine.toolsession import Session
 from engine.transcript import Transcript
 from engine.types import Answer, Call, CallOutcome, Codec, Decision, Generated, NoAction, StopHit
 from toolwright.recipe import Limits

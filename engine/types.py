@@ -30,13 +30,22 @@ class ToolSpec:
         """The action is a tag with a body."""
         return bool(self.close_tag) and not self.json_call
 
+    @property
+    def raw(self) -> bool:
+        """Only the service can read the action."""
+        return not self.close_tag
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One tool call as the protocol's parser read it. `tool` empty = let the service find it."""
+    """One tool call as the protocol's parser read it.
+
+    `tool` empty = the service finds it: the one named `service` in the recipe, else the first.
+    """
 
     action: str
     tool: str = ""
+    service: str = ""
     arguments: Mapping[str, Any] | None = None
     invalid_reason: str = ""
 

@@ -24,8 +24,8 @@ from transformers import AutoConfig
 
 from learner import device, parallel, spec
 from learner.errors import ModelError
+from toolwright.recipe import ARCHITECTURES
 
-ARCHITECTURES = ("qwen2", "qwen3")
 SHARD_BYTES = 5 << 30
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".index.json")
 

@@ -103,12 +103,15 @@ class Calls:
             try:
                 running.started_at = time.perf_counter()
                 result = await tool.run(entry.state, call, running.cancellation)
+                new_tools = await session.add_tools_of(entry) if entry.gives_tools else ()
             finally:
                 permit.release()
                 running.cancellation.when_idle(entry.turnstile.leave)
             recorded = record(
                 tidy(result, self._observation_limit, tool.keep), tool.name, running, tool.isolation
             )
+            if new_tools:
+                recorded = recorded._replace(new_tools=new_tools)
             if any(map(is_large, recorded.result.observation)):
                 result = await self.blobs.take_out(call.session.session_id, recorded.result)
                 recorded = recorded._replace(result=result)

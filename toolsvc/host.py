@@ -36,7 +36,6 @@ from toolsvc.types import (
     OpenRequest,
     Recorded,
     Running,
-    SessionInfo,
 )
 from toolsvc.watch import Watch
 from toolwright.rpc.options import LONGEST_WAIT
@@ -127,7 +126,8 @@ class Host:
         return levels(self._tools.values())
 
     def list_tools(self) -> tuple[Descriptor, ...]:
-        return tuple(self._descriptors.values())
+        """Of the tools that every session may have."""
+        return tuple(self._descriptors[name] for name, tool in self._tools.items() if tool.callable)
 
     async def open(self, request: OpenRequest) -> Opened:
         """The session; the same one for a repetition of the same request. Refused otherwise."""
@@ -165,13 +165,8 @@ class Host:
                     f"there is no tool {tool!r} here, only {', '.join(self._tools)}",
                     subject=tool,
                 )
-        info = SessionInfo(
-            session_id=name,
-            owner=request.owner,
-            metadata=request.metadata,
-            blobs=self._task_blobs.claim(name, request.blobs),
-        )
-        session = OpenSession(request, info, self._lease_end(request.lease))
+        blobs = self._task_blobs.claim(name, request.blobs)
+        session = OpenSession(request, wanted, blobs, self._lease_end(request.lease))
         self._sessions[name] = session
         self._opening[name] = opening = self._own(self._open(session, wanted, request.queue_limit))
         opening.add_done_callback(lambda _: self._opening.pop(name, None))

@@ -1,10 +1,17 @@
-"""What the host keeps of an open session: its tools' states, its ledger, its lease."""
+"""What the host keeps of an open session: its tools' states, its ledger, its lease.
+
+Invariants
+- A session's tools only become more: those that were asked for, then those that these give to it
+  alone, at its opening and after their calls.
+- Every state that was made is closed with the session, also that of a tool which came later.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 
 import structlog
@@ -16,7 +23,7 @@ from toolsvc.ledger import Ledger
 from toolsvc.plugins import run_method
 from toolsvc.tool import State, Tool
 from toolsvc.turnstile import Turnstile
-from toolsvc.types import Descriptor, Opened, OpenRequest, Recorded, Running, SessionInfo
+from toolsvc.types import Descriptor, Media, Opened, OpenRequest, Recorded, Running, SessionInfo
 
 CLOSE_SECONDS = 10.0
 """For one tool to close one session's state; what takes longer is left to itself."""
@@ -24,16 +31,21 @@ CLOSE_SECONDS = 10.0
 log = structlog.get_logger(__name__)
 
 
+class ToolNameTaken(Exception):
+    """A fault of the tool that gives it: it can see which names the session has."""
+
+
 class OpenTool:
     """A tool as one session has it."""
 
-    __slots__ = ("descriptor", "state", "tool", "turnstile")
+    __slots__ = ("descriptor", "gives_tools", "state", "tool", "turnstile")
 
     def __init__(self, tool: Tool, descriptor: Descriptor, state: State) -> None:
         self.tool = tool
         self.descriptor = descriptor
         self.state = state
         self.turnstile = Turnstile(tool.parallel_calls)
+        self.gives_tools = type(tool).session_tools is not Tool.session_tools
 
 
 class RunningCall:
@@ -91,11 +103,28 @@ class RunningCall:
 class OpenSession:
     """One trajectory's environment."""
 
-    def __init__(self, request: OpenRequest, info: SessionInfo, lease_until: float) -> None:
-        self.info = info
+    def __init__(
+        self,
+        request: OpenRequest,
+        wanted: Iterable[str],
+        blobs: Mapping[str, Media],
+        lease_until: float,
+    ) -> None:
+        """`wanted`: names of the served tools that it will have. `blobs`: the task's media."""
+        self._names = set(wanted)
+        self.info = SessionInfo(
+            session_id=request.session_id,
+            owner=request.owner,
+            metadata=request.metadata,
+            names=self._names,
+            blobs=blobs,
+        )
         self.digest = request.digest
         self.lease_until = lease_until
         self.tools: dict[str, OpenTool] = {}
+        """Those that can be called."""
+        self._entries: list[OpenTool] = []
+        """All, with those that only give tools."""
         self.descriptors: tuple[Descriptor, ...] = ()
         self.ledger: Ledger[RunningCall] = Ledger()
         self.opened: Opened | None = None
@@ -103,7 +132,7 @@ class OpenSession:
     @property
     def lost(self) -> str | None:
         """Why a tool's state is gone, or None."""
-        for entry in self.tools.values():
+        for entry in self._entries:
             reason = entry.tool.lost(entry.state)
             if reason is not None:
                 return reason
@@ -114,29 +143,56 @@ class OpenSession:
         closes those that were made."""
         began = time.perf_counter()
         for tool, descriptor in tools:
-            state = None
-            if type(tool).open is not Tool.open:
-                state = await run_method(tool.open, self.info)
-            self.tools[tool.name] = OpenTool(tool, descriptor, state)
+            await self._open_tool(tool, descriptor)
+        for entry in tuple(self._entries):
+            await self.add_tools_of(entry)
         self.descriptors = tuple(entry.descriptor for entry in self.tools.values())
         self.opened = Opened(
             session_id=self.info.session_id,
             tools=self.descriptors,
-            isolation=levels(entry.tool for entry in self.tools.values()),
+            isolation=levels(entry.tool for entry in self._entries),
             startup=time.perf_counter() - began,
         )
         return self.opened
 
+    async def add_tools_of(self, entry: OpenTool) -> tuple[Descriptor, ...]:
+        """Opens what the tool gives to this session and the session does not have; returns what
+        came. ToolNameTaken if another tool has such a name."""
+        came = []
+        for tool in entry.tool.session_tools(entry.state) if entry.gives_tools else ():
+            known = self.tools.get(tool.name)
+            if known is not None and known.tool is tool:
+                continue
+            if tool.name in self._names:
+                raise ToolNameTaken(f"{entry.tool.name} gives a second tool {tool.name!r}")
+            descriptor = tool.describe()
+            await self._open_tool(tool, descriptor)
+            self._names.add(tool.name)
+            came.append(descriptor)
+        if came and self.opened is not None:
+            self.descriptors += tuple(came)
+            self.opened = replace(self.opened, tools=self.descriptors)
+        return tuple(came)
+
+    async def _open_tool(self, tool: Tool, descriptor: Descriptor) -> None:
+        state = None
+        if type(tool).open is not Tool.open:
+            state = await run_method(tool.open, self.info)
+        entry = OpenTool(tool, descriptor, state)
+        self._entries.append(entry)
+        if tool.callable:
+            self.tools[tool.name] = entry
+
     async def close_tools(self) -> None:
         """Closes every state; one that fails to close does not keep the others."""
-        for name, entry in self.tools.items():
+        for entry in self._entries:
             if type(entry.tool).close is Tool.close:
                 continue
             try:
                 async with asyncio.timeout(CLOSE_SECONDS):
                     await run_method(entry.tool.close, entry.state)
             except Exception:
-                log.exception("close failed", tool=name, session=self.info.session_id)
+                log.exception("close failed", tool=entry.tool.name, session=self.info.session_id)
 
 
 def levels(tools: Iterable[Tool]) -> str:

@@ -286,6 +286,8 @@ def fill_result(out: pb.CallResult, recorded: Recorded) -> None:
     out.truncated = result.truncated
     out.isolation = recorded.isolation
     out.tool = recorded.tool
+    if recorded.new_tools:
+        out.new_tools.extend(map(descriptor_to_proto, recorded.new_tools))
 
 
 def descriptor_to_proto(descriptor: Descriptor) -> pb.ToolDescriptor:
@@ -293,6 +295,9 @@ def descriptor_to_proto(descriptor: Descriptor) -> pb.ToolDescriptor:
         name=descriptor.name,
         description=descriptor.description,
         arguments_schema=wire.struct(descriptor.arguments_schema),
+        output_schema=(
+            None if descriptor.output_schema is None else wire.struct(descriptor.output_schema)
+        ),
         usage=descriptor.usage,
         stop_strings=descriptor.stop_strings,
         action_format=_format_to_proto(descriptor.format),

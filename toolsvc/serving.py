@@ -142,7 +142,8 @@ def stop_event() -> asyncio.Event:
 def announce(tools: tuple[str, ...], where: str, isolation: str, more: str = "") -> None:
     """The one line on standard output."""
     level = f", isolation {isolation}" if isolation else ""
-    print(f"serving {', '.join(tools)} on {where}{level}{more}", flush=True)
+    names = ", ".join(tools) or "tools of each session's own"
+    print(f"serving {names} on {where}{level}{more}", flush=True)
 
 
 def bound(listen: str, port: int) -> str:

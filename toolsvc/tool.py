@@ -7,7 +7,7 @@ belongs into a sandboxed tool (`toolsvc.tools`).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -64,6 +64,8 @@ class Tool:
     queues: bool = False
     """Its calls wait in a queue of its own, which bounds what runs: they need no leave of the host
     to start."""
+    callable: bool = True
+    """False for one that only gives sessions their own tools: nobody sees it or calls it."""
 
     def open(self, session: SessionInfo) -> State | Awaitable[State]:
         """The state of a new session."""
@@ -77,6 +79,12 @@ class Tool:
     def close(self, state: State) -> Awaitable[None] | None:
         """Called once for every state that `open` returned."""
         return None
+
+    def session_tools(self, state: State) -> Sequence[Tool]:
+        """Tools that this session alone has. Asked when the session is open and after each call of
+        this tool; what was there stays, what is new is callable from the next turn on. Their names
+        must not be in `SessionInfo.names`."""
+        return ()
 
     # What follows is for tools that own processes; a plugin has no need of it.
 

@@ -7,7 +7,7 @@ times as long to make.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -57,6 +57,8 @@ class Descriptor:
     """Observations may hold images, videos or sound."""
     cancel: bool = True
     """A call can be stopped while it runs, by CancelCall or its run limit."""
+    output_schema: Mapping[str, Any] | None = None
+    """Of the observation, where it is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +122,8 @@ class SessionInfo:
     owner: str
     metadata: Mapping[str, Any]
     """Of the task: a database id, a repository. Never the answer."""
+    names: Collection[str] = ()
+    """Of all tools that the session has now: a live view."""
     blobs: Mapping[str, Media] = field(default_factory=dict)
     """The task's media by their SHA-256, in the order in which the request names them."""
 
@@ -200,6 +204,8 @@ class Recorded(NamedTuple):
     queued: float
     run: float
     isolation: str
+    new_tools: tuple[Descriptor, ...] = ()
+    """What the session can call from the next turn on, by this call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from engine.protocols.actions import read_call, read_json_call
 from engine.protocols.conversation import calls_of, content_of, opening, split_opening
 from engine.text import stop_cut
 from engine.types import Answer, Call, Codec, Decision, NoAction, ToolSpec
@@ -49,10 +50,10 @@ class Chat:
         self, text: str, stop: str | None, tools: Sequence[ToolSpec], codec: Codec
     ) -> Decision:
         if stop == self._call_close:
-            return (self._parse(text),)
+            return (self._json_call(text, tools),)
         body = text.removesuffix(codec.end_of_turn)
-        if stop not in (None, codec.end_of_turn):
-            return (Call(action=text),)
+        if stop is not None and stop != codec.end_of_turn:
+            return (read_call(text, stop, tools),)
         if not self._answer_open:
             return Answer(text=body.strip()) if body.strip() else NoAction(empty=True)
         start = body.rfind(self._answer_open)
@@ -106,26 +107,14 @@ class Chat:
                 raise ValueError(f"message of {role!r} after the first assistant message")
         return runs
 
-    def _parse(self, text: str) -> Call:
-        start = text.rfind(self._call_open)
-        if start < 0:
-            return Call(action=text, invalid_reason=f"no {self._call_open}")
-        body = text[start + len(self._call_open) : len(text) - len(self._call_close)]
-        try:
-            call = json.loads(body, parse_constant=_no_constant)
-            json.dumps(call, ensure_ascii=False).encode()  # half a surrogate pair is no text
-        except (ValueError, RecursionError) as error:
-            return Call(action=text, invalid_reason=f"the call is not JSON: {error}")
-        if not isinstance(call, dict) or not isinstance(call.get("name"), str):
-            return Call(action=text, invalid_reason='the call needs {"name", "arguments"}')
-        arguments = call.get("arguments", {})
-        if not isinstance(arguments, dict):
-            return Call(action=text, tool=call["name"], invalid_reason="arguments are no object")
-        return Call(action=text, tool=call["name"], arguments=arguments)
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    def _json_call(self, text: str, tools: Sequence[ToolSpec]) -> Call:
+        """Any tool may be called by its name; what names none is left to a tool whose format only
+        its service knows."""
+        call = read_json_call(text, self._call_open, self._call_close)
+        if not call.invalid_reason and call.tool in {tool.name for tool in tools}:
+            return call
+        raw = [tool for tool in tools if tool.raw and self._call_close in tool.stop_strings]
+        return read_call(text, self._call_close, raw) if raw else call
 
 
 def _function(tool: ToolSpec) -> Mapping[str, Any]:

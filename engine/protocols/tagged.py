@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from engine.protocols.actions import read_call
 from engine.protocols.conversation import calls_of, content_of, opening, split_opening
-from engine.types import Answer, Call, Codec, Decision, NoAction, ToolSpec
+from engine.types import Answer, Codec, Decision, NoAction, ToolSpec
 from toolwright.types import Task
 
 
@@ -58,7 +59,7 @@ class Tagged:
         self, text: str, stop: str | None, tools: Sequence[ToolSpec], codec: Codec
     ) -> Decision:
         if stop is not None and stop not in (codec.end_of_turn, self._answer_close):
-            return (self._parse(text, stop, tools),)
+            return (read_call(text, stop, tools),)
         body = text.removesuffix(codec.end_of_turn)
         start = body.rfind(self._answer_open)
         end = body.find(self._answer_close, max(start, 0))
@@ -96,20 +97,6 @@ class Tagged:
             else:
                 raise ValueError(f"message of {role!r} after the first assistant message")
         return runs
-
-    def _parse(self, text: str, stop: str, tools: Sequence[ToolSpec]) -> Call:
-        for tool in tools:
-            if stop not in tool.stop_strings:
-                continue
-            if not tool.tagged:
-                return Call(action=text, tool=tool.name)
-            start = text.rfind(tool.open_tag)
-            if start < 0:
-                return Call(action=text, tool=tool.name, invalid_reason=f"no {tool.open_tag}")
-            body = text[start + len(tool.open_tag) : len(text) - len(stop)]
-            arguments = {tool.argument: body.strip()} if tool.argument else None
-            return Call(action=text, tool=tool.name, arguments=arguments)
-        return Call(action=text)
 
     def _render_call(self, name: str, arguments: Mapping[str, Any]) -> str:
         if len(arguments) != 1:

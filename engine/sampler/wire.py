@@ -16,6 +16,9 @@ import orjson
 from toolwright.types import FinishKind, FinishReason, SamplingParams
 
 DONE = b"[DONE]"
+MAX_STOPS = 32
+"""Stop texts that SGLang takes. The engine finds every stop itself; a server that knows it too
+only writes less that nobody keeps."""
 
 
 class WireError(Exception):
@@ -58,7 +61,7 @@ def generate_request(
         "stream_interval": stream_interval,
     }
     if stop:
-        params["stop"] = list(stop)
+        params["stop"] = list(stop[:MAX_STOPS])
     chosen = {
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,

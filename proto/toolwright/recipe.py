@@ -25,6 +25,9 @@ from toolwright.assignments import AssignmentError, assign
 SHARED = ("run", "policy", "task", "sampler", "tools")
 ENTRY_POINTS = "toolwright.tables"
 
+ARCHITECTURES = ("qwen2", "qwen3")
+"""`model_type` of the policies that can be sampled and trained."""
+
 
 class RecipeError(ValueError):
     """The recipe cannot be used; the message names the key and the mend."""
@@ -145,6 +148,19 @@ class Shared(Table):
         unknown = [name for name in self.task.tools if name not in self.tools]
         if unknown:
             raise ValueError(f"task.tools names {unknown}, which have no [tools.NAME] table")
+        return self
+
+    @model_validator(mode="after")
+    def _one_table_a_service(self) -> Shared:
+        """A trajectory has one session on a service."""
+        tables: dict[str, str] = {}
+        for name in self.task.tools or self.tools:
+            first = tables.setdefault(self.tools[name].service, name)
+            if first != name:
+                raise ValueError(
+                    f"tools.{first} and tools.{name} are both {self.tools[name].service}: "
+                    f"make it one table, with the tools' names in tools.{first}.names"
+                )
         return self
 
 

@@ -48,6 +48,7 @@ def write_policy(
     *,
     template: str | None = PLAIN_TEMPLATE,
     vocab_size: int | None = None,
+    bos_token: str | None = None,
     **config: Any,
 ) -> Path:
     """Writes the folder and returns it. `vocab_size` None = what the tokenizer needs, rounded."""
@@ -61,7 +62,10 @@ def write_policy(
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()
     fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|endoftext|>"
+        tokenizer_object=tokenizer,
+        eos_token="<|im_end|>",
+        pad_token="<|endoftext|>",
+        bos_token=bos_token,
     )
     fast.add_special_tokens({"additional_special_tokens": list(SPECIAL)})
     if template is not None:

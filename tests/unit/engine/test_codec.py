@@ -15,7 +15,7 @@ from engine.errors import StartupError
 from engine.protocols.chat import Chat
 from engine.protocols.tagged import Tagged
 from engine.serve import rehearse
-from tests.support.policy import write_policy
+from tests.support.policy import PLAIN_TEMPLATE, QWEN_TEMPLATE, write_policy
 from toolwright.types import Task
 
 TASK = Task(id="t", messages=({"role": "user", "content": "q"},))
@@ -91,3 +91,65 @@ def test_a_template_that_does_not_fit_the_protocol_is_found_at_the_start(
     none = HuggingFaceCodec(write_policy(tmp_path / "none", template=None))
     with pytest.raises(StartupError, match=r"task\.protocol does not fit policy\.model"):
         rehearse(Tagged(), none, TASK)
+
+
+CONVERSATION = (
+    {"role": "system", "content": "be <b>brief</b> & kind"},
+    {"role": "user", "content": "wieviel ist 1+1? \N{SNOWMAN}"},
+    {"role": "assistant", "content": "<python> 1+1</python>"},
+    {"role": "tool", "content": "2 > 1"},
+)
+TOOLS = (
+    {"type": "function", "function": {"name": "add", "description": "é <i>", "parameters": {}}},
+)
+MARKS = (
+    "{{ bos_token }}{% for m in messages %}{% if loop.index > 3 %}{% break %}{% endif %}\n"
+    "    {% generation %}{{ m.content }}{% endgeneration %}\n"
+    "{% endfor %}{{ tools | tojson(indent=2) }}{{ eos_token }}{{ strftime_now('%Y') }}"
+)
+
+
+@pytest.mark.parametrize("template", [PLAIN_TEMPLATE, QWEN_TEMPLATE, MARKS])
+@pytest.mark.parametrize("tools", [None, TOOLS])
+def test_ids_and_text_are_those_of_transformers(
+    tmp_path: Path, template: str, tools: tuple[dict[str, object], ...] | None
+) -> None:
+    from transformers import AutoTokenizer
+
+    folder = write_policy(tmp_path / "p", template=template, bos_token="<|endoftext|>")
+    theirs = AutoTokenizer.from_pretrained(folder)
+    ours = HuggingFaceCodec(folder)
+    for prompt in (True, False):
+        text = ours.chat(CONVERSATION, tools=tools, generation_prompt=prompt)
+        assert text == theirs.apply_chat_template(
+            list(CONVERSATION),
+            tools=list(tools) if tools else None,
+            tokenize=False,
+            add_generation_prompt=prompt,
+        )
+        assert ours.encode(text) == theirs.encode(text, add_special_tokens=False)
+    assert ours.end_of_turn == theirs.eos_token
+
+
+def test_several_templates(tmp_path: Path) -> None:
+    """Named ones, in the tokenizer's configuration; a file beside it wins."""
+    folder = write_policy(tmp_path / "p", template=None)
+    file = folder / "tokenizer_config.json"
+    config = json.loads(file.read_text())
+    config["chat_template"] = [
+        {"name": "default", "template": "plain"},
+        {"name": "tool_use", "template": "{{ tools | length }} tools"},
+    ]
+    file.write_text(json.dumps(config))
+    codec = HuggingFaceCodec(folder)
+    assert codec.chat(CONVERSATION) == "plain"
+    assert codec.chat(CONVERSATION, tools=TOOLS) == "1 tools"
+    (folder / "chat_template.jinja").write_text("the file")
+    assert HuggingFaceCodec(folder).chat(CONVERSATION, tools=TOOLS) == "the file"
+
+
+def test_a_tokenizer_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    folder = write_policy(tmp_path / "p")
+    (folder / "tokenizer.json").write_text("{}")
+    with pytest.raises(StartupError, match=r"tokenizer\.json is no tokenizer: "):
+        HuggingFaceCodec(folder)

@@ -217,3 +217,11 @@ def test_a_request_says_nothing_that_was_not_chosen() -> None:
 def test_a_chunk_without_tokens_is_one() -> None:
     chunk = ChunkReader(incremental=True).read(event([], 0))
     assert chunk == Chunk(token_ids=[], logprobs=[], weight_version="a.1", finish=None)
+
+
+def test_the_stops_of_many_tools_are_cut_to_what_the_server_takes() -> None:
+    body = generate_request(
+        rid="r", input_ids=[1], sampling=SamplingParams(), max_new_tokens=1,
+        stop_token_ids=[], stop=[f"</{number}>" for number in range(40)],
+    )  # fmt: skip
+    assert body["sampling_params"]["stop"] == [f"</{number}>" for number in range(32)]

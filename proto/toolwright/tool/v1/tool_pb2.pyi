@@ -452,6 +452,7 @@ class CallResult(google.protobuf.message.Message):
     TRUNCATED_FIELD_NUMBER: builtins.int
     ISOLATION_FIELD_NUMBER: builtins.int
     TOOL_FIELD_NUMBER: builtins.int
+    NEW_TOOLS_FIELD_NUMBER: builtins.int
     valid: builtins.bool
     """The action was understood."""
     invalid_reason: builtins.str
@@ -475,6 +476,10 @@ class CallResult(google.protobuf.message.Message):
     def queued(self) -> google.protobuf.duration_pb2.Duration: ...
     @property
     def run(self) -> google.protobuf.duration_pb2.Duration: ...
+    @property
+    def new_tools(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ToolDescriptor]:
+        """Tools that the session has by this call; callable from the next turn on."""
+
     def __init__(
         self,
         *,
@@ -490,9 +495,10 @@ class CallResult(google.protobuf.message.Message):
         truncated: builtins.bool = ...,
         isolation: builtins.str = ...,
         tool: builtins.str = ...,
+        new_tools: collections.abc.Iterable[global___ToolDescriptor] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_reward", b"_reward", "error", b"error", "queued", b"queued", "reward", b"reward", "run", b"run"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_reward", b"_reward", "done", b"done", "error", b"error", "invalid_reason", b"invalid_reason", "isolation", b"isolation", "metrics", b"metrics", "observation", b"observation", "queued", b"queued", "reward", b"reward", "run", b"run", "tool", b"tool", "truncated", b"truncated", "valid", b"valid"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_reward", b"_reward", "done", b"done", "error", b"error", "invalid_reason", b"invalid_reason", "isolation", b"isolation", "metrics", b"metrics", "new_tools", b"new_tools", "observation", b"observation", "queued", b"queued", "reward", b"reward", "run", b"run", "tool", b"tool", "truncated", b"truncated", "valid", b"valid"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_reward", b"_reward"]) -> typing.Literal["reward"] | None: ...
 
 global___CallResult = CallResult

@@ -6,7 +6,7 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 
 from engine.toolcalls import outcome
-from engine.toolclient import spec
+from engine.toolservice import spec
 from tests.support.tools import JSON_CALL, PYTHON
 from toolwright.common.v1 import media_pb2
 from toolwright.common.v1 import reasons_pb2 as reasons

@@ -1,0 +1,113 @@
+"""A policy folder's chat template: messages to text, as transformers renders them.
+
+Not transformers itself: it imports torch where that is installed, which costs the engine a quarter
+of a gigabyte. What templates may use is what transformers' documentation of chat templates
+promises: a sandboxed Jinja that trims blocks, loop controls, `tojson` without escapes,
+`raise_exception`, `strftime_now`, and the names of the special tokens.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from jinja2 import Template, TemplateError
+from jinja2.ext import Extension
+from jinja2.nodes import Node
+from jinja2.parser import Parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+_FILE = "chat_template.jinja"
+_WITH_TOOLS = "tool_use"
+"""Of several named templates the one for conversations with tools."""
+
+
+class ChatTemplate:
+    """`sources` are the templates by name; most folders have one, "default", some have none."""
+
+    def __init__(self, sources: Mapping[str, str], special_tokens: Mapping[str, str]) -> None:
+        self.sources = dict(sources)
+        self._special_tokens = dict(special_tokens)
+        self._compiled: dict[str, Template] = {}
+
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None,
+        *,
+        generation_prompt: bool,
+    ) -> str:
+        """ValueError when there is no template, or it does not take the messages."""
+        name = _WITH_TOOLS if tools and _WITH_TOOLS in self.sources else "default"
+        if name not in self.sources:
+            raise ValueError(f"there is no chat template, neither {_FILE} nor in the tokenizer")
+        try:
+            return self._template(name).render(
+                **self._special_tokens,
+                messages=[dict(message) for message in messages],
+                tools=[dict(tool) for tool in tools] if tools else None,
+                documents=None,
+                add_generation_prompt=generation_prompt,
+            )
+        except TemplateError as error:
+            raise ValueError(f"the chat template does not take the messages: {error}") from error
+
+    def _template(self, name: str) -> Template:
+        if name not in self._compiled:
+            self._compiled[name] = _environment().from_string(self.sources[name])
+        return self._compiled[name]
+
+
+def read_template(folder: Path, tokenizer_config: Mapping[str, Any]) -> ChatTemplate:
+    """The folder's: a file of its own wins over what stands in tokenizer_config.json."""
+    file = folder / _FILE
+    found = file.read_text() if file.is_file() else tokenizer_config.get("chat_template")
+    if isinstance(found, str):
+        sources = {"default": found}
+    else:
+        sources = {str(one["name"]): str(one["template"]) for one in found or ()}
+    return ChatTemplate(sources, special_tokens(tokenizer_config))
+
+
+def special_tokens(tokenizer_config: Mapping[str, Any]) -> dict[str, str]:
+    """Texts of eos_token, pad_token and so on; the configuration writes some as objects."""
+    found = {}
+    for name, value in tokenizer_config.items():
+        if name.endswith("_token"):
+            text = value.get("content") if isinstance(value, Mapping) else value
+            if isinstance(text, str):
+                found[name] = text
+    return found
+
+
+class _Generation(Extension):
+    """`{% generation %}` marks what the assistant wrote; to render it is nothing."""
+
+    tags = {"generation"}  # noqa: RUF012 - Jinja's own attribute
+
+    def parse(self, parser: Parser) -> list[Node]:
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
+def _environment() -> ImmutableSandboxedEnvironment:
+    made = ImmutableSandboxedEnvironment(
+        trim_blocks=True,
+        lstrip_blocks=True,
+        extensions=[_Generation, "jinja2.ext.loopcontrols"],
+    )
+    made.filters["tojson"] = _to_json
+    made.globals["raise_exception"] = _refuse
+    made.globals["strftime_now"] = lambda format: datetime.datetime.now().strftime(format)
+    return made
+
+
+def _to_json(value: object, **options: Any) -> str:
+    return json.dumps(value, **{"ensure_ascii": False, **options})
+
+
+def _refuse(message: str) -> NoReturn:
+    raise TemplateError(message)

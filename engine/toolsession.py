@@ -1,0 +1,103 @@
+"""One trajectory's environment: a session of the same id on each service, and all their tools.
+
+Invariants
+- A name is one tool: the first service's, in the recipe's order, that has it.
+- A session of which a renewal says that it is lost ends its attempt there and then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import structlog
+from google.protobuf.message import Error as MessageError
+
+from engine.errors import SessionLost
+from engine.toolcalls import CallPlace, PendingCall, refused
+from engine.toolservice import Part
+from engine.types import Call, CallOutcome, ToolSpec
+from toolwright.types import ToolErrorKind
+
+UNKNOWN_TOOL = ToolErrorKind.UNKNOWN_TOOL
+
+log = structlog.get_logger("tools")
+
+
+class Session:
+    """One trajectory's environment: a session of the same id on each service."""
+
+    def __init__(self, identity: str, on_close: Callable[[Session], None]) -> None:
+        self.id = identity
+        self.parts: list[Part] = []
+        self._tools: dict[str, tuple[ToolSpec, Part]] = {}
+        self.pending: list[PendingCall] = []
+        """Calls of the turn in progress."""
+        self._on_close = on_close
+        self._held: asyncio.Timeout | None = None
+        self._lost = ""
+
+    def add(self, part: Part) -> None:
+        """Takes in the session on one service, with the tools that are only this session's."""
+        self.parts.append(part)
+        for tool in part.tools:
+            if self._tools.setdefault(tool.name, (tool, part))[1] is not part:
+                log.warning("tool_hidden", tool=tool.name, service=part.name, session=self.id)
+
+    @property
+    def tools(self) -> tuple[ToolSpec, ...]:
+        """In the order of the recipe's services; a name is the first one's that has it."""
+        return tuple(tool for tool, _ in self._tools.values())
+
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        """Ends the block with SessionLost as soon as the session is known to be lost."""
+        held = asyncio.timeout(0.0 if self._lost else None)
+        try:
+            async with held:
+                self._held = held
+                yield
+        except TimeoutError:
+            if not held.expired():
+                raise
+            raise SessionLost(self._lost) from None
+        finally:
+            self._held = None
+
+    def lose(self, service: str) -> None:
+        """`service` has told that it does not hold the session any more."""
+        if self._lost:
+            return
+        self._lost = f"tools.{service}: session {self.id} is lost, says the renewal of its lease"
+        if self._held is not None:
+            self._held.reschedule(asyncio.get_running_loop().time())
+
+    def dispatch(self, request: Call, place: CallPlace) -> PendingCall | CallOutcome:
+        """Hands the call to the channel now; await its `result`.
+
+        What no service could take is answered at once: it is the policy's mistake, and it reads
+        so.
+        """
+        part = self._part(request)
+        if part is None:
+            names = ", ".join(self._tools) or "none"
+            return refused(f"there is no tool {request.tool!r}, only {names}", UNKNOWN_TOOL)
+        try:
+            pending = PendingCall(part, request, place)
+        except (TypeError, ValueError, OverflowError, MessageError) as error:
+            return refused(f"the arguments cannot be sent: {error}")
+        self.pending = [one for one in self.pending if not one.settled]
+        self.pending.append(pending)
+        return pending
+
+    def _part(self, request: Call) -> Part | None:
+        if request.tool:
+            _, part = self._tools.get(request.tool, (None, None))
+            return part
+        named = (part for part in self.parts if part.name == request.service)
+        return next(named, self.parts[0] if self.parts else None)
+
+    def close(self) -> None:
+        """Soon: nobody waits for it."""
+        self._on_close(self)
