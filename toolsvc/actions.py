@@ -15,6 +15,9 @@ from typing import Any
 
 from toolsvc.types import ActionFormat, Descriptor, JsonCallFormat, TagFormat
 
+UNREAD = "$action"
+"""The one argument of an action that its format could not read: its text."""
+
 
 class InvalidAction(Exception):
     """The action could not be understood; the message is shown to the policy."""
@@ -60,6 +63,15 @@ def parse_arguments(action: str, tool: Descriptor) -> dict[str, Any]:
             raise InvalidAction('"arguments" must be a JSON object')
         return dict(arguments)
     return {"action": action}
+
+
+def read_or_keep(action: str, tool: Descriptor) -> dict[str, Any]:
+    """Arguments as the tool's format has them, or the action as UNREAD: for a tool that stands for
+    another, which alone can tell what it makes of such an action."""
+    try:
+        return parse_arguments(action, tool)
+    except InvalidAction:
+        return {UNREAD: action}
 
 
 def _closing(form: ActionFormat) -> str | None:

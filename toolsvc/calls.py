@@ -15,7 +15,7 @@ import time
 
 import structlog
 
-from toolsvc.actions import InvalidAction, find_tool, parse_arguments
+from toolsvc.actions import InvalidAction, find_tool
 from toolsvc.admission import Gate, Permit
 from toolsvc.blobs import Blobs, is_large
 from toolsvc.errors import Reason, Refused
@@ -45,7 +45,7 @@ def understand(session: OpenSession, request: CallRequest) -> tuple[OpenTool, Ca
         )
     arguments = request.arguments
     if arguments is None:
-        arguments = parse_arguments(request.action, entry.descriptor)
+        arguments = entry.tool.parse(request.action, entry.descriptor)
     call = Call(
         session=session.info,
         call_id=request.call_id,

@@ -2,7 +2,8 @@
 a call under its run limit.
 
 Invariants
-- `run_call` never raises what the plugin raised: that becomes a tool error which the policy sees.
+- `run_call` raises nothing of what the plugin raised but Refused: all else becomes a tool error
+  which the policy sees.
 - A thread cannot be stopped. When its limit passes, the call answers TIMEOUT, and tells its
   `Cancellation` that the thread goes on.
 """
@@ -18,6 +19,7 @@ from typing import Any
 from toolsvc.actions import InvalidAction
 from toolsvc.alarm import Alarm
 from toolsvc.cancellation import Cancellation
+from toolsvc.errors import Refused
 from toolsvc.results import as_result, failure, invalid
 from toolsvc.types import Call, Result
 from toolwright.types import ToolErrorKind
@@ -85,6 +87,8 @@ async def run_call(
             raise
         # Nobody cancelled the call: something that the plugin waited for was.
         return failure(ToolErrorKind.EXCEPTION, f"CancelledError: {error}".rstrip(": "))
+    except Refused:
+        raise  # Nothing ran, and the policy reads nothing of it.
     except InvalidAction as error:
         return invalid(str(error))
     except ToolFailed as error:

@@ -15,7 +15,10 @@ from toolsvc.built_in import NoOptions
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.tool import Tool
 
-SOURCES: dict[str, str] = {}
+SOURCES: dict[str, str] = {
+    "cassette": "toolsvc.cassette.source:CassetteSource",
+    "grpc": "toolsvc.remote.tool:RemoteSource",
+}
 """Beginning to "module:class"."""
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
-from toolsvc.actions import InvalidAction
+from toolsvc.actions import InvalidAction, parse_arguments
 from toolsvc.cancellation import Cancellation
 from toolsvc.plugins import is_coroutine, run_call
 from toolsvc.types import (
@@ -132,6 +132,10 @@ class Tool:
             # A plain function runs in a thread, which nothing stops.
             cancel=self._on_loop or type(self).run is not Tool.run,
         )
+
+    def parse(self, action: str, descriptor: Descriptor) -> dict[str, Any]:
+        """Arguments as the action has them, where the caller did not know them. InvalidAction."""
+        return parse_arguments(action, descriptor)
 
     def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments as `call` gets them. InvalidAction where they do not fit the schema."""

@@ -1,0 +1,131 @@
+"""The cache on a real disk and in a real Redis."""
+
+import os
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import diskcache
+import pytest
+import pytest_asyncio
+from redis import Redis
+
+from tests.support.redis import RedisServer, redis_server
+from toolsvc.cache import Cache, cache_key, open_cache
+from toolsvc.errors import StartError
+
+MIB = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RedisServer]:
+    with redis_server() as running:
+        yield running
+
+
+@pytest.fixture(params=["folder", "redis"])
+def where(request: pytest.FixtureRequest, tmp_path: Path, server: RedisServer) -> str:
+    if request.param == "folder":
+        return str(tmp_path / "cache")
+    with Redis(port=server.port) as client:
+        client.flushall()
+    return server.url
+
+
+@pytest_asyncio.fixture
+async def cache(where: str) -> AsyncIterator[Cache]:
+    opened = await open_cache(where, most_bytes=MIB, seconds=None)
+    yield opened
+    await opened.close()
+
+
+async def test_what_was_put_is_found_again_by_the_next_process(cache: Cache, where: str) -> None:
+    assert await cache.get("a") is None
+    await cache.put("a", b"\x00\xff")
+    await cache.put("b", b"x" * 100_000)
+    await cache.put("a", b"newer")
+    again = await open_cache(where, most_bytes=MIB, seconds=None)
+    assert await again.get("a") == b"newer"
+    assert await again.get("b") == b"x" * 100_000
+    assert again.figures() == {
+        "cache_hits_total": 2,
+        "cache_misses_total": 0,
+        "cache_failures_total": 0,
+    }
+    await again.close()
+
+
+async def test_what_was_stored_first_goes_first(cache: Cache) -> None:
+    size = 50_000
+    for number in range(60):
+        await cache.put(str(number), bytes(size))
+    held = [number for number in range(60) if await cache.get(str(number)) is not None]
+    assert held == list(range(60 - len(held), 60))
+    assert 10 <= len(held) <= MIB // size
+    await cache.put("too large", bytes(MIB + 1))
+    assert await cache.get("too large") is None
+    assert await cache.get("59") is not None
+
+
+async def test_entries_expire(where: str) -> None:
+    cache = await open_cache(where, most_bytes=MIB, seconds=0.001)
+    await cache.put("a", b"a")
+    while await cache.get("a") is not None:
+        pass
+    await cache.close()
+
+
+async def test_a_server_that_dies_is_a_miss_and_comes_back(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rests, goes_on = [await open_cache(server.url, most_bytes=MIB, seconds=60) for _ in range(2)]
+    await rests.put("a", b"a")
+    server.stop()
+    assert await rests.get("a") is None
+    await rests.put("a", b"a")
+    assert rests.figures()["cache_failures_total"] == 1  # It was not asked a second time.
+    monkeypatch.setattr("toolsvc.cache._REST_SECONDS", 0.0)
+    assert await goes_on.get("a") is None
+    server.start()
+    await goes_on.put("a", b"again")
+    assert await goes_on.get("a") == b"again"
+    await rests.close()
+    await goes_on.close()
+
+
+async def test_a_folder_that_breaks_is_a_miss(tmp_path: Path) -> None:
+    cache = await open_cache(str(tmp_path), most_bytes=MIB, seconds=60)
+    await cache.put("a", b"a")
+    with sqlite3.connect(tmp_path / "cache.db") as database:
+        database.execute("DROP TABLE Cache")
+    assert await cache.get("a") is None
+    assert cache.figures()["cache_failures_total"] == 1
+    await cache.close()
+
+
+async def test_a_pickle_in_the_folder_is_not_loaded(tmp_path: Path) -> None:
+    class Attack:
+        def __reduce__(self) -> tuple[Callable[[str], object], tuple[str]]:
+            return os.mkdir, (str(tmp_path / "attacked"),)
+
+    with diskcache.Cache(tmp_path) as plain:
+        plain.set("a", Attack())
+    cache = await open_cache(str(tmp_path), most_bytes=MIB, seconds=None)
+    assert await cache.get("a") is None
+    assert not (tmp_path / "attacked").exists()
+    await cache.close()
+
+
+async def test_what_cannot_be_reached_at_the_start_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StartError, match=f"cache {tmp_path}/file cannot be used"):
+        await open_cache(str(tmp_path / "file"), most_bytes=MIB, seconds=None)
+    with pytest.raises(StartError, match=r"cache redis://127.0.0.1:9/0 cannot be used") as caught:
+        await open_cache("redis://user:secret@127.0.0.1:9/0", most_bytes=MIB, seconds=None)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_key_is_that_of_equal_parts() -> None:
+    assert cache_key("a", {"x": 1, "y": [2]}) == cache_key("a", {"y": [2], "x": 1})
+    assert cache_key("a", {"x": 1}) != cache_key("b", {"x": 1})
+    assert cache_key("\ud800") != cache_key("?")

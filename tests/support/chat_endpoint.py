@@ -1,0 +1,75 @@
+"""An OpenAI-compatible endpoint on loopback, whose answers a test writes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiohttp import web
+
+Say = Callable[[dict[str, Any]], str]
+
+
+class ChatEndpoint:
+    """Records every request; `say` writes the answers, `faults` are given first, one a request."""
+
+    def __init__(self, say: Say) -> None:
+        self.say = say
+        self.faults: list[web.Response] = []
+        self.requests: list[dict[str, Any]] = []
+        self.keys: list[str] = []
+        self.arrived = asyncio.Event()
+        """The first request is here."""
+        self.open = asyncio.Event()
+        """Nothing is answered before it is set."""
+        self.open.set()
+        self.url = ""
+
+    async def complete(self, request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        self.requests.append(body)
+        self.keys.append(request.headers.get("Authorization", ""))
+        self.arrived.set()
+        await self.open.wait()
+        if self.faults:
+            return self.faults.pop(0)
+        return web.json_response(
+            {
+                "id": "1",
+                "object": "chat.completion",
+                "created": 0,
+                "model": body["model"],
+                "choices": [
+                    {
+                        "index": 0,
+                        "finish_reason": "stop",
+                        "message": {"role": "assistant", "content": self.say(body)},
+                    }
+                ],
+                "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15},
+            }
+        )
+
+
+def fault(status: int, **headers: str) -> web.Response:
+    text = json.dumps({"error": {"message": f"status {status}"}})
+    return web.Response(status=status, text=text, content_type="application/json", headers=headers)
+
+
+@asynccontextmanager
+async def chat_endpoint(say: Say) -> AsyncIterator[ChatEndpoint]:
+    endpoint = ChatEndpoint(say)
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", endpoint.complete)
+    runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    endpoint.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+    try:
+        yield endpoint
+    finally:
+        endpoint.open.set()
+        await runner.cleanup()
