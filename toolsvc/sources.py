@@ -15,7 +15,9 @@ from toolsvc.built_in import NoOptions
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.tool import Tool
 
-SOURCES: dict[str, str] = {}
+SOURCES: dict[str, str] = {
+    "verltool": "toolsvc.verltool.source:VerlToolSource",
+}
 """Beginning to "module:class"."""
 
 
