@@ -95,6 +95,7 @@ class Host:
         await asyncio.gather(
             *(self.close(name, "the service stopped") for name in self.session_ids)
         )
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         for tool in self._tools.values():
             await tool.stop()
 
