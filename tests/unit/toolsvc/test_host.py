@@ -414,10 +414,11 @@ async def test_a_fault_of_the_host_is_told_and_the_id_stays_taken() -> None:
 
 
 async def test_a_close_goes_on_without_its_caller() -> None:
-    may_close = asyncio.Event()
+    closes, may_close = asyncio.Event(), asyncio.Event()
 
     class Slow(Counter):
         async def close(self, state: list[Any]) -> None:
+            closes.set()
             await may_close.wait()
             await super().close(state)
 
@@ -425,8 +426,7 @@ async def test_a_close_goes_on_without_its_caller() -> None:
     async with Host([tool]) as host:
         await host.open(opening())
         closing = asyncio.create_task(host.close("s"))
-        while "s" in host.session_ids:
-            await asyncio.sleep(0)
+        await closes.wait()
         closing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await closing
