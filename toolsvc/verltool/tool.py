@@ -3,8 +3,9 @@
 Invariants
 - Every session is a trajectory of its own, under an id that was never used: its environment begins
   with its first call and is deleted when the session is closed.
-- Nothing of it runs on the service's event loop: plain methods run in threads, coroutines on one
-  loop in a thread of the tool's own, for its connections belong to the loop that made them.
+- Nothing of it but `parse_action` runs on the service's event loop: plain methods run in threads,
+  coroutines on one loop in a thread of the tool's own, for its connections belong to the loop that
+  made them.
 - An environment is deleted after the last call has left it, also where that call had its answer
   (TIMEOUT) long before.
 """
@@ -53,6 +54,12 @@ class _Hosted(Tool):
 
     async def open(self, session: SessionInfo) -> _Trajectory:
         return _Trajectory()
+
+    def accepts(self, action: str) -> bool:
+        try:
+            return bool(self._theirs.parse_action(action)[1])
+        except Exception:  # noqa: BLE001 - as there: a parser that fails has not accepted
+            return False
 
     def close(self, state: _Trajectory) -> None:
         with state.lock:

@@ -55,7 +55,9 @@ class BasketTool(BaseTool):
                 file.write(f"{call['put']}\n" if "put" in call else "")
             with open(env["path"]) as file:
                 things = file.read().splitlines()
-            observation = f"{len(things)} from {extra_field.get('shop', 'a shop')}: {', '.join(things)}"
+            observation = (
+                f"{len(things)} from {extra_field.get('shop', 'a shop')}: {', '.join(things)}"
+            )
         self.update_env(trajectory_id, env, call, is_valid, extra_field, observation)
         self.save_env(trajectory_id, env)
         return observation, done, valid

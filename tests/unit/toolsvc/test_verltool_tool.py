@@ -98,6 +98,17 @@ async def test_an_action_that_the_tool_calls_invalid(tmp_path: Path) -> None:
         assert (await act(host, "<count> </count>", "b")).invalid_reason == "no words"
 
 
+async def test_of_several_tools_the_first_that_accepts_the_action_gets_it() -> None:
+    words = [f"verltool:{TOOLS / name}" for name in ("basket.py", "word_count.py")]
+    async with Host(await load_tools(words, STOP, SandboxConfig())) as host:
+        await host.open(opening())
+        counted = await act(host, "<count>one two</count>", turns_left=0)
+        assert counted == Result.of("<result>2 words, 0 turns left</result>")
+        assert await act(host, '{"put": "pear"}', "b") == Result.of("1 from a shop: pear")
+        neither = await act(host, "nothing", "c")
+        assert "basket, word_count" in neither.invalid_reason
+
+
 async def test_an_environment_lives_from_call_to_call_and_ends_with_the_session(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
