@@ -10,7 +10,7 @@ Invariants
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from toolsvc.types import ActionFormat, Descriptor, JsonCallFormat, TagFormat
@@ -23,8 +23,14 @@ class InvalidAction(Exception):
     """The action could not be understood; the message is shown to the policy."""
 
 
-def find_tool(action: str, tools: Iterable[Descriptor]) -> str:
-    """Name of the tool that the action calls. InvalidAction if it calls none."""
+def find_tool(
+    action: str, tools: Iterable[Descriptor], accepts: Callable[[str], bool] = lambda name: True
+) -> str:
+    """Name of the tool that the action calls. InvalidAction if it calls none.
+
+    `accepts`: whether the tool of that name would take the action; asked where a raw format leaves
+    it to the tool. The first that does is the one.
+    """
     tools = list(tools)
     best, best_at = "", -1
     for tool in tools:
@@ -41,7 +47,7 @@ def find_tool(action: str, tools: Iterable[Descriptor]) -> str:
     if best:
         return best
     for tool in tools:
-        if _closing(tool.format) is None:
+        if _closing(tool.format) is None and accepts(tool.name):
             return tool.name
     if len(tools) == 1:
         return tools[0].name

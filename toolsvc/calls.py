@@ -35,7 +35,11 @@ log = structlog.get_logger(__name__)
 def understand(session: OpenSession, request: CallRequest) -> tuple[OpenTool, Call]:
     """Which tool is called with what. InvalidAction if that cannot be told, Refused if the session
     does not have the tool."""
-    name = request.tool or find_tool(request.action, session.descriptors)
+    name = request.tool or find_tool(
+        request.action,
+        session.descriptors,
+        lambda name: session.tools[name].tool.accepts(request.action),
+    )
     entry = session.tools.get(name)
     if entry is None:
         raise Refused(

@@ -99,6 +99,7 @@ class Host:
         await asyncio.gather(
             *(self.close(name, "the service stopped") for name in self.session_ids)
         )
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         for tool in self._tools.values():
             await tool.stop()
 
@@ -248,7 +249,8 @@ class Host:
         return Leases(lost=tuple(name for name in believed if name not in here), held=tuple(held))
 
     async def close(self, session_id: str, why: str = "it was closed") -> bool:
-        """Ends a session and every call in it. False if it was not open."""
+        """Ends a session and every call in it; once it has begun it goes on where the caller is
+        cancelled. False if it was not open."""
         opening = self._opening.get(session_id)
         if opening is not None:
             await asyncio.wait((opening,))
@@ -261,13 +263,7 @@ class Host:
         tasks = _tasks([session])
         for task in tasks:
             task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
-        for call in session.ledger.in_flight():
-            call.end(self._gone(session_id))
-        self._calls.blobs.forget(session_id)
-        self._task_blobs.forget(session_id)
-        await session.close_tools()
+        await asyncio.shield(self._own(self._end(session, tasks)))
         return True
 
     async def drain(self, grace: float) -> None:
@@ -333,6 +329,16 @@ class Host:
                 retry_after=RETRY_SECONDS,
                 mend="raise the queue limit",
             ) from error
+
+    async def _end(self, session: OpenSession, calls: list[asyncio.Task[None]]) -> None:
+        name = session.info.session_id
+        if calls:
+            await asyncio.wait(calls)
+        for call in session.ledger.in_flight():
+            call.end(self._gone(name))
+        self._calls.blobs.forget(name)
+        self._task_blobs.forget(name)
+        await session.close_tools()
 
     def _begin(self, session: OpenSession, request: CallRequest) -> RunningCall:
         if self._draining:

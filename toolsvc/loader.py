@@ -31,12 +31,12 @@ async def load_tools(
     for word in words:
         if word in BUILT_IN:
             tools.append(make_built_in(word, settings.get(word, {}), sandbox))
-        elif word.endswith(".py"):
-            tools += load_tool_file(Path(word))
         elif kind := kind_of(word):
             source: type[Source] = imported(kind, SOURCES[kind])
             options = validated(source.Options, kind, settings.get(kind, {}))
             tools += await source.tools(word.partition(":")[2], options, sandbox)
+        elif word.endswith(".py"):
+            tools += load_tool_file(Path(word))
         else:
             known = ", ".join([*BUILT_IN, *(f"{kind}:..." for kind in SOURCES)])
             raise StartError(f"no tool {word!r}: name one of {known}, or a Python file (tool.py)")

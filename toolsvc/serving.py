@@ -64,12 +64,14 @@ class ServiceConfig:
     """Bytes of all blobs of tasks."""
     permits: int | None = None
     """Calls that may be starting at once; None = what the machine's cores allow."""
+    verltool_http: str = ""
+    """host:port of VerlTool's `/get_observation`; "" = none."""
 
 
 async def serve_alone(config: ServiceConfig) -> None:
     """Serves until SIGTERM. StartError or ListenError before that."""
     stop = stop_event()
-    async with running_host(config) as (host, metrics):
+    async with running_host(config) as (host, metrics), _verltool_face(config, host):
         if config.metrics:
             serve_page(config.metrics, metrics.registry, insecure=config.insecure)
         server = make_server(config, config.listen)
@@ -78,6 +80,20 @@ async def serve_alone(config: ServiceConfig) -> None:
         announce(names, bound(config.listen, server.port), host.isolation)
         await stop.wait()
         await drain(server, host)
+
+
+@contextlib.asynccontextmanager
+async def _verltool_face(config: ServiceConfig, host: Host) -> AsyncIterator[None]:
+    """VerlTool's HTTP, where it was asked for."""
+    if not config.verltool_http:
+        yield
+        return
+    # Here, for it needs a package that gRPC alone does not.
+    from toolsvc.verltool.http import ObservationServer
+
+    async with ObservationServer(host, config.verltool_http, insecure=config.insecure) as server:
+        log.info("serving POST /get_observation", address=config.verltool_http, port=server.port)
+        yield
 
 
 @contextlib.asynccontextmanager

@@ -76,6 +76,11 @@ class Tool:
         for an action that makes no sense, `ToolFailed` for a failure to be told as it stands."""
         raise NotImplementedError(f"tool {self.name!r} has no call method")
 
+    def accepts(self, action: str) -> bool:
+        """Whether the action is meant for this tool; asked where its format is raw and the session
+        has other tools."""
+        return True
+
     def close(self, state: State) -> Awaitable[None] | None:
         """Called once for every state that `open` returned."""
         return None

@@ -53,6 +53,9 @@ def serve(
     metrics: Annotated[
         str, typer.Option(help="serve a page for Prometheus at this host:port")
     ] = "",
+    verltool_http: Annotated[
+        str, typer.Option(help="also answer VerlTool's POST /get_observation at this host:port")
+    ] = "",
     max_sessions: Annotated[int, typer.Option(min=1, help="sessions held at once")] = 1024,
     observation_chars: Annotated[
         int, typer.Option(min=64, help="of one observation; more is cut, and said to be")
@@ -132,6 +135,7 @@ def serve(
         max_sessions=max_sessions,
         observation_limit=observation_chars,
         blob_room=blobs_mib * MIB,
+        verltool_http=verltool_http,
     )
     log_to_stderr()
     try:

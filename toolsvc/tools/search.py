@@ -11,7 +11,6 @@ nothing.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -33,7 +32,6 @@ from toolsvc.search.types import Hit, Query
 from toolsvc.search.vectors import decode_vector
 from toolsvc.tool import STRICT, Cancellation
 from toolsvc.types import Call, Result, TagFormat, Text
-from toolwright.rpc.options import TOKEN_VARIABLE
 from toolwright.types import ToolErrorKind
 
 VECTOR = "query_vector"
@@ -105,7 +103,6 @@ class SearchTool(BuiltIn):
                 self._searcher,
                 options.http,
                 topk=options.topk,
-                token=os.environ.get(TOKEN_VARIABLE, ""),
                 insecure=options.http_insecure,
             )
             await self._stack.enter_async_context(server)

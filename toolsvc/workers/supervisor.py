@@ -66,6 +66,10 @@ async def supervise(
 ) -> None:
     """Serves until SIGTERM. StartError or ListenError before that; StartError also where, later, a
     worker cannot start and no other lives."""
+    if config.verltool_http:
+        raise StartError(
+            "--verltool-http is for one process: leave --workers out, or start several services"
+        )
     stop = stop_event()
     with _addresses(config.listen, workers, advertise, first_port) as (public, own):
         part = replace(

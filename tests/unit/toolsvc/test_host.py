@@ -436,6 +436,27 @@ async def test_a_fault_of_the_host_is_told_and_the_id_stays_taken() -> None:
         assert faulty.calls == 1
 
 
+async def test_a_close_goes_on_without_its_caller() -> None:
+    closes, may_close = asyncio.Event(), asyncio.Event()
+
+    class Slow(Counter):
+        async def close(self, state: list[Any]) -> None:
+            closes.set()
+            await may_close.wait()
+            await super().close(state)
+
+    tool = Slow()
+    async with Host([tool]) as host:
+        await host.open(opening())
+        closing = asyncio.create_task(host.close("s"))
+        await closes.wait()
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        may_close.set()
+    assert tool.closed == ["s"]
+
+
 async def test_a_session_may_end_before_its_call_has_begun(host: Host, counter: Counter) -> None:
     await host.open(opening())
     caller = asyncio.create_task(host.call(calling("a")))

@@ -1,0 +1,72 @@
+"""VerlTool's tool classes and its trainer's requests at a real service."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import aiohttp
+
+from bench.ready import free_ports
+from tests.integration.toolsvc.conftest import Service
+
+TOOLS = Path(__file__).parents[2] / "support" / "verltool"
+CHECK = [sys.executable, "-c", "from toolsvc.cli import main; main()", "check"]
+PROBE = """
+[basket]
+echo = '{"put": @json@}'
+effect = '{"put": "pear"}'
+read = '{}'
+sleep = '{"put": "plum", "after": @seconds@}'
+fail = '{"drop": 1}'
+media = '{"photo": 3}'
+"""
+
+
+def test_a_verltool_tool_keeps_the_contract(start: Callable[..., Service], tmp_path: Path) -> None:
+    service = start(f"verltool:{TOOLS / 'basket.py'}", "--set", 'verltool.stop=["</tool_call>"]')
+    probe = tmp_path / "probe.toml"
+    probe.write_text(PROBE)
+    done = subprocess.run(
+        [*CHECK, service.address, "--probe", str(probe)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    service.process.terminate()
+    assert service.process.wait(20) == 0
+
+
+async def test_a_trainer_calls_tools_of_ours_and_of_its_own(
+    start: Callable[..., Service], tmp_path: Path
+) -> None:
+    (port,) = free_ports(1)
+    (tmp_path / "shout.py").write_text(
+        "from toolsvc import tool\n\n@tool\ndef shout(text: str) -> str:\n    return text.upper()\n"
+    )
+    start(
+        f"verltool:{TOOLS / 'word_count.py'}", str(tmp_path / "shout.py"),
+        "--verltool-http", f"127.0.0.1:{port}",
+    )  # fmt: skip
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+        async with session.get("/health") as answer:
+            told = await answer.json()
+        assert (told["status"], told["tools"]) == ("healthy", ["word_count", "shout"])
+        body = {
+            "trajectory_ids": ["a", "b"],
+            "actions": ["<count>one two</count>", "so <shout>hello</shout>"],
+            "extra_fields": [{"turns_left": 2}, {}],
+        }
+        async with session.post("/get_observation", json=body) as answer:
+            told = await answer.json()
+            assert float(answer.headers["X-Process-Time"]) >= 0
+    assert told["observations"] == ["<result>2 words, 2 turns left</result>", "HELLO"]
+    assert (told["dones"], told["valids"]) == ([False, False], [True, True])
+    assert told["queue_time_ms"] <= told["processing_time_ms"]
+
+
+def test_several_processes_cannot_share_the_face(serve_fails: Callable[..., str]) -> None:
+    said = serve_fails(
+        f"verltool:{TOOLS / 'word_count.py'}", "--workers", "2", "--verltool-http", "127.0.0.1:0",
+        environment=dict(os.environ),
+    )  # fmt: skip
+    assert "--workers" in said
