@@ -23,6 +23,7 @@ BUILT_IN = {
     "bash": "toolsvc.tools.bash.tool:BashTool",
     "sql": "toolsvc.tools.sql.tool:SqlTool",
     "search": "toolsvc.tools.search:SearchTool",
+    "web_search": "toolsvc.tools.web_search.tool:WebSearchTool",
 }
 """Name to "module:class"."""
 

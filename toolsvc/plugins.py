@@ -3,6 +3,7 @@ a call under its run limit.
 
 Invariants
 - `run_call` never raises what the plugin raised: that becomes a tool error which the policy sees.
+  Only `Refused` goes through: the plugin says that nothing ran, and nothing is to be seen.
 - A thread cannot be stopped. When its limit passes, the call answers TIMEOUT, and tells its
   `Cancellation` that the thread goes on.
 """
@@ -18,6 +19,7 @@ from typing import Any
 from toolsvc.actions import InvalidAction
 from toolsvc.alarm import Alarm
 from toolsvc.cancellation import Cancellation
+from toolsvc.errors import Refused
 from toolsvc.results import as_result, failure, invalid
 from toolsvc.types import Call, Result
 from toolwright.types import ToolErrorKind
@@ -89,6 +91,8 @@ async def run_call(
         return invalid(str(error))
     except ToolFailed as error:
         return failure(ToolErrorKind.EXCEPTION, str(error))
+    except Refused:
+        raise
     except Exception as error:  # noqa: BLE001 - the plugin's own fault, told to the policy
         return failure(ToolErrorKind.EXCEPTION, f"{type(error).__name__}: {error}")
     finally:
