@@ -24,6 +24,8 @@ BUILT_IN = {
     "sql": "toolsvc.tools.sql.tool:SqlTool",
     "search": "toolsvc.tools.search:SearchTool",
     "web_search": "toolsvc.tools.web_search.tool:WebSearchTool",
+    "finish": "toolsvc.tools.finish:FinishTool",
+    "judge": "toolsvc.tools.judge.tool:JudgeTool",
 }
 """Name to "module:class"."""
 
