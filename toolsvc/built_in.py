@@ -23,6 +23,9 @@ BUILT_IN = {
     "bash": "toolsvc.tools.bash.tool:BashTool",
     "sql": "toolsvc.tools.sql.tool:SqlTool",
     "search": "toolsvc.tools.search:SearchTool",
+    "web_search": "toolsvc.tools.web_search.tool:WebSearchTool",
+    "finish": "toolsvc.tools.finish:FinishTool",
+    "judge": "toolsvc.tools.judge.tool:JudgeTool",
 }
 """Name to "module:class"."""
 

@@ -2,8 +2,8 @@
 a call under its run limit.
 
 Invariants
-- `run_call` raises nothing of what the plugin raised but Refused: all else becomes a tool error
-  which the policy sees.
+- `run_call` never raises what the plugin raised: that becomes a tool error which the policy sees.
+  Only `Refused` goes through: the plugin says that nothing ran, and nothing is to be seen.
 - A thread cannot be stopped. When its limit passes, the call answers TIMEOUT, and tells its
   `Cancellation` that the thread goes on.
 """

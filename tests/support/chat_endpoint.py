@@ -10,6 +10,8 @@ from typing import Any
 
 from aiohttp import web
 
+from tests.support.web import serving
+
 Say = Callable[[dict[str, Any]], str]
 
 
@@ -62,14 +64,9 @@ def fault(status: int, **headers: str) -> web.Response:
 @asynccontextmanager
 async def chat_endpoint(say: Say) -> AsyncIterator[ChatEndpoint]:
     endpoint = ChatEndpoint(say)
-    app = web.Application()
-    app.router.add_post("/v1/chat/completions", endpoint.complete)
-    runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    endpoint.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-    try:
-        yield endpoint
-    finally:
-        endpoint.open.set()
-        await runner.cleanup()
+    async with serving(web.post("/v1/chat/completions", endpoint.complete)) as port:
+        endpoint.url = f"http://127.0.0.1:{port}/v1"
+        try:
+            yield endpoint
+        finally:
+            endpoint.open.set()

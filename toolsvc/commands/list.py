@@ -16,7 +16,7 @@ from typing import Annotated, Any, get_args, get_origin
 
 import typer
 from google.protobuf.json_format import MessageToDict
-from pydantic import SecretStr
+from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from rich import box
 from rich.console import Console
@@ -78,8 +78,25 @@ def _described(name: str) -> dict[str, Any]:
         kind = built_in(name)
     except StartError as error:
         return {"name": name, "description": f"({error})", "options": []}
-    options = [_option(option, field) for option, field in kind.Options.model_fields.items()]
+    options = list(_options(kind.Options))
     return {"name": name, "description": kind.description, "options": options}
+
+
+def _options(model: type[BaseModel], table: str = "") -> Iterator[dict[str, Any]]:
+    """Those of a table within the options by their dotted names; they are required only where
+    something of the table is given."""
+    for name, field in model.model_fields.items():
+        kinds = (field.annotation, *get_args(field.annotation))
+        inner = next((one for one in kinds if _is_model(one)), None)
+        if inner is not None:
+            yield from _options(inner, f"{table}{name}.")
+        else:
+            option = _option(table + name, field)
+            yield {**option, "required": option["required"] and not table}
+
+
+def _is_model(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)
 
 
 def _option(name: str, field: FieldInfo) -> dict[str, Any]:

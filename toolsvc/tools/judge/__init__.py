@@ -1,0 +1,1 @@
+"""A language model says whether a final answer is right."""

@@ -1,0 +1,143 @@
+"""The client of a search API as Serper speaks it: `POST {base}/search` with `X-API-KEY`.
+
+    {"q": "...", "num": 10, "gl": "us", "hl": "en"}
+    {"organic": [{"title": "...", "link": "...", "snippet": "..."}, ...],
+     "answerBox": {...}, "knowledgeGraph": {...}}
+
+Invariants
+- A query is bounded: a time for each try, a number of tries, a budget of queries.
+- An answer in the cache costs nothing; equal queries in flight are sent once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from http import HTTPStatus
+
+import aiohttp
+from pydantic import BaseModel, Field, ValidationError
+from yarl import URL
+
+from toolsvc.budget import Budget
+from toolsvc.cache import Cache, cache_key
+from toolsvc.single_flight import SingleFlight
+from toolsvc.tools.web_search.body import read_body
+from toolsvc.tools.web_search.types import Hit, SearchDown, SearchRefused
+
+TRY_SECONDS = 10.0
+PAUSES = (0.5, 2.0)
+"""Seconds before the second and the third try."""
+_ANSWER_BYTES = 4 << 20
+_CONNECTIONS = 64
+
+
+class _Organic(BaseModel):
+    title: str = ""
+    link: str = ""
+    snippet: str = ""
+
+
+class _AnswerBox(_Organic):
+    answer: str = ""
+
+
+class _KnowledgeGraph(BaseModel):
+    title: str = ""
+    description: str = ""
+    description_link: str = Field(default="", alias="descriptionLink")
+
+
+class _Answer(BaseModel):
+    """What is used of it; other keys are left alone."""
+
+    organic: list[_Organic]
+    answer_box: _AnswerBox | None = Field(default=None, alias="answerBox")
+    knowledge_graph: _KnowledgeGraph | None = Field(default=None, alias="knowledgeGraph")
+
+
+class SearchApi:
+    """To be made in a running loop, and closed."""
+
+    def __init__(
+        self,
+        base_url: str,
+        key: str,
+        *,
+        country: str,
+        language: str,
+        budget: Budget,
+        cache: Cache | None,
+    ) -> None:
+        self._url = URL(base_url.rstrip("/") + "/search")
+        self._where = {"gl": country, "hl": language}
+        self._budget = budget
+        self._cache = cache
+        self._flights: SingleFlight[bytes] = SingleFlight()
+        self._session = aiohttp.ClientSession(
+            headers={"X-API-KEY": key} if key else {},
+            timeout=aiohttp.ClientTimeout(total=TRY_SECONDS),
+            connector=aiohttp.TCPConnector(limit=_CONNECTIONS),
+        )
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    async def search(self, query: str, most: int) -> list[Hit]:
+        """Best first, as the API gives them. Raises SearchDown, SearchRefused, BudgetSpent."""
+        body: dict[str, str | int] = {"q": query, "num": most}
+        body.update({name: value for name, value in self._where.items() if value})
+        key = cache_key("web_search", str(self._url), body)
+        answer = await self._flights.do(key, lambda: self._find(key, body))
+        return list(_hits(_parsed(answer)))
+
+    async def _find(self, key: str, body: dict[str, str | int]) -> bytes:
+        stored = None if self._cache is None else await self._cache.get(key)
+        if stored is not None:
+            return stored
+        answer = await self._send(body)
+        _parsed(answer)  # Nothing is kept that could not be read.
+        if self._cache is not None:
+            await self._cache.put(key, answer)
+        return answer
+
+    async def _send(self, body: dict[str, str | int]) -> bytes:
+        self._budget.reserve(0)
+        for pause in PAUSES:
+            try:
+                return await self._try(body)
+            except SearchDown:
+                await asyncio.sleep(pause)
+        return await self._try(body)
+
+    async def _try(self, body: dict[str, str | int]) -> bytes:
+        try:
+            async with self._session.post(self._url, json=body) as response:
+                answer = await read_body(response, _ANSWER_BYTES)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise SearchDown(f"{self._url}: {error or type(error).__name__}") from error
+        status = response.status
+        if status == HTTPStatus.OK:
+            return answer
+        why = f"{self._url} answered {status}: {answer[:200].decode(errors='replace')}"
+        if status == HTTPStatus.TOO_MANY_REQUESTS or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            raise SearchDown(why)
+        raise SearchRefused(why)
+
+
+def _parsed(answer: bytes) -> _Answer:
+    try:
+        return _Answer.model_validate_json(answer)
+    except ValidationError as error:
+        raise SearchRefused(f"the search API gave no list `organic`: {answer[:200]!r}") from error
+
+
+def _hits(answer: _Answer) -> Iterator[Hit]:
+    box, graph = answer.answer_box, answer.knowledge_graph
+    if box is not None and (box.answer or box.snippet):
+        said = " ".join(filter(None, (box.answer, box.snippet)))
+        yield Hit(title=box.title or "Answer", url=box.link, snippet=said)
+    if graph is not None and graph.description:
+        yield Hit(title=graph.title, url=graph.description_link, snippet=graph.description)
+    for organic in answer.organic:
+        yield Hit(title=organic.title, url=organic.link, snippet=organic.snippet)

@@ -1,0 +1,146 @@
+"""Fetches a page that the policy, or a stranger, has named.
+
+Invariants
+- A connection is made to a public address, or to a host that the operator allows. The address is
+  looked at in the moment of connecting, so neither a redirect nor a second answer of the name
+  server leads elsewhere.
+- A fetch is bounded: its time, its redirects, the bytes that are read, and how many run at once.
+- Only text is read. No cookies, no credentials, no proxy of the environment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Collection
+from dataclasses import dataclass
+from http import HTTPStatus
+
+import aiohttp
+from aiohttp.connector import AddrInfoType
+from yarl import URL
+
+from toolsvc.tools.web_search.addresses import is_public
+from toolsvc.tools.web_search.body import read_body
+from toolsvc.tools.web_search.types import PageUnreadable
+
+FETCH_SECONDS = 15.0
+MOST_BYTES = 2 << 20
+"""Of a page, unpacked; the rest is left unread."""
+MOST_REDIRECTS = 5
+_AT_ONCE = 32
+_AT_ONCE_OF_A_HOST = 4
+_MARKUP = ("text/html", "application/xhtml+xml")
+_PLAIN = ("application/json", "application/xml")
+_REDIRECTS = (
+    HTTPStatus.MOVED_PERMANENTLY,
+    HTTPStatus.FOUND,
+    HTTPStatus.SEE_OTHER,
+    HTTPStatus.TEMPORARY_REDIRECT,
+    HTTPStatus.PERMANENT_REDIRECT,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    url: str
+    """Where it was in the end."""
+    body: bytes
+    charset: str | None
+    markup: bool
+    """HTML; plain text otherwise."""
+
+
+class _NotPublic(OSError):
+    pass
+
+
+def _public_socket(info: AddrInfoType) -> socket.socket:
+    family, kind, protocol, _, address = info
+    if not is_public(str(address[0])):
+        raise _NotPublic
+    return socket.socket(family, kind, protocol)
+
+
+class Fetcher:
+    """To be made in a running loop, and closed."""
+
+    def __init__(self, allowed_hosts: Collection[str] = ()) -> None:
+        """`allowed_hosts`: names or addresses, with `:port` or for all ports, that may be fetched
+        from wherever they are."""
+        self._allowed = frozenset(host.lower() for host in allowed_hosts)
+        self._places = asyncio.Semaphore(_AT_ONCE)
+        self._public = _session(
+            aiohttp.TCPConnector(limit_per_host=_AT_ONCE_OF_A_HOST, socket_factory=_public_socket)
+        )
+        self._any = _session(aiohttp.TCPConnector(limit_per_host=_AT_ONCE_OF_A_HOST))
+
+    async def close(self) -> None:
+        await self._public.close()
+        await self._any.close()
+
+    async def fetch(self, address: str) -> Fetched:
+        """PageUnreadable, with a message for the policy, if there is nothing to read."""
+        try:
+            async with asyncio.timeout(FETCH_SECONDS), self._places:
+                url = _checked(address)
+                for _ in range(MOST_REDIRECTS + 1):
+                    found = await self._get(url)
+                    if isinstance(found, Fetched):
+                        return found
+                    url = found
+        except TimeoutError:
+            raise PageUnreadable(f"the page did not come within {FETCH_SECONDS:g} s") from None
+        except aiohttp.ClientConnectorDNSError:
+            raise PageUnreadable("there is no such host") from None
+        except (aiohttp.ClientError, OSError) as error:
+            if isinstance(error.__cause__, _NotPublic):
+                raise PageUnreadable("the address is not of the public web") from None
+            raise PageUnreadable("the page cannot be fetched") from error
+        raise PageUnreadable(f"the page redirects more than {MOST_REDIRECTS} times")
+
+    async def _get(self, url: URL) -> Fetched | URL:
+        """The page, or where it says that it is."""
+        session = self._any if self._is_allowed(url) else self._public
+        async with session.get(url, allow_redirects=False) as response:
+            target = response.headers.get("Location")
+            if response.status in _REDIRECTS and target is not None:
+                return _checked(target, url)
+            if response.status != HTTPStatus.OK:
+                raise PageUnreadable(f"the page answered {response.status}")
+            kind = response.content_type
+            if not (kind.startswith("text/") or kind in _MARKUP or kind in _PLAIN):
+                raise PageUnreadable(f"the page is {kind}, not text")
+            return Fetched(
+                url=str(url),
+                body=await read_body(response, MOST_BYTES),
+                charset=response.charset,
+                markup=kind in _MARKUP,
+            )
+
+    def _is_allowed(self, url: URL) -> bool:
+        host = (url.host or "").lower()
+        return host in self._allowed or f"{host}:{url.port}" in self._allowed
+
+
+def _session(connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
+        connector=connector,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        headers={
+            "User-Agent": "Mozilla/5.0 (compatible; toolwright)",
+            "Accept": "text/html,text/*",
+        },
+        timeout=aiohttp.ClientTimeout(total=None),  # `fetch` bounds all redirects together
+    )
+
+
+def _checked(address: str, base: URL | None = None) -> URL:
+    try:
+        url = URL(address) if base is None else base.join(URL(address))
+        port = url.port
+    except ValueError:
+        url, port = URL(), None
+    if url.scheme not in ("http", "https") or not url.host or not port or url.user or url.password:
+        raise PageUnreadable(f"{address[:200]!r} is no address of a page: write https://...")
+    return url

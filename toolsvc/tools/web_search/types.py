@@ -1,0 +1,37 @@
+"""The words of `web_search`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """One result of a search."""
+
+    title: str
+    url: str
+    """Empty where the search engine answers by itself and names no page."""
+    snippet: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """What can be read on a page."""
+
+    url: str
+    """Where it was in the end."""
+    title: str
+    text: str
+
+
+class SearchDown(Exception):
+    """The search API cannot be reached, or has no room; the same query may succeed later."""
+
+
+class SearchRefused(Exception):
+    """The search API answered that it will not: a wrong key, no credit, another API."""
+
+
+class PageUnreadable(Exception):
+    """The page is not there, not public or not text; the policy reads the message."""
