@@ -23,6 +23,7 @@ BUILT_IN = {
     "bash": "toolsvc.tools.bash.tool:BashTool",
     "sql": "toolsvc.tools.sql.tool:SqlTool",
     "search": "toolsvc.tools.search:SearchTool",
+    "browser": "toolsvc.tools.browser.tool:BrowserTool",
 }
 """Name to "module:class"."""
 
