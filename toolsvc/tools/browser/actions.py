@@ -6,10 +6,11 @@ PageFailed if it cannot be done; Playwright's errors where the page or its brows
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Awaitable
 from typing import Literal
 
 from playwright.async_api import Error as PlaywrightError
-from playwright.async_api import Locator, Page
+from playwright.async_api import Locator, Page, Response
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from toolsvc.tools.browser.allow import AllowList
@@ -28,21 +29,8 @@ async def navigate(page: Page, url: str, allow: AllowList, seconds: float) -> st
         raise PageFailed(
             f"{shown} cannot be opened: only http and https addresses of these hosts can: {allow}"
         )
-    try:
-        response = await page.goto(url, wait_until="commit", timeout=seconds * 1000)
-    except PlaywrightTimeout:
-        raise PageFailed(f"{shown} did not answer within {seconds:g} s") from None
-    except PlaywrightError as error:
-        if "net::" not in str(error) and "Download" not in str(error):
-            raise
-        # The browser's own page about it is still to come, and would interrupt what comes next.
-        with contextlib.suppress(PlaywrightTimeout):
-            await page.wait_for_url("chrome-error://**", timeout=_ERROR_PAGE_MILLISECONDS)
-        reason = why_not_loaded(str(error), str(allow))
-        raise PageFailed(f"{shown} could not be loaded: {reason}") from error
-    if response is None or response.status < 400:
-        return ""
-    return f"HTTP status {response.status}"
+    going = page.goto(url, wait_until="commit", timeout=seconds * 1000)
+    return await _load(page, going, shown, allow, seconds)
 
 
 async def click(page: Page, ref: str) -> str:
@@ -76,18 +64,39 @@ async def scroll(page: Page, ref: str | None, direction: Literal["up", "down"] |
     return f"the window shows {top} to {bottom} of {whole} pixels"
 
 
-async def back(page: Page, others: int, seconds: float) -> str:
+async def back(page: Page, others: int, allow: AllowList, seconds: float) -> str:
     """To the page before; from the first one of several windows, by closing it."""
     devtools = await page.context.new_cdp_session(page)
     history = await devtools.send("Page.getNavigationHistory")
     await devtools.detach()
     if history["currentIndex"] > 0:
-        await page.go_back(wait_until="commit", timeout=seconds * 1000)
-    elif others:
-        await page.close()
-    else:
+        going = page.go_back(wait_until="commit", timeout=seconds * 1000)
+        return await _load(page, going, "the page before", allow, seconds)
+    if not others:
         raise PageFailed("there is no page to go back to")
+    await page.close()
     return ""
+
+
+async def _load(
+    page: Page, going: Awaitable[Response | None], what: str, allow: AllowList, seconds: float
+) -> str:
+    """Waits for a navigation and says what came of it."""
+    try:
+        response = await going
+    except PlaywrightTimeout:
+        raise PageFailed(f"{what} did not answer within {seconds:g} s") from None
+    except PlaywrightError as error:
+        if "net::" not in str(error) and "Download" not in str(error):
+            raise
+        # The browser's own page about it is still to come, and would interrupt what comes next.
+        with contextlib.suppress(PlaywrightTimeout):
+            await page.wait_for_url("chrome-error://**", timeout=_ERROR_PAGE_MILLISECONDS)
+        reason = why_not_loaded(str(error), str(allow))
+        raise PageFailed(f"{what} could not be loaded: {reason}") from error
+    if response is None or response.status < 400:
+        return ""
+    return f"HTTP status {response.status}"
 
 
 async def _element(page: Page, ref: str) -> Locator:

@@ -32,7 +32,7 @@ from toolsvc.tools.browser.errors import BrowserLost, BrowserUnavailable
 from toolsvc.tools.browser.processes import confined, own_memory
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
-START_SECONDS = 60.0
+START_SECONDS = 120.0
 """It takes two on a quiet machine."""
 _CLOSE_SECONDS = 8.0
 _ANSWER_SECONDS = 30.0

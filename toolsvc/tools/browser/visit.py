@@ -140,7 +140,7 @@ class Visit:
             case "scroll":
                 note = await actions.scroll(page, arguments.ref, arguments.direction)
             case "back":
-                note = await actions.back(page, len(self._context.pages) - 1, seconds)
+                note = await actions.back(page, len(self._context.pages) - 1, self._allow, seconds)
         if note:
             self._note(note)
         await self._settle(await self._page())
@@ -192,7 +192,7 @@ class Visit:
             self._notes.append(text)
 
     async def _on_page(self, page: Page) -> None:
-        page.on("crash", self._crashed.add)
+        page.on("crash", lambda _: self._crashed.add(page))
         if len(self._context.pages) > self._bounds.pages:
             self._note(f"{self._bounds.pages} windows are open already: another one was closed")
             with contextlib.suppress(PlaywrightError):

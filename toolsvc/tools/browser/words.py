@@ -53,7 +53,7 @@ def why_not_loaded(failure: str, allowed: str) -> str:
     found = _NETWORK.search(failure)
     code = found[1] if found else failure.splitlines()[0]
     if code == OFF_THE_LIST:
-        return f"its host is not on the allow-list ({allowed})"
+        return f"it leads to a host that is not on the allow-list ({allowed})"
     if code == "ERR_ABORTED" or "Download is starting" in failure:
         return "it is no page but a download, or it was given up"
     return code
