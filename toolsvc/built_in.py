@@ -26,6 +26,7 @@ BUILT_IN = {
     "web_search": "toolsvc.tools.web_search.tool:WebSearchTool",
     "finish": "toolsvc.tools.finish:FinishTool",
     "judge": "toolsvc.tools.judge.tool:JudgeTool",
+    "browser": "toolsvc.tools.browser.tool:BrowserTool",
 }
 """Name to "module:class"."""
 

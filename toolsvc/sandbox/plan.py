@@ -50,7 +50,7 @@ class JailPlan:
 def plan_jail(config: SandboxConfig) -> JailPlan:
     """SandboxUnavailable where a part is missing."""
     program = _find_program(config)
-    account = _find_account(config)
+    account = find_account(config)
     python = _find_python(config)
     folders = tuple(sorted({*_prefixes(python), *map(os.path.realpath, config.packages)}))
     for folder in folders:
@@ -64,14 +64,20 @@ def plan_jail(config: SandboxConfig) -> JailPlan:
     )
 
 
-def _find_program(config: SandboxConfig) -> str:
-    backend = config.backend
-    if config.allow_unsandboxed != (backend is Backend.NONE):
+def is_sandboxed(config: SandboxConfig) -> bool:
+    """False where the operator said twice that foreign code may do what its account may.
+    SandboxUnavailable if it was said once."""
+    if config.allow_unsandboxed != (config.backend is Backend.NONE):
         raise SandboxUnavailable(
             "to run foreign code without a sandbox takes both --sandbox none and "
             "--allow-unsandboxed: give both, or neither"
         )
-    if backend is Backend.NONE:
+    return not config.allow_unsandboxed
+
+
+def _find_program(config: SandboxConfig) -> str:
+    backend = config.backend
+    if not is_sandboxed(config):
         return ""
     found = shutil.which(_PROGRAMS[backend])
     if found is None:
@@ -106,7 +112,8 @@ def _prefixes(python: str) -> set[str]:
     return {prefix for prefix in found if not f"{prefix}/".startswith("/usr/")}
 
 
-def _find_account(config: SandboxConfig) -> Account:
+def find_account(config: SandboxConfig) -> Account:
+    """Who foreign code runs as. SandboxUnavailable if there is no such account."""
     if os.geteuid() != 0:
         if config.user is not None and config.user != pwd.getpwuid(os.geteuid()).pw_name:
             raise SandboxUnavailable(

@@ -1,0 +1,435 @@
+"""The browser tool: a real Chromium and pages on loopback."""
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import struct
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import psutil
+import pytest
+import pytest_asyncio
+
+from tests.support.site import Listener, Site, site
+from tests.support.trajectory import Trajectory
+from toolsvc.errors import Reason, Refused, StartError
+from toolsvc.host import Host
+from toolsvc.sandbox.config import Backend, SandboxConfig
+from toolsvc.tools.browser.tool import BrowserOptions, BrowserTool
+from toolsvc.types import Media, Result, Text
+from toolwright.types import ToolErrorKind
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.filterwarnings("ignore:.*is not an async function:pytest.PytestWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def pages() -> Iterator[Site]:
+    with site() as running:
+        yield running
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    *allow: str, sandbox: SandboxConfig | None = None, **options: Any
+) -> AsyncIterator[Host]:
+    chosen = BrowserOptions.model_validate({"allow": allow, **options})
+    async with Host([BrowserTool.make(chosen, sandbox or SandboxConfig())]) as running:
+        yield running
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser(pages: Site) -> AsyncIterator[Host]:
+    async with serving(pages.address) as running:
+        yield running
+
+
+class Surfer:
+    """A trajectory that reads what it sees."""
+
+    def __init__(self, host: Host, pages: Site) -> None:
+        self.trajectory = Trajectory(host, "browser")
+        self.pages = pages
+        self.seen = ""
+
+    async def act(self, action: str, *, limits: dict[str, Any] | None = None, **more: Any) -> Result:
+        arguments = {"action": action, **more}
+        call = json.dumps({"name": "browser", "arguments": arguments})
+        result = await self.trajectory.act(f"<tool_call>{call}</tool_call>", **limits or {})
+        self.seen = "".join(part.text for part in result.observation if isinstance(part, Text))
+        return result
+
+    async def go(self, path: str) -> str:
+        return await self.do("navigate", url=self.pages.url(path))
+
+    async def do(self, action: str, **more: Any) -> str:
+        """What the policy reads of an action that works."""
+        result = await self.act(action, **more)
+        assert result.error is None, result
+        return self.seen
+
+    async def fail(self, action: str, **more: Any) -> str:
+        result = await self.act(action, **more)
+        assert result.error is not None, result
+        assert not result.error.session_lost
+        return self.seen
+
+    def ref(self, marked: str) -> str:
+        """Of the element whose line begins so, in what was read last."""
+        found = re.search(rf"- {re.escape(marked)}.*?\[ref=(\w+)\]", self.seen)
+        assert found, (marked, self.seen)
+        return found[1]
+
+    async def click(self, marked: str) -> str:
+        return await self.do("click", ref=self.ref(marked))
+
+
+async def test_a_form_is_read_filled_and_sent(browser: Host, pages: Site) -> None:
+    policy = Surfer(browser, pages)
+    seen = await policy.go("/form")
+    assert seen.startswith(f"Page: Form\nURL: {pages.url('/form')}\n")
+    await policy.do("type", ref=policy.ref('textbox "Name"'), text="Ada")
+    await policy.do("type", ref=policy.ref('combobox "Colour"'), text="blue")
+    assert "Ada and blue" in await policy.click('button "Send"')
+    await policy.do("back")
+    seen = await policy.do("type", ref=policy.ref("textbox"), text="Bo", submit=True)
+    assert "Bo and " in seen
+    assert "Ada" not in seen
+
+
+async def test_elements_inside_frames(browser: Host, pages: Site) -> None:
+    policy = Surfer(browser, pages)
+    await policy.go("/frame")
+    assert 'button "pressed"' in await policy.click('button "press"')
+
+
+async def test_what_a_click_fetches_is_waited_for(browser: Host, pages: Site) -> None:
+    policy = Surfer(browser, pages)
+    assert "nothing yet" in await policy.go("/later")
+    assert "it came" in await policy.click('button "ask"')
+
+
+async def test_windows_and_the_way_back(browser: Host, pages: Site) -> None:
+    policy = Surfer(browser, pages)
+    await policy.go("/hello")
+    assert "The second page" in await policy.click('link "second"')
+    assert "A page." in await policy.do("back")
+    seen = await policy.click('link "in a new window"')
+    assert "[this is another window than before]\n" in seen
+    assert "The second page" in seen
+    assert "A page." in await policy.do("back")
+    await policy.do("back")
+    assert "no page to go back to" in await policy.fail("back")
+
+
+async def test_the_number_of_windows_is_bounded(browser: Host, pages: Site) -> None:
+    policy = Surfer(browser, pages)
+    await policy.go("/windows")
+    for _ in range(3):
+        await policy.click('link "more"')
+    assert "4 windows are open already" in await policy.click('link "more"')
+
+
+async def test_dialogs_are_answered_and_told(browser: Host, pages: Site) -> None:
+    policy = Surfer(browser, pages)
+    await policy.go("/dialog")
+    seen = await policy.click('button "ask"')
+    assert seen.startswith("Page: true Ada\n")
+    assert '[confirm "Sure?" was answered with OK]\n[prompt "Name?" was answered' in seen
+
+
+async def test_a_long_page_is_read_in_pieces(browser: Host, pages: Site) -> None:
+    policy = Surfer(browser, pages)
+    result = await policy.act("navigate", url=pages.url("/long"))
+    assert result.truncated
+    assert "read with start=8000 for more]" in policy.seen
+    assert len(policy.seen) < 8300
+    await policy.do("read", start=8000)
+    assert "line 0 of" not in policy.seen
+    assert "[characters 8000 to 16000 of " in policy.seen
+
+
+async def test_scrolling(browser: Host, pages: Site) -> None:
+    policy = Surfer(browser, pages)
+    await policy.go("/tall")
+    assert "[the window shows 720 to 1440 of 50" in await policy.do("scroll", direction="down")
+    assert "[the window shows 0 to 720 of 50" in await policy.do("scroll", direction="up")
+    seen = await policy.do("scroll", ref=policy.ref("button"))
+    bottom, whole = map(int, re.findall(r"to (\d+) of (\d+) pixels", seen)[0])
+    assert bottom > whole - 100
+
+
+async def test_a_screenshot_is_the_window(browser: Host, pages: Site) -> None:
+    policy = Surfer(browser, pages)
+    await policy.go("/tall")
+    text, image = (await policy.act("screenshot")).observation
+    assert text == Text(text=f"Page: Tall\nURL: {pages.url('/tall')}")
+    assert isinstance(image, Media)
+    assert image.media_type == "image/png"
+    assert struct.unpack(">II", image.data[16:24]) == (1280, 720)
+
+
+async def test_sessions_share_nothing(browser: Host, pages: Site) -> None:
+    one, other = Surfer(browser, pages), Surfer(browser, pages)
+    assert "Page: 1\n" in await one.go("/count")
+    assert "Page: 2\n" in await one.go("/count")
+    assert "Page: 0\n" in await other.go("/counted")
+
+
+async def test_what_cannot_be_done_is_said(browser: Host, pages: Site) -> None:
+    policy = Surfer(browser, pages)
+    await policy.go("/stuck")
+    assert "intercepts pointer events" in await policy.fail("click", ref=policy.ref("button"))
+    await policy.do("read")
+    assert "is not enabled" in await policy.fail("type", ref=policy.ref("textbox"), text="x")
+    assert "there is no element e999" in await policy.fail("click", ref="e999")
+    assert "[HTTP status 404]" in await policy.go("/nothing")
+    assert "no page but a download" in await policy.fail("navigate", url=pages.url("/download"))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "file:///etc/passwd",
+        "data:text/html,<h1>x",
+        "chrome://version",
+        "about:blank",
+        "javascript:alert(1)",
+        "view-source:http://{host}/hello",
+        "blob:http://{host}/x",
+        "ftp://{host}/",
+        "http://{host}@example.org/",
+        "http://localhost/",
+        "http://127.0.0.1:1/",
+        "hello",
+    ],
+)
+async def test_addresses_that_nobody_may_open(browser: Host, pages: Site, url: str) -> None:
+    policy = Surfer(browser, pages)
+    assert "cannot be opened" in await policy.fail("navigate", url=url.format(host=pages.address))
+
+
+async def test_a_page_cannot_leave_the_web(browser: Host, pages: Site) -> None:
+    policy = Surfer(browser, pages)
+    for way in ('link "file"', 'link "chrome"', 'button "open"', 'button "data"'):
+        await policy.go("/escape")
+        await policy.act("click", ref=policy.ref(way))
+        seen = await policy.do("read")
+        assert "here" in seen or "about:blank" in seen
+        assert "root:" not in seen
+        while len(policy.seen.splitlines()) < 5:  # a blank window
+            await policy.do("back")
+
+
+WAYS = {
+    "redirect": None,
+    "link": '<a href="{url}">go</a>',
+    "window": '<a href="{url}" target="_blank">go</a>',
+    "script": '<button onclick="location = `{url}`">go</button>',
+    "form": '<form action="{url}" method="post"><button>go</button></form>',
+    "refresh": '<meta http-equiv="refresh" content="0; url={url}">',
+    "frame": '<iframe src="{url}"></iframe>',
+    "image": '<img src="{url}">',
+    "style": '<link rel="stylesheet" href="{url}">',
+    "preconnect": '<link rel="preconnect" href="{url}">',
+    "prefetch": '<link rel="prefetch" href="{url}">',
+    "fetch": "<script>fetch(`{url}`, {{mode: 'no-cors'}})</script>",
+    "beacon": "<script>navigator.sendBeacon(`{url}`)</script>",
+    "events": "<script>new EventSource(`{url}`)</script>",
+    "socket": "<script>new WebSocket(`{url}`.replace('http', 'ws'))</script>",
+    "worker": """<script>new Worker(URL.createObjectURL(new Blob(
+        ["fetch('{url}', {{mode: 'no-cors'}})"], {{type: 'text/javascript'}})))</script>""",
+    "turn": """<script>const c = new RTCPeerConnection({{iceServers: [{{
+        urls: `{url}`.replace('http://', 'turn:').replace('/x', '') + '?transport=tcp',
+        username: 'u', credential: 'c'}}]}});
+        c.createDataChannel('d'); c.createOffer().then(o => c.setLocalDescription(o))</script>""",
+}
+"""How a page may make a browser connect somewhere."""
+
+
+async def take_way(policy: Surfer, way: str, listener: Listener) -> None:
+    url = f"http://{listener.address}/x"
+    limits = {"run_limit": 4.0}
+    if (page := WAYS[way]) is None:
+        target = policy.pages.url(f"/redirect?to={url}")
+        await policy.act("navigate", url=target, limits=limits)
+        return
+    policy.pages.pages[f"/way/{way}"] = f"<title>{way}</title>{page.format(url=url)}"
+    await policy.act("navigate", url=policy.pages.url(f"/way/{way}"), limits=limits)
+    if found := re.search(r'"go" .*\[ref=(\w+)\]', policy.seen):
+        await policy.act("click", ref=found[1], limits=limits)
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_host_off_the_list_is_never_reached(browser: Host, pages: Site, way: str) -> None:
+    with Listener() as forbidden:
+        policy = Surfer(browser, pages)
+        await take_way(policy, way, forbidden)
+        await policy.act("read")
+        assert not forbidden.reached()
+
+
+async def test_packets_of_calls_go_nowhere(browser: Host, pages: Site) -> None:
+    with Listener() as forbidden:
+        pages.pages["/stun"] = f"""<p id="p"></p><script>
+            const c = new RTCPeerConnection({{iceServers: [{{urls: 'stun:{forbidden.address}'}}]}});
+            c.onicegatheringstatechange = () => p.append(c.iceGatheringState + '. ');
+            c.createDataChannel('d'); c.createOffer().then(o => c.setLocalDescription(o))</script>"""
+        policy = Surfer(browser, pages)
+        await policy.go("/stun")
+        while "complete" not in policy.seen:
+            await policy.do("read")
+        assert not forbidden.reached()
+
+
+async def test_the_same_ways_lead_to_a_host_on_the_list(pages: Site) -> None:
+    """Otherwise the test above would show nothing."""
+    with contextlib.ExitStack() as stack:
+        listeners = {way: stack.enter_context(Listener()) for way in WAYS}
+        allowed = [listener.address for listener in listeners.values()]
+        async with serving(pages.address, *allowed) as host:
+            for way, listener in listeners.items():
+                policy = Surfer(host, pages)
+                await take_way(policy, way, listener)
+                assert await asyncio.to_thread(listener.reached, 10), way
+                await policy.trajectory.close()
+
+
+async def test_downloads_permissions_and_service_workers_are_off(
+    browser: Host, pages: Site
+) -> None:
+    policy = Surfer(browser, pages)
+    await policy.go("/powers")
+    seen = await policy.do("read")
+    assert "geolocation denied" in seen
+    assert "worker active" not in seen
+    assert "[object ServiceWorker]" not in seen
+
+
+async def test_a_page_that_computes_for_ever_is_stopped(browser: Host, pages: Site) -> None:
+    policy = Surfer(browser, pages)
+    await policy.go("/hello")
+    await policy.go("/busy")
+    result = await policy.act("click", ref=policy.ref("button"), limits={"run_limit": 2.0})
+    assert result.error is not None
+    assert result.error.kind is ToolErrorKind.TIMEOUT
+    seen = await policy.do("read")
+    assert "[the page did not stop, and was closed]" in seen
+    assert "URL: about:blank" in seen
+    assert "A page." in await policy.go("/hello")
+
+
+async def test_a_call_that_waits_for_a_server_is_cancelled(browser: Host, pages: Site) -> None:
+    policy = Surfer(browser, pages)
+    await policy.go("/hello")
+    slow = pages.url("/slow?seconds=3")
+    call = asyncio.create_task(policy.act("navigate", url=slow))
+    await asyncio.sleep(0.3)
+    assert policy.trajectory.cancel()
+    result = await call
+    assert result.error is not None
+    assert result.error.kind is ToolErrorKind.CANCELLED
+    assert "A page." in await policy.do("read")
+
+
+async def test_a_hungry_page_is_killed_and_its_session_goes_on(pages: Site) -> None:
+    async with serving(pages.address, page_mib=192) as host:
+        hungry, other = Surfer(host, pages), Surfer(host, pages)
+        await other.go("/count")
+        await hungry.go("/count")
+        await hungry.go("/hungry")
+        await hungry.act("click", ref=hungry.ref("button"))
+        while "held too much memory" not in hungry.seen:
+            await hungry.act("read")
+        assert "Page: 1\n" in await hungry.go("/counted")
+        assert "Page: 1\n" in await other.go("/counted")
+
+
+def children(name: str) -> list[psutil.Process]:
+    """Those of this process that live and are called so."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if process.name().startswith(name) and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
+
+
+@pytest.mark.parametrize("victim", ["chromium", "node"])
+async def test_a_dead_browser_loses_its_sessions_and_no_others(pages: Site, victim: str) -> None:
+    before = {process.pid for process in (*children("chromium"), *children("node"))}
+    async with serving(pages.address) as host:
+        first, idle = Surfer(host, pages), Surfer(host, pages)
+        await first.go("/hello")
+        await idle.trajectory.open()
+        call = asyncio.create_task(first.go("/slow?seconds=5"))
+        await asyncio.sleep(0.3)
+        for process in children(victim):
+            if process.pid not in before:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
+        with pytest.raises(Refused) as failure:
+            await call
+        assert failure.value.reason is Reason.SESSION_LOST
+        with pytest.raises(Refused) as failure:
+            await first.act("read")
+        assert failure.value.reason is Reason.SESSION_LOST
+        assert "A page." in await idle.go("/hello")
+        assert "A page." in await Surfer(host, pages).go("/hello")
+    left = {process.pid for process in (*children("chromium"), *children("node"))} - before
+    assert not left
+
+
+async def test_sessions_above_the_bound_wait_and_browsers_come_and_go(pages: Site) -> None:
+    async with serving(pages.address, sessions=2, per_browser=1) as host:
+        first, second, third = (Surfer(host, pages) for _ in range(3))
+        await first.go("/hello")
+        await second.go("/hello")
+        assert figures(host) == (2, 2)
+        with pytest.raises(Refused) as failure:
+            await third.act("read", limits={"queue_limit": 0.2})
+        assert failure.value.reason is Reason.QUEUE_LIMIT
+        await first.trajectory.close()
+        assert figures(host) == (1, 1)
+        assert "A page." in await third.go("/hello")
+        await third.trajectory.close()
+        await second.trajectory.close()
+        assert figures(host) == (1, 0)
+
+
+def figures(host: Host) -> tuple[float, float]:
+    tool = host._tools["browser"]
+    return tool.figures()["browsers"], tool.figures()["browser_sessions"]
+
+
+async def test_pages_are_confined_and_chromium_is_not_root(browser: Host, pages: Site) -> None:
+    assert browser.isolation == "full"
+    policy = Surfer(browser, pages)
+    await policy.go("/hello")
+    assert os.geteuid() not in {0} or all(
+        0 not in process.uids() for process in children("chromium")
+    )
+
+
+async def test_without_a_sandbox_only_where_it_is_said_twice(pages: Site) -> None:
+    once = SandboxConfig(backend=Backend.NONE)
+    with pytest.raises(StartError, match="takes both --sandbox none and"):
+        async with serving(pages.address, sandbox=once):
+            pass
+    twice = SandboxConfig(backend=Backend.NONE, allow_unsandboxed=True)
+    async with serving(pages.address, sandbox=twice) as host:
+        assert host.isolation == "none"
+        assert "A page." in await Surfer(host, pages).go("/hello")
+
+
+async def test_no_chromium_is_one_sentence(pages: Site) -> None:
+    with pytest.raises(StartError, match=r"/no/such/file cannot be executed: correct browser.pro"):
+        async with serving(pages.address, program="/no/such/file"):
+            pass
+
+

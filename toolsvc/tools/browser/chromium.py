@@ -1,0 +1,227 @@
+"""One Chromium and the Playwright driver that steers it: they begin, are watched and end together.
+
+Invariants
+- Pages run in Chromium's own sandbox, which `start` verifies; without it only where the operator said
+  so twice. Chromium never runs as root.
+- It reaches the hosts of its allow-list and no other.
+- Once `ended` is set, every context in it is gone.
+- `close` leaves no process and no profile. Nor does the death of this process: driver and browser
+  end when their pipes close.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import structlog
+from playwright.async_api import Browser, BrowserContext, CDPSession, Playwright, async_playwright
+from playwright.async_api import Error as PlaywrightError
+
+from toolsvc.sandbox.config import MIB
+from toolsvc.sandbox.plan import Account
+from toolsvc.tools.browser.allow import AllowList
+from toolsvc.tools.browser.errors import BrowserLost, BrowserUnavailable
+from toolsvc.tools.browser.processes import confined, own_memory
+
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
+START_SECONDS = 120.0
+"""It takes two on a quiet machine."""
+_CLOSE_SECONDS = 8.0
+_ANSWER_SECONDS = 30.0
+"""For a question that takes milliseconds: a machine may be busy, but not so busy."""
+_WATCH_SECONDS = 1.0
+_LAUNCHER = Path(__file__).with_name("chromium.sh")
+_SWITCHES = (
+    "--disable-gpu",
+    # Packets over UDP would pass by the proxy, which is what keeps pages to the allow-list.
+    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
+)
+_NOT_WANTED = ["--disable-popup-blocking"]
+"""Of Playwright's own switches: a page may open another only when it was clicked."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What every browser of a service is started with."""
+
+    program: str
+    account: Account
+    allow: AllowList
+    sandboxed: bool
+    page_bytes: int
+    """Memory of one renderer; one that holds more is killed."""
+
+
+def find_program(given: Path | None) -> str:
+    """Chromium's path. BrowserUnavailable if there is none."""
+    names = PROGRAMS if given is None else (str(given),)
+    for name in names:
+        found = shutil.which(name)
+        if found is not None:
+            return found
+    if given is not None:
+        raise BrowserUnavailable(f"{given} cannot be executed: correct browser.program")
+    raise BrowserUnavailable(
+        "there is no Chromium on PATH: `apt-get install chromium` as root, or name one with "
+        "--set browser.program=FILE"
+    )
+
+
+class Chromium:
+    """Made by `start`. Not thread-safe: all calls from the loop that started it."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._playwright: Playwright | None = None
+        self._browser: Browser | None = None
+        self._devtools: CDPSession | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._refusing = socket.socket()
+        self.ended = asyncio.Event()
+        self.killed_pages = 0
+        """Renderers that held too much memory."""
+
+    @classmethod
+    async def start(cls, plan: Plan) -> Chromium:
+        """BrowserUnavailable if it does not come up, or its sandbox does not hold."""
+        chromium = cls(plan)
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                await chromium._launch()
+                await chromium._examine()
+        except BaseException as error:
+            await chromium.close()
+            if isinstance(error, TimeoutError):
+                raise BrowserUnavailable(
+                    f"{plan.program} was not ready after {START_SECONDS:g} s"
+                ) from None
+            raise
+        chromium._watch = asyncio.create_task(chromium._keep_watch())
+        return chromium
+
+    async def context(self, **options: Any) -> BrowserContext:
+        """A new one, which shares nothing with the others. BrowserLost if the browser has ended."""
+        if self._browser is None:
+            raise RuntimeError("the browser has not been started")
+        try:
+            return await self._browser.new_context(**options)
+        except PlaywrightError as error:
+            raise BrowserLost(first_line(error)) from error
+
+    async def answers(self) -> bool:
+        """Whether it still works. If not, it counts as ended."""
+        if not self.ended.is_set():
+            await self._renderers()
+        return not self.ended.is_set()
+
+    async def close(self) -> None:
+        """Ends it, whatever is open in it. Never fails."""
+        self.ended.set()
+        if self._watch is not None:
+            self._watch.cancel()
+            await asyncio.gather(self._watch, return_exceptions=True)
+        self._refusing.close()
+        for part in (self._browser and self._browser.close, self._playwright and self._playwright.stop):
+            if part is None:
+                continue
+            try:
+                async with asyncio.timeout(_CLOSE_SECONDS):
+                    await part()
+            except (PlaywrightError, TimeoutError) as error:
+                log.warning("browser did not close", error=str(error)[:200])
+
+    async def _launch(self) -> None:
+        plan = self._plan
+        account = plan.account
+        # Bound and never listened to: whoever connects is refused, and nobody else can have it.
+        self._refusing.bind(("127.0.0.1", 0))
+        refusing = f"127.0.0.1:{self._refusing.getsockname()[1]}"
+        self._playwright = await async_playwright().start()
+        try:
+            self._browser = await self._playwright.chromium.launch(
+                executable_path=_LAUNCHER,
+                args=[*_SWITCHES, *plan.allow.switches(refusing)],
+                ignore_default_args=_NOT_WANTED,
+                chromium_sandbox=plan.sandboxed,
+                env={
+                    "PATH": "/usr/bin:/bin",
+                    "LANG": "C.UTF-8",
+                    "BROWSER_PROGRAM": plan.program,
+                    "BROWSER_ACCOUNT": f"{account.uid}:{account.gid}" if account.other else "",
+                },
+                handle_sigint=False,
+                handle_sigterm=False,
+                handle_sighup=False,
+                timeout=START_SECONDS * 1000,
+            )
+        except PlaywrightError as error:
+            raise BrowserUnavailable(_why_not(plan, str(error))) from error
+        self._browser.on("disconnected", lambda _: self.ended.set())
+        self._devtools = await self._browser.new_browser_cdp_session()
+
+    async def _examine(self) -> None:
+        """Looks at a renderer from outside."""
+        context = await self.context()
+        await context.new_page()
+        renderers = await self._renderers()
+        await context.close()
+        if not renderers:
+            raise BrowserUnavailable(f"{self._plan.program} opened a page without a renderer")
+        faults = {fault for pid in renderers for fault in confined(pid)}
+        if self._plan.sandboxed and faults:
+            raise BrowserUnavailable(_no_sandbox(", ".join(sorted(faults))))
+
+    async def _keep_watch(self) -> None:
+        """Kills renderers that hold too much; notices a driver that died, which tells nobody."""
+        while not self.ended.is_set():
+            for pid in await self._renderers():
+                held = own_memory(pid)
+                if held > self._plan.page_bytes:
+                    log.warning("page killed", held_mib=held // MIB)
+                    self.killed_pages += 1
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+            await asyncio.sleep(_WATCH_SECONDS)
+
+    async def _renderers(self) -> list[int]:
+        """Process ids; [] where the browser does not answer, which then counts as ended."""
+        if self._devtools is None:
+            raise RuntimeError("the browser has not been started")
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                answer = await self._devtools.send("SystemInfo.getProcessInfo")
+        except (PlaywrightError, TimeoutError):
+            self.ended.set()
+            return []
+        return [one["id"] for one in answer["processInfo"] if one["type"] == "renderer"]
+
+
+def first_line(error: PlaywrightError) -> str:
+    """Without the browser's log that Playwright appends."""
+    return str(error).splitlines()[0]
+
+
+def _why_not(plan: Plan, complaint: str) -> str:
+    if "No usable sandbox" in complaint:
+        return _no_sandbox("Chromium finds none")
+    lines = [line for line in complaint.splitlines() if "[err]" in line and "dbus" not in line]
+    said = lines[-1].partition("[err]")[2].strip() if lines else complaint.splitlines()[0]
+    return f"{plan.program} did not start: {said}"
+
+
+def _no_sandbox(why: str) -> str:
+    return (
+        f"Chromium's sandbox does not hold here ({why}): allow unprivileged user namespaces, or "
+        "`apt-get install chromium-sandbox`; to run pages without a sandbox takes both --sandbox none "
+        "and --allow-unsandboxed"
+    )

@@ -1,0 +1,24 @@
+"""What can go wrong with a browser.
+
+BrowserUnavailable   none can be started here; the message is one sentence that names the mend
+BrowserLost          it ended, and every session in it
+PageFailed           the action failed, in a way that the policy should read as it stands
+"""
+
+from __future__ import annotations
+
+
+class BrowserUnavailable(Exception):
+    """For the operator."""
+
+
+class BrowserLost(Exception):
+    """The message says how."""
+
+
+class PageFailed(Exception):
+    """For the policy. `crashed`: the page went with it."""
+
+    def __init__(self, message: str, *, crashed: bool = False) -> None:
+        super().__init__(message)
+        self.crashed = crashed
