@@ -13,6 +13,7 @@ import pytest
 import trustme
 
 from tests.integration.toolsvc.conftest import Service, start_service
+from tests.support.repository import make_repository
 from toolsvc.check.checks import ALL
 
 CHECK = [sys.executable, "-c", "from toolsvc.cli import main; main()", "check"]
@@ -98,6 +99,7 @@ LEAST = {
     "bash": 95,
     "sql": 70,
     "search": 55,
+    "swe": 95,
     "tally": 95,
     "thread": 90,
     "picture": 60,
@@ -130,6 +132,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     corpus = path / "corpus.jsonl"
     row = {"id": "0", "contents": '"Violin"\nA wooden instrument with four strings.'}
     corpus.write_text(json.dumps(row) + "\n")
+    make_repository(path / "bill")
     build = [sys.executable, "-c", "from toolsvc.cli import main; main()", "index", "build"]
     subprocess.run([*build, str(corpus), "--output", str(path / "index")], check=True)
     return path
@@ -141,8 +144,9 @@ def every_tool(folder: Path) -> Iterator[Service]:
         f"sql.databases={folder / 'counter.sqlite'}",
         "sql.writable=true",
         f"search.index={folder / 'index'}",
+        f"swe.repositories={folder / 'bill'}",
     )
-    tools = ("python", "bash", "sql", "search", str(folder / "tally.py"))
+    tools = ("python", "bash", "sql", "search", "swe", str(folder / "tally.py"))
     small = ("--ready", "2", "--shards", "1", "--memory-mib", "192")
     options = [word for setting in settings for word in ("--set", setting)]
     running = start_service(folder / "errors.log", *tools, *options, *small)

@@ -128,8 +128,9 @@ class SweTool(BuiltIn):
             if call.arguments["function"] == "file_editor":
                 return Result.of(await state.editor.edit(call.arguments, call.run_limit))
             command = _command(call.arguments)
-            if call.arguments["function"] == "execute_bash" and self._denied.search(command):
-                return invalid(f"execute_bash refuses {self._denied.search(command)[1]}")
+            refused = self._denied.search(command)
+            if refused and call.arguments["function"] == "execute_bash":
+                return invalid(f"execute_bash refuses {refused[1]}")
             ran = await state.box.exec(
                 command, limit=call.run_limit, keep=self._output_bytes, cancellation=cancellation
             )
