@@ -59,7 +59,7 @@ def parse_arguments(action: str, tool: Descriptor) -> dict[str, Any]:
     """Arguments of the action's last block, not yet checked. InvalidAction if there is none."""
     form = tool.format
     if isinstance(form, TagFormat):
-        return {form.argument: _last_block(action, form.open, form.close)}
+        return {form.argument: last_block(action, form.open, form.close)}
     if isinstance(form, JsonCallFormat):
         call = _json_call(action, form)
         if call.get("name") != tool.name:
@@ -92,7 +92,7 @@ def _named(action: str, form: JsonCallFormat) -> object:
 
 
 def _json_call(action: str, form: JsonCallFormat) -> Mapping[str, Any]:
-    body = _last_block(action, form.open, form.close)
+    body = last_block(action, form.open, form.close)
     try:
         call = json.loads(body)
     except ValueError as error:
@@ -102,7 +102,8 @@ def _json_call(action: str, form: JsonCallFormat) -> Mapping[str, Any]:
     return call
 
 
-def _last_block(action: str, opening: str, closing: str) -> str:
+def last_block(action: str, opening: str, closing: str) -> str:
+    """What stands between the marks that end last. InvalidAction if there are none."""
     end = action.rfind(closing)
     if end < 0:
         raise InvalidAction(f"the action has no {opening}...{closing} block")

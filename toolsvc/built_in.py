@@ -27,6 +27,7 @@ BUILT_IN = {
     "finish": "toolsvc.tools.finish:FinishTool",
     "judge": "toolsvc.tools.judge.tool:JudgeTool",
     "browser": "toolsvc.tools.browser.tool:BrowserTool",
+    "swe": "toolsvc.tools.swe.tool:SweTool",
 }
 """Name to "module:class"."""
 

@@ -15,7 +15,10 @@ from typing import Any
 # Each imports only those before it; the driver stands where it finds all that it may import.
 _BEFORE_THE_DRIVER = ("wire", "bpf", "kernel", "confine", "measure", "preload")
 _AFTER_THE_DRIVER = ("watch", "zygote")
-_PARTS_OF_A_DRIVER = {"shell": ("channel", "files", "bash"), "database": ("channel", "table")}
+_PARTS_OF_A_DRIVER = {
+    "shell": ("channel", "texts", "files", "bash"),
+    "database": ("channel", "table"),
+}
 
 BOOTSTRAP = """
 import json, os, socket, sys, types

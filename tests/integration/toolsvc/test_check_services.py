@@ -14,6 +14,7 @@ import trustme
 
 from tests.integration.toolsvc.conftest import Service, start_service
 from tests.support.postgres import postgres
+from tests.support.repository import make_repository
 from toolsvc.check.checks import ALL
 
 CHECK = [sys.executable, "-c", "from toolsvc.cli import main; main()", "check"]
@@ -114,6 +115,7 @@ LEAST = {
     "web_search": 55,
     "finish": 55,
     "judge": 50,
+    "swe": 95,
     "tally": 95,
     "thread": 90,
     "picture": 60,
@@ -146,6 +148,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     corpus = path / "corpus.jsonl"
     row = {"id": "0", "contents": '"Violin"\nA wooden instrument with four strings.'}
     corpus.write_text(json.dumps(row) + "\n")
+    make_repository(path / "bill")
     build = [sys.executable, "-c", "from toolsvc.cli import main; main()", "index", "build"]
     subprocess.run([*build, str(corpus), "--output", str(path / "index")], check=True)
     return path
@@ -157,8 +160,9 @@ def every_tool(folder: Path) -> Iterator[Service]:
         f"sql.databases={folder / 'counter.sqlite'}",
         "sql.writable=true",
         f"search.index={folder / 'index'}",
+        f"swe.repositories={folder / 'bill'}",
     )
-    tools = ("python", "bash", "sql", "search", str(folder / "tally.py"))
+    tools = ("python", "bash", "sql", "search", "swe", str(folder / "tally.py"))
     small = ("--ready", "2", "--shards", "1", "--memory-mib", "192")
     options = [word for setting in settings for word in ("--set", setting)]
     running = start_service(folder / "errors.log", *tools, *options, *small)

@@ -14,24 +14,17 @@ import os
 import stat
 from typing import Any
 
+from .texts import Changes, Failed, inserted, replaced, shown
+
 _LARGEST = 4 * 1024 * 1024
 """Bytes of a file that is looked at; larger ones are for the shell."""
-_HISTORY = 8 * 1024 * 1024
-"""Bytes kept for undoing, of all files together."""
 _ENTRIES = 500
 _DEPTH = 2
-_AROUND = 4
-"""Lines shown before and after a change."""
-
-
-class Failed(Exception):
-    """The message is for the policy."""
 
 
 class Files:
     def __init__(self) -> None:
-        # (absolute path, text before or None where there was no file, text after), oldest first.
-        self._changes: list[tuple[str, str | None, str]] = []
+        self._changes = Changes()
 
     def edit(self, request: dict[str, Any], folder: str) -> str:
         """What the policy reads. Relative paths are below `folder`. Failed if it cannot be done."""
@@ -58,13 +51,7 @@ class Files:
             if lines is not None:
                 raise Failed(f"{path} is a folder: view_range is for files")
             return "\n".join(_listing(path))
-        text = _read(path)
-        count = len(text.split("\n")) - text.endswith("\n")
-        first, last = lines or (1, -1)
-        last = count if last == -1 else last
-        if not 1 <= first <= max(count, 1) or (lines and not first <= last):
-            raise Failed(f"view_range {lines}: the file has {count} lines")
-        return _numbered(text, first, last)
+        return shown(_read(path), lines)
 
     def _create(self, path: str, text: str) -> str:
         if os.path.lexists(path):
@@ -75,56 +62,34 @@ class Files:
 
     def _replace(self, path: str, old: str, new: str) -> str:
         text = _read(path)
-        if not old:
-            raise Failed("old_str is empty")
-        at = text.find(old)
-        if at < 0:
-            raise Failed(f"old_str does not occur in {path}: it has to match exactly")
-        lines = [text.count("\n", 0, at) + 1]
-        again = text.find(old, at + 1)
-        while again >= 0 and len(lines) < 10:
-            lines.append(text.count("\n", 0, again) + 1)
-            again = text.find(old, again + 1)
-        if len(lines) > 1:
-            where = ", ".join(map(str, lines))
-            raise Failed(f"old_str occurs in lines {where} of {path}: give more text around it")
-        changed = text[:at] + new + text[at + len(old) :]
+        changed, around = replaced(text, path, old, new)
         self._write(path, text, changed)
-        return f"{path} was changed:\n{_around(changed, lines[0], new.count(chr(10)))}"
+        return f"{path} was changed:\n{around}"
 
     def _insert(self, path: str, line: int, new: str) -> str:
         text = _read(path)
-        lines = text.split("\n")
-        count = len(lines) - text.endswith("\n")
-        if not 0 <= line <= count:
-            raise Failed(f"insert_line {line}: the file has {count} lines")
-        lines[line:line] = new.removesuffix("\n").split("\n")
-        changed = "\n".join(lines)
+        changed, around = inserted(text, line, new)
         self._write(path, text, changed)
-        return f"{path} was changed:\n{_around(changed, line + 1, new.count(chr(10)))}"
+        return f"{path} was changed:\n{around}"
 
     def _undo(self, path: str) -> str:
-        for position in range(len(self._changes) - 1, -1, -1):
-            changed, before, after = self._changes[position]
-            if changed != os.path.abspath(path):
-                continue
-            if _read(path) != after:
-                raise Failed(f"{path} has changed since its last edit: nothing was undone")
-            if before is None:
-                os.unlink(path)
-            else:
-                _store(path, before)
-            del self._changes[position]
-            return f"The last edit of {path} was undone."
-        raise Failed(f"{path} has no edit to undo")
+        whole = os.path.abspath(path)
+        change = self._changes.last(whole)
+        if change is None:
+            raise Failed(f"{path} has no edit to undo")
+        before, after = change
+        if _read(path) != after:
+            raise Failed(f"{path} has changed since its last edit: nothing was undone")
+        if before is None:
+            os.unlink(path)
+        else:
+            _store(path, before)
+        self._changes.forget_last(whole)
+        return f"The last edit of {path} was undone."
 
     def _write(self, path: str, before: str | None, after: str) -> None:
         _store(path, after)
-        self._changes.append((os.path.abspath(path), before, after))
-        held = sum(len(before or "") + len(after) for _, before, after in self._changes)
-        while held > _HISTORY and len(self._changes) > 1:
-            _, before, after = self._changes.pop(0)
-            held -= len(before or "") + len(after)
+        self._changes.add(os.path.abspath(path), before, after)
 
 
 def unpack(descriptor: int) -> None:
@@ -176,18 +141,6 @@ def _store(path: str, text: str) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(beside)
         raise
-
-
-def _numbered(text: str, first: int, last: int) -> str:
-    lines = text.split("\n")
-    if text.endswith("\n"):
-        lines.pop()
-    shown = lines[first - 1 : last]
-    return "\n".join(f"{number:6}\t{line}" for number, line in enumerate(shown, first))
-
-
-def _around(text: str, line: int, more: int) -> str:
-    return _numbered(text, max(1, line - _AROUND), line + more + _AROUND)
 
 
 def _listing(folder: str) -> list[str]:

@@ -12,20 +12,18 @@ The last is how R2E-Gym's agents write; its names of functions are understood to
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from toolsvc.actions import InvalidAction
+from toolsvc.tools.function_call import CLOSING, OPENING, parse_function
 
-STOPS = ("</bash>", "</tool_call>", "</function>")
-_OPENINGS = {"</bash>": "<bash>", "</tool_call>": "<tool_call>", "</function>": "<function="}
+STOPS = ("</bash>", "</tool_call>", CLOSING)
+_OPENINGS = {"</bash>": "<bash>", "</tool_call>": "<tool_call>", CLOSING: OPENING}
 
 _SHELL = ("bash", "execute_bash")
 _FILES = ("edit", "file_editor", "str_replace_editor")
 _END = ("finish", "submit")
-_PARAMETER = re.compile(r"<parameter=(\w+)>(.*?)</parameter>", re.DOTALL)
-_NUMBERS = ("insert_line", "view_range")
 
 
 def find_request(action: str) -> dict[str, Any]:
@@ -44,7 +42,7 @@ def find_request(action: str) -> dict[str, Any]:
         return {"command": body.strip("\r\n")}
     if closing == "</tool_call>":
         return _json_call(body)
-    return _function_call(body)
+    return _request(*parse_function(body))
 
 
 def _json_call(body: str) -> dict[str, Any]:
@@ -55,25 +53,6 @@ def _json_call(body: str) -> dict[str, Any]:
     if not isinstance(call, Mapping) or not isinstance(call.get("arguments", {}), Mapping):
         raise InvalidAction("the call must be a JSON object with name and arguments")
     return _request(call.get("name"), call.get("arguments", {}))
-
-
-def _function_call(body: str) -> dict[str, Any]:
-    name, mark, rest = body.partition(">")
-    if not mark:
-        raise InvalidAction("<function= without >")
-    given: dict[str, Any] = {}
-    for parameter, value in _PARAMETER.findall(rest):
-        # One line break on each side is the writing's, the others are the value's.
-        text = value.removeprefix("\n").removesuffix("\n")
-        given[parameter] = _number(parameter, text) if parameter in _NUMBERS else text
-    return _request(name.strip(), given)
-
-
-def _number(parameter: str, text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        raise InvalidAction(f"{parameter} is no number: {text!r}") from None
 
 
 def _request(name: object, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,8 @@ from toolsvc.sandbox.session import Ending, Outcome, Session
 from toolsvc.tool import STRICT, Cancellation
 from toolsvc.tools.bash.action import STOPS, find_request
 from toolsvc.tools.bash.arguments import BashArguments
-from toolsvc.tools.bash.tree import Entry, metadata_files, pack, read_folder
+from toolsvc.tools.bash.tree import metadata_files, read_folder
+from toolsvc.tools.files import Entry, pack
 from toolsvc.tools.sandboxed import KINDS, ToolSandbox
 from toolsvc.types import Call, RawFormat, Result, SessionInfo, Text, ToolError
 from toolwright.types import ToolErrorKind

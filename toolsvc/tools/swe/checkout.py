@@ -1,0 +1,198 @@
+"""The repository as a trajectory finds it: the tree of a commit, and its history up to there.
+
+Invariants
+- Sources are below the operator's folder; a name that leads out of it is refused.
+- What is later than the commit (its own fix, say) is not in the checkout: neither objects, refs nor
+  logs, and nothing tells where the source lies.
+- Nothing of a source is run, and a source is never changed.
+
+A source is a repository's folder, a git bundle, or an archive (.tar, .tar.gz, ...) of either a
+repository or a plain tree; a plain tree becomes the one commit of a new repository.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import tarfile
+from collections import OrderedDict
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from toolsvc.errors import Reason, Refused
+from toolsvc.tools.files import Entry, TreeError, read_tree
+
+_CACHE_BYTES = 512 * 1024 * 1024
+_SECONDS = 120.0
+_CONFIG = """\
+[safe]
+    directory = *
+[uploadpack]
+    allowAnySHA1InWant = true
+[advice]
+    detachedHead = false
+[init]
+    defaultBranch = main
+[user]
+    name = agent
+    email = agent@localhost
+"""
+
+
+class Checkouts:
+    """Makes checkouts, and keeps those that were asked for last."""
+
+    def __init__(self, root: Path, limit: int) -> None:
+        """`root`: folder of sources, or one source. `limit`: bytes of one checkout."""
+        self._root = root.resolve()
+        self._limit = limit
+        self._made: OrderedDict[tuple[str, str, int], list[Entry]] = OrderedDict()
+        self._turn = asyncio.Lock()
+
+    async def get(self, repository: str, commit: str) -> list[Entry]:
+        """The files of the checkout; `commit` "" = what the source has checked out. Refused where
+        there is no such source or commit."""
+        source = below(self._root, repository, "repository")
+        key = (str(source), commit, _changed(source))
+        async with self._turn:  # one git at a time: a group asks for the same one at once
+            if key not in self._made:
+                self._made[key] = await self._make(source, repository, commit)
+                self._shrink()
+            self._made.move_to_end(key)
+            return self._made[key]
+
+    def _shrink(self) -> None:
+        sizes = {key: _size(entries) for key, entries in self._made.items()}
+        while len(sizes) > 1 and sum(sizes.values()) > _CACHE_BYTES:
+            key, _ = self._made.popitem(last=False)
+            del sizes[key]
+
+    async def _make(self, source: Path, name: str, commit: str) -> list[Entry]:
+        with TemporaryDirectory(prefix="checkout-") as folder:
+            work = Path(folder)
+            (work / "config").write_text(_CONFIG)
+            try:
+                async with asyncio.timeout(_SECONDS):
+                    tree = await _check_out(source, commit, work)
+                return await asyncio.to_thread(read_tree, tree, self._limit)
+            except (OSError, tarfile.TarError, TreeError, _GitFailed, TimeoutError) as error:
+                why = str(error).replace(str(work), "").strip() or f"slower than {_SECONDS:g} s"
+                raise Refused(
+                    Reason.INVALID_REQUEST,
+                    f"repository {name!r} at {commit or 'its head'} cannot be checked out: {why}",
+                    subject=name,
+                ) from error
+
+
+def below(root: Path, name: str, key: str) -> Path:
+    """What the metadata's `key` names below the operator's folder. Refused if it is elsewhere."""
+    path = (root / name).resolve()
+    if "\0" in name or not path.is_relative_to(root) or not path.exists():
+        raise Refused(
+            Reason.INVALID_REQUEST,
+            f"metadata.{key} is {name!r}, and there is no such thing in the service's folder",
+            subject=key,
+            mend=f"give the name of what lies below {root}",
+        )
+    return path
+
+
+async def _check_out(source: Path, commit: str, work: Path) -> Path:
+    """A folder below `work`."""
+    tree = work / "tree"
+    kind = _kind(source)
+    if kind == "archive":
+        source = await asyncio.to_thread(_unpack, source, work / "archive")
+        if not _is_repository(source):
+            return await _new_repository(source, commit, work)
+    elif kind == "bundle":
+        await _git(work, "clone", "-q", "--mirror", str(source), str(work / "mirror"))
+        source = work / "mirror"
+    wanted = f"{commit or 'HEAD'}^{{commit}}"
+    where = ("-C", str(source), "rev-parse", "-q", "--verify", "--end-of-options")
+    found = await _git(work, *where, wanted)
+    await _git(work, "init", "-q", str(tree))
+    await _git(work, "-C", str(tree), "fetch", "-q", "--no-tags", str(source), found)
+    await _git(work, "-C", str(tree), "checkout", "-q", "-B", "main", "FETCH_HEAD")
+    return await _tidied(tree, work)
+
+
+def _kind(source: Path) -> str:
+    if source.is_dir():
+        return "folder"
+    return "archive" if tarfile.is_tarfile(source) else "bundle"
+
+
+def _is_repository(folder: Path) -> bool:
+    return (folder / ".git").exists()
+
+
+async def _new_repository(tree: Path, commit: str, work: Path) -> Path:
+    if commit:
+        raise _GitFailed("an archive without history has no commits: leave metadata.commit out")
+    await _git(work, "init", "-q", str(tree))
+    await _git(work, "-C", str(tree), "add", "-A", "-f")
+    await _git(work, "-C", str(tree), "commit", "-q", "-m", "The tree of the task")
+    return await _tidied(tree, work)
+
+
+async def _tidied(tree: Path, work: Path) -> Path:
+    for name in ("user.name", "user.email"):
+        await _git(work, "-C", str(tree), "config", name, "agent")
+    for name in ("FETCH_HEAD", "ORIG_HEAD"):
+        (tree / ".git" / name).unlink(missing_ok=True)
+    for name in ("hooks", "logs"):
+        shutil.rmtree(tree / ".git" / name, ignore_errors=True)
+    return tree
+
+
+def _unpack(archive: Path, folder: Path) -> Path:
+    """The repository or tree in it: the one folder of the archive, or its top."""
+    with tarfile.open(archive) as file:
+        file.extractall(folder, filter="data")
+    inner = list(folder.iterdir())
+    one_folder = len(inner) == 1 and inner[0].is_dir() and inner[0].name != ".git"
+    return inner[0] if one_folder else folder
+
+
+class _GitFailed(Exception):
+    """The message is git's."""
+
+
+async def _git(work: Path, *arguments: str) -> str:
+    """Its output. Neither this account's configuration nor the machine's is read."""
+    process = await asyncio.create_subprocess_exec(
+        "git", *arguments,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={
+            "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
+            "HOME": str(work),
+            "GIT_CONFIG_GLOBAL": str(work / "config"),
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_TERMINAL_PROMPT": "0",
+            "LC_ALL": "C.UTF-8",
+        },
+    )  # fmt: skip
+    try:
+        output, errors = await process.communicate()
+    except BaseException:
+        process.kill()
+        await process.wait()
+        raise
+    if process.returncode:
+        said = errors.decode("utf-8", "replace").strip()
+        raise _GitFailed(said or f"git {' '.join(arguments[:3])} failed")
+    return output.decode().strip()
+
+
+def _changed(source: Path) -> int:
+    """When the source was last changed, in ns, as far as a look tells."""
+    places = (source, source / "HEAD", source / ".git" / "HEAD", source / ".git" / "logs" / "HEAD")
+    return max(place.stat().st_mtime_ns for place in places if place.exists())
+
+
+def _size(entries: list[Entry]) -> int:
+    return sum(len(entry.content) for entry in entries)

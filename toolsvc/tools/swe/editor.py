@@ -1,0 +1,126 @@
+"""The file functions: they read and write a box's files, and edit outside of it.
+
+So a box needs no more than a shell, and what is shown and what can be undone is not the policy's to
+change. The texts are edited as by the `bash` tool.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from toolsvc.sandbox.jailed.texts import Changes, Failed, inserted, replaced, shown
+from toolsvc.tools.files import FILE_MODE, Entry
+from toolsvc.tools.swe.box import Box, BoxError
+
+_LARGEST = 4 * 1024 * 1024
+"""Bytes of a file that is looked at; larger ones are for the shell."""
+_LISTING = 100_000
+"""Bytes of a folder's listing."""
+
+
+class Editor:
+    """Of one box."""
+
+    def __init__(self, box: Box) -> None:
+        self._box = box
+        self._changes = Changes()
+
+    async def edit(self, request: Mapping[str, Any], limit: float) -> str:
+        """What the policy reads. Failed if it cannot be done; BoxGone."""
+        command, path = request["command"], str(request["path"])
+        kind, target = await self._look(path, limit)
+        if command == "view" and kind == "directory":
+            if request["view_range"] is not None:
+                raise Failed(f"{path} is a folder: view_range is for files")
+            return await self._listing(path, limit)
+        if command == "create":
+            if kind:
+                raise Failed(f"{path} exists: change it with str_replace, or remove it first")
+            await self._store(path, target, request["file_text"], limit)
+            self._changes.add(target, None, request["file_text"])
+            return f"{path} was created."
+        if command == "undo":
+            return await self._undo(path, target, limit)
+        text = await self._text(path, kind, limit)
+        if command == "view":
+            return shown(text, request["view_range"])
+        if command == "str_replace":
+            changed, around = replaced(text, path, request["old_str"], request["new_str"])
+        else:
+            changed, around = inserted(text, request["insert_line"], request["new_str"])
+        await self._store(path, target, changed, limit)
+        self._changes.add(target, text, changed)
+        return f"{path} was changed:\n{around}"
+
+    async def _look(self, path: str, limit: float) -> tuple[str, str]:
+        """What stands at the path, "" for nothing, and where that really is."""
+        quoted = shlex.quote(path)
+        told = await self._read(
+            f"realpath -mz -- {quoted}; stat -L -c %F -- {quoted} || "
+            f"{{ [ ! -L {quoted} ] || echo link to nothing; }}",
+            limit,
+        )
+        target, _, kind = told.partition("\0")
+        return kind.strip().replace("regular empty file", "regular file"), target
+
+    async def _text(self, path: str, kind: str, limit: float) -> str:
+        if kind != "regular file":
+            raise Failed(f"{path}: {f'it is a {kind}' if kind else 'no such file'}")
+        try:
+            data = await self._box.read(f"cat -- {shlex.quote(path)}", limit=limit, most=_LARGEST)
+            return data.decode("utf-8")
+        except UnicodeDecodeError:
+            raise Failed(f"{path} is not a text in UTF-8") from None
+        except BoxError as error:
+            raise Failed(f"{path}: {error}: look at it in the shell") from error
+
+    async def _store(self, path: str, target: str, text: str, limit: float) -> None:
+        """Beside its place first, and then moved, so that it is changed wholly or not at all."""
+        beside = f".{posixpath.basename(target)}.edit"
+        quoted, whole = shlex.quote(beside), shlex.quote(target)
+        content = text.encode("utf-8", "surrogateescape")
+        try:
+            await self._box.write([Entry(beside, FILE_MODE, content)])
+            await self._box.read(
+                f'mkdir -p -- "$(dirname -- {whole})" && '
+                f"{{ [ ! -e {whole} ] || chmod --reference={whole} {quoted}; }} && "
+                f"mv -fT -- {quoted} {whole}",
+                limit=limit,
+                most=0,
+            )
+        except BoxError as error:
+            raise Failed(f"{path} could not be written: {error}") from error
+
+    async def _undo(self, path: str, target: str, limit: float) -> str:
+        change = self._changes.last(target)
+        if change is None:
+            raise Failed(f"{path} has no edit to undo")
+        before, after = change
+        if await self._text(path, "regular file", limit) != after:
+            raise Failed(f"{path} has changed since its last edit: nothing was undone")
+        if before is None:
+            await self._read(f"rm -- {shlex.quote(target)}", limit)
+        else:
+            await self._store(path, target, before, limit)
+        self._changes.forget_last(target)
+        return f"The last edit of {path} was undone."
+
+    async def _listing(self, path: str, limit: float) -> str:
+        """The folder and what is in it, two levels deep, without hidden entries."""
+        top = shlex.quote(f"./{path}" if path.startswith("-") else path)
+        listing = await self._read(
+            rf"find {top} -mindepth 1 -maxdepth 2 -name '.*' -prune"
+            r" -o -type d -printf '%p/\n' -o -printf '%p\n' | LC_ALL=C sort | head -n 500",
+            limit,
+        )
+        return listing.rstrip("\n")
+
+    async def _read(self, command: str, limit: float) -> str:
+        try:
+            data = await self._box.read(command, limit=limit, most=_LISTING)
+        except BoxError as error:
+            raise Failed(str(error)) from error
+        return data.decode("utf-8", "replace")
