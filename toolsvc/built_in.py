@@ -23,6 +23,7 @@ BUILT_IN = {
     "bash": "toolsvc.tools.bash.tool:BashTool",
     "sql": "toolsvc.tools.sql.tool:SqlTool",
     "search": "toolsvc.tools.search:SearchTool",
+    "image": "toolsvc.tools.image.tool:ImageTool",
 }
 """Name to "module:class"."""
 
