@@ -5,15 +5,20 @@ Trajectories use `engine.toolclient`, which also retries and keeps leases.
 
 from __future__ import annotations
 
+import hashlib
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 import grpc.aio
 
+from toolsvc.task_blobs import PIECE_BYTES
+from toolsvc.types import Media
 from toolwright import wire
+from toolwright.common.v1 import media_pb2, reasons_pb2
 from toolwright.rpc.channel import call as rpc
 from toolwright.rpc.channel import open_channel
+from toolwright.rpc.errors import ServiceError
 from toolwright.rpc.options import LONGEST_WAIT
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.tool.v1 import tool_pb2_grpc
@@ -21,6 +26,7 @@ from toolwright.tool.v1 import tool_pb2_grpc
 OWNER = "toolsvc call"
 LEASE_SECONDS = 600.0
 _ANSWER_SECONDS = 10.0
+_BLOB_SECONDS = 300.0
 
 
 class Client:
@@ -46,18 +52,37 @@ class Client:
             _stub(self._channels[0]).ListTools, pb.ListToolsRequest(), timeout=_ANSWER_SECONDS
         )
 
-    async def open(self, tool: str, metadata: Mapping[str, Any], session_id: str = "") -> Session:
-        """A session with one tool; one that is open under this id already is used on."""
+    async def open(
+        self,
+        tool: str,
+        metadata: Mapping[str, Any],
+        session_id: str = "",
+        media: Iterable[Media] = (),
+    ) -> Session:
+        """A session with one tool and the task's `media`, of which those are sent that the service
+        does not have. A session that is open under this id already is used on."""
+        blobs = {(blob := reference(one)).sha256: (blob, one.data) for one in media}
         request = pb.OpenSessionRequest(
             session_id=session_id or f"call-{uuid.uuid4().hex}",
             owner=OWNER,
             lease=wire.duration(LEASE_SECONDS),
             tools=[tool],
             metadata=wire.struct(metadata),
+            blobs=[blob for blob, _ in blobs.values()],
         )
-        opened = await rpc(
-            _stub(self._channels[0]).OpenSession, request, timeout=LONGEST_WAIT + _ANSWER_SECONDS
-        )
+        stub = _stub(self._channels[0])
+        while True:
+            try:
+                opened = await rpc(
+                    stub.OpenSession, request, timeout=LONGEST_WAIT + _ANSWER_SECONDS
+                )
+                break
+            except ServiceError as error:
+                missing = error.reason == reasons_pb2.ERROR_REASON_BLOB_NOT_FOUND
+                if not missing or error.subject not in blobs:
+                    raise
+                pieces = blob_in_pieces(*blobs.pop(error.subject))
+                await rpc(stub.PutBlob, pieces, timeout=_BLOB_SECONDS)
         if opened.endpoint:
             self._channels.append(open_channel(opened.endpoint, *self._how))
         return Session(_stub(self._channels[-1]), opened)
@@ -101,6 +126,21 @@ class Session:
     async def close(self) -> None:
         request = pb.CloseSessionRequest(session_id=self.id)
         await rpc(self._stub.CloseSession, request, timeout=LONGEST_WAIT)
+
+
+def reference(media: Media) -> media_pb2.BlobRef:
+    return media_pb2.BlobRef(
+        sha256=hashlib.sha256(media.data).hexdigest(),
+        media_type=media.media_type,
+        size=len(media.data),
+    )
+
+
+def blob_in_pieces(blob: media_pb2.BlobRef, data: bytes) -> Iterator[pb.PutBlobRequest]:
+    """The messages of one PutBlob."""
+    yield pb.PutBlobRequest(blob=blob)
+    for at in range(0, len(data), PIECE_BYTES):
+        yield pb.PutBlobRequest(data=data[at : at + PIECE_BYTES])
 
 
 def _stub(channel: grpc.aio.Channel) -> tool_pb2_grpc.ToolServiceAsyncStub:

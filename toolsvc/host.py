@@ -26,6 +26,7 @@ from toolsvc.errors import Reason, Refused
 from toolsvc.ledger import CallIdReused, ResultForgotten
 from toolsvc.observation import DEFAULT_LIMIT
 from toolsvc.open_session import OpenSession, RunningCall, levels
+from toolsvc.task_blobs import DEFAULT_ROOM, TaskBlobs, Upload
 from toolsvc.tool import Tool
 from toolsvc.types import (
     CallRequest,
@@ -39,6 +40,7 @@ from toolsvc.types import (
 )
 from toolsvc.watch import Watch
 from toolwright.rpc.options import LONGEST_WAIT
+from toolwright.types import BlobRef
 
 REAP_SECONDS = 1.0
 LONGEST_LEASE = 24 * 3600.0
@@ -57,10 +59,12 @@ class Host:
         max_sessions: int = 1024,
         permits: int | None = None,
         observation_limit: int = DEFAULT_LIMIT,
+        blob_room: int = DEFAULT_ROOM,
         watch: Watch | None = None,
     ) -> None:
         """`permits`: calls that may be starting at once; None = what the machine's cores allow.
-        `observation_limit`: characters of one observation's texts."""
+        `observation_limit`: characters of one observation's texts. `blob_room`: bytes of all blobs
+        of tasks."""
         self._tools = {tool.name: tool for tool in tools}
         self._descriptors = {name: tool.describe() for name, tool in self._tools.items()}
         self._max_sessions = max_sessions
@@ -69,6 +73,7 @@ class Host:
         self._closed: OrderedDict[str, str] = OrderedDict()
         self._watch = watch or Watch()
         self._calls = Calls(permits=permits, observation_limit=observation_limit, watch=self._watch)
+        self._task_blobs = TaskBlobs(blob_room)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._reaper: asyncio.Task[None] | None = None
         self._draining = False
@@ -106,6 +111,11 @@ class Host:
     def waiting(self) -> int:
         """Calls that wait for leave to start."""
         return self._calls.gate.waiting
+
+    @property
+    def blob_bytes(self) -> int:
+        """Of tasks' blobs, held or still coming in."""
+        return self._task_blobs.used
 
     def knows(self, session_id: str) -> bool:
         """Whether the session is open here, or was and is remembered."""
@@ -155,7 +165,12 @@ class Host:
                     f"there is no tool {tool!r} here, only {', '.join(self._tools)}",
                     subject=tool,
                 )
-        info = SessionInfo(session_id=name, owner=request.owner, metadata=request.metadata)
+        info = SessionInfo(
+            session_id=name,
+            owner=request.owner,
+            metadata=request.metadata,
+            blobs=self._task_blobs.claim(name, request.blobs),
+        )
         session = OpenSession(request, info, self._lease_end(request.lease))
         self._sessions[name] = session
         self._opening[name] = opening = self._own(self._open(session, wanted, request.queue_limit))
@@ -193,16 +208,28 @@ class Host:
         return outcome
 
     def blob(self, sha256: str) -> bytes:
-        """Large media of an observation. Refused if no session holds them."""
+        """Large media of an observation, or a task's. Refused if they are not held (any more)."""
         data = self._calls.blobs.get(sha256)
+        if data is None:
+            data = self._task_blobs.get(sha256)
         if data is None:
             raise Refused(
                 Reason.BLOB_NOT_FOUND,
-                f"no open session holds a blob {sha256}",
+                f"no blob {sha256} is held here",
                 subject=sha256,
                 mend="fetch it before its session is closed",
             )
         return data
+
+    def has_task_blob(self, sha256: str) -> bool:
+        """Whether a session that names it can be opened."""
+        return self._task_blobs.get(sha256) is not None
+
+    def take_in(self, blob: BlobRef) -> Upload:
+        """A blob of a task, about to come in pieces. Refused if it cannot be held."""
+        if self._draining:
+            raise _draining()
+        return self._task_blobs.take_in(blob)
 
     def cancel(self, session_id: str, call_id: str) -> bool:
         """Stops a call that is in flight; its result will say CANCELLED. False if none is."""
@@ -244,6 +271,7 @@ class Host:
         for call in session.ledger.in_flight():
             call.end(self._gone(session_id))
         self._calls.blobs.forget(session_id)
+        self._task_blobs.forget(session_id)
         await session.close_tools()
         return True
 
@@ -299,6 +327,7 @@ class Host:
         except BaseException as error:
             # As if it had never been asked for.
             self._sessions.pop(name, None)
+            self._task_blobs.forget(name)
             await session.close_tools()
             if not patience.expired():
                 raise
@@ -324,9 +353,10 @@ class Host:
         return self._calls.begin(session, request)
 
     async def _reap(self) -> None:
-        """Ends sessions whose lease was not renewed."""
+        """Ends sessions whose lease was not renewed, and drops blobs that no session claimed."""
         while True:
             await asyncio.sleep(REAP_SECONDS)
+            self._task_blobs.expire()
             now = time.monotonic()
             for name, session in list(self._sessions.items()):
                 if session.lease_until < now and session.opened is not None:

@@ -89,6 +89,9 @@ class _Gauges(Collector):
         yield GaugeMetricFamily(
             f"{_PREFIX}calls_waiting_to_start", "calls at the gate", self._host.waiting
         )
+        yield GaugeMetricFamily(
+            f"{_PREFIX}task_blob_bytes", "of tasks' media", self._host.blob_bytes
+        )
         families: dict[str, Metric] = {}
         for tool in self._tools:
             for name, value in tool.figures().items():

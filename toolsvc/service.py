@@ -6,6 +6,7 @@ Nothing is decided here.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import AsyncIterator
 from typing import Any
@@ -15,6 +16,7 @@ from google.protobuf.message import Message
 
 from toolsvc.errors import Reason, Refused
 from toolsvc.host import Host
+from toolsvc.task_blobs import BLOB_BYTES, PIECE_BYTES
 from toolsvc.types import (
     ActionFormat,
     CallRequest,
@@ -28,17 +30,18 @@ from toolsvc.types import (
     Text,
 )
 from toolwright import wire
-from toolwright.common.v1 import reasons_pb2
+from toolwright.common.v1 import media_pb2, reasons_pb2
 from toolwright.rpc.errors import ServiceError, abort, answers_errors, not_served
 from toolwright.rpc.options import LONGEST_WAIT
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.tool.v1 import tool_pb2_grpc
+from toolwright.types import BlobRef
 
 SERVICE_NAME = pb.DESCRIPTOR.services_by_name["ToolService"].full_name
 DEFAULT_LEASE = 120.0
 DEFAULT_QUEUE_LIMIT = 30.0
-PIECE_BYTES = 1 << 20
-"""Of a blob in one message."""
+UPLOAD_SECONDS = 300.0
+"""For all pieces of one blob to come in; until then they take their room."""
 TEXT_PIECE = 1 << 16
 """Characters of one text part: below 256 KiB in any alphabet."""
 
@@ -138,15 +141,57 @@ class ToolServicer(tool_pb2_grpc.ToolServiceServicer):
         self, request: pb.GetBlobRequest, context: Any
     ) -> AsyncIterator[pb.GetBlobResponse]:
         try:
-            data = self._host.blob(request.sha256)
-        except Refused as refusal:
-            await abort(context, error_of(refusal))
+            data = await self.blob(request.sha256, context)
+        except ServiceError as error:
+            await abort(context, error)
         for at in range(request.offset, len(data), PIECE_BYTES):
             yield pb.GetBlobResponse(data=data[at : at + PIECE_BYTES])
 
+    async def blob(self, sha256: str, context: Any) -> bytes:
+        """What GetBlob sends. ServiceError where it is not held."""
+        try:
+            return self._host.blob(sha256)
+        except Refused as refusal:
+            raise error_of(refusal) from refusal
+
     @answers_errors
-    async def PutBlob(self, request: Any, context: Any) -> pb.PutBlobResponse:
-        raise not_served("PutBlob")
+    async def PutBlob(
+        self, request: AsyncIterator[pb.PutBlobRequest], context: Any
+    ) -> pb.PutBlobResponse:
+        try:
+            async with asyncio.timeout(UPLOAD_SECONDS):
+                stored = await self._take_in(request)
+        except Refused as refusal:
+            raise error_of(refusal) from refusal
+        except TimeoutError:
+            raise _invalid("data", f"the blob took more than {UPLOAD_SECONDS:g} s") from None
+        return pb.PutBlobResponse(
+            blob=media_pb2.BlobRef(
+                sha256=stored.sha256, media_type=stored.media_type, size=stored.size
+            )
+        )
+
+    async def _take_in(self, pieces: AsyncIterator[pb.PutBlobRequest]) -> BlobRef:
+        try:
+            return await self._upload(pieces)
+        except (Refused, ServiceError):
+            # An answer before the last piece would look to the client like a cut stream.
+            unread = BLOB_BYTES
+            while unread > 0 and (piece := await anext(pieces, None)) is not None:
+                unread -= max(1024, len(piece.data))
+            raise
+
+    async def _upload(self, pieces: AsyncIterator[pb.PutBlobRequest]) -> BlobRef:
+        first = await anext(pieces, None)
+        if first is None or not first.HasField("blob"):
+            raise _invalid("blob", "the first message of PutBlob does not name the blob")
+        with self._host.take_in(blob_from_proto(first.blob)) as upload:
+            await upload.add(first.data)
+            async for piece in pieces:
+                if piece.HasField("blob"):
+                    raise _invalid("blob", "a later message of PutBlob names a blob once more")
+                await upload.add(piece.data)
+            return await upload.finish()
 
 
 def error_of(refusal: Refused) -> ServiceError:
@@ -165,12 +210,9 @@ def reason_number(reason: Reason) -> int:
 
 
 def open_from_proto(request: pb.OpenSessionRequest) -> OpenRequest:
-    """Refused for a missing session id or owner, a lease that is not above 0, or blobs, which
-    PutBlob would have to take first."""
+    """Refused for a missing session id or owner, or a lease that is not above 0."""
     _require(request, "session_id")
     _require(request, "owner")
-    if request.blobs:
-        raise not_served("OpenSession.blobs")
     lease = _seconds(request, "lease", DEFAULT_LEASE)
     queue_limit = _seconds(request, "queue_limit", DEFAULT_QUEUE_LIMIT)
     return OpenRequest(
@@ -180,8 +222,13 @@ def open_from_proto(request: pb.OpenSessionRequest) -> OpenRequest:
         tools=tuple(request.tools),
         metadata=wire.mapping(request.metadata),
         queue_limit=queue_limit,
+        blobs=tuple(map(blob_from_proto, request.blobs)),
         digest=_digest(request, ("lease", "queue_limit")),
     )
+
+
+def blob_from_proto(blob: media_pb2.BlobRef) -> BlobRef:
+    return BlobRef(sha256=blob.sha256, media_type=blob.media_type, size=blob.size)
 
 
 def call_from_proto(request: pb.CallToolRequest) -> CallRequest:
@@ -282,12 +329,7 @@ def _digest(request: Message, without: tuple[str, ...]) -> bytes:
 
 def _require(request: Any, field: str) -> None:
     if not getattr(request, field):
-        raise ServiceError(
-            reasons_pb2.ERROR_REASON_INVALID_REQUEST,
-            f"{type(request).__name__} without {field}",
-            subject=field,
-            mend=f"set {field}",
-        )
+        raise _invalid(field, f"{type(request).__name__} without {field}", f"set {field}")
 
 
 def _seconds(request: Any, field: str, default: float, *, at_least_zero: bool = False) -> float:
@@ -297,10 +339,13 @@ def _seconds(request: Any, field: str, default: float, *, at_least_zero: bool = 
     duration: Duration = getattr(request, field)
     seconds = duration.seconds + duration.nanos * 1e-9
     if seconds < 0 or (seconds == 0 and not at_least_zero):
-        raise ServiceError(
-            reasons_pb2.ERROR_REASON_INVALID_REQUEST,
+        raise _invalid(
+            field,
             f"{type(request).__name__}.{field} is {seconds:g} s",
-            subject=field,
-            mend="give a time above 0, or leave it out",
+            "give a time above 0, or leave it out",
         )
     return seconds
+
+
+def _invalid(field: str, message: str, mend: str = "") -> ServiceError:
+    return ServiceError(reasons_pb2.ERROR_REASON_INVALID_REQUEST, message, subject=field, mend=mend)

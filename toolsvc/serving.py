@@ -30,6 +30,7 @@ from toolsvc.observation import DEFAULT_LIMIT
 from toolsvc.plugins import plugins_in_threads
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.service import SERVICE_NAME, ToolServicer
+from toolsvc.task_blobs import DEFAULT_ROOM
 from toolwright.rpc import options
 from toolwright.rpc.server import Server
 from toolwright.rpc.tls import Certificate, TlsError, read_certificate
@@ -59,6 +60,8 @@ class ServiceConfig:
     max_sessions: int = 1024
     observation_limit: int = DEFAULT_LIMIT
     """Characters of one observation's texts."""
+    blob_room: int = DEFAULT_ROOM
+    """Bytes of all blobs of tasks."""
     permits: int | None = None
     """Calls that may be starting at once; None = what the machine's cores allow."""
 
@@ -89,6 +92,7 @@ async def running_host(config: ServiceConfig) -> AsyncIterator[tuple[Host, Metri
         max_sessions=most,
         permits=config.permits,
         observation_limit=config.observation_limit,
+        blob_room=config.blob_room,
         watch=metrics if config.metrics else None,
     ) as host:
         metrics.look_at(host, tools)

@@ -68,7 +68,8 @@ class Text:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Media:
-    """An image, video or sound in an observation, of any size up to `blobs.SESSION_BYTES`."""
+    """An image, video or sound: of a task, or in an observation, there of any size up to
+    `blobs.SESSION_BYTES`."""
 
     media_type: str
     data: bytes
@@ -119,6 +120,8 @@ class SessionInfo:
     owner: str
     metadata: Mapping[str, Any]
     """Of the task: a database id, a repository. Never the answer."""
+    blobs: Mapping[str, Media] = field(default_factory=dict)
+    """The task's media by their SHA-256, in the order in which the request names them."""
 
 
 class Call(NamedTuple):
@@ -148,6 +151,8 @@ class OpenRequest:
     metadata: Mapping[str, Any]
     queue_limit: float
     digest: bytes
+    blobs: tuple[BlobRef, ...] = ()
+    """Of the task; each has been sent before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

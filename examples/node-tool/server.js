@@ -25,6 +25,7 @@ const methods = {
 
   async OpenSession(request) {
     need(request, "session_id", "owner");
+    if (request.blobs.length > 0) throw unserved("OpenSession.blobs");
     const session = sessions.opened(request, seconds(request, "lease", LEASE_SECONDS));
     return { session_id: session.id, tools: session.tools.map(descriptor) };
   },
@@ -94,8 +95,12 @@ function need(request, ...fields) {
 // What the contract has and this service does not: snapshots, forks, blobs.
 function notServed(name) {
   return async () => {
-    throw new Refusal("NOT_SERVED", `${name} is not served here`, { subject: name });
+    throw unserved(name);
   };
+}
+
+function unserved(name) {
+  return new Refusal("NOT_SERVED", `${name} is not served here`, { subject: name });
 }
 
 // A method as grpc-js wants it. A cut or cancelled RPC ends here, and touches no call.

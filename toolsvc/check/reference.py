@@ -162,6 +162,7 @@ class Reference(tool_pb2_grpc.ToolServiceServicer):
         lease = self.seconds(request, "lease", 120.0)
         session = self.sessions.get(request.session_id)
         if session is None:
+            self.look_for_blobs(request)
             session = Session(request, time.monotonic() + lease, self.session_tools(request))
             self.sessions[request.session_id] = session
         elif session.request != request:
@@ -178,6 +179,14 @@ class Reference(tool_pb2_grpc.ToolServiceServicer):
             if name not in {tool.name for tool in tools}:
                 raise refusal(reasons.ERROR_REASON_UNKNOWN_TOOL, "no such tool", name)
         return [tool for tool in tools if not request.tools or tool.name in request.tools]
+
+    def look_for_blobs(self, request: pb.OpenSessionRequest) -> None:
+        """That all which the session needs are here; these tools do nothing with them."""
+        for blob in request.blobs:
+            if blob.sha256 not in self.blobs:
+                raise refusal(
+                    reasons.ERROR_REASON_BLOB_NOT_FOUND, "the blob is not here", blob.sha256
+                )
 
     async def call(self, request: pb.CallToolRequest) -> pb.CallToolResponse:
         self.require(request, "session_id")
@@ -373,9 +382,9 @@ class Reference(tool_pb2_grpc.ToolServiceServicer):
     def put_blob(self, pieces: Sequence[pb.PutBlobRequest]) -> pb.PutBlobResponse:
         content = b"".join(piece.data for piece in pieces)
         blob = pieces[0].blob if pieces else media_pb2.BlobRef()
-        if hashlib.sha256(content).hexdigest() != blob.sha256:
+        if hashlib.sha256(content).hexdigest() != blob.sha256 or len(content) != blob.size:
             raise refusal(
-                reasons.ERROR_REASON_INVALID_REQUEST, "the bytes have another hash", "blob"
+                reasons.ERROR_REASON_INVALID_REQUEST, "the bytes are not what it names", "blob"
             )
         self.blobs[blob.sha256] = content
         return pb.PutBlobResponse(blob=blob)

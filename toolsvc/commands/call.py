@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import mimetypes
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +18,7 @@ import typer
 from google.protobuf.json_format import MessageToDict
 
 from toolsvc.client import Client
+from toolsvc.types import Media
 from toolwright.common.v1 import reasons_pb2
 from toolwright.rpc.errors import ServiceError, TransportError
 from toolwright.rpc.options import TOKEN_VARIABLE
@@ -38,6 +40,10 @@ def call(
         str | None, typer.Option(help="JSON object, instead of what the action would be read as")
     ] = None,
     metadata: Annotated[str, typer.Option(help="JSON object, of the session's task")] = "{}",
+    media: Annotated[
+        list[Path] | None,
+        typer.Option(help="image, video or sound of the session's task; may be repeated"),
+    ] = None,
     session: Annotated[
         str, typer.Option(help="go on in the session of this id, and leave it open for 10 minutes")
     ] = "",
@@ -69,6 +75,7 @@ def call(
                 _typed(f"{tool}> ") if interactive else _given(action, given is not None),
                 given,
                 metadata=_object(metadata, "--metadata"),
+                media=[_read(path) for path in media or ()],
                 session_id=session,
                 run_limit=run_limit,
                 as_json=as_json,
@@ -93,12 +100,13 @@ async def _call(
     arguments: Mapping[str, Any] | None,
     *,
     metadata: Mapping[str, Any],
+    media: Sequence[Media],
     session_id: str,
     run_limit: float | None,
     as_json: bool,
 ) -> None:
     async with client:
-        session = await client.open(tool, metadata, session_id)
+        session = await client.open(tool, metadata, session_id, media)
         try:
             for action in actions:
                 result = await session.call(action, arguments, run_limit=run_limit)
@@ -119,6 +127,16 @@ def _object(text: str, option: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise _Unusable(f'{option} {text}: give a JSON object, such as {{"name": "value"}}')
     return value
+
+
+def _read(path: Path) -> Media:
+    media_type, _ = mimetypes.guess_type(path.name)
+    if media_type is None:
+        raise _Unusable(f"--media {path}: the name does not tell what it is, as photo.png does")
+    try:
+        return Media(media_type=media_type, data=path.read_bytes())
+    except OSError as error:
+        raise _Unusable(f"--media {path}: {error.strerror}") from None
 
 
 def _given(action: str | None, has_arguments: bool) -> Iterator[str]:

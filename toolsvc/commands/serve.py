@@ -16,6 +16,7 @@ from toolsvc.errors import StartError
 from toolsvc.observation import DEFAULT_LIMIT
 from toolsvc.sandbox.config import MIB, Backend, Isolation, SandboxConfig
 from toolsvc.serving import ServiceConfig, leave, log_to_stderr, serve_alone
+from toolsvc.task_blobs import DEFAULT_ROOM
 from toolsvc.workers.supervisor import supervise
 from toolwright.rpc.server import ListenError
 
@@ -56,6 +57,9 @@ def serve(
     observation_chars: Annotated[
         int, typer.Option(min=64, help="of one observation; more is cut, and said to be")
     ] = DEFAULT_LIMIT,
+    blobs_mib: Annotated[
+        int, typer.Option(min=1, help="of tasks' images and other media, held at once")
+    ] = DEFAULT_ROOM // MIB,
     sandbox: Annotated[
         Backend, typer.Option(help="what confines foreign code; one never replaces another")
     ] = Backend.FIREJAIL,
@@ -97,8 +101,8 @@ def serve(
     processes of a session, files by a watch every second, the rest by the kernel.
 
     With --workers N, N processes share the address. Each session is placed on one of them, whose
-    own endpoint the client uses from then on. --max-sessions, --ready and --shards are of the whole
-    service. A worker that dies loses its own sessions and is replaced.
+    own endpoint the client uses from then on. --max-sessions, --blobs-mib, --ready and --shards
+    are of the whole service. A worker that dies loses its own sessions and is replaced.
 
     On SIGTERM calls in flight get 10 s, then every session ends and no process is left.
     """
@@ -127,6 +131,7 @@ def serve(
         metrics=metrics,
         max_sessions=max_sessions,
         observation_limit=observation_chars,
+        blob_room=blobs_mib * MIB,
     )
     log_to_stderr()
     try:

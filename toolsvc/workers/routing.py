@@ -11,6 +11,8 @@ worker's own endpoint.
   nothing runs: passing calls on would hide for ever that the client pays for every one twice.
 - CloseSession is passed on. A restarted owner learns from RenewLeases only ids, not endpoints,
   and a close must never answer "was not open" for a session that is.
+- PutBlob stores a blob at the worker that is asked; the one that opens a session with it fetches it
+  from there. GetBlob finds it at any.
 - RenewLeases renews the owner's sessions on all workers, whoever is asked.
 
 A session whose worker died is SESSION_NOT_FOUND everywhere: the only one who knew it is gone.
@@ -21,14 +23,18 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from toolsvc.errors import Refused
 from toolsvc.host import Host
-from toolsvc.service import ToolServicer
+from toolsvc.service import ToolServicer, blob_from_proto, error_of
 from toolsvc.workers.placement import Member, View
 from toolsvc.workers.siblings import Hop, Siblings, hop_of, unreachable
 from toolwright.common.v1 import reasons_pb2
 from toolwright.rpc.errors import ServiceError, answers_errors
 from toolwright.tool.v1 import tool_pb2 as pb
+from toolwright.types import BlobRef
 
+_NO_SESSION = reasons_pb2.ERROR_REASON_SESSION_NOT_FOUND
+_NO_BLOB = reasons_pb2.ERROR_REASON_BLOB_NOT_FOUND
 _NO_CALL = "no-such-call"
 """Cancelling it changes nothing, and tells whether the session is there."""
 
@@ -69,6 +75,7 @@ class RoutedServicer(ToolServicer):
             found = await self._find(view, request, context)
             if found is not None:
                 return found
+            await self._fetch_blobs(request, context)
             if view is self._siblings.view:
                 break  # Nothing is awaited between this and the host's own note of the session.
             view = self._siblings.view
@@ -111,6 +118,47 @@ class RoutedServicer(ToolServicer):
             held=held, lost=[name for name in request.session_ids if name in lost]
         )
 
+    async def blob(self, sha256: str, context: Any) -> bytes:
+        try:
+            return await super().blob(sha256, context)
+        except ServiceError as error:
+            if hop_of(context)[0] is Hop.HERE or not _says(error, _NO_BLOB):
+                raise
+            not_here = error
+        await self._siblings.at_least(1)
+        for member in self._siblings.others:
+            try:
+                return b"".join(
+                    [piece async for piece in self._siblings.blob(member, sha256, context)]
+                )
+            except ServiceError as error:
+                if not _says(error, _NO_BLOB):
+                    raise
+        raise not_here
+
+    async def _fetch_blobs(self, request: pb.OpenSessionRequest, context: Any) -> None:
+        """Blobs that the session needs and a sibling was sent. What nobody has, the host misses."""
+        for wanted in request.blobs:
+            for member in self._siblings.others:
+                if self._host.has_task_blob(wanted.sha256):
+                    break
+                await self._fetch_blob(member, blob_from_proto(wanted), context)
+
+    async def _fetch_blob(self, member: Member, blob: BlobRef, context: Any) -> None:
+        pieces = self._siblings.blob(member, blob.sha256, context)
+        try:
+            first = await anext(pieces, b"")
+            with self._host.take_in(blob) as upload:
+                await upload.add(first)
+                async for piece in pieces:
+                    await upload.add(piece)
+                await upload.finish()
+        except Refused as refusal:
+            raise error_of(refusal) from refusal
+        except ServiceError as error:
+            if not _says(error, _NO_BLOB):
+                raise
+
     async def _find(
         self, view: View, request: pb.OpenSessionRequest, context: Any
     ) -> pb.OpenSessionResponse | None:
@@ -119,7 +167,7 @@ class RoutedServicer(ToolServicer):
             try:
                 return await self._open_at(elder, view, Hop.HERE, request, context)
             except ServiceError as error:
-                if not _is_not_found(error):
+                if not _says(error, _NO_SESSION):
                     raise
         return None
 
@@ -142,7 +190,7 @@ class RoutedServicer(ToolServicer):
                     endpoint=member.endpoint,
                     mend="send it there, as the answer to OpenSession says",
                 )
-        _raise_first([answer for _, answer in answers if not _is_not_found(answer)])
+        _raise_first([answer for _, answer in answers if not _says(answer, _NO_SESSION)])
 
     async def _open_at(
         self, member: Member, view: View, hop: Hop, request: pb.OpenSessionRequest, context: Any
@@ -169,11 +217,8 @@ class RoutedServicer(ToolServicer):
         return list(zip(others, await asyncio.gather(*map(answer, others)), strict=True))
 
 
-def _is_not_found(answer: object) -> bool:
-    return (
-        isinstance(answer, ServiceError)
-        and answer.reason == reasons_pb2.ERROR_REASON_SESSION_NOT_FOUND
-    )
+def _says(answer: object, reason: int) -> bool:
+    return isinstance(answer, ServiceError) and answer.reason == reason
 
 
 def _raise_first(answers: list[Any | ServiceError]) -> None:
@@ -184,7 +229,7 @@ def _raise_first(answers: list[Any | ServiceError]) -> None:
 
 def _not_found(session_id: str) -> ServiceError:
     return ServiceError(
-        reasons_pb2.ERROR_REASON_SESSION_NOT_FOUND,
+        _NO_SESSION,
         f"session {session_id} is not known here",
         subject=session_id,
     )

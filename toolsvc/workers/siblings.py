@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import AsyncIterator
 from enum import StrEnum
 from typing import Any
 
@@ -19,6 +20,7 @@ from toolwright.common.v1 import reasons_pb2
 from toolwright.rpc.channel import open_channel
 from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
 from toolwright.rpc.options import TOKEN_VARIABLE
+from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.tool.v1 import tool_pb2_grpc
 
 LONGEST_SECONDS = 600.0
@@ -91,18 +93,27 @@ class Siblings:
     ) -> Any:
         """One RPC of ToolService to a sibling, within the time of the client's. ServiceError:
         what it says, or BACKEND_DOWN where it does not answer."""
+        method_there = getattr(self._stub(member), method)
+        try:
+            return await method_there(request, **_terms(context, hop, epoch))
+        except grpc.aio.AioRpcError as error:
+            raise _said(member, error) from error
+
+    async def blob(self, member: Member, sha256: str, context: Any) -> AsyncIterator[bytes]:
+        """Pieces of a blob that a sibling holds. ServiceError as of `ask`."""
+        request = pb.GetBlobRequest(sha256=sha256)
+        terms = _terms(context, Hop.HERE, self._view.epoch)
+        try:
+            async for piece in self._stub(member).GetBlob(request, **terms):
+                yield piece.data
+        except grpc.aio.AioRpcError as error:
+            raise _said(member, error) from error
+
+    def _stub(self, member: Member) -> Any:
         link = self._links.get(member.link)
         if link is None:
             link = self._links[member.link] = _Link(member.link)
-        metadata = ((_HOP, hop.value), (_EPOCH, str(epoch)))
-        timeout = min(context.time_remaining() or LONGEST_SECONDS, LONGEST_SECONDS)
-        try:
-            return await getattr(link.stub, method)(request, timeout=timeout, metadata=metadata)
-        except grpc.aio.AioRpcError as rpc_error:
-            error = from_rpc_error(rpc_error)
-            if isinstance(error, TransportError):
-                raise unreachable(f"worker {member.slot} does not answer: {error}") from error
-            raise error from rpc_error
+        return link.stub
 
     async def close(self) -> None:
         for link in self._links.values():
@@ -114,6 +125,21 @@ class _Link:
     def __init__(self, address: str) -> None:
         self.channel = open_channel(address, os.environ.get(TOKEN_VARIABLE, ""))
         self.stub: Any = tool_pb2_grpc.ToolServiceStub(self.channel)
+
+
+def _terms(context: Any, hop: Hop, epoch: int) -> dict[str, Any]:
+    """How a sibling is asked: within the time of the client's request."""
+    return {
+        "metadata": ((_HOP, hop.value), (_EPOCH, str(epoch))),
+        "timeout": min(context.time_remaining() or LONGEST_SECONDS, LONGEST_SECONDS),
+    }
+
+
+def _said(member: Member, rpc_error: grpc.aio.AioRpcError) -> ServiceError:
+    error = from_rpc_error(rpc_error)
+    if isinstance(error, TransportError):
+        return unreachable(f"worker {member.slot} does not answer: {error}")
+    return error
 
 
 def unreachable(message: str) -> ServiceError:

@@ -33,6 +33,7 @@ from toolsvc.admission import PERMITS_PER_CORE
 from toolsvc.errors import StartError
 from toolsvc.metrics import merge, serve_page
 from toolsvc.serving import DRAIN_SECONDS, ServiceConfig, announce, stop_event
+from toolsvc.task_blobs import BLOB_BYTES
 from toolsvc.workers.messages import (
     LONGEST_LINE,
     TO_SUPERVISOR,
@@ -69,6 +70,7 @@ async def supervise(
             config,
             listen=public,
             max_sessions=share(config.max_sessions, workers),
+            blob_room=max(BLOB_BYTES, config.blob_room // workers),
             permits=max(1, PERMITS_PER_CORE * (os.cpu_count() or 1) // workers),
             sandbox=replace(
                 config.sandbox,

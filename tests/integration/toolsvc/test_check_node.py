@@ -17,6 +17,9 @@ MAY_SKIP = {
     "calls-go-to-the-endpoint",
     "a-stored-blob-comes-back",
     "a-blob-is-what-its-hash-says",
+    "a-blob-comes-as-it-was-named",
+    "a-missing-blob-is-named",
+    "a-session-holds-its-blobs",
     "blobs-of-observations-can-be-fetched",
 }
 """It has one process and stores no blobs."""

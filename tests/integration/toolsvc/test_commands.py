@@ -83,6 +83,8 @@ def test_a_named_session_is_gone_on_in(service: Any) -> None:
         (("call", "HERE", "python", "--arguments", "[1]"), "--arguments [1]"),
         (("call", "HERE", "python", "1", "--metadata", "{"), "--metadata {: not JSON"),
         (("call", "HERE", "python", "1", "--tls-ca", "/no/such/file"), "/no/such/file"),
+        (("call", "HERE", "python", "1", "--media", "no-such.png"), "--media no-such.png: No such"),
+        (("call", "HERE", "python", "1", "--media", "photo"), "--media photo: the name does not"),
     ],
 )
 def test_what_cannot_be_done_is_one_sentence(

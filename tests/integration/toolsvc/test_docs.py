@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from typer.testing import CliRunner
 
 from tests.support.tutorial import ADDRESS, EXAMPLES
@@ -11,8 +12,11 @@ from toolsvc.cli import app
 
 
 def test_the_tutorial_s_commands_print_what_it_shows(
-    start: Callable[..., Any], tmp_path: Path
+    start: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("front.jpg").write_bytes(bytes(20_113))
+    Path("back.png").write_bytes(bytes(18_324))
     files = []
     for example in EXAMPLES:
         path = tmp_path / example.file

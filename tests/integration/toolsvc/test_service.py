@@ -19,7 +19,6 @@ from google.protobuf.duration_pb2 import Duration
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from toolwright.common.v1 import media_pb2
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.channel import call as rpc
 from toolwright.rpc.channel import open_channel
@@ -324,11 +323,6 @@ async def test_what_is_not_served_says_so(client: Client) -> None:
         with refused(reasons.ERROR_REASON_NOT_SERVED) as failure:
             await rpc(getattr(client.stub, method), request, timeout=10)
         assert failure.value.code is grpc.StatusCode.UNIMPLEMENTED
-    with refused(reasons.ERROR_REASON_NOT_SERVED):
-        await client.open(blobs=[media_pb2.BlobRef(sha256="0" * 64)])
-    with pytest.raises(grpc.aio.AioRpcError) as put:
-        await client.stub.PutBlob(iter([pb.PutBlobRequest()]), timeout=10)
-    assert put.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
 async def test_health_and_reflection(client: Client) -> None:

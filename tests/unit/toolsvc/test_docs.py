@@ -22,6 +22,7 @@ def test_the_page_shows_each_kind_of_tool() -> None:
         "shout.py",
         "note.py",
         "swatch.py",
+        "photos.py",
         "guess.py",
     ]
     assert all(example.commands for example in EXAMPLES)

@@ -8,7 +8,7 @@ from toolsvc.service import call_from_proto, fill_result, open_from_proto, reaso
 from toolsvc.types import Media, Recorded, Result, Text, ToolError
 from toolwright.rpc.errors import ServiceError
 from toolwright.tool.v1 import tool_pb2 as pb
-from toolwright.types import ToolErrorKind
+from toolwright.types import BlobRef, ToolErrorKind
 
 
 def sent(recorded: Recorded) -> pb.CallResult:
@@ -114,9 +114,10 @@ def test_an_empty_text_is_a_part() -> None:
     assert [part.WhichOneof("content") for part in answer.observation] == ["text"]
 
 
-def test_blobs_of_a_task_are_refused_rather_than_left_out() -> None:
+def test_other_blobs_make_another_session() -> None:
     request = pb.OpenSessionRequest(session_id="s", owner="o")
-    request.blobs.add(sha256="0" * 64)
-    with pytest.raises(ServiceError) as failure:
-        open_from_proto(request)
-    assert failure.value.reason_name == "NOT_SERVED"
+    request.blobs.add(sha256="0" * 64, media_type="image/png", size=3)
+    opening = open_from_proto(request)
+    assert opening.blobs == (BlobRef(sha256="0" * 64, media_type="image/png", size=3),)
+    bare = open_from_proto(pb.OpenSessionRequest(session_id="s", owner="o"))
+    assert bare.digest != opening.digest

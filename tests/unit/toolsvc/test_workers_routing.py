@@ -9,16 +9,20 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
 
+import grpc.aio
 import pytest
 
 from toolsvc import Tool
+from toolsvc.client import blob_in_pieces, reference
 from toolsvc.host import Host
+from toolsvc.types import Media, SessionInfo
 from toolsvc.workers.placement import Member, View
 from toolsvc.workers.routing import RoutedServicer
 from toolsvc.workers.siblings import Siblings
+from toolwright.common.v1 import media_pb2
 from toolwright.rpc.channel import call as rpc
 from toolwright.rpc.channel import open_channel
-from toolwright.rpc.errors import ServiceError
+from toolwright.rpc.errors import ServiceError, from_rpc_error
 from toolwright.rpc.server import Server
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.tool.v1 import tool_pb2_grpc
@@ -33,9 +37,12 @@ class Counter(Tool):
 
     def __init__(self) -> None:
         self.opened = 0
+        self.blobs: dict[str, bytes] = {}
+        """Of the last session."""
 
-    async def open(self, session: object) -> None:
+    async def open(self, session: SessionInfo) -> None:
         self.opened += 1
+        self.blobs = {name: media.data for name, media in session.blobs.items()}
 
     async def call(self, state: object, call: object) -> str:
         return "x"
@@ -49,9 +56,21 @@ class Worker:
     stub: Any
     server: Server
 
-    async def open(self, session: str) -> str:
-        request = pb.OpenSessionRequest(session_id=session, owner="o")
+    async def open(self, session: str, *blobs: media_pb2.BlobRef) -> str:
+        request = pb.OpenSessionRequest(session_id=session, owner="o", blobs=blobs)
         return str((await rpc(self.stub.OpenSession, request, timeout=20)).endpoint)
+
+    async def put(self, data: bytes) -> media_pb2.BlobRef:
+        blob = reference(Media(media_type="image/png", data=data))
+        await rpc(self.stub.PutBlob, blob_in_pieces(blob, data), timeout=20)
+        return blob
+
+    async def get(self, blob: media_pb2.BlobRef) -> bytes:
+        request = pb.GetBlobRequest(sha256=blob.sha256)
+        try:
+            return b"".join([piece.data async for piece in self.stub.GetBlob(request, timeout=20)])
+        except grpc.aio.AioRpcError as error:
+            raise from_rpc_error(error) from error
 
     async def renew(self, *believed: str) -> pb.RenewLeasesResponse:
         request = pb.RenewLeasesRequest(owner="o", session_ids=believed)
@@ -187,3 +206,51 @@ async def test_a_refusal_of_the_holder_is_passed_on(three: list[Worker]) -> None
     with pytest.raises(ServiceError) as failure:
         await first.call(session)
     assert failure.value.reason_name == "SESSION_CLOSED"
+
+
+async def test_a_blob_is_brought_to_the_worker_that_opens_the_session(three: list[Worker]) -> None:
+    first, second, late = three
+    tell(three, 2, three)
+    content = b"a" * (3 << 20)
+    sent = [await first.put(content), await second.put(b"b"), await late.put(b"")]
+    for target in three:
+        await first.open(targeted(three, target), *sent)
+        assert target.tool.blobs == {
+            blob.sha256: data for blob, data in zip(sent, (content, b"b", b""), strict=True)
+        }
+
+
+async def test_a_blob_is_found_whichever_worker_is_asked(three: list[Worker]) -> None:
+    tell(three, 2, three)
+    blob = await three[0].put(b"a" * (3 << 20))
+    for worker in three:
+        assert await worker.get(blob) == b"a" * (3 << 20)
+
+
+async def test_a_blob_that_nobody_was_sent_is_named_and_opens_nothing(three: list[Worker]) -> None:
+    first, second, _ = three
+    tell(three, 2, three)
+    here, missing = await first.put(b"here"), reference(Media(media_type="", data=b"missing"))
+    session = targeted(three, second)
+    with pytest.raises(ServiceError) as failure:
+        await first.open(session, here, missing)
+    assert (failure.value.reason_name, failure.value.subject) == ("BLOB_NOT_FOUND", missing.sha256)
+    with pytest.raises(ServiceError) as failure:
+        await second.get(missing)
+    assert failure.value.reason_name == "BLOB_NOT_FOUND"
+    assert not any(worker.tool.opened for worker in three)
+    await second.put(b"missing")
+    assert await first.open(session, here, missing) == "worker-1"
+
+
+async def test_a_blob_that_a_silent_worker_may_hold_is_not_called_missing(
+    three: list[Worker],
+) -> None:
+    first, second, _ = three
+    tell([first, second], 1, [first, second])
+    blob = await second.put(b"there")
+    await second.server.stop(0)
+    for ask in (first.open(targeted([first, second], first), blob), first.get(blob)):
+        with pytest.raises(ServiceError) as failure:
+            await ask
+        assert failure.value.reason_name == "BACKEND_DOWN"

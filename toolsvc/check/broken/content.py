@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import posixpath
 import uuid
@@ -15,6 +16,7 @@ from toolsvc.check.reference import Call, Reference, Session, refusal
 from toolsvc.check.reference_tools import PHOTO
 from toolsvc.check.types import Rule
 from toolwright import wire
+from toolwright.common.v1 import media_pb2
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.tool.v1 import tool_pb2 as pb
 
@@ -125,6 +127,36 @@ class BelievesHashes(Reference):
         blob = pieces[0].blob
         self.blobs[blob.sha256] = b"".join(piece.data for piece in pieces)
         return pb.PutBlobResponse(blob=blob)
+
+
+@broken(Rule.MEDIA, "a-blob-comes-as-it-was-named")
+class TakesWhatComes(Reference):
+    """Stores what came of a blob, whatever its name says."""
+
+    def put_blob(self, pieces: Sequence[pb.PutBlobRequest]) -> pb.PutBlobResponse:
+        content = b"".join(piece.data for piece in pieces)
+        blob = media_pb2.BlobRef(sha256=hashlib.sha256(content).hexdigest(), size=len(content))
+        self.blobs[blob.sha256] = content
+        return pb.PutBlobResponse(blob=blob)
+
+
+@broken(Rule.MEDIA, "a-missing-blob-is-named")
+class OpensWithoutBlobs(Reference):
+    """Opens sessions without the blobs that they need."""
+
+    def look_for_blobs(self, request: pb.OpenSessionRequest) -> None:
+        """Does not."""
+
+
+@broken(Rule.MEDIA, "a-session-holds-its-blobs")
+class UsesBlobsUp(Reference):
+    """Forgets a blob once a session was opened with it."""
+
+    async def open(self, request: pb.OpenSessionRequest) -> pb.OpenSessionResponse:
+        opened = await super().open(request)
+        for blob in request.blobs:
+            del self.blobs[blob.sha256]
+        return opened
 
 
 @broken(Rule.REASONS, "a-missing-field-is-named")

@@ -1,16 +1,16 @@
-"""Blobs: what is stored can be fetched, in pieces, under its hash."""
+"""Blobs: what is stored can be fetched, in pieces, under its hash, and sessions can name it."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import grpc.aio
 
 from toolsvc.check.check import check
 from toolsvc.check.client import Client, refused
-from toolsvc.check.connection import ANSWER_SECONDS, Refusal
+from toolsvc.check.connection import ANSWER_SECONDS, Refusal, ask
 from toolsvc.check.probe import Kind
 from toolsvc.check.types import Rule, Skipped, expect
 from toolwright.common.v1 import media_pb2
@@ -27,6 +27,23 @@ SMALL = b"a small blob"
 show a refusal before the last piece as a cut stream."""
 
 
+def _named(content: bytes, **changes: Any) -> media_pb2.BlobRef:
+    """The reference to a blob; `changes` make it a wrong one."""
+    return media_pb2.BlobRef(
+        **{
+            "sha256": hashlib.sha256(content).hexdigest(),
+            "media_type": "image/x-raw",
+            "size": len(content),
+            **changes,
+        }
+    )
+
+
+def _nobodys(client: Client) -> media_pb2.BlobRef:
+    """A blob that no service has, of the content that is this client's name."""
+    return _named(client.owner.encode())
+
+
 async def _fetch(stub: ToolServiceAsyncStub, sha256: str, offset: int = 0) -> bytes:
     """The bytes from `offset` on. Refusal; Failed for a piece that is too large."""
     data = b""
@@ -40,9 +57,11 @@ async def _fetch(stub: ToolServiceAsyncStub, sha256: str, offset: int = 0) -> by
     return data
 
 
-async def _store(stub: ToolServiceAsyncStub, content: bytes, sha256: str) -> media_pb2.BlobRef:
-    """Refusal; Skipped where PutBlob is not served."""
-    blob = media_pb2.BlobRef(sha256=sha256, media_type="image/x-raw", size=len(content))
+async def _store(
+    stub: ToolServiceAsyncStub, content: bytes, blob: media_pb2.BlobRef | None
+) -> media_pb2.BlobRef:
+    """What PutBlob answers to `content` under the name `blob`. Refusal; Skipped where it is not
+    served."""
 
     async def pieces() -> AsyncIterator[pb.PutBlobRequest]:
         for at in range(0, len(content), PIECE_BYTES):
@@ -64,7 +83,7 @@ async def _store(stub: ToolServiceAsyncStub, content: bytes, sha256: str) -> med
 async def an_unknown_blob_is_refused(client: Client) -> None:
     """GetBlob of a hash that nobody stored is BLOB_NOT_FOUND; NOT_SERVED where it is not served."""
     await refused(
-        _fetch(client.stub, hashlib.sha256(client.owner.encode()).hexdigest()),
+        _fetch(client.stub, _nobodys(client).sha256),
         "BLOB_NOT_FOUND",
         "NOT_SERVED",
         doing="GetBlob of an unknown hash",
@@ -75,15 +94,15 @@ async def an_unknown_blob_is_refused(client: Client) -> None:
 async def a_stored_blob_comes_back(client: Client) -> None:
     """A blob that PutBlob stored, GetBlob gives back, from any offset, in pieces of at most
     1 MiB."""
-    await _store(client.stub, SMALL, hashlib.sha256(SMALL).hexdigest())
-    digest = hashlib.sha256(CONTENT).hexdigest()
-    stored = await _store(client.stub, CONTENT, digest)
-    expect(stored.sha256 == digest, f"PutBlob stored it as {stored.sha256!r}")
+    await _store(client.stub, SMALL, _named(SMALL))
+    blob = _named(CONTENT)
+    stored = await _store(client.stub, CONTENT, blob)
+    expect(stored.sha256 == blob.sha256, f"PutBlob stored it as {stored.sha256!r}")
     expect(stored.size == len(CONTENT), f"PutBlob stored {stored.size} of {len(CONTENT)} bytes")
-    expect(await _fetch(client.stub, digest) == CONTENT, "GetBlob gave other bytes")
+    expect(await _fetch(client.stub, blob.sha256) == CONTENT, "GetBlob gave other bytes")
     half = len(CONTENT) // 2
     expect(
-        await _fetch(client.stub, digest, half) == CONTENT[half:],
+        await _fetch(client.stub, blob.sha256, half) == CONTENT[half:],
         "GetBlob from the middle gave other bytes",
     )
 
@@ -91,11 +110,69 @@ async def a_stored_blob_comes_back(client: Client) -> None:
 @check(Rule.MEDIA)
 async def a_blob_is_what_its_hash_says(client: Client) -> None:
     """PutBlob of bytes that have another hash is INVALID_REQUEST, and nothing is stored."""
-    other = hashlib.sha256(client.owner.encode()).hexdigest()
+    other = _nobodys(client).sha256
     await refused(
-        _store(client.stub, SMALL, other), "INVALID_REQUEST", doing="PutBlob under a wrong hash"
+        _store(client.stub, SMALL, _named(SMALL, sha256=other)),
+        "INVALID_REQUEST",
+        doing="PutBlob under a wrong hash",
     )
     await refused(_fetch(client.stub, other), "BLOB_NOT_FOUND", doing="GetBlob of what was refused")
+
+
+@check(Rule.MEDIA)
+async def a_blob_comes_as_it_was_named(client: Client) -> None:
+    """PutBlob of a stream that does not begin with a name, or has less than the bytes that it
+    names, is INVALID_REQUEST, and nothing is stored."""
+    content = client.owner.encode()
+    for doing, blob in (
+        ("PutBlob without a name", None),
+        ("PutBlob of half a blob", _named(content, size=2 * len(content))),
+    ):
+        await refused(_store(client.stub, content, blob), "INVALID_REQUEST", doing=doing)
+        await refused(
+            _fetch(client.stub, _nobodys(client).sha256),
+            "BLOB_NOT_FOUND",
+            doing=f"GetBlob after {doing}",
+        )
+
+
+@check(Rule.MEDIA)
+async def a_missing_blob_is_named(client: Client) -> None:
+    """OpenSession with a blob that nobody stored is BLOB_NOT_FOUND with its hash as subject, and no
+    session is open after it; NOT_SERVED where sessions have no blobs."""
+    blob = _nobodys(client)
+    request = client.opening(client.subject(), blobs=[blob])
+    refusal = await refused(
+        client.send_opening(request),
+        "BLOB_NOT_FOUND",
+        "NOT_SERVED",
+        doing="OpenSession with a missing blob",
+    )
+    if refusal.reason == "NOT_SERVED":
+        raise Skipped("OpenSession.blobs is not served")
+    expect(refusal.subject == blob.sha256, f"the refusal names {refusal.subject!r}, not the hash")
+    closed = await ask(
+        client.stub.CloseSession, pb.CloseSessionRequest(session_id=request.session_id)
+    )
+    expect(not closed.closed, "a session without its blob was open")
+
+
+@check(Rule.MEDIA)
+async def a_session_holds_its_blobs(client: Client) -> None:
+    """OpenSession with a stored blob opens, and again the same session; while it is open the blob
+    is there. The same id without the blob is INVALID_REQUEST."""
+    blob = _named(SMALL)
+    await _store(client.stub, SMALL, blob)
+    session = await client.open(blobs=[blob])
+    again = await client.send_opening(session.request)
+    expect(again.session_id == session.id, "opening it again gave another session")
+    expect(await _fetch(session.stub, blob.sha256) == SMALL, "GetBlob gave other bytes")
+    bare = pb.OpenSessionRequest()
+    bare.CopyFrom(session.request)
+    bare.ClearField("blobs")
+    await refused(
+        client.send_opening(bare), "INVALID_REQUEST", doing="OpenSession without the blob"
+    )
 
 
 @check(Rule.MEDIA)

@@ -1,0 +1,224 @@
+"""Media of tasks, sent before the sessions that need them.
+
+Invariants
+- A blob is named by the SHA-256 of its bytes; they are checked before anybody gets them, and held
+  once.
+- What is held and what is still coming in never exceed `room`. Where more is wanted, blobs that no
+  session claims go, the one that was sent longest ago first.
+- A blob that a session claims stays until that session ends, and one that nobody claims for
+  `UNCLAIMED_SECONDS` after it was last sent: who sends what is here for another's session may rely
+  on it all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+
+from toolsvc.errors import RETRY_SECONDS, Reason, Refused
+from toolsvc.types import Media
+from toolwright.types import BlobRef
+
+PIECE_BYTES = 1 << 20
+"""Of a blob in one message; the contract's bound."""
+BLOB_BYTES = 64 << 20
+DEFAULT_ROOM = 1 << 30
+LEAST_BYTES = 4 << 10
+"""What a blob takes of the room however small it is, so that their number is bounded too."""
+UNCLAIMED_SECONDS = 600.0
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(slots=True)
+class _Blob:
+    data: bytes
+    until: float
+    """When it goes if no session claims it."""
+    sessions: set[str] = field(default_factory=set)
+
+
+class TaskBlobs:
+    """All blobs of tasks that one host holds."""
+
+    def __init__(
+        self, room: int = DEFAULT_ROOM, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`room`: bytes of all of them together. `clock`: seconds."""
+        self._room = room
+        self._clock = clock
+        self._blobs: dict[str, _Blob] = {}  # in the order of their last sending
+        self._of: dict[str, tuple[str, ...]] = {}
+        self.used = 0
+        """Bytes of the room that are taken, by blobs that are here or still coming in."""
+
+    def get(self, sha256: str) -> bytes | None:
+        blob = self._blobs.get(sha256)
+        return None if blob is None else blob.data
+
+    def take_in(self, blob: BlobRef) -> Upload:
+        """Room for a blob that is about to come in pieces. Refused for a name that is no hash, a
+        blob that is too large, or where the sessions' blobs leave no room."""
+        _check_name(blob.sha256)
+        largest = min(BLOB_BYTES, self._room)
+        if blob.size > largest:
+            raise _invalid(
+                "size",
+                f"blob {blob.sha256} has {blob.size} bytes; the limit is {largest}",
+                mend="send smaller media",
+            )
+        self._make_room(blob)
+        self.used += _taken(blob.size)
+        return Upload(self, blob)
+
+    def claim(self, session_id: str, wanted: Sequence[BlobRef]) -> Mapping[str, Media]:
+        """Holds blobs for a session until `forget`; by their hash, in the order of asking. Refused
+        if one is not here, or has another size; then none is held."""
+        total = sum(_taken(ref.size) for ref in {ref.sha256: ref for ref in wanted}.values())
+        if total > self._room:
+            raise _invalid(
+                "blobs",
+                f"the blobs of session {session_id} take {total} bytes, more than the {self._room} "
+                "that this service has for all",
+                mend="raise --blobs-mib, or name fewer",
+            )
+        found: dict[str, Media] = {}
+        for ref in wanted:
+            _check_name(ref.sha256)
+            data = self.get(ref.sha256)
+            if data is None:
+                raise Refused(
+                    Reason.BLOB_NOT_FOUND,
+                    f"session {session_id} needs blob {ref.sha256}, which is not here",
+                    subject=ref.sha256,
+                    mend="send it by PutBlob, then open the session again",
+                )
+            if ref.size != len(data):
+                raise _invalid(
+                    "size", f"blob {ref.sha256} has {len(data)} bytes, not {ref.size} as it says"
+                )
+            found[ref.sha256] = Media(media_type=ref.media_type, data=data)
+        if found:
+            self._of[session_id] = tuple(found)
+        for name in found:
+            self._blobs[name].sessions.add(session_id)
+        return found
+
+    def forget(self, session_id: str) -> None:
+        """The session has ended, or could not be opened."""
+        for name in self._of.pop(session_id, ()):
+            self._blobs[name].sessions.discard(session_id)
+            self._expire(name)
+
+    def expire(self) -> None:
+        """Drops what nobody claims and nobody has sent for a while."""
+        for name in list(self._blobs):
+            self._expire(name)
+
+    def _expire(self, name: str) -> None:
+        blob = self._blobs[name]
+        if not blob.sessions and blob.until <= self._clock():
+            self._drop(name)
+
+    def _drop(self, name: str) -> None:
+        self.used -= _taken(len(self._blobs.pop(name).data))
+
+    def _make_room(self, coming: BlobRef) -> None:
+        most = self._room - _taken(coming.size)
+        if self.used <= most:
+            return
+        unclaimed = [name for name, blob in self._blobs.items() if not blob.sessions]
+        can_go = sum(_taken(len(self._blobs[name].data)) for name in unclaimed)
+        if self.used - can_go > most:
+            raise Refused(
+                Reason.TOO_MANY_SESSIONS,
+                f"no room for the {coming.size} bytes of blob {coming.sha256}: open sessions hold "
+                f"most of the {self._room} that this service has for blobs",
+                subject=coming.sha256,
+                retry_after=RETRY_SECONDS,
+                mend="close sessions, or raise --blobs-mib",
+            )
+        for name in unclaimed:
+            if self.used <= most:
+                return
+            self._drop(name)
+
+    def _keep(self, blob: BlobRef, data: bytes) -> None:
+        held = self._blobs.pop(blob.sha256, None)
+        if held is None:
+            held = _Blob(data, 0.0)
+            self.used += _taken(len(data))
+        held.until = self._clock() + UNCLAIMED_SECONDS
+        self._blobs[blob.sha256] = held
+
+
+class Upload:
+    """One blob on its way in. A context manager: nothing is left of one that was not finished."""
+
+    def __init__(self, blobs: TaskBlobs, blob: BlobRef) -> None:
+        self._blobs = blobs
+        self._blob = blob
+        self._pieces: list[bytes] = []
+        self._missing = blob.size
+        self._hash = hashlib.sha256()
+
+    def __enter__(self) -> Upload:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._blobs.used -= _taken(self._blob.size)
+
+    async def add(self, data: bytes) -> None:
+        """The next piece. Refused if it is too large, or more than the blob has."""
+        if len(data) > PIECE_BYTES:
+            raise _invalid(
+                "data",
+                f"a piece of blob {self._blob.sha256} has {len(data)} bytes",
+                mend=f"send pieces of at most {PIECE_BYTES} bytes",
+            )
+        self._missing -= len(data)
+        if self._missing < 0:
+            raise _invalid(
+                "size",
+                f"blob {self._blob.sha256} has more than the {self._blob.size} bytes it says",
+            )
+        self._pieces.append(data)
+        # In a thread: a hash of so many bytes would hold up every other call.
+        await asyncio.to_thread(self._hash.update, data)
+
+    async def finish(self) -> BlobRef:
+        """Keeps the blob. Refused if bytes are missing or have another hash."""
+        if self._missing:
+            raise _invalid(
+                "size",
+                f"blob {self._blob.sha256} misses {self._missing} of its {self._blob.size} bytes",
+            )
+        if self._hash.hexdigest() != self._blob.sha256:
+            raise _invalid("sha256", f"the bytes of blob {self._blob.sha256} have another hash")
+        self._blobs._keep(self._blob, await asyncio.to_thread(b"".join, self._pieces))
+        return self._blob
+
+
+def _taken(size: int) -> int:
+    return max(size, LEAST_BYTES)
+
+
+def _check_name(sha256: str) -> None:
+    if not _SHA256.fullmatch(sha256):
+        raise _invalid(
+            "sha256", f"{sha256[:80]!r} is no SHA-256", mend="write it as 64 lower-case hex digits"
+        )
+
+
+def _invalid(subject: str, message: str, mend: str = "") -> Refused:
+    return Refused(Reason.INVALID_REQUEST, message, subject=subject, mend=mend)
