@@ -2,8 +2,9 @@
 
 Invariants
 - Images are numbered from 1 in the order of their coming; a number never changes its image.
-- A session holds at most so many images, and so many bytes in memory. The operator's files are not
-  held: they are opened for each call that looks at them.
+- A session holds at most so many images, and results of at most so many bytes. The task's own files
+  are not counted: blobs are the host's, which bounds them, and the operator's files are opened for
+  each call that looks at them.
 - Metadata name files beneath the operator's folder and no others.
 """
 
@@ -13,7 +14,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from toolsvc.errors import Reason, Refused
 from toolsvc.tools.image.types import Fault, Picture, Unusable
@@ -25,13 +26,12 @@ class Held:
 
     data: bytes
 
-    def open(self) -> int:
-        """A descriptor that reads it from the start; the caller closes it."""
-        descriptor = os.memfd_create("image", os.MFD_CLOEXEC)
-        with open(descriptor, "wb", closefd=False) as file:
-            file.write(self.data)
-        os.lseek(descriptor, 0, os.SEEK_SET)
-        return descriptor
+    def open(self) -> BinaryIO:
+        """From the start, with a descriptor of its own; the caller closes it."""
+        file = open(os.memfd_create("image", os.MFD_CLOEXEC), "w+b")  # noqa: SIM115
+        file.write(self.data)
+        file.seek(0)
+        return file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +40,9 @@ class Stored:
 
     path: Path
 
-    def open(self) -> int:
+    def open(self) -> BinaryIO:
         """As `Held.open`. OSError if it is gone."""
-        return os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        return self.path.open("rb")
 
 
 Source = Held | Stored
@@ -64,15 +64,12 @@ class Album:
         self.videos = list(videos)
         self._most_images = most_images
         self._most_bytes = most_bytes
-        self._bytes = sum(
-            len(source.data) for source in (*images, *videos) if isinstance(source, Held)
-        )
-        if len(images) > most_images or self._bytes > most_bytes:
+        self._bytes = 0
+        if len(images) > most_images:
             raise Refused(
                 Reason.INVALID_REQUEST,
-                f"the task brings {len(images)} images and {self._bytes} bytes; a session holds "
-                f"{most_images} and {most_bytes}",
-                mend="raise image.images or image.session_mib",
+                f"the task brings {len(images)} images; a session holds {most_images}",
+                mend="raise image.images",
             )
 
     def image(self, number: int) -> Source:
@@ -97,7 +94,7 @@ class Album:
         more = sum(len(picture.data) for picture in pictures)
         if self._bytes + more > self._most_bytes:
             raise Unusable(
-                Fault.LIMIT, f"the session's images would have more than {self._most_bytes} bytes"
+                Fault.LIMIT, f"the session's results would have more than {self._most_bytes} bytes"
             )
         first = len(self.images) + 1
         self._bytes += more

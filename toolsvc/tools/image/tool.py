@@ -8,7 +8,6 @@ told to the policy that looks at it.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -24,7 +23,7 @@ from toolsvc.results import failure
 from toolsvc.sandbox.config import MIB, SandboxConfig
 from toolsvc.tool import STRICT, Cancellation
 from toolsvc.tools.image.action import CLOSE, find_request
-from toolsvc.tools.image.album import Album, Source, named_files
+from toolsvc.tools.image.album import Album, Held, Source, named_files
 from toolsvc.tools.image.arguments import Function, ImageArguments
 from toolsvc.tools.image.types import Encoding, Fault, Limits, Picture, Unusable
 from toolsvc.tools.image.wire import Request
@@ -46,8 +45,8 @@ USAGE = """\
 1}}: the same, in shares of its width and height.
 {"name": "resize_image", "arguments": {"target_image": 1, "width": 800}}: or height, or both.
 {"name": "rotate_image", "arguments": {"target_image": 1, "angle": 90}}: clockwise.
-{"name": "select_frames", "arguments": {"target_frames": [1, 5, 9]}}: shows frames of the video, at \
-most 8.
+{"name": "select_frames", "arguments": {"target_frames": [1, 5, 9]}}: shows frames of the video, \
+at most 8.
 Images are numbered from 1; each that is shown gets the next number and can be named later."""
 
 
@@ -119,7 +118,7 @@ class ImageTool(BuiltIn):
         return self._workers.figures()
 
     def open(self, session: SessionInfo) -> Album:
-        images, videos = self._task_files(session.metadata)
+        images, videos = self._task_files(session)
         return Album(
             images,
             videos,
@@ -194,28 +193,33 @@ class ImageTool(BuiltIn):
             file = await asyncio.to_thread(source.open)
         except OSError as error:
             raise Unusable(Fault.FILE, f"the file cannot be read: {error.strerror}") from error
-        try:
-            answer = await worker.ask(Request(arguments=arguments, limits=self._limits), file)
-        finally:
-            os.close(file)
+        with file:
+            request = Request(arguments=arguments, limits=self._limits)
+            answer = await worker.ask(request, file.fileno())
         if answer.unusable is not None:
             raise answer.unusable
         return answer.pictures
 
-    def _task_files(self, metadata: Mapping[str, Any]) -> tuple[list[Source], list[Source]]:
-        """Images and videos that the metadata name. Refused if they cannot be had."""
+    def _task_files(self, session: SessionInfo) -> tuple[list[Source], list[Source]]:
+        """Images and videos: those that came with the session, then those that its metadata name.
+        Refused if they cannot be had."""
+        images: list[Source] = []
+        videos: list[Source] = []
+        for media in session.blobs.values():
+            is_video = media.media_type.startswith("video/")
+            (videos if is_video else images).append(Held(data=media.data))
         folder = self._options.folder
         if folder is not None:
-            images, videos = (named_files(metadata, key, folder) for key in ("images", "videos"))
-            return images, videos
-        if metadata.get("images") or metadata.get("videos"):
+            images += named_files(session.metadata, "images", folder)
+            videos += named_files(session.metadata, "videos", folder)
+        elif not session.blobs and (session.metadata.keys() & {"images", "videos"}):
             raise Refused(
                 Reason.INVALID_REQUEST,
                 "the metadata name images or videos, and the service has no folder for them",
-                subject="images",
-                mend="serve it with --set image.folder=FOLDER",
+                subject="metadata",
+                mend="send them as blobs, or serve the tool with --set image.folder=FOLDER",
             )
-        return [], []
+        return images, videos
 
 
 def _caption(number: int, picture: Picture) -> str:

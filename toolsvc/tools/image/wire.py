@@ -41,7 +41,7 @@ class _Picture(BaseModel):
 
     model_config = STRICT
 
-    bytes: Annotated[int, Field(ge=1)]
+    length: Annotated[int, Field(ge=1)]
     media_type: Annotated[str, Field(pattern=_MEDIA_TYPES)]
     size: tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]]
     note: Annotated[str, Field(max_length=200)] = ""
@@ -57,9 +57,9 @@ class AnswerHead(BaseModel):
     reason: Annotated[str, Field(max_length=2000)] = ""
 
     @property
-    def bytes(self) -> int:
-        """Of all pictures."""
-        return sum(picture.bytes for picture in self.pictures)
+    def length(self) -> int:
+        """Bytes of all pictures."""
+        return sum(picture.length for picture in self.pictures)
 
     def answer(self, data: bytes) -> Answer:
         """With the pictures' bytes, one after the other."""
@@ -69,13 +69,13 @@ class AnswerHead(BaseModel):
         for one in self.pictures:
             pictures.append(
                 Picture(
-                    data=data[at : at + one.bytes],
+                    data=data[at : at + one.length],
                     media_type=one.media_type,
                     size=one.size,
                     note=one.note,
                 )
             )
-            at += one.bytes
+            at += one.length
         return Answer(pictures)
 
 
@@ -102,13 +102,13 @@ def pack_answer(answer: Answer) -> list[bytes]:
         fault = answer.unusable
         return [pack(AnswerHead(fault=fault.fault, reason=fault.reason[:2000]))]
     pictures = [
-        _Picture(bytes=len(one.data), media_type=one.media_type, size=one.size, note=one.note)
+        _Picture(length=len(one.data), media_type=one.media_type, size=one.size, note=one.note)
         for one in answer.pictures
     ]
     return [pack(AnswerHead(pictures=pictures)), *(one.data for one in answer.pictures)]
 
 
-def length(head: bytes) -> int:
+def length_in(head: bytes) -> int:
     """Of the object that follows. WireError if it is too long."""
     (found,) = HEAD.unpack(head)
     if found > LONGEST:
@@ -124,7 +124,7 @@ def parse_answer(body: bytes, long_side: int) -> AnswerHead:
         raise WireError(f"no answer: {error}") from error
     if any(max(one.size) > long_side for one in head.pictures):
         raise WireError(f"a picture larger than {long_side} pixels")
-    if any(one.bytes > most_bytes(long_side) for one in head.pictures):
+    if any(one.length > most_bytes(long_side) for one in head.pictures):
         raise WireError("a picture with more bytes than it can have")
     return head
 

@@ -26,7 +26,7 @@ from toolsvc.tools.image.wire import (
     Greeting,
     Request,
     WireError,
-    length,
+    length_in,
     pack,
     parse_answer,
 )
@@ -79,9 +79,8 @@ class Worker:
                     sys.executable,
                     *_PROGRAM,
                     str(memory_bytes),
-                    stdin=theirs,
+                    stdin=theirs.fileno(),
                     stdout=asyncio.subprocess.DEVNULL,
-                    stderr=asyncio.subprocess.DEVNULL,
                     env={name: os.environ[name] for name in _PASSED_ON if name in os.environ},
                 )
             except BaseException:
@@ -107,7 +106,7 @@ class Worker:
         try:
             socket.send_fds(self._channel, [pack(request)], [file])
             head = parse_answer(await self._object(), request.limits.long_side)
-            answer = head.answer(await self._exactly(head.bytes))
+            answer = head.answer(await self._exactly(head.length))
         except WireError as error:
             log.warning("a decoding process was ended", reason=str(error))
             await self.kill()
@@ -126,7 +125,7 @@ class Worker:
         await self._process.wait()
 
     async def _object(self) -> bytes:
-        return await self._exactly(length(await self._exactly(HEAD.size)))
+        return await self._exactly(length_in(await self._exactly(HEAD.size)))
 
     async def _exactly(self, count: int) -> bytes:
         """WorkerDied where the process ends before."""
@@ -154,7 +153,7 @@ class Workers:
     def __init__(self, count: int, memory_bytes: int) -> None:
         self._memory_bytes = memory_bytes
         self._count = count
-        self._free: asyncio.Queue[Worker | None] = asyncio.Queue(count)
+        self._free: asyncio.Queue[Worker | None] = asyncio.LifoQueue(count)
         for _ in range(count):
             self._free.put_nowait(None)
         self._started = 0
@@ -166,7 +165,7 @@ class Workers:
         except (WorkerDied, WireError, ValueError, TimeoutError, OSError) as error:
             raise StartError(
                 f"the image tool's decoding process does not start ({error}): raise "
-                "image.memory_mib, or see what `python -m toolsvc.tools.image.decoding.worker` says"
+                "image.memory_mib"
             ) from error
         if worker.greeting.missing:
             await worker.kill()

@@ -4,10 +4,10 @@ Decoders are C code that has been taken over by crafted files before. Whoever ta
 finds a process that can open no file and no socket, start no program, and hold no more memory than
 its limit; what it can do is to answer wrongly.
 
-The parts are those of the sandbox's sessions, without the jail around them: a jail shows the system's
-Python, where Pillow and PyAV of the service's own would be missing, and what is run here is no
-foreign program. The kernel may lack Landlock, the machine a table of system calls; the limits hold
-in any case, and the service's log tells which of the others do.
+The parts are those of the sandbox's sessions, without the jail around them: a jail runs the
+system's Python, which lacks the service's Pillow and PyAV, and what runs here is no foreign
+program. The kernel may lack Landlock, the machine a table of system calls; the limits hold in any
+case, and the service's log tells which of the others do.
 """
 
 from __future__ import annotations
@@ -23,14 +23,10 @@ _OPEN_FILES = 16
 
 
 def bound(memory_bytes: int) -> None:
-    """Before anything is imported that could ask for more: address space, no core files, no
-    growing files; and an end when the service ends, were it in the middle of a file."""
+    """Before anything is imported that could ask for more: address space, and no core files. And an
+    end when the service ends, were it in the middle of a file."""
     kernel.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    for which, value in (
-        (resource.RLIMIT_AS, memory_bytes),
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_FSIZE, 0),
-    ):
+    for which, value in ((resource.RLIMIT_AS, memory_bytes), (resource.RLIMIT_CORE, 0)):
         resource.setrlimit(which, (value, value))
 
 

@@ -11,13 +11,15 @@ from __future__ import annotations
 import io
 import os
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import BinaryIO
 
-from PIL import Image, ImageOps
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from toolsvc.tools.image.arguments import CROPS, Function, ImageArguments
 from toolsvc.tools.image.boxes import box_in, fitted, resized
-from toolsvc.tools.image.types import Encoding, Fault, Limits, Picture, Unusable
+from toolsvc.tools.image.types import Encoding, Fault, Limits, Picture, Size, Unusable
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
 _LOSSLESS = ("PNG", "GIF", "BMP")
@@ -30,18 +32,10 @@ warnings.simplefilter("error", Image.DecompressionBombWarning)
 def work_on_picture(arguments: ImageArguments, file: BinaryIO, limits: Limits) -> Picture:
     """One function's result. Unusable."""
     with _opened(file, limits) as image:
-        size = image.size
         encoding = _encoding(image, limits.encoding)
-        if image.getexif().get(0x0112, 1) > 4:  # turned by a quarter
-            size = size[1], size[0]
-        plan = _Plan(arguments, size, limits)
-        try:
-            image.load()
+        plan = _Plan(arguments, _shown_size(image, limits), limits)
+        with _blaming_the_file(limits):
             upright = ImageOps.exif_transpose(image)
-        except MemoryError:
-            raise
-        except Exception as error:  # noqa: BLE001 - a broken file leads Pillow to any of them
-            raise _broken(error) from error
         return encoded(plan.carried_out(upright), encoding)
 
 
@@ -49,7 +43,7 @@ class _Plan:
     """What is to be done to an image of a known size; made before it is decoded, since what does
     not fit need not be decoded."""
 
-    def __init__(self, arguments: ImageArguments, size: tuple[int, int], limits: Limits) -> None:
+    def __init__(self, arguments: ImageArguments, size: Size, limits: Limits) -> None:
         self._function = arguments.function
         self._angle = arguments.angle or 0.0
         self._long_side = limits.long_side
@@ -95,30 +89,18 @@ def encoded(image: Image.Image, encoding: str, note: str = "") -> Picture:
     )
 
 
-def rehearse() -> None:
+def rehearse(limits: Limits) -> None:
     """Uses every part once, so that nothing is left to be imported when no file can be opened any
     more. OSError where this Pillow lacks a format."""
-    limits = Limits(
-        pixels=10_000,
-        file_bytes=1 << 20,
-        long_side=64,
-        padding=0.1,
-        sampled_frames=None,
-        encoding="auto",
-    )
     image = Image.new("RGBA", (40, 40), (200, 100, 50, 128))
     exif = Image.Exif()
-    exif[0x0112] = 6
+    exif[ExifTags.Base.Orientation] = 6
     for kind in FORMATS:
         out = io.BytesIO()
         how = {"exif": exif} if kind in ("PNG", "JPEG", "WEBP") else {}
         image.convert("RGB" if kind == "JPEG" else "RGBA").save(out, kind, **how)
-        for function in (
-            {"function": "rotate_image", "angle": 10},
-            {"function": "resize_image", "width": 30},
-        ):
-            out.seek(0)
-            work_on_picture(ImageArguments.model_validate(function), out, limits)
+        out.seek(0)
+        work_on_picture(ImageArguments(function=Function.ROTATE_IMAGE, angle=10), out, limits)
 
 
 def _opened(file: BinaryIO, limits: Limits) -> Image.Image:
@@ -127,23 +109,34 @@ def _opened(file: BinaryIO, limits: Limits) -> Image.Image:
         raise Unusable(Fault.LIMIT, f"the image's file has more than {limits.file_bytes} bytes")
     file.seek(0)
     Image.MAX_IMAGE_PIXELS = limits.pixels
+    with _blaming_the_file(limits):
+        return Image.open(file, formats=FORMATS)
+
+
+@contextmanager
+def _blaming_the_file(limits: Limits) -> Iterator[None]:
+    """Pillow at work: whatever it raises is the file's fault, want of memory apart."""
     try:
-        image = Image.open(file, formats=FORMATS)
+        yield
+    except MemoryError:
+        raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise Unusable(Fault.LIMIT, f"the image has more than {limits.pixels} pixels") from error
-    except Image.UnidentifiedImageError as error:
+    except UnidentifiedImageError as error:
         raise Unusable(
             Fault.FILE, f"the file is no image that can be read: {', '.join(FORMATS)}"
         ) from error
-    except MemoryError:
-        raise
-    except Exception as error:  # noqa: BLE001 - a broken file leads Pillow to any of them
-        raise _broken(error) from error
-    return image
+    except Exception as error:  # a broken file leads Pillow to any of them
+        raise Unusable(Fault.FILE, f"the image's file is broken: {error}") from error
 
 
-def _broken(error: Exception) -> Unusable:
-    return Unusable(Fault.FILE, f"the image's file is broken: {error}")
+def _shown_size(image: Image.Image, limits: Limits) -> Size:
+    """As a viewer shows it: turned by a quarter where the EXIF orientation says so. (Of a PNG it
+    stands behind the pixels, so that Pillow decodes them to see it.)"""
+    with _blaming_the_file(limits):
+        turned = image.getexif().get(ExifTags.Base.Orientation, 1) in (5, 6, 7, 8)
+    width, height = image.size
+    return (height, width) if turned else (width, height)
 
 
 def _encoding(image: Image.Image, wanted: Encoding) -> str:

@@ -10,6 +10,7 @@ Invariants
 
 from __future__ import annotations
 
+import io
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO, NamedTuple
@@ -19,6 +20,7 @@ import av.logging
 from av.container import InputContainer
 from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
+from PIL import Image
 
 from toolsvc.tools.image.boxes import evenly, fitted
 from toolsvc.tools.image.decoding.pictures import encoded
@@ -48,7 +50,7 @@ def frames_of(numbers: Sequence[int], file: BinaryIO, limits: Limits) -> list[Pi
     """The frames of these numbers, from 1, in the order of asking. Unusable."""
     try:
         with av.open(
-            file, format=_container(file), options=_OPTIONS, buffer_size=1 << 20
+            file, "r", format=_container(file), options=_OPTIONS, buffer_size=1 << 20
         ) as container:
             stream = _stream(container)
             index = _index(container, stream)
@@ -64,14 +66,26 @@ def frames_of(numbers: Sequence[int], file: BinaryIO, limits: Limits) -> list[Pi
                 seconds = (stamp - index.all[0]) * float(stream.time_base or 0)
                 note = f"frame {wanted[stamp]}, at {seconds:.2f} s"
                 found[wanted[stamp]] = _picture(frame, limits, note)
+    except MemoryError:  # one of PyAV's is both
+        raise
     except av.FFmpegError as error:
-        if isinstance(error, MemoryError):
-            raise MemoryError from error
         raise Unusable(Fault.FILE, f"the video cannot be read: {error.strerror}") from error
     missing = [number for number in numbers if number not in found]
     if missing:
         raise Unusable(Fault.FILE, f"the video is broken: frame {missing[0]} cannot be decoded")
     return [found[number] for number in numbers]
+
+
+def rehearse(limits: Limits) -> None:
+    """As `pictures.rehearse`, with a video made here."""
+    out = io.BytesIO()
+    with av.open(out, "w", format="avi") as container:
+        stream = container.add_stream("mpeg4", rate=1)
+        stream.width = stream.height = 32
+        stream.pix_fmt = "yuv420p"
+        for frame in (VideoFrame(32, 32, "yuv420p"), None):
+            container.mux(stream.encode(frame))
+    frames_of([1], out, limits)
 
 
 def _container(file: BinaryIO) -> str:
@@ -162,7 +176,9 @@ def _decoded(
 
 def _picture(frame: VideoFrame, limits: Limits, note: str) -> Picture:
     width, height = fitted((frame.width, frame.height), limits.long_side)
-    image = frame.to_image(width=width, height=height)
+    image: Image.Image = frame.to_image(  # type: ignore[no-untyped-call]
+        width=width, height=height
+    )
     if frame.rotation:
         image = image.rotate(frame.rotation, expand=True)
     return encoded(image, "PNG" if limits.encoding == "png" else "JPEG", note)

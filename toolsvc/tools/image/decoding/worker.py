@@ -14,8 +14,18 @@ from pydantic import BaseModel
 
 from toolsvc.tools.image.arguments import Function
 from toolsvc.tools.image.decoding.confine import bound, confine
-from toolsvc.tools.image.types import Answer, Fault, Unusable
-from toolsvc.tools.image.wire import HEAD, Greeting, Request, length, pack, pack_answer
+from toolsvc.tools.image.types import Answer, Fault, Limits, Unusable
+from toolsvc.tools.image.wire import HEAD, Greeting, Request, length_in, pack, pack_answer
+
+_SMALL = Limits(
+    pixels=10_000,
+    file_bytes=1 << 20,
+    long_side=64,
+    padding=0.1,
+    sampled_frames=None,
+    encoding="auto",
+)
+"""For what is rehearsed."""
 
 
 def main() -> None:
@@ -27,7 +37,8 @@ def main() -> None:
     except ImportError as error:
         _send(channel, Greeting(missing=error.name or str(error)))
         return
-    pictures.rehearse()
+    pictures.rehearse(_SMALL)
+    videos.rehearse(_SMALL)
     _send(channel, confine())
     while (received := _receive(channel)) is not None:
         request, descriptor = received
@@ -59,7 +70,7 @@ def _receive(channel: socket.socket) -> tuple[Request, int] | None:
     if not head:
         return None
     head += _exactly(channel, HEAD.size - len(head))
-    return Request.model_validate_json(_exactly(channel, length(head))), descriptors[0]
+    return Request.model_validate_json(_exactly(channel, length_in(head))), descriptors[0]
 
 
 def _exactly(channel: socket.socket, count: int) -> bytes:
