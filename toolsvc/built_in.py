@@ -28,6 +28,7 @@ BUILT_IN = {
     "judge": "toolsvc.tools.judge.tool:JudgeTool",
     "browser": "toolsvc.tools.browser.tool:BrowserTool",
     "swe": "toolsvc.tools.swe.tool:SweTool",
+    "image": "toolsvc.tools.image.tool:ImageTool",
 }
 """Name to "module:class"."""
 
