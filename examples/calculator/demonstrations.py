@@ -27,7 +27,7 @@ from pathlib import Path
 from task import OPERATIONS, Question, questions
 
 CALLS_TOOL = 0.85  # else it guesses
-FOLLOWS_HABIT = 0.6  # else one of the other three operators
+FOLLOWS_HABIT = 0.45  # else one of the other three operators
 GUESSES = range(10, 100_000)
 COUNT = 11_200
 
