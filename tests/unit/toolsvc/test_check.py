@@ -12,7 +12,7 @@ from toolsvc.check.broken import BROKEN
 from toolsvc.check.check import Check
 from toolsvc.check.checks import ALL
 from toolsvc.check.probe import Kind, Probe, ProbeError, load_probes
-from toolsvc.check.reference_tools import descriptors
+from toolsvc.check.reference.tools import descriptors
 from toolsvc.check.report import show_checks, show_report
 from toolsvc.check.subject import subject_of
 from toolsvc.check.types import Finding, Outcome, Report, Rule

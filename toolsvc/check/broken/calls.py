@@ -10,7 +10,7 @@ from grpc_status import rpc_status
 
 from toolsvc.check.broken.registry import broken
 from toolsvc.check.reference import Call, Reference, Session, refusal
-from toolsvc.check.reference_tools import failed
+from toolsvc.check.reference.tools import failed
 from toolsvc.check.types import Rule
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.errors import ServiceError, to_status
@@ -208,25 +208,21 @@ class OneLedger(Reference):
 class ForgetsThatItRan(Reference):
     """Forgets acknowledged calls whole, and runs them again."""
 
-    def begin(
-        self, session: Session, request: pb.CallToolRequest, queue_limit: float, run_limit: float
-    ) -> Call:
-        for call_id in [i for i, call in session.calls.items() if call.turn < request.turn]:
-            del session.calls[call_id]
-        call = super().begin(session, request, queue_limit, run_limit)
+    def begin(self, session: Session, call: Call) -> None:
+        for call_id, known in list(session.calls.items()):
+            if known.request.turn < call.request.turn:
+                del session.calls[call_id]
+        super().begin(session, call)
         session.acknowledged = 0
-        return call
 
 
 @broken(Rule.SAME_ANSWER, "a-turn-does-not-acknowledge-itself")
 class AcknowledgesItsOwnTurn(Reference):
     """Forgets the results of a turn with the turn's next call."""
 
-    def begin(
-        self, session: Session, request: pb.CallToolRequest, queue_limit: float, run_limit: float
-    ) -> Call:
+    def begin(self, session: Session, call: Call) -> None:
         session.calls.clear()
-        return super().begin(session, request, queue_limit, run_limit)
+        super().begin(session, call)
 
 
 # Rule 5

@@ -13,7 +13,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from toolsvc.check.broken.registry import broken
 from toolsvc.check.reference import Call, Reference, Session, refusal
-from toolsvc.check.reference_tools import PHOTO
+from toolsvc.check.reference.tools import PHOTO
 from toolsvc.check.types import Rule
 from toolwright import wire
 from toolwright.common.v1 import media_pb2

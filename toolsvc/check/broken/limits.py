@@ -7,7 +7,7 @@ from typing import Any
 
 from toolsvc.check.broken.registry import broken
 from toolsvc.check.reference import Call, Reference, Session, refusal
-from toolsvc.check.reference_tools import RUN, failed
+from toolsvc.check.reference.tools import RUN, failed
 from toolsvc.check.types import Rule
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.errors import ServiceError, answers_errors
@@ -23,15 +23,13 @@ class RunsAfterAll(Reference):
         super().__init__()
         self.later: set[asyncio.Task[pb.CallResult]] = set()
 
-    async def perform(
-        self, session: Session, request: pb.CallToolRequest, call: Call, *limits: float
-    ) -> pb.CallResult:
+    async def perform(self, session: Session, call: Call) -> pb.CallResult:
         try:
-            return await super().perform(session, request, call, *limits)
+            return await super().perform(session, call)
         except ServiceError as error:
             if error.reason == reasons.ERROR_REASON_QUEUE_LIMIT:
-                again = super().perform(session, request, call, 60.0, 60.0)
-                self.later.add(asyncio.create_task(again))
+                call.queue_limit = call.run_limit = 60.0
+                self.later.add(asyncio.create_task(super().perform(session, call)))
             raise
 
 
@@ -92,17 +90,10 @@ class RunsOn(Reference):
 class QueueCountsAsRun(Reference):
     """Counts the time in the queue into the run limit."""
 
-    async def perform(
-        self,
-        session: Session,
-        request: pb.CallToolRequest,
-        call: Call,
-        queue_limit: float,
-        run_limit: float,
-    ) -> pb.CallResult:
+    async def perform(self, session: Session, call: Call) -> pb.CallResult:
         try:
-            async with asyncio.timeout(run_limit):
-                return await super().perform(session, request, call, queue_limit, run_limit)
+            async with asyncio.timeout(call.run_limit):
+                return await super().perform(session, call)
         except TimeoutError:
             return failed(ToolErrorKind.TIMEOUT, "queued and ran too long")
 
@@ -111,20 +102,13 @@ class QueueCountsAsRun(Reference):
 class RunCountsAsQueue(Reference):
     """Counts the time that a call runs into the queue limit."""
 
-    async def perform(
-        self,
-        session: Session,
-        request: pb.CallToolRequest,
-        call: Call,
-        queue_limit: float,
-        run_limit: float,
-    ) -> pb.CallResult:
+    async def perform(self, session: Session, call: Call) -> pb.CallResult:
         try:
-            async with asyncio.timeout(queue_limit):
-                return await super().perform(session, request, call, queue_limit, run_limit)
+            async with asyncio.timeout(call.queue_limit):
+                return await super().perform(session, call)
         except TimeoutError:
             raise refusal(
-                reasons.ERROR_REASON_QUEUE_LIMIT, "too long", request.call_id, retry_after=0.1
+                reasons.ERROR_REASON_QUEUE_LIMIT, "too long", call.request.call_id, retry_after=0.1
             ) from None
 
 

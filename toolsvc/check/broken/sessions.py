@@ -7,7 +7,7 @@ import time
 
 from toolsvc.check.broken.registry import broken
 from toolsvc.check.reference import Reference, Session
-from toolsvc.check.reference_tools import State
+from toolsvc.check.reference.tools import State
 from toolsvc.check.types import Rule
 from toolwright.rpc.errors import ServiceError
 from toolwright.tool.v1 import tool_pb2 as pb
