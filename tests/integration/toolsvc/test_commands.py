@@ -30,6 +30,9 @@ def test_list_shows_the_built_in_tools_and_their_options() -> None:
         False,
     )
     assert tools["search"]["options"][0]["required"]
+    web = {option["name"]: option["required"] for option in tools["web_search"]["options"]}
+    assert web["summariser.endpoint"] is False
+    assert {option["name"] for option in tools["judge"]["options"]} >= {"endpoint", "cache", "tag"}
 
 
 def test_list_shows_what_a_service_serves(service: Any) -> None:

@@ -294,6 +294,12 @@ async def test_the_operator_s_own_network_is_out_of_reach(address: str) -> None:
     assert asked == []
 
 
+async def test_a_page_of_the_public_web_needs_no_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch, "is_public", lambda address: address == "127.0.0.1")
+    async with visitor(*WEB, allowed=False) as (one, where):
+        assert "Blåbær" in said(await one.act(VISIT.format(f"{where}/away?to=/plain")))
+
+
 async def test_a_redirect_of_an_allowed_host_leads_no_further_than_others() -> None:
     async with visitor(*WEB) as (one, where), serving(*WEB) as inner:
         to = f"http://127.0.0.1:{inner}/plain"

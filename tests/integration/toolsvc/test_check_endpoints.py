@@ -1,0 +1,41 @@
+"""`toolsvc check` on the tools that ask a server elsewhere; the servers are on loopback."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.integration.toolsvc.conftest import Service
+from tests.integration.toolsvc.test_check_services import check
+from tests.support.chat_endpoint import chat_endpoint
+from tests.support.web import hit, search_server
+
+
+async def test_tools_that_ask_others_keep_the_contract(
+    start: Callable[..., Service], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SERPER_API_KEY", "secret")
+    references = tmp_path / "references.jsonl"
+    references.write_text(json.dumps({"question": "2 + 2?", "answer": "4"}))
+    async with search_server() as server, chat_endpoint(lambda _: "1") as model:
+        server.organic = [hit("https://example.org")]
+        settings = (
+            f"web_search.base_url={server.url}",
+            f"judge.endpoint={model.url}",
+            "judge.model=tiny",
+            f"judge.references={references}",
+            "judge.tag=answer",
+        )
+        words = [word for setting in settings for word in ("--set", setting)]
+        service = await asyncio.to_thread(start, "web_search", "judge", "finish", *words)
+        for tool in ("web_search", "judge", "finish"):
+            code, found, shown = await asyncio.to_thread(
+                check, service.address, "--tool", tool, folder=tmp_path
+            )
+            assert (code, found["failed"]) == (0, 0), shown
+            assert found["passed"] >= 50
+            assert all(one["reason"] for one in found["checks"] if one["outcome"] == "skipped")
+        assert server.requests
+        assert model.requests
