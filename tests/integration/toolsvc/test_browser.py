@@ -57,7 +57,9 @@ class Surfer:
         self.pages = pages
         self.seen = ""
 
-    async def act(self, action: str, *, limits: dict[str, Any] | None = None, **more: Any) -> Result:
+    async def act(
+        self, action: str, *, limits: dict[str, Any] | None = None, **more: Any
+    ) -> Result:
         arguments = {"action": action, **more}
         call = json.dumps({"name": "browser", "arguments": arguments})
         result = await self.trajectory.act(f"<tool_call>{call}</tool_call>", **limits or {})
@@ -431,5 +433,3 @@ async def test_no_chromium_is_one_sentence(pages: Site) -> None:
     with pytest.raises(StartError, match=r"/no/such/file cannot be executed: correct browser.pro"):
         async with serving(pages.address, program="/no/such/file"):
             pass
-
-

@@ -59,7 +59,19 @@ def test_what_is_not(url: str) -> None:
 
 @pytest.mark.parametrize(
     "host",
-    ["", "*", "*.", "http://example.org", "example.org/x", "a b", "a;b", "a:0", "a:x", "a:99999", "a*b"],
+    [
+        "",
+        "*",
+        "*.",
+        "http://example.org",
+        "example.org/x",
+        "a b",
+        "a;b",
+        "a:0",
+        "a:x",
+        "a:99999",
+        "a*b",
+    ],
 )
 def test_what_is_no_host(host: str) -> None:
     with pytest.raises(ValueError, match="is no host"):
@@ -153,7 +165,10 @@ def test_a_page_in_words() -> None:
 @pytest.mark.parametrize(
     ("failure", "says"),
     [
-        ("net::ERR_PROXY_CONNECTION_FAILED at http://x/", "a host that is not on the allow-list (x)"),
+        (
+            "net::ERR_PROXY_CONNECTION_FAILED at http://x/",
+            "a host that is not on the allow-list (x)",
+        ),
         ("Page.goto: net::ERR_NAME_NOT_RESOLVED at http://x/\nCall log:", "ERR_NAME_NOT_RESOLVED"),
         ("Page.goto: Download is starting", "it is no page but a download"),
     ],

@@ -131,7 +131,10 @@ class Chromium:
             self._watch.cancel()
             await asyncio.gather(self._watch, return_exceptions=True)
         self._refusing.close()
-        for part in (self._browser and self._browser.close, self._playwright and self._playwright.stop):
+        for part in (
+            self._browser and self._browser.close,
+            self._playwright and self._playwright.stop,
+        ):
             if part is None:
                 continue
             try:

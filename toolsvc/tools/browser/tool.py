@@ -91,7 +91,7 @@ class BrowserTool(BuiltIn):
     usage = (
         '<tool_call>{"name": "browser", "arguments": {"action": "navigate", "url": "http://..."}}'
         "</tool_call>\n"
-        'Opens a page and shows its text, in which elements are marked [ref=e12]. Other actions: click '
+        "Opens a page and shows its text, in which elements are marked [ref=e12]. Other actions: click "
         "(ref), type (ref, text; submit: true presses Enter), scroll (direction: up or down, or ref), "
         "back, read (start: from that character on), screenshot."
     )
