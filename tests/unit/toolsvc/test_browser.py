@@ -1,4 +1,4 @@
-"""Which hosts a browser may reach, what a policy may ask of it, and how a page is put into words."""
+"""Which hosts a browser may reach, what a policy may ask of it, how a page is put into words."""
 
 from typing import Any
 
