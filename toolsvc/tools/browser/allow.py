@@ -2,8 +2,8 @@
 
 The list is held by Chromium's network stack: what is on it is connected to directly, all else is
 sent to a proxy that takes no connection. So it covers whatever makes a request: a redirect, a
-frame, a web socket, a popup, a prefetch, and no name off the list is ever looked up. `permits` repeats it
-for addresses that a policy writes, so that it reads a reason.
+frame, a web socket, a popup, a prefetch, and no name off the list is ever looked up. `permits`
+repeats it for addresses that a policy writes, so that it reads a reason.
 """
 
 from __future__ import annotations
