@@ -48,7 +48,9 @@ PAGES = {
     "/stuck": """<title>Stuck</title><input disabled aria-label="off"><button>under</button>
         <div style="position: fixed; inset: 0">cover</div>""",
 }
-LONG = "<title>Long</title>" + "".join(f"<p>line {number} of a long page</p>" for number in range(30_000))
+LONG = "<title>Long</title>" + "".join(
+    f"<p>line {number} of a long page</p>" for number in range(30_000)
+)
 
 
 @dataclass

@@ -19,7 +19,9 @@ from toolsvc.tools.browser.words import LONGEST_URL, short, why_not_loaded
 
 _ERROR_PAGE_MILLISECONDS = 2000
 _FRAMES = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
-_POSITION = "[scrollY, scrollY + innerHeight, document.documentElement.scrollHeight].map(Math.round)"
+_POSITION = (
+    "[scrollY, scrollY + innerHeight, document.documentElement.scrollHeight].map(Math.round)"
+)
 
 
 async def navigate(page: Page, url: str, allow: AllowList, seconds: float) -> str:
@@ -102,5 +104,7 @@ async def _load(
 async def _element(page: Page, ref: str) -> Locator:
     element = page.locator(f"aria-ref={ref}")
     if await element.count() == 0:
-        raise PageFailed(f"there is no element {ref} in the page as it was last read: read it again")
+        raise PageFailed(
+            f"there is no element {ref} in the page as it was last read: read it again"
+        )
     return element

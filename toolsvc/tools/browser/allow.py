@@ -1,9 +1,9 @@
 """Which hosts a browser may reach; pure.
 
 The list is held by Chromium's network stack: what is on it is connected to directly, all else is
-sent to a proxy that takes no connection. So it covers whatever makes a request: a redirect, a frame, a
-web socket, a popup, a prefetch, and no name off the list is ever looked up. `permits` repeats it for
-addresses that a policy writes, so that it reads a reason.
+sent to a proxy that takes no connection. So it covers whatever makes a request: a redirect, a
+frame, a web socket, a popup, a prefetch, and no name off the list is ever looked up. `permits`
+repeats it for addresses that a policy writes, so that it reads a reason.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class AllowList:
         return parts.scheme in _PORTS and any(entry.covers(host, port) for entry in self.entries)
 
     def switches(self, refusing: str) -> list[str]:
-        """Chromium's arguments; `refusing`: host:port where every connection is refused. Loopback and
-        link-local addresses would bypass a proxy unasked: `<-loopback>` takes that back."""
+        """Chromium's arguments; `refusing`: host:port where every connection is refused. Loopback
+        and link-local addresses would bypass a proxy unasked: `<-loopback>` takes that back."""
         direct = ";".join(["<-loopback>", *map(str, self.entries)])
         return [f"--proxy-server={refusing}", f"--proxy-bypass-list={direct}"]
 

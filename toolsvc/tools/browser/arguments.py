@@ -13,7 +13,11 @@ ActionName = Literal["navigate", "click", "type", "scroll", "back", "read", "scr
 LONGEST_URL = 4096
 LONGEST_TEXT = 10_000
 
-_NEEDED: dict[str, tuple[str, ...]] = {"navigate": ("url",), "click": ("ref",), "type": ("ref", "text")}
+_NEEDED: dict[str, tuple[str, ...]] = {
+    "navigate": ("url",),
+    "click": ("ref",),
+    "type": ("ref", "text"),
+}
 _ALLOWED = {"type": ("submit",), "scroll": ("direction", "ref"), "read": ("start",)}
 
 
@@ -24,7 +28,9 @@ class BrowserArguments(BaseModel):
 
     action: ActionName
     url: str | None = Field(
-        default=None, max_length=LONGEST_URL, description="navigate: the whole address, http or https"
+        default=None,
+        max_length=LONGEST_URL,
+        description="navigate: the whole address, http or https",
     )
     ref: str | None = Field(
         default=None,

@@ -1,8 +1,8 @@
 """One Chromium and the Playwright driver that steers it: they begin, are watched and end together.
 
 Invariants
-- Pages run in Chromium's own sandbox, which `start` verifies; without it only where the operator said
-  so twice. Chromium never runs as root.
+- Pages run in Chromium's own sandbox, which `start` verifies; without it only where the operator
+  said so twice. Chromium never runs as root.
 - It reaches the hosts of its allow-list and no other.
 - Once `ended` is set, every context in it is gone.
 - `close` leaves no process and no profile. Nor does the death of this process: driver and browser
@@ -131,7 +131,10 @@ class Chromium:
             self._watch.cancel()
             await asyncio.gather(self._watch, return_exceptions=True)
         self._refusing.close()
-        for part in (self._browser and self._browser.close, self._playwright and self._playwright.stop):
+        for part in (
+            self._browser and self._browser.close,
+            self._playwright and self._playwright.stop,
+        ):
             if part is None:
                 continue
             try:
@@ -222,6 +225,6 @@ def _why_not(plan: Plan, complaint: str) -> str:
 def _no_sandbox(why: str) -> str:
     return (
         f"Chromium's sandbox does not hold here ({why}): allow unprivileged user namespaces, or "
-        "`apt-get install chromium-sandbox`; to run pages without a sandbox takes both --sandbox none "
-        "and --allow-unsandboxed"
+        "`apt-get install chromium-sandbox`; to run pages without a sandbox takes both --sandbox "
+        "none and --allow-unsandboxed"
     )

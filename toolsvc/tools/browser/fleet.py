@@ -1,7 +1,7 @@
 """The browsers of a service, and which of them a session gets.
 
 Invariants
-- At most `sessions` sessions hold a seat, at most `per_browser` in one browser; who finds none waits.
+- At most `sessions` sessions hold a seat, at most `per_browser` in one browser; others wait.
 - A browser that ended, or that served its share of sessions, takes no new ones. Chromium grows with
   what it has done.
 - A browser without sessions is closed, unless it is the only one: the next session finds it warm.

@@ -1,7 +1,7 @@
 """`browser`: pages of the web, for each session in a browser context of its own.
 
-Owns the options and what the policy reads. A session takes its context at its first call. A browser that
-crashes loses its sessions, and the next session gets a new one.
+Owns the options and what the policy reads. A session takes its context at its first call. A
+browser that crashes loses its sessions, and the next session gets a new one.
 """
 
 from __future__ import annotations
@@ -85,15 +85,15 @@ class BrowserTool(BuiltIn):
     Options = BrowserOptions
     name = "browser"
     description = (
-        "Drives a web browser. Every action but a screenshot answers with the page's text, in which "
-        "elements are marked [ref=e12]."
+        "Drives a web browser. Every action but a screenshot answers with the page's text, in "
+        "which elements are marked [ref=e12]."
     )
     usage = (
         '<tool_call>{"name": "browser", "arguments": {"action": "navigate", "url": "http://..."}}'
         "</tool_call>\n"
-        'Opens a page and shows its text, in which elements are marked [ref=e12]. Other actions: click '
-        "(ref), type (ref, text; submit: true presses Enter), scroll (direction: up or down, or ref), "
-        "back, read (start: from that character on), screenshot."
+        "Opens a page and shows its text, in which elements are marked [ref=e12]. Other actions: "
+        "click (ref), type (ref, text; submit: true presses Enter), scroll (direction: up or down, "
+        "or ref), back, read (start: from that character on), screenshot."
     )
     arguments = BrowserArguments
     format = JsonCallFormat()

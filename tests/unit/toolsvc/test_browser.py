@@ -1,0 +1,188 @@
+"""Which hosts a browser may reach, what a policy may ask of it, how a page is put into words."""
+
+from typing import Any
+
+import pytest
+
+from toolsvc.actions import InvalidAction
+from toolsvc.built_in import make_built_in
+from toolsvc.errors import StartError
+from toolsvc.sandbox.config import SandboxConfig
+from toolsvc.tools.browser.allow import AllowList
+from toolsvc.tools.browser.tool import BrowserOptions, BrowserTool
+from toolsvc.tools.browser.words import View, describe, why_not_done, why_not_loaded
+
+LIST = AllowList.parse(["Example.org", "*.example.net", "127.0.0.1:8080", "[::1]:80"])
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://example.org",
+        "HTTPS://EXAMPLE.ORG:8443/x?y#z",
+        "https://a.example.net/",
+        "https://a.b.example.net/",
+        "http://127.0.0.1:8080/",
+        "http://[::1]/",
+        "http://user:word@example.org/",
+    ],
+)
+def test_what_is_on_the_list(url: str) -> None:
+    assert LIST.permits(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://example.org.evil.com/",
+        "http://notexample.org/",
+        "http://www.example.org/",
+        "https://example.net/",
+        "http://127.0.0.1/",
+        "http://127.0.0.1:8081/",
+        "http://[::1]:8080/",
+        "http://example.org@evil.com/",
+        "ftp://example.org/",
+        "file://example.org/etc/passwd",
+        "ws://example.org/",
+        "javascript:alert('http://example.org')",
+        "view-source:http://example.org/",
+        "example.org",
+        "http://example.org:port/",
+        "http://[::1",
+        "",
+    ],
+)
+def test_what_is_not(url: str) -> None:
+    assert not LIST.permits(url)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "",
+        "*",
+        "*.",
+        "http://example.org",
+        "example.org/x",
+        "a b",
+        "a;b",
+        "a:0",
+        "a:x",
+        "a:99999",
+        "a*b",
+    ],
+)
+def test_what_is_no_host(host: str) -> None:
+    with pytest.raises(ValueError, match="is no host"):
+        AllowList.parse([host])
+
+
+def test_chromium_connects_to_the_list_alone() -> None:
+    proxy, direct = LIST.switches("127.0.0.1:9")
+    assert proxy == "--proxy-server=127.0.0.1:9"
+    hosts = "example.org;*.example.net;127.0.0.1:8080;[::1]:80"
+    assert direct == f"--proxy-bypass-list=<-loopback>;{hosts}"
+
+
+@pytest.fixture(scope="module")
+def tool() -> BrowserTool:
+    return BrowserTool(BrowserOptions(allow=("example.org",)), SandboxConfig())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"action": "navigate", "url": "http://example.org"},
+        {"action": "click", "ref": "e1"},
+        {"action": "click", "ref": "f12e3"},
+        {"action": "type", "ref": "e1", "text": ""},
+        {"action": "type", "ref": "e1", "text": "x", "submit": True},
+        {"action": "scroll", "direction": "up"},
+        {"action": "scroll", "ref": "e1"},
+        {"action": "back"},
+        {"action": "read"},
+        {"action": "read", "start": 8000},
+        {"action": "screenshot", "url": None},
+    ],
+)
+def test_actions(tool: BrowserTool, arguments: dict[str, Any]) -> None:
+    checked = tool.check(arguments)
+    assert {name: checked[name] for name in arguments} == arguments
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({}, "action: Field required"),
+        ({"action": "dance"}, "Input should be 'navigate', 'click'"),
+        ({"action": "navigate"}, "navigate needs url"),
+        ({"action": "type", "ref": "e1"}, "type needs text"),
+        ({"action": "type"}, "type needs ref and text"),
+        ({"action": "click", "ref": "button"}, "ref: String should match pattern"),
+        ({"action": "click", "ref": "e1 >> body"}, "ref: String should match pattern"),
+        ({"action": "click", "ref": "e1", "url": "x"}, "click takes no url"),
+        ({"action": "back", "submit": True}, "back takes no submit"),
+        ({"action": "scroll"}, "scroll needs a direction or a ref"),
+        ({"action": "scroll", "direction": "up", "ref": "e1"}, "scroll needs a direction or a ref"),
+        ({"action": "read", "start": -1}, "start: Input should be greater"),
+        ({"action": "read", "colour": "red"}, "colour: Extra inputs"),
+        ({"action": "navigate", "url": "x" * 5000}, "url: String should have at most 4096"),
+    ],
+)
+def test_actions_that_make_no_sense(
+    tool: BrowserTool, arguments: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(InvalidAction, match=says):
+        tool.check(arguments)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({}, "browser.allow: Field required"),
+        ({"allow": []}, "name the hosts"),
+        ({"allow": "example.org,*"}, "is no host"),
+        ({"allow": "example.org", "width": 100_000}, "browser.width"),
+        ({"allow": "example.org", "colour": "red"}, "options of browser"),
+    ],
+)
+def test_options_that_make_no_sense_are_one_sentence(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(StartError, match=says):
+        make_built_in("browser", options, SandboxConfig())
+
+
+def test_a_page_in_words() -> None:
+    view = View(title="T" * 300, url="http://x/", text="0123456789", notes=("HTTP status 404",))
+    head = f"Page: {'T' * 200}...\nURL: http://x/\n[HTTP status 404]\n"
+    assert describe(view, 0, 10) == (f"{head}0123456789", False)
+    part = "[characters 0 to 4 of 10; read with start=4 for more]\n0123"
+    assert describe(view, 0, 4) == (head + part, True)
+    assert describe(view, 8, 4) == (f"{head}[characters 8 to 10 of 10]\n89", False)
+    assert describe(view, 50, 4) == (f"{head}[characters 10 to 10 of 10]", False)
+
+
+@pytest.mark.parametrize(
+    ("failure", "says"),
+    [
+        (
+            "net::ERR_PROXY_CONNECTION_FAILED at http://x/",
+            "a host that is not on the allow-list (x)",
+        ),
+        ("Page.goto: net::ERR_NAME_NOT_RESOLVED at http://x/\nCall log:", "ERR_NAME_NOT_RESOLVED"),
+        ("Page.goto: Download is starting", "it is no page but a download"),
+    ],
+)
+def test_why_a_page_did_not_load(failure: str, says: str) -> None:
+    assert says in why_not_loaded(failure, "x")
+
+
+def test_why_something_could_not_be_done() -> None:
+    log = "Locator.click: Timeout 5000ms exceeded.\nCall log:\n  - waiting for locator"
+    assert why_not_done(log) == "Timeout 5000ms exceeded."
+    assert why_not_done(f"{log}\n    - <p>x</p> intercepts pointer events\n  - retrying") == (
+        "<p>x</p> intercepts pointer events"
+    )
+    assert why_not_done("Locator.fill: Error: Element is not an <input>") == (
+        "Element is not an <input>"
+    )
