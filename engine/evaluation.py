@@ -78,6 +78,7 @@ class EvaluationLane:
         self._done = {(r["suite"], r["lineage"], r["step"]) for r in _lines(self._results)}
         self._current: asyncio.Task[None] | None = None
         self._began = asyncio.Event()
+        self._stopped = False
         self.running = 0
         self.full = False
         """The disk is: an evaluation waits with its results."""
@@ -100,8 +101,8 @@ class EvaluationLane:
         ]
 
     def start(self, version: WeightVersion) -> None:
-        """Begins what is due at the version that the samplers have now."""
-        suites = self.due(version)
+        """Begins what is due at the version that the samplers have now, unless it was stopped."""
+        suites = [] if self._stopped else self.due(version)
         if suites:
             self._current = asyncio.get_running_loop().create_task(self._run(suites, version))
             self._began.set()
@@ -128,7 +129,8 @@ class EvaluationLane:
             await self.idle()
 
     async def stop(self) -> None:
-        """Cancels; the suite that was running is done again at the next start."""
+        """For good. The suite that was running is done again at the engine's next start."""
+        self._stopped = True
         if self._current is not None:
             self._current.cancel()
             await asyncio.gather(self._current, return_exceptions=True)

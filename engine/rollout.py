@@ -9,7 +9,6 @@ Invariants
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -19,6 +18,7 @@ from engine.protocols import Protocol
 from engine.sampler.pool import SamplerPool
 from engine.sampler.stops import StopTable
 from engine.text import stop_cut, truncate_observation
+from engine.timelimit import TimeLimit
 from engine.toolcalls import CallPlace, PendingCall, refused
 from engine.toolclient import ToolServices
 from engine.toolsession import Session
@@ -76,6 +76,7 @@ class Rollout:
         self._calls: list[CallRecord] = []
         self._events: list[Event] = []
         self._clock = _Clock()
+        self._limit = TimeLimit(setting.limits.seconds)
         self._final_text = ""
 
     async def run(self) -> Trajectory:
@@ -93,11 +94,12 @@ class Rollout:
                 prompt, response=setting.limits.response, model=setting.limits.model
             )
             try:
-                async with asyncio.timeout(setting.limits.seconds), session.held():
+                async with self._limit, session.held():
                     reason = await self._turns(session, transcript)
             except TimeoutError as error:
                 if not setting.pool.any_up:  # the policy had no chance: not its failure
                     raise SamplerFailed("no sampler up until the trajectory's limit") from error
+                await session.check_reach()
                 reason = StopReason.TRAJECTORY_TIMEOUT
         finally:
             session.close()
@@ -106,12 +108,14 @@ class Rollout:
 
     async def _turns(self, session: Session, transcript: Transcript) -> StopReason:
         setting = self._setting
-        stops = StopTable(setting.protocol.stops(session.tools, setting.codec), setting.codec)
+        tools, stops = session.tools, self._stops(session)
         for turn in range(setting.limits.turns + 1):
             if transcript.response_room <= 0:
                 return StopReason.MAX_RESPONSE_LENGTH
             if transcript.model_room <= 1:
                 return StopReason.MAX_MODEL_LENGTH
+            if session.tools != tools:  # calls have made some
+                tools, stops = session.tools, self._stops(session)
             action = _Turn(self._setting, self._assignment, session, turn)
             began = time.monotonic()
             generated = await self._generate(transcript, stops, action)
@@ -138,6 +142,10 @@ class Rollout:
                 return self._full(transcript)
         raise AssertionError("the last turn returns")
 
+    def _stops(self, session: Session) -> StopTable:
+        setting = self._setting
+        return StopTable(setting.protocol.stops(session.tools, setting.codec), setting.codec)
+
     async def _generate(self, transcript: Transcript, stops: StopTable, action: _Turn) -> Generated:
         limits = self._setting.limits
         room = min(limits.action, transcript.response_room, transcript.model_room)
@@ -156,6 +164,8 @@ class Rollout:
             return StopReason.EMPTY_OUTPUT
         if generated.finish.kind is FinishKind.STOP:
             return StopReason.NO_ACTION_IN_OUTPUT
+        if transcript.response_room > 0 and transcript.model_room > 1:
+            return StopReason.MAX_ACTION_LENGTH
         return self._full(transcript)
 
     def _full(self, transcript: Transcript) -> StopReason:
@@ -168,7 +178,10 @@ class Rollout:
         began = time.monotonic()
         outcomes = []
         for index, (request, pending) in enumerate(zip(calls, action.pending, strict=True)):
-            result = pending if isinstance(pending, CallOutcome) else await pending.result()
+            if isinstance(pending, PendingCall):
+                result = await pending.result(self._limit)
+            else:
+                result = pending
             ended_ns = time.monotonic_ns()
             outcomes.append(result)
             self._calls.append(
@@ -307,6 +320,7 @@ class _Clock:
 _STATUS = {
     StopReason.MAX_TURNS: Status.TRUNCATED,
     StopReason.MAX_RESPONSE_LENGTH: Status.TRUNCATED,
+    StopReason.MAX_ACTION_LENGTH: Status.TRUNCATED,
     StopReason.MAX_MODEL_LENGTH: Status.TRUNCATED,
     StopReason.TRAJECTORY_TIMEOUT: Status.TIMED_OUT,
 }

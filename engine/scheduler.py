@@ -76,7 +76,9 @@ class TrainLane:
         self.arrived = asyncio.Condition()
         self.running = 0
         self.step = 0
-        self.counts = Counts(accepted=0, dropped_groups=0, last_sequence=0, durable_sequence=0)
+        self.counts = Counts(
+            accepted=0, waiting=0, dropped_groups=0, last_sequence=0, durable_sequence=0
+        )
 
     async def run(self) -> None:
         """Admits until drained; returns when the last admitted group is journaled."""

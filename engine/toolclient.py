@@ -70,7 +70,7 @@ class ToolServices:
         finally:
             done = [one for one in opening if not one.cancelled() and not one.exception()]
             for one in done:
-                session.add(one.result())
+                session.parts.append(one.result())
             if len(done) < len(self._services):
                 session.close()
         return session

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 import structlog
 
 from engine.errors import StartupError, ToolServiceFailed
+from engine.toolspec import spec
 from engine.types import ToolSpec
 from toolwright import wire
 from toolwright.common.v1 import reasons_pb2 as reasons
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from toolwright.tool.v1.tool_pb2_grpc import ToolServiceAsyncStub
 
 OPEN_SECONDS = 60.0
+REACH_SECONDS = 5.0
+"""In which a service that works answers what it answers from memory."""
 
 _FAULT = reasons.ERROR_REASON_INTERNAL
 
@@ -194,7 +197,7 @@ class Part:
         self.service = service
         self.session_id = opened.session_id
         self.endpoint = opened.endpoint or service.address
-        self.tools = tuple(spec(tool, service.name) for tool in opened.tools)
+        self.tools = [spec(tool, service.name) for tool in opened.tools]
         self.cancels = any(tool.capabilities.cancel for tool in opened.tools)
 
     @property
@@ -209,25 +212,21 @@ class Part:
     def stub(self) -> ToolServiceAsyncStub:
         return self.service.stub_at(self.endpoint)
 
+    def gain(self, tools: Sequence[ToolSpec]) -> None:
+        """The session has more tools from here on."""
+        known = {tool.name for tool in self.tools}
+        self.tools += [tool for tool in tools if tool.name not in known]
+
+    async def check_reach(self) -> None:
+        """ToolServiceFailed when nobody answers at the endpoint."""
+        try:
+            await call(self.stub.ListTools, pb.ListToolsRequest(), timeout=REACH_SECONDS)
+        except (ServiceError, TransportError) as error:
+            raise ToolServiceFailed(
+                f"tools.{self.name}: {self.endpoint} did not answer when the trajectory's time "
+                f"was up ({error})"
+            ) from error
+
     def move(self, endpoint: str) -> None:
         log.info("session_moved", session=self.session_id, endpoint=endpoint)
         self.endpoint = endpoint
-
-
-def spec(tool: pb.ToolDescriptor, service: str) -> ToolSpec:
-    """The engine's view of a descriptor."""
-    kind = tool.action_format.WhichOneof("format")
-    tag = tool.action_format.tag if kind == "tag" else tool.action_format.json_call
-    return ToolSpec(
-        name=tool.name,
-        description=tool.description,
-        usage=tool.usage,
-        arguments_schema=wire.mapping(tool.arguments_schema),
-        stop_strings=tuple(tool.stop_strings),
-        open_tag=tag.open if kind != "raw" else "",
-        close_tag=tag.close if kind != "raw" else "",
-        argument=tool.action_format.tag.argument if kind == "tag" else "",
-        json_call=kind == "json_call",
-        parallel_calls=tool.parallel_calls,
-        service=service,
-    )
