@@ -64,12 +64,13 @@ class EvaluationLane:
         self._max_attempts = max_attempts
         self._results = run_folder / "evaluations.jsonl"
         self._samples = run_folder / "samples.jsonl"
+        self._sources = {
+            suite.name: TaskSource(suite.source, folder, seed=suite.seed, shuffle=False)
+            for suite in table.suites
+        }
         self._tasks = {
             suite.name: [
-                for_purpose(task, Purpose.EVAL)
-                for task in TaskSource(suite.source, folder, seed=suite.seed, shuffle=False).take(
-                    suite.n
-                )
+                for_purpose(task, Purpose.EVAL) for task in self._sources[suite.name].take(suite.n)
             ]
             for suite in table.suites
         }
@@ -156,12 +157,14 @@ class EvaluationLane:
 
         async def one(index: int) -> Trajectory:
             task = self._tasks[suite.name][index]
+            media = self._sources[suite.name].media(task)
             assignment = Assignment(
                 trajectory_id=f"e{version.lineage}.{version.step}.{suite.name}-{index}",
                 group_id=f"e{version}.{suite.name}",
                 index=index,
                 attempt=f"b{self._boot}a",
                 task=task,
+                media=media,
                 sampling=sampling,
                 withhold_observations=suite.withhold_observations,
             )

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from engine.errors import AttemptFailed, SamplerFailed, StartupError
+from engine.media import Media
 from engine.protocols import Protocol
 from engine.sampler.pool import SamplerPool
 from engine.sampler.stops import StopTable
@@ -63,6 +64,8 @@ class Assignment:
     attempt: str
     task: Task
     sampling: SamplingParams
+    media: tuple[Media, ...] = ()
+    """What `task.media` refers to."""
     withhold_observations: bool = False
 
 
@@ -83,7 +86,7 @@ class Rollout:
         """The trajectory, not yet rewarded. Cancellation closes the session and goes on."""
         setting, assignment = self._setting, self._assignment
         opening = time.monotonic()
-        session = await setting.tools.open_session(self._key, assignment.task)
+        session = await setting.tools.open_session(self._key, assignment.task, assignment.media)
         self._clock.open_s = time.monotonic() - opening
         try:
             try:

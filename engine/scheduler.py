@@ -166,6 +166,7 @@ class TrainLane:
 
     async def _roll_out(self, position: int, round_: int) -> list[Trajectory]:
         task = self._source.at(position)
+        media = self._source.media(task)
         group_id = f"g{position:07d}"
         async with asyncio.TaskGroup() as members:
             rollouts = [
@@ -178,6 +179,7 @@ class TrainLane:
                             index=index,
                             attempt=f"b{self._journal.boot}r{round_}a",
                             task=task,
+                            media=media,
                             sampling=overlaid(self._sampling, task.sampling),
                         ),
                         max_attempts=self._max_attempts,

@@ -196,7 +196,7 @@ def refused(reason: str, kind: ToolErrorKind = ToolErrorKind.INVALID_ACTION) -> 
 
 
 def outcome(result: pb.CallResult, service: str) -> CallOutcome:
-    """The engine's view of a recorded result of a service of the recipe; media parts are named, not shown.
+    """The engine's view of a recorded result of `service`; media parts are named, not shown.
 
     A failure that shows nothing is shown by its message.
     """
