@@ -41,7 +41,8 @@ REACH_SECONDS = 5.0
 """In which a service that works answers what it answers from memory."""
 
 _MISSES = reasons.ERROR_REASON_BLOB_NOT_FOUND
-_FAULT = reasons.ERROR_REASON_INTERNAL
+_MAY_PASS = (reasons.ERROR_REASON_INTERNAL, _MISSES)
+"""A fault, and media that went with a restart; the others are refusals."""
 
 log = structlog.get_logger("tools")
 
@@ -134,8 +135,7 @@ class Service:
                 return await self._open_once(request, media, deadline)
             except (ServiceError, TransportError) as error:
                 if attempt == self.table.max_retries or not may_retry(error):
-                    # INTERNAL is a fault, which may pass; the others are refusals.
-                    refusal = isinstance(error, ServiceError) and error.reason != _FAULT
+                    refusal = isinstance(error, ServiceError) and error.reason not in _MAY_PASS
                     permanent = refusal and not may_retry(error)
                     raise ToolServiceFailed(
                         f"tools.{self.name}: {error}", permanent=permanent
