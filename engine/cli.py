@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -38,6 +39,7 @@ def serve(recipe: RecipeArgument, set_: Overrides = None) -> None:
     The run folder that the recipe names holds the journal: a second start goes on where the
     first one ended.
     """
+    signal.signal(signal.SIGTERM, _leave)  # until the engine's own handler stands
     with _one_sentence():
         read = load_recipe(recipe, set_ or ())
         _uvloop_run(lambda: _serve(read))
@@ -88,6 +90,11 @@ async def _serve(recipe: Recipe) -> None:
     recipe.write_resolved("engine", table)
     log_to(recipe.run_folder / "engine.jsonl")
     await Engine(recipe, table).run()
+
+
+def _leave(_number: int, _frame: object) -> NoReturn:
+    typer.echo("engine: told to stop before it served", err=True)
+    sys.exit(0)
 
 
 def _uvloop_run(work: Callable[[], object]) -> None:

@@ -64,12 +64,13 @@ class EvaluationLane:
         self._max_attempts = max_attempts
         self._results = run_folder / "evaluations.jsonl"
         self._samples = run_folder / "samples.jsonl"
+        self._sources = {
+            suite.name: TaskSource(suite.source, folder, seed=suite.seed, shuffle=False)
+            for suite in table.suites
+        }
         self._tasks = {
             suite.name: [
-                for_purpose(task, Purpose.EVAL)
-                for task in TaskSource(suite.source, folder, seed=suite.seed, shuffle=False).take(
-                    suite.n
-                )
+                for_purpose(task, Purpose.EVAL) for task in self._sources[suite.name].take(suite.n)
             ]
             for suite in table.suites
         }
@@ -78,6 +79,7 @@ class EvaluationLane:
         self._done = {(r["suite"], r["lineage"], r["step"]) for r in _lines(self._results)}
         self._current: asyncio.Task[None] | None = None
         self._began = asyncio.Event()
+        self._stopped = False
         self.running = 0
         self.full = False
         """The disk is: an evaluation waits with its results."""
@@ -100,8 +102,8 @@ class EvaluationLane:
         ]
 
     def start(self, version: WeightVersion) -> None:
-        """Begins what is due at the version that the samplers have now."""
-        suites = self.due(version)
+        """Begins what is due at the version that the samplers have now, unless it was stopped."""
+        suites = [] if self._stopped else self.due(version)
         if suites:
             self._current = asyncio.get_running_loop().create_task(self._run(suites, version))
             self._began.set()
@@ -128,7 +130,8 @@ class EvaluationLane:
             await self.idle()
 
     async def stop(self) -> None:
-        """Cancels; the suite that was running is done again at the next start."""
+        """For good. The suite that was running is done again at the engine's next start."""
+        self._stopped = True
         if self._current is not None:
             self._current.cancel()
             await asyncio.gather(self._current, return_exceptions=True)
@@ -154,12 +157,14 @@ class EvaluationLane:
 
         async def one(index: int) -> Trajectory:
             task = self._tasks[suite.name][index]
+            media = self._sources[suite.name].media(task)
             assignment = Assignment(
                 trajectory_id=f"e{version.lineage}.{version.step}.{suite.name}-{index}",
                 group_id=f"e{version}.{suite.name}",
                 index=index,
                 attempt=f"b{self._boot}a",
                 task=task,
+                media=media,
                 sampling=sampling,
                 withhold_observations=suite.withhold_observations,
             )

@@ -78,9 +78,11 @@ class StoredGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """accepted: trajectories of groups that were not dropped. Sequence 0 = none yet."""
+    """accepted: trajectories of groups that were not dropped; waiting: such groups above the
+    durable mark. Sequence 0 = none yet."""
 
     accepted: int
+    waiting: int
     dropped_groups: int
     last_sequence: int
     durable_sequence: int
@@ -210,13 +212,16 @@ class Journal:
 
     async def counts(self) -> Counts:
         def work() -> Counts:
-            accepted, dropped, last = self._db.execute(
-                "SELECT coalesce(sum(members) FILTER (WHERE NOT dropped), 0),"
-                " count(*) FILTER (WHERE dropped), coalesce(max(sequence), 0) FROM groups"
-            ).fetchone()
             durable = int(self._fact("durable") or 0)
+            accepted, waiting, dropped, last = self._db.execute(
+                "SELECT coalesce(sum(members) FILTER (WHERE NOT dropped), 0),"
+                " count(*) FILTER (WHERE NOT dropped AND sequence > ?),"
+                " count(*) FILTER (WHERE dropped), coalesce(max(sequence), 0) FROM groups",
+                (durable,),
+            ).fetchone()
             return Counts(
                 accepted=accepted,
+                waiting=waiting,
                 dropped_groups=dropped,
                 last_sequence=last,
                 durable_sequence=durable,

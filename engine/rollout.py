@@ -9,16 +9,17 @@ Invariants
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from engine.errors import AttemptFailed, SamplerFailed, StartupError
+from engine.media import Media
 from engine.protocols import Protocol
 from engine.sampler.pool import SamplerPool
 from engine.sampler.stops import StopTable
 from engine.text import stop_cut, truncate_observation
+from engine.timelimit import TimeLimit
 from engine.toolcalls import CallPlace, PendingCall, refused
 from engine.toolclient import ToolServices
 from engine.toolsession import Session
@@ -63,6 +64,8 @@ class Assignment:
     attempt: str
     task: Task
     sampling: SamplingParams
+    media: tuple[Media, ...] = ()
+    """What `task.media` refers to."""
     withhold_observations: bool = False
 
 
@@ -76,13 +79,14 @@ class Rollout:
         self._calls: list[CallRecord] = []
         self._events: list[Event] = []
         self._clock = _Clock()
+        self._limit = TimeLimit(setting.limits.seconds)
         self._final_text = ""
 
     async def run(self) -> Trajectory:
         """The trajectory, not yet rewarded. Cancellation closes the session and goes on."""
         setting, assignment = self._setting, self._assignment
         opening = time.monotonic()
-        session = await setting.tools.open_session(self._key, assignment.task)
+        session = await setting.tools.open_session(self._key, assignment.task, assignment.media)
         self._clock.open_s = time.monotonic() - opening
         try:
             try:
@@ -93,11 +97,12 @@ class Rollout:
                 prompt, response=setting.limits.response, model=setting.limits.model
             )
             try:
-                async with asyncio.timeout(setting.limits.seconds), session.held():
+                async with self._limit, session.held():
                     reason = await self._turns(session, transcript)
             except TimeoutError as error:
                 if not setting.pool.any_up:  # the policy had no chance: not its failure
                     raise SamplerFailed("no sampler up until the trajectory's limit") from error
+                await session.check_reach()
                 reason = StopReason.TRAJECTORY_TIMEOUT
         finally:
             session.close()
@@ -106,12 +111,14 @@ class Rollout:
 
     async def _turns(self, session: Session, transcript: Transcript) -> StopReason:
         setting = self._setting
-        stops = StopTable(setting.protocol.stops(session.tools, setting.codec), setting.codec)
+        tools, stops = session.tools, self._stops(session)
         for turn in range(setting.limits.turns + 1):
             if transcript.response_room <= 0:
                 return StopReason.MAX_RESPONSE_LENGTH
             if transcript.model_room <= 1:
                 return StopReason.MAX_MODEL_LENGTH
+            if session.tools != tools:  # calls have made some
+                tools, stops = session.tools, self._stops(session)
             action = _Turn(self._setting, self._assignment, session, turn)
             began = time.monotonic()
             generated = await self._generate(transcript, stops, action)
@@ -138,6 +145,10 @@ class Rollout:
                 return self._full(transcript)
         raise AssertionError("the last turn returns")
 
+    def _stops(self, session: Session) -> StopTable:
+        setting = self._setting
+        return StopTable(setting.protocol.stops(session.tools, setting.codec), setting.codec)
+
     async def _generate(self, transcript: Transcript, stops: StopTable, action: _Turn) -> Generated:
         limits = self._setting.limits
         room = min(limits.action, transcript.response_room, transcript.model_room)
@@ -156,6 +167,8 @@ class Rollout:
             return StopReason.EMPTY_OUTPUT
         if generated.finish.kind is FinishKind.STOP:
             return StopReason.NO_ACTION_IN_OUTPUT
+        if transcript.response_room > 0 and transcript.model_room > 1:
+            return StopReason.MAX_ACTION_LENGTH
         return self._full(transcript)
 
     def _full(self, transcript: Transcript) -> StopReason:
@@ -168,7 +181,10 @@ class Rollout:
         began = time.monotonic()
         outcomes = []
         for index, (request, pending) in enumerate(zip(calls, action.pending, strict=True)):
-            result = pending if isinstance(pending, CallOutcome) else await pending.result()
+            if isinstance(pending, PendingCall):
+                result = await pending.result(self._limit)
+            else:
+                result = pending
             ended_ns = time.monotonic_ns()
             outcomes.append(result)
             self._calls.append(
@@ -307,6 +323,7 @@ class _Clock:
 _STATUS = {
     StopReason.MAX_TURNS: Status.TRUNCATED,
     StopReason.MAX_RESPONSE_LENGTH: Status.TRUNCATED,
+    StopReason.MAX_ACTION_LENGTH: Status.TRUNCATED,
     StopReason.MAX_MODEL_LENGTH: Status.TRUNCATED,
     StopReason.TRAJECTORY_TIMEOUT: Status.TIMED_OUT,
 }

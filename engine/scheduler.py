@@ -76,7 +76,9 @@ class TrainLane:
         self.arrived = asyncio.Condition()
         self.running = 0
         self.step = 0
-        self.counts = Counts(accepted=0, dropped_groups=0, last_sequence=0, durable_sequence=0)
+        self.counts = Counts(
+            accepted=0, waiting=0, dropped_groups=0, last_sequence=0, durable_sequence=0
+        )
 
     async def run(self) -> None:
         """Admits until drained; returns when the last admitted group is journaled."""
@@ -164,6 +166,7 @@ class TrainLane:
 
     async def _roll_out(self, position: int, round_: int) -> list[Trajectory]:
         task = self._source.at(position)
+        media = self._source.media(task)
         group_id = f"g{position:07d}"
         async with asyncio.TaskGroup() as members:
             rollouts = [
@@ -176,6 +179,7 @@ class TrainLane:
                             index=index,
                             attempt=f"b{self._journal.boot}r{round_}a",
                             task=task,
+                            media=media,
                             sampling=overlaid(self._sampling, task.sampling),
                         ),
                         max_attempts=self._max_attempts,

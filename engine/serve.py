@@ -130,32 +130,58 @@ class Engine:
         self.metrics = Metrics()
         self._progress = Progress(recipe.shared.run.steps)
         self._draining = False
+        self._drained = asyncio.Event()
 
     async def run(self) -> None:
-        """Serves until SIGTERM, SIGINT or a Drain. StartupError or ListenError before that."""
-        shared = self._recipe.shared
+        """Serves until SIGTERM or SIGINT. StartupError or ListenError before that."""
+        self._on_signals()
         async with AsyncExitStack() as stack:
-            await self._assemble(stack)
-            listen = self._table.listen or shared.run.engine
-            server = Server(listen, token=os.environ.get(TOKEN_VARIABLE, ""))
-            server.add(_ROLLOUT, self._register_rollout)
-            server.add(_POLICY, self._register_policy)
-            await server.start()
-            stack.push_async_callback(server.stop, 1.0)
-            if self._table.metrics_port:
-                self._serve_metrics()
+            start = asyncio.create_task(self._start(stack))
+            stop = asyncio.create_task(self._stop.wait())
             try:
-                await self._publisher.begin(self._recipe.resolve(shared.policy.model))
-            except PublishFailed as error:
-                raise StartupError(str(error)) from error
-            self._on_signals()
-            log.info("serving", listen=listen)
-            self._progress.show(f"engine serves {shared.run.name} at {listen}")
-            await self._work(server)
+                await asyncio.wait({start, stop}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                start.cancel()
+                stop.cancel()
+                await asyncio.gather(start, stop, return_exceptions=True)
+            if start.cancelled():
+                self._progress.show("engine: told to stop before it served")
+                return
+            await self._work(start.result())
 
     def stop(self) -> None:
         """What SIGTERM does: no more admissions; `run` returns once what is in flight is done."""
         self._stop.set()
+
+    async def drain(self, seconds: float) -> int:
+        """No more admissions; leases are answered on. Returns, when nothing is in flight or after
+        `seconds`, how many trajectories still are."""
+        self._draining = True
+        self._lane.drain()
+        await self._evaluation.stop()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._drained.wait()
+        return self._lane.running
+
+    async def _start(self, stack: AsyncExitStack) -> Server:
+        shared = self._recipe.shared
+        await self._assemble(stack)
+        listen = self._table.listen or shared.run.engine
+        server = Server(listen, token=os.environ.get(TOKEN_VARIABLE, ""))
+        server.add(_ROLLOUT, self._register_rollout)
+        server.add(_POLICY, self._register_policy)
+        await server.start()
+        stack.push_async_callback(server.stop, 1.0)
+        if self._table.metrics_port:
+            self._serve_metrics()
+        try:
+            await self._publisher.begin(self._recipe.resolve(shared.policy.model))
+        except PublishFailed as error:
+            raise StartupError(str(error)) from error
+        log.info("serving", listen=listen)
+        self._progress.show(f"engine serves {shared.run.name} at {listen}")
+        return server
 
     async def _assemble(self, stack: AsyncExitStack) -> None:
         recipe, shared = self._recipe, self._recipe.shared
@@ -237,11 +263,12 @@ class Engine:
             stop = asyncio.create_task(self._stop.wait())
             try:
                 await asyncio.wait({lane, stop}, return_when=asyncio.FIRST_COMPLETED)
-                if not lane.done():
-                    self._draining = True
-                    self._lane.drain()
-                    await self._evaluation.stop()
-                    await asyncio.wait({lane}, timeout=self._table.drain_s)
+                if lane.done():
+                    lane.result()  # what ended it, unless it was a drain
+                    self._drained.set()
+                    await stop
+                await self.drain(0)
+                await asyncio.wait({lane}, timeout=self._table.drain_s)
                 if not lane.done():
                     log.warning("unfinished_at_drain", trajectories=self._lane.running)
             finally:  # also when a background task failed: no trajectory outlives its services
@@ -265,7 +292,7 @@ class Engine:
                 await server.set_serving(healthy)
             self.metrics.running.set(self._lane.running)
             self.metrics.version.set(self._publisher.version.step)
-            self.metrics.waiting.set(self._status().waiting_groups)
+            self.metrics.waiting.set(self._lane.counts.waiting)
             await asyncio.sleep(PROGRESS_SECONDS)
 
     def _line(self) -> str:
@@ -276,6 +303,7 @@ class Engine:
             running=self._lane.running,
             evaluating=self._evaluation.running,
             waiting=status.waiting_groups,
+            reward=self.metrics.mean_reward,
         )
 
     def _count(self, trajectory: Trajectory) -> None:
@@ -307,16 +335,13 @@ class Engine:
         if not self._publisher.started:
             return rollout_pb2.GetStatusResponse(state=self._state())
         version = self._publisher.version
-        size = self._recipe.shared.run.group_size
         steps = self._recipe.shared.run.steps
         return rollout_pb2.GetStatusResponse(
             state=self._state(),
             version=wire.version_to_proto(version),
             running=self._lane.running,
             accepted=counts.accepted,
-            waiting_groups=max(
-                0, counts.accepted // size + counts.dropped_groups - counts.durable_sequence
-            ),
+            waiting_groups=counts.waiting,
             last_sequence=counts.last_sequence,
             durable_sequence=counts.durable_sequence,
             dropped_groups=counts.dropped_groups,
@@ -327,7 +352,7 @@ class Engine:
         )
 
     def _register_rollout(self, server: object) -> None:
-        servicer = RolloutServicer(self._delivery, self._status, self.stop)
+        servicer = RolloutServicer(self._delivery, self._status, self.drain)
         rollout_pb2_grpc.add_RolloutServiceServicer_to_server(servicer, server)
 
     def _register_policy(self, server: object) -> None:

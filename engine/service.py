@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ from toolwright.rollout.v1 import rollout_pb2 as rollout
 from toolwright.rollout.v1 import rollout_pb2_grpc
 from toolwright.rpc.errors import ServiceError, abort, answers_errors, not_served
 
+LONGEST_DRAIN_WAIT = 60.0
+"""Seconds that a Drain may wait for what is in flight; it may be asked again."""
 LONGEST_LEASE_WAIT = 60.0
 """Seconds that a lease may wait for the next group; the consumer asks again."""
 
@@ -33,7 +35,7 @@ class RolloutServicer(rollout_pb2_grpc.RolloutServiceServicer):
         self,
         delivery: Delivery,
         status: Callable[[], rollout.GetStatusResponse],
-        drain: Callable[[], None],
+        drain: Callable[[float], Awaitable[int]],
     ) -> None:
         self._delivery = delivery
         self._status = status
@@ -84,8 +86,9 @@ class RolloutServicer(rollout_pb2_grpc.RolloutServiceServicer):
 
     @answers_errors
     async def Drain(self, request: rollout.DrainRequest, context: Context) -> rollout.DrainResponse:
-        self._drain()
-        return rollout.DrainResponse(unfinished=self._status().running)
+        deadline = request.deadline.ToTimedelta().total_seconds()
+        unfinished = await self._drain(min(deadline, LONGEST_DRAIN_WAIT))
+        return rollout.DrainResponse(unfinished=unfinished)
 
     @answers_errors
     async def SubmitTasks(

@@ -8,6 +8,9 @@ Rows hold `prompt` or `messages` (or `question`), `answer` (text or list), and w
 like: `id`, `data_source`, and `metadata` (an object); other columns join the metadata. verl's
 Parquet files fit as they are: messages under `prompt`, the answer in `reward_model.ground_truth`.
 Answers never join the metadata, which tools get to see.
+
+`images` (or `image`) are media: paths relative to the file, bytes, or Hugging Face's {"bytes",
+"path"}. They are read when their task's turn comes, not before.
 """
 
 from __future__ import annotations
@@ -15,22 +18,26 @@ from __future__ import annotations
 import inspect
 import json
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
 from engine.errors import StartupError
+from engine.media import Media, Source, read_media
 from toolwright.imports import ImportPathError, load_object
-from toolwright.types import Purpose, Task
+from toolwright.types import MediaRef, Purpose, Task
 
 OWN_COLUMNS = frozenset(
     (
         "id", "prompt", "messages", "question", "answer", "answers", "data_source", "metadata",
-        "reward_model",
+        "reward_model", "images", "image",
     )
 )  # fmt: skip
+
+
+_Row = tuple[Task, Sequence[Source]]
 
 
 class TaskSource:
@@ -39,7 +46,9 @@ class TaskSource:
     def __init__(self, source: str, folder: Path, *, seed: int, shuffle: bool) -> None:
         """StartupError when the source cannot be read or has no rows."""
         self._name = source
-        self._open: Callable[[], Iterator[Task]]
+        self._open: Callable[[], Iterator[_Row]]
+        self._sources: dict[str, Source] = {}
+        """Of the media of tasks that were given out, by hash."""
         self._rows: int | None = None
         if source.endswith((".jsonl", ".parquet")):
             rows = _read_rows(folder / source)
@@ -47,13 +56,13 @@ class TaskSource:
             self._open = lambda: _epochs(rows, seed, shuffle)
         else:
             function = _function(source, folder)
-            self._open = lambda: iter(function(seed))
+            self._open = lambda: ((task, ()) for task in function(seed))
         self._walk = self._open()
         self._position = 0
 
     def take(self, n: int) -> list[Task]:
         """The first n tasks, whatever was walked. StartupError when the source has fewer."""
-        tasks = [self._checked(task) for task in islice(self._open(), n)]
+        tasks = [self._checked(row) for row in islice(self._open(), n)]
         found = len(tasks) if self._rows is None else min(len(tasks), self._rows)
         if found < n:
             raise StartupError(f"task source {self._name} has {found} tasks, {n} are asked")
@@ -63,24 +72,45 @@ class TaskSource:
         """Task number `position` from 0; walking forward is cheap, back starts anew."""
         if position < self._position:
             self._walk, self._position = self._open(), 0
-        for task in self._walk:
+        for row in self._walk:
             self._position += 1
             if self._position == position + 1:
-                return self._checked(task)
+                return self._checked(row)
         raise StartupError(
             f"task source {self._name} ended after {self._position} tasks; "
             "a training source never ends"
         )
 
-    def _checked(self, task: object) -> Task:
+    def media(self, task: Task) -> tuple[Media, ...]:
+        """What `task.media` refers to, for a task of this source. StartupError where it changed."""
+        found = tuple(self._read(task, self._sources[ref.blob.sha256]) for ref in task.media)
+        if [media.blob for media in found] != [ref.blob for ref in task.media]:
+            raise StartupError(f"task {task.id}: its media changed while the run goes on")
+        return found
+
+    def _read(self, task: Task, source: Source) -> Media:
+        try:
+            return read_media(source)
+        except ValueError as error:
+            raise StartupError(f"task {task.id}: {error}") from error
+
+    def _checked(self, row: tuple[object, Sequence[Source]]) -> Task:
+        task, sources = row
         if not isinstance(task, Task):
             raise StartupError(
                 f"task source {self._name} yields {type(task).__name__}, not toolwright.types.Task"
             )
-        return task
+        if not sources:
+            return task
+        refs = []
+        for source in sources:
+            blob = self._read(task, source).blob
+            self._sources[blob.sha256] = source
+            refs.append(MediaRef(blob=blob, token_offset=0, placeholder_tokens=0))
+        return replace(task, media=tuple(refs))
 
 
-def _read_rows(file: Path) -> list[Task]:
+def _read_rows(file: Path) -> list[_Row]:
     if not file.is_file():
         raise StartupError(f"task source: no file {file}")
     rows: Iterable[Mapping[str, Any]]
@@ -90,7 +120,9 @@ def _read_rows(file: Path) -> list[Task]:
         import pyarrow.parquet  # heavy, and only some recipes read Parquet
 
         rows = pyarrow.parquet.read_table(file).to_pylist()
-    tasks = [_task(row, number, file) for number, row in enumerate(rows)]
+    tasks = [
+        (_task(row, number, file), _media(row, number, file)) for number, row in enumerate(rows)
+    ]
     if not tasks:
         raise StartupError(f"task source: {file} has no rows")
     return tasks
@@ -129,6 +161,25 @@ def _task(row: object, number: int, file: Path) -> Task:
     )
 
 
+def _media(row: Mapping[str, Any], number: int, file: Path) -> tuple[Source, ...]:
+    given = row.get("images", row.get("image"))
+    if given is None:
+        return ()
+    found: list[Source] = []
+    for one in given if isinstance(given, list) else [given]:
+        inside = (one.get("bytes") or one.get("path")) if isinstance(one, dict) else one
+        if isinstance(inside, str) and inside:
+            found.append(file.parent / inside)
+        elif isinstance(inside, bytes):
+            found.append(inside)
+        else:
+            raise StartupError(
+                f"{file}, row {number + 1}: an image is a path, bytes or "
+                f'{{"bytes", "path"}}, not {type(one).__name__}'
+            )
+    return tuple(found)
+
+
 def _answers(row: Mapping[str, Any]) -> tuple[str, ...]:
     answers = row.get("answers", row.get("answer"))
     if answers is None and isinstance(row.get("reward_model"), dict):
@@ -156,7 +207,7 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, str | int | float | bool | list | dict) or value is None
 
 
-def _epochs(rows: list[Task], seed: int, shuffle: bool) -> Iterator[Task]:
+def _epochs(rows: list[_Row], seed: int, shuffle: bool) -> Iterator[_Row]:
     for epoch in count():
         order = list(range(len(rows)))
         if shuffle:

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import sys
 import time
+from collections import deque
 from pathlib import Path
 from typing import TextIO
 
@@ -16,6 +17,10 @@ from toolwright.types import ToolErrorKind, Trajectory
 
 _SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300)
 _DISPATCH = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05)
+
+
+WINDOW = 256
+"""Trajectories behind the mean reward."""
 
 
 class Metrics:
@@ -42,8 +47,14 @@ class Metrics:
             buckets=_DISPATCH, registry=self.registry,
         )  # fmt: skip
         self.reward = Histogram(
-            "engine_reward", "rewards", buckets=(-1, 0, 0.25, 0.5, 0.75, 1), registry=self.registry
-        )
+            "engine_reward", "rewards; below 0 is possible, so that they have no sum",
+            buckets=(-1, 0, 0.25, 0.5, 0.75, 1), registry=self.registry,
+        )  # fmt: skip
+        self.reward_mean = Gauge(
+            "engine_reward_mean", f"mean reward of the last {WINDOW} trajectories",
+            registry=self.registry,
+        )  # fmt: skip
+        self._rewards: deque[float] = deque(maxlen=WINDOW)
         self.running = Gauge("engine_running", "trajectories in flight", registry=self.registry)
         self.waiting = Gauge(
             "engine_waiting_groups", "complete groups not yet acknowledged", registry=self.registry
@@ -71,6 +82,13 @@ class Metrics:
         for part in ("wall", "generate", "tool", "reward", "open"):
             self.seconds.labels(part).observe(getattr(trajectory.timings, f"{part}_s"))
         self.reward.observe(trajectory.reward)
+        self._rewards.append(trajectory.reward)
+        self.reward_mean.set(self.mean_reward)
+
+    @property
+    def mean_reward(self) -> float:
+        """Of the last WINDOW trajectories; 0 before the first."""
+        return sum(self._rewards) / max(len(self._rewards), 1)
 
 
 class Progress:
@@ -81,19 +99,18 @@ class Progress:
         self._out = out
         self._began = time.monotonic()
         self._tokens = 0
-        self._rewards: list[float] = []
         self._last = (time.monotonic(), 0)
 
     def count(self, trajectory: Trajectory) -> None:
         self._tokens += trajectory.response_tokens
-        self._rewards = [*self._rewards[-255:], trajectory.reward]
 
-    def line(self, *, state: str, step: int, running: int, evaluating: int, waiting: int) -> str:
+    def line(
+        self, *, state: str, step: int, running: int, evaluating: int, waiting: int, reward: float
+    ) -> str:
         now = time.monotonic()
         then, before = self._last
         rate = (self._tokens - before) / max(now - then, 1e-9)
         self._last = (now, self._tokens)
-        reward = sum(self._rewards) / len(self._rewards) if self._rewards else 0.0
         parts = [
             f"[{now - self._began:6.0f} s] {state:10s} version {step}/{self._steps}",
             f"{running} in flight",

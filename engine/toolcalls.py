@@ -10,14 +10,18 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+import grpc
 import grpc.aio
 import structlog
 
 from engine.errors import SessionLost, ToolServiceFailed
-from engine.types import Call, CallOutcome
+from engine.timelimit import Outage, TimeLimit
+from engine.toolspec import spec
+from engine.types import Call, CallOutcome, ToolSpec
 from toolwright import wire
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.recipe import Tool as ToolTable
@@ -39,6 +43,8 @@ _LOST = (
     reasons.ERROR_REASON_SESSION_NOT_FOUND,
     reasons.ERROR_REASON_SESSION_CLOSED,
 )
+
+_OUT_OF_REACH = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 log = structlog.get_logger("tools")
 
@@ -73,6 +79,12 @@ class Place(Protocol):
     def move(self, endpoint: str) -> None:
         """From here on the session is at `endpoint`."""
 
+    def gain(self, tools: Sequence[ToolSpec]) -> None:
+        """The session has more tools from here on."""
+
+    async def check_reach(self) -> None:
+        """ToolServiceFailed when nobody answers at the endpoint."""
+
 
 class PendingCall:
     """A call in flight.
@@ -82,7 +94,7 @@ class PendingCall:
     """
 
     def __init__(self, place: Place, request: Call, where: CallPlace) -> None:
-        self._place = place
+        self.place = place
         table = place.table
         self._wait = min(table.run_limit_s + table.queue_limit_s, LONGEST_WAIT)
         self._message = pb.CallToolRequest(
@@ -103,14 +115,23 @@ class PendingCall:
             pb.CallToolRequest.FromString(self._message.SerializeToString())
         self.settled = False
         """It has an outcome, or none will come."""
+        self._sent_at = 0.0
         self._rpc = self._send()
         self.dispatched_ns = time.monotonic_ns()
 
     def _send(self) -> grpc.aio.UnaryUnaryCall[pb.CallToolRequest, pb.CallToolResponse]:
-        return self._place.stub.CallTool(self._message, timeout=self._wait + GRACE)
+        self._sent_at = asyncio.get_running_loop().time()
+        return self.place.stub.CallTool(self._message, timeout=self._wait + GRACE)
 
-    async def result(self) -> CallOutcome:
-        """SessionLost or ToolServiceFailed when the policy must not see the outcome."""
+    async def result(self, limit: TimeLimit | None = None) -> CallOutcome:
+        """SessionLost or ToolServiceFailed when the policy must not see the outcome.
+
+        `limit` stands still while the service is out of reach.
+        """
+        with Outage(limit) as outage:
+            return await self._result(outage)
+
+    async def _result(self, outage: Outage) -> CallOutcome:
         failures = 0
         moved = False
         while True:
@@ -119,40 +140,47 @@ class PendingCall:
             except grpc.aio.AioRpcError as rpc_error:
                 error = from_rpc_error(rpc_error)
                 failures += 1
+                if error.code in _OUT_OF_REACH:
+                    outage.noticed(self._sent_at)
+                else:
+                    outage.over()
                 endpoint = "" if moved else _right_endpoint(error)
                 again = endpoint or may_retry(error)
-                if failures > self._place.table.max_retries or not again:
+                if failures > self.place.table.max_retries or not again:
                     self.settled = isinstance(error, ServiceError)
                     raise self._failed(error) from rpc_error
                 if endpoint:
                     moved = True
-                    self._place.move(endpoint)
+                    self.place.move(endpoint)
                 else:
                     await asyncio.sleep(backoff(failures - 1, error))
             else:
+                outage.over()
                 if answer.HasField("result"):
                     self.settled = True
-                    return outcome(answer.result)
+                    found = outcome(answer.result, self.place.name)
+                    self.place.gain(found.new_tools)
+                    return found
             self._rpc = self._send()
 
     async def cancel(self) -> None:
         """Stops it at the service, whose session goes on. Never raises: a session's end stops its
         calls too."""
         self._rpc.cancel()
-        if self.settled or not self._place.cancels:
+        if self.settled or not self.place.cancels:
             return
         self.settled = True
         request = pb.CancelCallRequest(
             session_id=self._message.session_id, call_id=self._message.call_id
         )
         try:
-            await call(self._place.stub.CancelCall, request, timeout=CANCEL_SECONDS)
+            await call(self.place.stub.CancelCall, request, timeout=CANCEL_SECONDS)
         except (ServiceError, TransportError) as error:
             log.info("cancel_failed", call=request.call_id, error=str(error))
 
     def _failed(self, error: ServiceError | TransportError) -> SessionLost | ToolServiceFailed:
         lost = isinstance(error, ServiceError) and error.reason in _LOST
-        return (SessionLost if lost else ToolServiceFailed)(f"tools.{self._place.name}: {error}")
+        return (SessionLost if lost else ToolServiceFailed)(f"tools.{self.place.name}: {error}")
 
 
 def _right_endpoint(error: ServiceError | TransportError) -> str:
@@ -167,8 +195,8 @@ def refused(reason: str, kind: ToolErrorKind = ToolErrorKind.INVALID_ACTION) -> 
     return CallOutcome(text="", valid=False, invalid_reason=reason, error=kind)
 
 
-def outcome(result: pb.CallResult) -> CallOutcome:
-    """The engine's view of a recorded result; media parts are named, not shown.
+def outcome(result: pb.CallResult, service: str) -> CallOutcome:
+    """The engine's view of a recorded result of `service`; media parts are named, not shown.
 
     A failure that shows nothing is shown by its message.
     """
@@ -189,6 +217,7 @@ def outcome(result: pb.CallResult) -> CallOutcome:
         truncated=result.truncated,
         isolation=result.isolation,
         tool=result.tool,
+        new_tools=tuple(spec(tool, service) for tool in result.new_tools),
         queued_s=result.queued.ToTimedelta().total_seconds(),
         run_s=result.run.ToTimedelta().total_seconds(),
     )

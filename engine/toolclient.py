@@ -8,9 +8,10 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from engine.errors import AttemptFailed, StartupError
+from engine.media import Media
 from engine.toolservice import Part, Service
 from engine.toolsession import Session
 from engine.types import ToolSpec
@@ -48,8 +49,11 @@ class ToolServices:
         for service in self._services.values():
             await service.close()
 
-    async def open_session(self, session_id: str, task: Task) -> Session:
-        """A session on every service. AttemptFailed when one cannot open it.
+    async def open_session(
+        self, session_id: str, task: Task, media: Sequence[Media] = ()
+    ) -> Session:
+        """A session on every service; `media` are those of the task. AttemptFailed when one
+        cannot open it.
 
         After failure and cancellation nothing of it stays open. The id on the wire is led by the
         owner's: several engines may share a service.
@@ -60,7 +64,7 @@ class ToolServices:
         try:
             async with asyncio.TaskGroup() as group:
                 for service in self._services.values():
-                    work = service.open_session(session_id, self._owner, task)
+                    work = service.open_session(session_id, self._owner, task, media)
                     opening.append(group.create_task(work))
         except BaseExceptionGroup as failures:
             failed, others = failures.split(AttemptFailed)
@@ -70,7 +74,7 @@ class ToolServices:
         finally:
             done = [one for one in opening if not one.cancelled() and not one.exception()]
             for one in done:
-                session.add(one.result())
+                session.parts.append(one.result())
             if len(done) < len(self._services):
                 session.close()
         return session

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 import structlog
 
 from engine.errors import StartupError, ToolServiceFailed
+from engine.media import Media
+from engine.toolspec import spec
 from engine.types import ToolSpec
 from toolwright import wire
 from toolwright.common.v1 import reasons_pb2 as reasons
@@ -33,8 +35,14 @@ if TYPE_CHECKING:
     from toolwright.tool.v1.tool_pb2_grpc import ToolServiceAsyncStub
 
 OPEN_SECONDS = 60.0
+PIECE_BYTES = 1 << 20
+"""Of a blob in one message; the contract's bound."""
+REACH_SECONDS = 5.0
+"""In which a service that works answers what it answers from memory."""
 
-_FAULT = reasons.ERROR_REASON_INTERNAL
+_MISSES = reasons.ERROR_REASON_BLOB_NOT_FOUND
+_MAY_PASS = (reasons.ERROR_REASON_INTERNAL, _MISSES)
+"""A fault, and media that went with a restart; the others are refusals."""
 
 log = structlog.get_logger("tools")
 
@@ -59,6 +67,7 @@ class Service:
         except TlsError as error:
             raise StartupError(f"tools.{name}.tls_ca: {error}") from error
         self._endpoints: dict[str, _Endpoint] = {}
+        self._takes_media = False
         self._idle: set[str] = set()
         """Endpoints that held nothing at the last renewal."""
 
@@ -83,6 +92,7 @@ class Service:
                 f"tools.{self.name}: no tool service answers at {self.table.service} ({error}); "
                 f"start one with `toolsvc serve {self.name} --listen {self.table.service}`"
             ) from error
+        self._takes_media = any(tool.capabilities.media for tool in answer.tools)
         tools = [spec(tool, self.name) for tool in answer.tools]
         missing = set(self.table.names) - {tool.name for tool in tools}
         if missing:
@@ -93,7 +103,11 @@ class Service:
         wanted = self.table.names or [tool.name for tool in tools]
         return [tool for name in dict.fromkeys(wanted) for tool in tools if tool.name == name]
 
-    async def open_session(self, session_id: str, owner: str, task: Task) -> Part:
+    async def open_session(
+        self, session_id: str, owner: str, task: Task, media: Sequence[Media]
+    ) -> Part:
+        """The task's media go along if a tool of the service takes any; their bytes only where
+        the service misses them. ToolServiceFailed or StartupError when it does not open."""
         try:
             metadata = wire.struct(task.metadata)
         except (TypeError, ValueError) as error:
@@ -107,23 +121,39 @@ class Service:
             tools=self.table.names,
             metadata=metadata,
             queue_limit=wire.duration(self.table.queue_limit_s),
+            blobs=[wire.blob_to_proto(one.blob) for one in media if self._takes_media],
         )
+        return Part(self, await self._open(request, {one.blob.sha256: one for one in media}))
+
+    async def _open(
+        self, request: pb.OpenSessionRequest, media: dict[str, Media]
+    ) -> pb.OpenSessionResponse:
+        """`media` by hash; a service is sent each at most once."""
         deadline = self.table.queue_limit_s + OPEN_SECONDS
         for attempt in range(self.table.max_retries + 1):
             try:
-                answer = await call(self.stub.OpenSession, request, timeout=deadline)
+                return await self._open_once(request, media, deadline)
             except (ServiceError, TransportError) as error:
                 if attempt == self.table.max_retries or not may_retry(error):
-                    # INTERNAL is a fault, which may pass; the others are refusals.
-                    refusal = isinstance(error, ServiceError) and error.reason != _FAULT
+                    refusal = isinstance(error, ServiceError) and error.reason not in _MAY_PASS
                     permanent = refusal and not may_retry(error)
                     raise ToolServiceFailed(
                         f"tools.{self.name}: {error}", permanent=permanent
                     ) from error
                 await asyncio.sleep(backoff(attempt, error))
-            else:
-                return Part(self, answer)
         raise AssertionError("unreachable")
+
+    async def _open_once(
+        self, request: pb.OpenSessionRequest, media: dict[str, Media], deadline: float
+    ) -> pb.OpenSessionResponse:
+        while True:
+            try:
+                return await call(self.stub.OpenSession, request, timeout=deadline)
+            except ServiceError as error:
+                if error.reason != _MISSES or error.subject not in media:
+                    raise
+                missing = media.pop(error.subject)
+            await call(self.stub.PutBlob, _pieces(missing), timeout=OPEN_SECONDS)
 
     async def close_session(self, session_id: str, endpoint: str) -> None:
         request = pb.CloseSessionRequest(session_id=session_id)
@@ -194,7 +224,7 @@ class Part:
         self.service = service
         self.session_id = opened.session_id
         self.endpoint = opened.endpoint or service.address
-        self.tools = tuple(spec(tool, service.name) for tool in opened.tools)
+        self.tools = [spec(tool, service.name) for tool in opened.tools]
         self.cancels = any(tool.capabilities.cancel for tool in opened.tools)
 
     @property
@@ -209,25 +239,27 @@ class Part:
     def stub(self) -> ToolServiceAsyncStub:
         return self.service.stub_at(self.endpoint)
 
+    def gain(self, tools: Sequence[ToolSpec]) -> None:
+        """The session has more tools from here on."""
+        known = {tool.name for tool in self.tools}
+        self.tools += [tool for tool in tools if tool.name not in known]
+
+    async def check_reach(self) -> None:
+        """ToolServiceFailed when nobody answers at the endpoint."""
+        try:
+            await call(self.stub.ListTools, pb.ListToolsRequest(), timeout=REACH_SECONDS)
+        except (ServiceError, TransportError) as error:
+            raise ToolServiceFailed(
+                f"tools.{self.name}: {self.endpoint} did not answer when the trajectory's time "
+                f"was up ({error})"
+            ) from error
+
     def move(self, endpoint: str) -> None:
         log.info("session_moved", session=self.session_id, endpoint=endpoint)
         self.endpoint = endpoint
 
 
-def spec(tool: pb.ToolDescriptor, service: str) -> ToolSpec:
-    """The engine's view of a descriptor."""
-    kind = tool.action_format.WhichOneof("format")
-    tag = tool.action_format.tag if kind == "tag" else tool.action_format.json_call
-    return ToolSpec(
-        name=tool.name,
-        description=tool.description,
-        usage=tool.usage,
-        arguments_schema=wire.mapping(tool.arguments_schema),
-        stop_strings=tuple(tool.stop_strings),
-        open_tag=tag.open if kind != "raw" else "",
-        close_tag=tag.close if kind != "raw" else "",
-        argument=tool.action_format.tag.argument if kind == "tag" else "",
-        json_call=kind == "json_call",
-        parallel_calls=tool.parallel_calls,
-        service=service,
-    )
+def _pieces(media: Media) -> Iterator[pb.PutBlobRequest]:
+    yield pb.PutBlobRequest(blob=wire.blob_to_proto(media.blob))
+    for at in range(0, len(media.data), PIECE_BYTES):
+        yield pb.PutBlobRequest(data=media.data[at : at + PIECE_BYTES])

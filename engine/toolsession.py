@@ -11,7 +11,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-import structlog
 from google.protobuf.message import Error as MessageError
 
 from engine.errors import SessionLost
@@ -22,8 +21,6 @@ from toolwright.types import ToolErrorKind
 
 UNKNOWN_TOOL = ToolErrorKind.UNKNOWN_TOOL
 
-log = structlog.get_logger("tools")
-
 
 class Session:
     """One trajectory's environment: a session of the same id on each service."""
@@ -31,24 +28,24 @@ class Session:
     def __init__(self, identity: str, on_close: Callable[[Session], None]) -> None:
         self.id = identity
         self.parts: list[Part] = []
-        self._tools: dict[str, tuple[ToolSpec, Part]] = {}
         self.pending: list[PendingCall] = []
         """Calls of the turn in progress."""
         self._on_close = on_close
         self._held: asyncio.Timeout | None = None
         self._lost = ""
 
-    def add(self, part: Part) -> None:
-        """Takes in the session on one service, with the tools that are only this session's."""
-        self.parts.append(part)
-        for tool in part.tools:
-            if self._tools.setdefault(tool.name, (tool, part))[1] is not part:
-                log.warning("tool_hidden", tool=tool.name, service=part.name, session=self.id)
-
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
-        """In the order of the recipe's services; a name is the first one's that has it."""
-        return tuple(tool for tool, _ in self._tools.values())
+        """Those of this session now, which calls may add to, in the order of the recipe's
+        services."""
+        return tuple(tool for tool, _ in self._by_name().values())
+
+    def _by_name(self) -> dict[str, tuple[ToolSpec, Part]]:
+        named: dict[str, tuple[ToolSpec, Part]] = {}
+        for part in self.parts:
+            for tool in part.tools:
+                named.setdefault(tool.name, (tool, part))
+        return named
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
@@ -81,7 +78,7 @@ class Session:
         """
         part = self._part(request)
         if part is None:
-            names = ", ".join(self._tools) or "none"
+            names = ", ".join(self._by_name()) or "none"
             return refused(f"there is no tool {request.tool!r}, only {names}", UNKNOWN_TOOL)
         try:
             pending = PendingCall(part, request, place)
@@ -93,10 +90,16 @@ class Session:
 
     def _part(self, request: Call) -> Part | None:
         if request.tool:
-            _, part = self._tools.get(request.tool, (None, None))
+            _, part = self._by_name().get(request.tool, (None, None))
             return part
         named = (part for part in self.parts if part.name == request.service)
         return next(named, self.parts[0] if self.parts else None)
+
+    async def check_reach(self) -> None:
+        """ToolServiceFailed when a service that owes the result of a call does not answer."""
+        for part in self.parts:
+            if any(one.place is part and not one.settled for one in self.pending):
+                await part.check_reach()
 
     def close(self) -> None:
         """Soon: nobody waits for it."""

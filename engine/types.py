@@ -82,6 +82,8 @@ class CallOutcome:
     truncated: bool = False
     isolation: str = ""
     tool: str = ""
+    new_tools: tuple[ToolSpec, ...] = ()
+    """Tools that the session has by this call."""
     queued_s: float = 0.0
     run_s: float = 0.0
 

@@ -75,6 +75,7 @@ class StopReason(IntEnum):
     STALE = 15
     BUDGET_EXHAUSTED = 16
     CANCELLED = 17
+    MAX_ACTION_LENGTH = 18
 
 
 class ToolErrorKind(IntEnum):

@@ -107,11 +107,13 @@ def sampling_from_proto(params: sampling_pb2.SamplingParams) -> t.SamplingParams
     )
 
 
+def blob_to_proto(blob: t.BlobRef) -> media_pb2.BlobRef:
+    return media_pb2.BlobRef(sha256=blob.sha256, media_type=blob.media_type, size=blob.size)
+
+
 def _media_to_proto(media: t.MediaRef) -> media_pb2.MediaRef:
     return media_pb2.MediaRef(
-        blob=media_pb2.BlobRef(
-            sha256=media.blob.sha256, media_type=media.blob.media_type, size=media.blob.size
-        ),
+        blob=blob_to_proto(media.blob),
         token_offset=media.token_offset,
         placeholder_tokens=media.placeholder_tokens,
     )

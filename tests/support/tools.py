@@ -87,6 +87,8 @@ class ToolDouble(tool_pb2_grpc.ToolServiceServicer):
         """What was cancelled and closed, in the order of its coming."""
         self.owners: dict[str, str] = {}
         self.called = asyncio.Event()
+        self.stop: Callable[[], Awaitable[None]]
+        """Set by `serving`: nobody answers any more."""
         self._results: dict[str, pb.CallResult] = {}
 
     @property
@@ -177,7 +179,8 @@ async def serving(double: ToolDouble, port: int = 0) -> AsyncIterator[ToolDouble
     tool_pb2_grpc.add_ToolServiceServicer_to_server(double, server)
     double.address = f"127.0.0.1:{server.add_insecure_port(f'127.0.0.1:{port}')}"
     await server.start()
+    double.stop = lambda: server.stop(0)
     try:
         yield double
     finally:
-        await server.stop(0)
+        await double.stop()

@@ -12,10 +12,13 @@ import pytest
 
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.engines import Running, until
+from tests.support.tools import ToolDouble, add_up
+from toolwright import wire
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rollout.v1 import rollout_pb2
 from toolwright.rpc.channel import call
 from toolwright.rpc.errors import ServiceError
+from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import WeightVersion
 
 RUN = {"steps": 4, "groups_per_step": 3, "group_size": 2}
@@ -174,22 +177,47 @@ async def test_what_is_not_served_yet_says_so(world: MakeWorld) -> None:
             assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
-async def test_a_drain_finishes_what_is_in_flight_and_ends(world: MakeWorld) -> None:
-    """The groups are in the journal: the next life offers them, and samples none of them anew."""
+async def test_a_drain_finishes_what_is_in_flight_and_goes_on_answering_leases(
+    world: MakeWorld,
+) -> None:
+    """Nothing is admitted after it, also when a publish makes room. The groups are in the journal:
+    the next life offers them too, and samples none of them anew."""
     here = await world(run=RUN)
     async with here.engine() as run:
         version = await run.learner.version()
         await until(lambda: len(here.sampler.requests) > 0, "a request")
-        await call(run.learner.rollout.Drain, rollout_pb2.DrainRequest(), timeout=10)
-        async with asyncio.timeout(20):
-            await run.task
-    assert not here.tools.live
-    async with here.engine() as run:
-        assert await run.learner.version() == version
-        groups = await run.learner.lease(version, count=3)
+        request = rollout_pb2.DrainRequest(deadline=wire.duration(20))
+        answer = await call(run.learner.rollout.Drain, request, timeout=30)
+        assert answer.unfinished == 0
+        await until(lambda: not here.tools.live, "the sessions' end")
+        groups = await run.learner.lease(version, count=99, wait=0.1)
         assert len(groups) == 3
-        assert [t.attempt for g in groups for t in g.members] == [0] * 6
-    assert len(here.sampler.requests) == 12
+        await run.learner.publish(step(version, 1), here.weights("1"))
+        status = await run.learner.status()
+        assert (status.state, status.running, status.accepted) == ("draining", 0, 6)
+        assert (await call(run.learner.rollout.Drain, request, timeout=10)).unfinished == 0
+        assert not run.task.done()
+        assert await run.learner.lease(step(version, 1), count=99, wait=0.1) == []  # stale now
+        asked = len(here.sampler.requests)
+        await run.drain()
+    assert asked == 12
+
+
+async def test_a_drain_without_a_deadline_answers_what_is_in_flight(world: MakeWorld) -> None:
+    held = asyncio.Event()
+
+    async def hold(request: pb.CallToolRequest) -> pb.CallResult:
+        await held.wait()
+        return add_up(request)
+
+    here = await world(run=RUN, tools=ToolDouble(hold))
+    async with here.engine() as run:
+        version = await run.learner.version()
+        await here.tools.called.wait()
+        answer = await call(run.learner.rollout.Drain, rollout_pb2.DrainRequest(), timeout=10)
+        assert answer.unfinished == 6
+        held.set()
+        assert len(await run.learner.lease(version, count=3)) == 3
 
 
 async def test_a_group_of_weights_that_were_never_published_is_dropped(world: MakeWorld) -> None:

@@ -8,6 +8,9 @@ import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
+
+import psutil
 
 from engine.journal import Journal
 from tests.integration.engine.conftest import MakeWorld, World
@@ -23,18 +26,25 @@ RUN = {"steps": 1, "groups_per_step": 3, "group_size": 2}
 
 @asynccontextmanager
 async def process(here: World) -> AsyncIterator[tuple[Process, Learner]]:
-    """`engine serve` on the world's recipe, with a learner; killed if the test leaves it."""
-    file = write_recipe(here.folder, here.tables)
-    started = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "engine.cli", "serve", str(file), stderr=PIPE
-    )
+    """`engine serve` on the world's recipe, with a learner, once it serves."""
     address = here.tables["run"]["engine"]
-    try:
+    async with launched(here) as started:
         if not await listening(address, lambda: started.returncode is None, START_SECONDS):
             raise AssertionError(await started.communicate())
         async with open_channel(address) as channel:
             await in_order(channel, lambda: started.returncode is None)
             yield started, Learner(channel)
+
+
+@asynccontextmanager
+async def launched(here: World) -> AsyncIterator[Process]:
+    """`engine serve` on the world's recipe; killed if the test leaves it."""
+    file = write_recipe(here.folder, here.tables)
+    started = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "engine.cli", "serve", str(file), stderr=PIPE, cwd=here.folder
+    )
+    try:
+        yield started
     finally:
         if started.returncode is None:
             started.kill()
@@ -133,3 +143,52 @@ async def test_a_drain_has_an_end(world: MakeWorld) -> None:
     journal = Journal(here.folder / "run" / "journal.sqlite")
     assert await journal.finished_positions() == {0}
     await journal.close()
+
+
+async def test_told_to_stop_before_it_serves(world: MakeWorld) -> None:
+    """It ends in order, whatever it waits for: here a sampler that accepts and does not answer."""
+    asked = asyncio.Event()
+
+    async def silent(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+        asked.set()
+        await reader.read()
+
+    here = await world(run=RUN)
+    async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        here.tables["sampler"]["endpoints"] = [f"http://127.0.0.1:{port}"]
+        async with launched(here) as started:
+            async with asyncio.timeout(START_SECONDS):
+                await asked.wait()
+            started.terminate()
+            code, said = await ended(started)
+    assert (code, said) == (0, "engine: told to stop before it served\n")
+
+
+async def test_told_to_stop_while_it_loads(world: MakeWorld) -> None:
+    """Before there is an event loop: its run folder does not exist yet."""
+    here = await world(run=RUN)
+    (here.folder / "task.py").write_text(
+        "import os, time\nopen('loading', 'w').close()\n"
+        "while os.path.exists('loading'): time.sleep(0.01)\n"
+    )
+    async with launched(here) as started:
+        loading = here.folder / "loading"
+        await until(loading.exists, "the loading of the task source", START_SECONDS)
+        started.terminate()
+        loading.unlink()
+        code, said = await ended(started)
+    assert (code, said) == (0, "engine: told to stop before it served\n")
+
+
+async def test_the_engine_s_process_is_small(world: MakeWorld) -> None:
+    """No torch, and not what would import it: 326 MiB against 70 where it is installed."""
+    here = await world(run=RUN)
+    async with process(here) as (engine, learner):
+        await learner.lease(await learner.version(), count=3)
+        loaded = await asyncio.to_thread(Path(f"/proc/{engine.pid}/maps").read_text)
+        used = psutil.Process(engine.pid).memory_full_info().uss
+        engine.terminate()
+        assert (await ended(engine))[0] == 0
+    assert "/torch/" not in loaded
+    assert used < 150 << 20

@@ -280,7 +280,7 @@ async def test_scenes(scenes: dict[str, Trajectory], codec: HuggingFaceCodec) ->
     assert ending("empty") == (whole, StopReason.EMPTY_OUTPUT, 0)
     assert ending("bare end") == (whole, StopReason.NO_ACTION_IN_OUTPUT, 0)
 
-    assert ending("long action") == (cut, StopReason.MAX_RESPONSE_LENGTH, 0)
+    assert ending("long action") == (cut, StopReason.MAX_ACTION_LENGTH, 0)
     assert scenes["long action"].response_tokens == 80
 
     # 60 tokens of it, marker included: the ends stay.

@@ -170,6 +170,24 @@ async def test_tools_that_one_session_alone_has(world: MakeWorld) -> None:
     assert len(double.asked) == 1
 
 
+async def test_a_tool_that_a_call_made_is_there_from_the_next_turn_on(world: MakeWorld) -> None:
+    """Its own stop ends an action then; before, that was plain text."""
+
+    def make(request: pb.CallToolRequest) -> pb.CallResult:
+        if request.tool == "python":
+            return text("made", new_tools=[LONG_STOP])
+        return text("it ran", tool=request.tool)
+
+    here = await world(tools=ToolDouble(make), run=ONE)
+    said = "<run> no</run> <python> 1</python>", "<run> yes</run>", ANSWER
+    trajectory = await rolled_out(here, said)
+    assert [(call.tool, call.action) for call in trajectory.calls] == [
+        ("python", "<run> no</run> <python> 1</python>"),
+        ("run", "<run> yes</run>"),
+    ]
+    assert trajectory.calls[1].observation == "it ran"
+
+
 async def test_two_services_with_a_tool_of_one_name_are_named(world: MakeWorld) -> None:
     async with serving(ToolDouble(tools=[PYTHON, LONG_STOP])) as other:
         here = await world(run=ONE)

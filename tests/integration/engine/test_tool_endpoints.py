@@ -4,10 +4,13 @@ one turn."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from engine import toolservice
 from engine.errors import SessionLost, StartupError, ToolServiceFailed
 from engine.toolcalls import CallPlace, PendingCall
 from engine.toolclient import ToolServices
@@ -25,7 +28,9 @@ from tests.support.tools import (
     text,
     unavailable,
 )
+from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.recipe import Tool
+from toolwright.rpc.errors import ServiceError
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import StopReason, Task
 
@@ -236,3 +241,69 @@ def test_an_authority_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     broken_file.write_text("nothing")
     with pytest.raises(StartupError, match=r"broken\.pem"):
         ToolServices({"python": Tool(service="x:1", tls_ca=broken_file)}, "owner")
+
+
+def away(seconds: float) -> ServiceError:
+    """The service is not there; it says when it will be."""
+    return ServiceError(
+        reasons.ERROR_REASON_BACKEND_DOWN, "its backend is down", retry_after=seconds
+    )
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [(away, StopReason.ANSWERED), (unavailable, StopReason.TRAJECTORY_TIMEOUT)],
+)
+async def test_an_outage_is_not_the_trajectory_s_time(
+    world: MakeWorld, fault: Callable[[float], ServiceError], reason: StopReason
+) -> None:
+    """A service that is there and busy is: the policy's call waits in its queue."""
+    double = ToolDouble(faults=[fault(1.0)] * 3)
+    here = await world(tools=double, run=ONE, task={"limits": {"seconds": 2.0}})
+    async with here.engine() as run:
+        (group,) = await run.learner.lease(await run.learner.version())
+    assert group.members[0].stop_reason is reason
+    assert group.members[0].attempt == 0
+
+
+async def test_a_service_that_goes_and_comes_back(world: MakeWorld) -> None:
+    """Its port is closed for longer than the trajectory may last; the session is still there."""
+    double = ToolDouble(hang)
+    async with serving(double):
+        here = await world(run=ONE, task={"limits": {"seconds": 2.0}})
+        here.tables["tools"]["python"] |= {"service": double.address, "max_retries": 99}
+        async with here.engine() as run:
+            leased = asyncio.create_task(run.learner.lease(await run.learner.version(), wait=40))
+            await double.called.wait()
+            await double.stop()
+            await asyncio.sleep(3.0)
+            double.run = add_up
+            async with serving(double, int(double.address.rpartition(":")[2])):
+                (group,) = await leased
+    assert group.members[0].stop_reason is StopReason.ANSWERED
+    assert group.members[0].attempt == 0
+
+
+class Frozen(ToolDouble):
+    """From its first call on it answers nothing."""
+
+    async def ListTools(self, request: pb.ListToolsRequest, context: Any) -> pb.ListToolsResponse:
+        if self.asked and not self.closed:
+            await asyncio.Event().wait()
+        return await super().ListTools(request, context)
+
+
+async def test_the_limit_passes_while_a_service_is_frozen(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The attempt fails, and the next one finds a service that works."""
+    monkeypatch.setattr(toolservice, "REACH_SECONDS", 0.2)
+    double = Frozen(hang)
+    here = await world(tools=double, run=ONE, task={"limits": {"seconds": 0.5}})
+    async with here.engine() as run:
+        leased = asyncio.create_task(run.learner.lease(await run.learner.version()))
+        await until(lambda: bool(double.closed), "the close")
+        double.run = add_up
+        (group,) = await leased
+    assert group.members[0].stop_reason is StopReason.ANSWERED
+    assert group.members[0].attempt == 1

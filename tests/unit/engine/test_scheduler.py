@@ -177,6 +177,7 @@ class HeldJournal:
     async def counts(self) -> Counts:
         counts = Counts(
             accepted=self.accepted,
+            waiting=self.accepted,
             dropped_groups=0,
             last_sequence=self.accepted,
             durable_sequence=0,

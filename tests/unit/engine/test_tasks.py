@@ -212,3 +212,51 @@ def test_the_same_task_in_the_other_lane() -> None:
     assert for_purpose(task, Purpose.EVAL) == Task(
         id="a", prompt="x", metadata={"b": 1}, purpose=Purpose.EVAL
     )
+
+
+PNG = b"\x89PNG\r\n\x1a\nrest"
+JPEG = b"\xff\xd8\xffrest"
+
+
+def images_of(folder: Path, **row: object) -> TaskSource:
+    file = folder / "rows.jsonl"
+    file.write_text(json.dumps({"prompt": "q", **row}) + "\n")
+    return TaskSource("rows.jsonl", folder, seed=0, shuffle=False)
+
+
+def test_images_are_media_and_no_metadata(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(PNG)
+    (tmp_path / "b.jpg").write_bytes(JPEG)
+    source = images_of(tmp_path, images=["a.png", {"path": "b.jpg"}], level=3)
+    task = source.at(0)
+    assert [ref.blob.media_type for ref in task.media] == ["image/png", "image/jpeg"]
+    assert [media.data for media in source.media(task)] == [PNG, JPEG]
+    assert task.metadata == {"level": 3}
+    assert source.media(images_of(tmp_path).at(0)) == ()
+    assert [ref.blob.size for ref in images_of(tmp_path, image="b.jpg").take(1)[0].media] == [7]
+
+
+def test_images_in_parquet_are_bytes(tmp_path: Path) -> None:
+
+    table = pyarrow.Table.from_pylist(
+        [{"prompt": "q", "images": [{"bytes": PNG, "path": None}, {"bytes": JPEG, "path": "x"}]}]
+    )
+    pyarrow.parquet.write_table(table, tmp_path / "rows.parquet")
+    source = TaskSource("rows.parquet", tmp_path, seed=0, shuffle=False)
+    assert [media.data for media in source.media(source.at(0))] == [PNG, JPEG]
+
+
+def test_images_that_cannot_be_had_are_named(tmp_path: Path) -> None:
+    with pytest.raises(StartupError, match=r"task rows-0: .*absent\.png cannot be read"):
+        images_of(tmp_path, images=["absent.png"]).at(0)
+    with pytest.raises(StartupError, match=r"row 1: an image is a path, bytes or .*not int"):
+        images_of(tmp_path, images=[3])
+    (tmp_path / "a.png").write_bytes(b"text")
+    with pytest.raises(StartupError, match=r"a\.png: no PNG, JPEG"):
+        images_of(tmp_path, images=["a.png"]).at(0)
+    (tmp_path / "a.png").write_bytes(PNG)
+    source = images_of(tmp_path, images=["a.png"])
+    task = source.at(0)
+    (tmp_path / "a.png").write_bytes(PNG + b"other")
+    with pytest.raises(StartupError, match="its media changed"):
+        source.media(task)

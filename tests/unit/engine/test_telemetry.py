@@ -72,9 +72,12 @@ def test_metrics_of_a_trajectory() -> None:
     assert value("engine_trajectory_seconds_sum", part="generate") == 1.5
     assert value("engine_reward_bucket", le="0.25") == 0
     assert value("engine_reward_bucket", le="0.5") == 1
-    # Only the call that went out counts; it took 0.4 ms.
-    assert value("engine_dispatch_seconds_count") == 1
-    assert value("engine_dispatch_seconds_sum") == pytest.approx(0.0004)
+    metrics.count(replace(TRAJECTORY, reward=-1.0))
+    assert value("engine_reward_bucket", le="-1.0") == 1
+    assert value("engine_reward_mean") == -0.25
+    # Only calls that went out count; each took 0.4 ms.
+    assert value("engine_dispatch_seconds_count") == 2
+    assert value("engine_dispatch_seconds_sum") == pytest.approx(0.0008)
 
 
 def test_two_engines_in_one_process_have_metrics_of_their_own() -> None:
@@ -87,15 +90,15 @@ def test_the_line_for_people() -> None:
     out = io.StringIO()
     progress = Progress(7, out)
     progress.count(TRAJECTORY)
-    progress.count(replace(TRAJECTORY, reward=1.0))
-    line = progress.line(state="running", step=3, running=4, evaluating=0, waiting=2)
+    line = progress.line(state="running", step=3, running=4, evaluating=0, waiting=2, reward=0.75)
     assert "running" in line
     assert "version 3/7" in line
     assert "4 in flight" in line
     assert "2 groups waiting" in line
     assert "reward 0.750" in line
     assert "evaluating" not in line
-    assert "5 evaluating" in progress.line(state="x", step=3, running=4, evaluating=5, waiting=2)
+    of_both = progress.line(state="x", step=3, running=4, evaluating=5, waiting=2, reward=0.0)
+    assert "5 evaluating" in of_both
     progress.show(line)
     assert out.getvalue() == line + "\n"
 

@@ -58,6 +58,8 @@ class _StopReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     """A budget of the recipe (calls, cost) is used up."""
     STOP_REASON_CANCELLED: _StopReason.ValueType  # 17
     """Cancelled by the engine or by its owner."""
+    STOP_REASON_MAX_ACTION_LENGTH: _StopReason.ValueType  # 18
+    """An action came to its length limit without a stop, while the response had room."""
 
 class StopReason(_StopReason, metaclass=_StopReasonEnumTypeWrapper):
     """Why a trajectory ended. Closed set; loss handling per reason is a recipe's choice."""
@@ -97,6 +99,8 @@ STOP_REASON_BUDGET_EXHAUSTED: StopReason.ValueType  # 16
 """A budget of the recipe (calls, cost) is used up."""
 STOP_REASON_CANCELLED: StopReason.ValueType  # 17
 """Cancelled by the engine or by its owner."""
+STOP_REASON_MAX_ACTION_LENGTH: StopReason.ValueType  # 18
+"""An action came to its length limit without a stop, while the response had room."""
 global___StopReason = StopReason
 
 class _ErrorReason:

@@ -6,7 +6,7 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 
 from engine.toolcalls import outcome
-from engine.toolservice import spec
+from engine.toolspec import spec
 from tests.support.tools import JSON_CALL, PYTHON
 from toolwright.common.v1 import media_pb2
 from toolwright.common.v1 import reasons_pb2 as reasons
@@ -57,24 +57,27 @@ def test_a_result() -> None:
             truncated=True,
             isolation="full",
             tool="python",
-        )
+            new_tools=[PYTHON],
+        ),
+        "made",
     )
     assert found.text == "a[image/png][video/mp4]b"
     assert (found.valid, found.done, found.reward) == (True, True, 0.0)
     assert (found.error, found.session_lost) == (ToolErrorKind.NONE, False)
     assert (found.queued_s, found.run_s, found.truncated) == (0.5, 2.0, True)
     assert (found.isolation, found.tool, found.metrics) == ("full", "python", {"x": 1.5})
+    assert found.new_tools == (spec(PYTHON, "made"),)
 
 
 def test_no_reward_is_none() -> None:
-    assert outcome(pb.CallResult()).reward is None
+    assert outcome(pb.CallResult(), "s").reward is None
 
 
 def test_a_failure_is_shown_by_its_text_else_by_its_message() -> None:
     error = pb.ToolError(
         kind=reasons.ToolErrorKind.TOOL_ERROR_KIND_EXCEPTION, message="m", session_lost=True
     )
-    found = outcome(pb.CallResult(error=error))
+    found = outcome(pb.CallResult(error=error), "s")
     assert (found.text, found.error, found.session_lost) == ("m", ToolErrorKind.EXCEPTION, True)
-    shown = outcome(pb.CallResult(observation=[pb.ObservationPart(text="t")], error=error))
+    shown = outcome(pb.CallResult(observation=[pb.ObservationPart(text="t")], error=error), "s")
     assert shown.text == "t"

@@ -1,0 +1,57 @@
+"""Media of tasks: bytes under the hash that names them everywhere else.
+
+A trajectory holds references; the bytes go to the tool services that want them and into the
+journal, once each however many trajectories refer to them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from toolwright.types import BlobRef
+
+MOST_BYTES = 64 << 20
+"""Of one image, video or recording; tool services take no larger blobs."""
+
+Source = Path | bytes
+"""A file, or the content itself."""
+
+_SIGNATURES = (
+    (0, b"\x89PNG\r\n\x1a\n", "image/png"),
+    (0, b"\xff\xd8\xff", "image/jpeg"),
+    (0, b"GIF8", "image/gif"),
+    (8, b"WEBP", "image/webp"),
+    (0, b"BM", "image/bmp"),
+    (4, b"ftyp", "video/mp4"),
+    (0, b"\x1a\x45\xdf\xa3", "video/webm"),
+    (8, b"WAVE", "audio/wav"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Media:
+    """A blob and what it names."""
+
+    blob: BlobRef
+    data: bytes = field(repr=False)
+
+
+def read_media(source: Source) -> Media:
+    """ValueError for a file that cannot be read, is too large, or is of no kind that is known."""
+    try:
+        data = source if isinstance(source, bytes) else source.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{source} cannot be read: {error}") from error
+    name = f"{len(data)} bytes" if isinstance(source, bytes) else str(source)
+    if len(data) > MOST_BYTES:
+        raise ValueError(f"{name}: {len(data)} bytes; the limit is {MOST_BYTES}")
+    kinds = (kind for at, mark, kind in _SIGNATURES if data[at : at + len(mark)] == mark)
+    kind = next(kinds, None)
+    if kind is None:
+        raise ValueError(
+            f"{name}: no PNG, JPEG, GIF, WebP, BMP, MP4, WebM or WAV; convert it to one"
+        )
+    digest = hashlib.sha256(data).hexdigest()
+    return Media(blob=BlobRef(sha256=digest, media_type=kind, size=len(data)), data=data)

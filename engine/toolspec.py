@@ -1,0 +1,26 @@
+"""The contract's tool descriptors in the engine's words."""
+
+from __future__ import annotations
+
+from engine.types import ToolSpec
+from toolwright import wire
+from toolwright.tool.v1 import tool_pb2 as pb
+
+
+def spec(tool: pb.ToolDescriptor, service: str) -> ToolSpec:
+    """The engine's view of a descriptor."""
+    kind = tool.action_format.WhichOneof("format")
+    tag = tool.action_format.tag if kind == "tag" else tool.action_format.json_call
+    return ToolSpec(
+        name=tool.name,
+        description=tool.description,
+        usage=tool.usage,
+        arguments_schema=wire.mapping(tool.arguments_schema),
+        stop_strings=tuple(tool.stop_strings),
+        open_tag=tag.open if kind != "raw" else "",
+        close_tag=tag.close if kind != "raw" else "",
+        argument=tool.action_format.tag.argument if kind == "tag" else "",
+        json_call=kind == "json_call",
+        parallel_calls=tool.parallel_calls,
+        service=service,
+    )
