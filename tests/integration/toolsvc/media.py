@@ -1,5 +1,5 @@
-"""Images and videos made here, sound ones and bombs: files that claim, or become, far more than they
-are."""
+"""Images and videos made here, sound ones and bombs: files that claim, or become, far more than
+they are."""
 
 from __future__ import annotations
 
