@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from toolsvc.host import Host
-from toolsvc.types import CallRequest, OpenRequest, Recorded, Result, Text
+from toolsvc.task_blobs import PIECE_BYTES
+from toolsvc.types import CallRequest, Media, OpenRequest, Recorded, Result, Text
+from toolwright.types import BlobRef
 
 _numbers = itertools.count()
 
@@ -15,14 +18,22 @@ _numbers = itertools.count()
 class Trajectory:
     """Calls a session of `host`, which it opens at its first call."""
 
-    def __init__(self, host: Host, tool: str, metadata: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        host: Host,
+        tool: str,
+        metadata: Mapping[str, Any] | None = None,
+        media: Sequence[Media] = (),
+    ) -> None:
         self.host = host
         self.tool = tool
         self.metadata = metadata or {}
+        self.media = media
         self.session_id = f"session-{next(_numbers)}"
         self.last_call_id = ""
 
     async def open(self) -> None:
+        blobs = [await self._send(media) for media in self.media]
         await self.host.open(
             OpenRequest(
                 session_id=self.session_id,
@@ -32,8 +43,17 @@ class Trajectory:
                 metadata=self.metadata,
                 queue_limit=10,
                 digest=self.session_id.encode(),
+                blobs=tuple(blobs),
             )
         )
+
+    async def _send(self, media: Media) -> BlobRef:
+        name = hashlib.sha256(media.data).hexdigest()
+        blob = BlobRef(sha256=name, media_type=media.media_type, size=len(media.data))
+        with self.host.take_in(blob) as upload:
+            for at in range(0, blob.size, PIECE_BYTES):
+                await upload.add(media.data[at : at + PIECE_BYTES])
+            return await upload.finish()
 
     async def act(self, action: str, **more: Any) -> Result:
         """The result of an action; `more`: fields of the CallRequest."""

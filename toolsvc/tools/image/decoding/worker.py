@@ -34,7 +34,7 @@ def main() -> None:
     channel = socket.socket(fileno=0)
     try:
         from toolsvc.tools.image.decoding import pictures, videos
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         _send(channel, Greeting(missing=error.name or str(error)))
         return
     pictures.rehearse(_SMALL)
