@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from kubernetes_asyncio.config import kube_config
 
 from tests.support.containers.cluster import DOCKER, Cluster, kubeconfig
 from tests.support.swe import Source, bash, call, edit, fix, serving, submit
@@ -237,9 +236,7 @@ async def test_what_is_not_there_is_said_at_the_start(
     if runner == "kubernetes":
         text = (machine / "kubeconfig").read_text().replace("of-the-tests", "wrong")
         (tmp_path / "kubeconfig").write_text(text)
-        monkeypatch.setattr(
-            kube_config, "KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "kubeconfig")
-        )
+        monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
     with pytest.raises(StartError, match=says):
         async with serving(source, **options(machine, runner)):
             pass

@@ -31,6 +31,8 @@ CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID")
 _GRACE_SECONDS = 10.0
 """Beyond a command's own limit, for whoever runs the container to tell that it has ended."""
 _WRITE_SECONDS = 120.0
+_MESSAGE = 1000
+"""Bytes of a failure that are looked at."""
 _STOPPED = (124, 137)
 """Exit codes of `timeout`."""
 _RUN = (
@@ -94,16 +96,23 @@ class ContainerBox(Box):
     async def write(self, entries: Sequence[Entry]) -> None:
         archive = await asyncio.to_thread(_archive, entries)
         said = bytearray()
+        begun = b"begun\n"
         command = f"head -c {len(archive)} | tar --extract --file=- --no-same-owner 2>&1"
         try:
             async with asyncio.timeout(_WRITE_SECONDS):
                 code = await self._process(
-                    f"set -o pipefail; {command}", archive, lambda _, data: said.extend(data)
+                    f"echo begun; set -o pipefail; {command}",
+                    archive,
+                    lambda _, data: said.extend(data),
                 )
         except TimeoutError:
             raise BoxError(f"writing took longer than {_WRITE_SECONDS:g} s") from None
+        told = said.removeprefix(begun).decode("utf-8", "replace").strip()[:_MESSAGE]
+        if not said.startswith(begun):
+            self.gone = told or "it has ended"
+            raise BoxGone(self.gone)
         if code:
-            raise BoxError(said.decode("utf-8", "replace").strip()[:500] or f"exit code {code}")
+            raise BoxError(told or f"exit code {code}")
 
     async def _until(
         self, command: str, limit: float, errors: str, take: Take, output: _Output,
@@ -159,9 +168,10 @@ class _Output:
 
     def take(self, stream: int, data: bytes) -> None:
         if self.leader is None:
-            self.said += data[:1000]
+            self.said += data
             first, line_end, data = bytes(self.said).partition(b"\n")
             if not line_end or not first.isdigit():
+                del self.said[_MESSAGE:]
                 return
             self.leader = int(first)
         head = data[: max(0, self._keep - len(self.kept))]

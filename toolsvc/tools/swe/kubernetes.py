@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 import aiohttp
@@ -57,7 +58,7 @@ class KubernetesRunner(Runner):
         settings = client.Configuration()
         settings.connection_pool_maxsize = 0  # every running command holds a connection
         try:
-            await config.load_config(client_configuration=settings)
+            await _configure(settings)
             plain = await self._stack.enter_async_context(client.ApiClient(settings))
             remote = await self._stack.enter_async_context(WsApiClient(settings))
             self._pods, self._remote = client.CoreV1Api(plain), client.CoreV1Api(remote)
@@ -102,15 +103,16 @@ class KubernetesRunner(Runner):
     async def _running(self, name: str) -> None:
         """Waits for it. StartFailed if it never will be."""
         while True:
-            async for kind, pod in self._events(name):
-                if kind == "DELETED":
-                    raise StartFailed(f"pod {name} was deleted while it started")
-                if is_running(name, pod.get("status", {})):
-                    return
+            async with contextlib.aclosing(self._events(name)) as events:
+                async for kind, pod in events:
+                    if kind == "DELETED":
+                        raise StartFailed(f"pod {name} was deleted while it started")
+                    if is_running(name, pod.get("status", {})):
+                        return
 
-    async def _events(self, name: str) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+    async def _events(self, name: str) -> AsyncGenerator[tuple[str, dict[str, Any]], None]:
         """Kind of change and pod; the first tells how it is."""
-        async with watch.Watch() as changes:
+        async with watch.Watch(return_type="object") as changes:
             async for event in changes.stream(
                 self._pods.list_namespaced_pod,
                 self._namespace,
@@ -206,6 +208,15 @@ class PodBox(ContainerBox):
         return exit_code(self._name, told)
 
 
+async def _configure(settings: client.Configuration) -> None:
+    """ConfigException where there is neither a file nor a service account."""
+    file = os.environ.get("KUBECONFIG")
+    if file:
+        await config.load_kube_config(config_file=file, client_configuration=settings)
+    else:
+        await config.load_config(client_configuration=settings)
+
+
 def is_running(name: str, status: dict[str, Any]) -> bool:
     """Whether its container runs. StartFailed if it never will."""
     phase = status.get("phase")
@@ -228,8 +239,10 @@ def exit_code(name: str, told: bytes) -> int:
 
 
 async def _give(connection: aiohttp.ClientWebSocketResponse, given: bytes) -> None:
-    for start in range(0, len(given), _PIECE):
-        await connection.send_bytes(bytes((_GIVEN,)) + given[start : start + _PIECE])
+    # A command may end without reading all.
+    with contextlib.suppress(aiohttp.ClientError, ConnectionError):
+        for start in range(0, len(given), _PIECE):
+            await connection.send_bytes(bytes((_GIVEN,)) + given[start : start + _PIECE])
 
 
 async def _follow(connection: aiohttp.ClientWebSocketResponse, take: Take) -> bytes | None:
