@@ -1,8 +1,8 @@
 """Stands in for a Kubernetes API server: pods of one namespace, on loopback.
 
-It speaks what the swe tool's runner needs of the API: listing, creating, watching and deleting pods, and
-commands over web sockets (v4.channel.k8s.io). Its pods are containers of the `docker` stand-in beside this file.
-Images named `missing`, `crash` and `stuck` never run, each in its own way.
+It speaks what the swe tool's runner needs of the API: listing, creating, watching and deleting
+pods, and commands over web sockets (v4.channel.k8s.io). Its pods are containers of the `docker`
+stand-in beside this file. Images named `missing`, `crash` and `stuck` never run, each in its own way.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ class Cluster:
                             await response.write(event.encode() + b"\n")
                     seen = len(self._log)
                     async with self._changed:
-                        await self._changed.wait_for(lambda: len(self._log) > seen)
+                        while len(self._log) == seen:
+                            await self._changed.wait()
         return response
 
     async def _create(self, request: web.Request) -> web.Response:
