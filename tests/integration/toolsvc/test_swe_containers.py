@@ -1,7 +1,7 @@
 """The swe tool in containers, behind stand-ins for docker's command line and Kubernetes' API.
 
-What is real: the tool, its runners, the client of the API, processes in namespaces of their own. What
-is not: docker, podman, a cluster, and whether they hold what they are asked for."""
+What is real: the tool, its runners, the client of the API, processes in namespaces of their own.
+What is not: docker, podman, a cluster, and whether they hold what they are asked for."""
 
 import asyncio
 import json

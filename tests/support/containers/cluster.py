@@ -2,7 +2,7 @@
 
 It speaks what the swe tool's runner needs of the API: listing, creating, watching and deleting
 pods, and commands over web sockets (v4.channel.k8s.io). Its pods are containers of the `docker`
-stand-in beside this file. Images named `missing`, `crash` and `stuck` never run, each in its own way.
+stand-in beside this file. Images named `missing`, `crash` and `stuck` never run, each in its way.
 """
 
 from __future__ import annotations

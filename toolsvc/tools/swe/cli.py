@@ -56,9 +56,7 @@ class CliRunner(Runner):
         name = f"toolwright-{secrets.token_hex(8)}"
         box = CliBox(self._program, name, self._folder)
         try:
-            code, said = await self._ask("run", *self._arguments(name, image), limit=None)
-            if code:
-                raise StartFailed(f"{self._program} run {image}: {_last_line(said)}")
+            await self._run(name, image)
             if checkout:
                 await box.write(checkout)
         except (BoxError, BoxGone) as error:
@@ -69,6 +67,11 @@ class CliRunner(Runner):
             await box.close()
             raise
         return box
+
+    async def _run(self, name: str, image: str) -> None:
+        code, said = await self._ask("run", *self._arguments(name, image), limit=None)
+        if code:
+            raise StartFailed(f"{self._program} run {image}: {_last_line(said)}")
 
     def _arguments(self, name: str, image: str) -> list[str]:
         limits = self._limits

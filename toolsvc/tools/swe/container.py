@@ -1,8 +1,8 @@
 """What boxes in containers have in common, whatever runs the containers.
 
-A container needs bash, coreutils, tar and findutils. Commands travel by standard input, since there is
-more room than on a command line; the first line of output is the number of the process that leads
-the command's group, by which it can be stopped from beside it.
+A container needs bash, coreutils, tar and findutils. Commands travel by standard input, since there
+is more room than on a command line; the first line of output is the number of the process that
+leads the command's group, by which it can be stopped from beside it.
 """
 
 from __future__ import annotations
@@ -97,14 +97,11 @@ class ContainerBox(Box):
         archive = await asyncio.to_thread(_archive, entries)
         said = bytearray()
         begun = b"begun\n"
-        command = f"head -c {len(archive)} | tar --extract --file=- --no-same-owner 2>&1"
+        unpack = f"head -c {len(archive)} | tar --extract --file=- --no-same-owner 2>&1"
+        command = f"echo begun; set -o pipefail; {unpack}"
         try:
             async with asyncio.timeout(_WRITE_SECONDS):
-                code = await self._process(
-                    f"echo begun; set -o pipefail; {command}",
-                    archive,
-                    lambda _, data: said.extend(data),
-                )
+                code = await self._process(command, archive, lambda _, data: said.extend(data))
         except TimeoutError:
             raise BoxError(f"writing took longer than {_WRITE_SECONDS:g} s") from None
         told = said.removeprefix(begun).decode("utf-8", "replace").strip()[:_MESSAGE]
