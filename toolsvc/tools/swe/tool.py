@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import structlog
 
-from toolsvc.built_in import BuiltIn
+from toolsvc.built_in import BuiltIn, imported
 from toolsvc.errors import Reason, Refused, backend_down
 from toolsvc.results import failure, invalid
 from toolsvc.sandbox.config import MIB, SandboxConfig
@@ -24,9 +24,10 @@ from toolsvc.tools.function_call import CLOSING
 from toolsvc.tools.swe.action import find_call
 from toolsvc.tools.swe.arguments import SweArguments
 from toolsvc.tools.swe.box import Box, BoxError, BoxGone, Ran, Runner
+from toolsvc.tools.swe.cli import CliRunner
 from toolsvc.tools.swe.editor import Editor
 from toolsvc.tools.swe.local import LocalRunner
-from toolsvc.tools.swe.options import SweOptions
+from toolsvc.tools.swe.options import RunnerKind, SweOptions
 from toolsvc.tools.swe.starts import Starts
 from toolsvc.tools.swe.tasks import Task, Tasks
 from toolsvc.tools.swe.tree import BadTree
@@ -176,7 +177,14 @@ class SweTool(BuiltIn):
 
 def make_runner(options: SweOptions, sandbox: SandboxConfig) -> Runner:
     """StartError where its packages are missing."""
-    return LocalRunner(sandbox)
+    if options.runner is RunnerKind.LOCAL:
+        return LocalRunner(sandbox)
+    limits = options.limits(sandbox)
+    if options.runner is RunnerKind.KUBERNETES:
+        kubernetes = imported("swe", "toolsvc.tools.swe.kubernetes:KubernetesRunner")
+        made: Runner = kubernetes(options.namespace, limits, options.folder)
+        return made
+    return CliRunner(options.runner, limits, options.folder)
 
 
 def _command(arguments: Mapping[str, Any]) -> str:

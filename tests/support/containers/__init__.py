@@ -1,0 +1,1 @@
+"""Stand-ins for what runs containers, for machines that have none."""

@@ -1,0 +1,239 @@
+"""The swe tool's pure parts: calls, reports, what is a submission and what reaches too far."""
+
+import io
+import stat
+import tarfile
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from toolsvc.actions import InvalidAction
+from toolsvc.sandbox.config import SandboxConfig
+from toolsvc.tools.files import FILE_MODE, Entry
+from toolsvc.tools.swe.action import find_call
+from toolsvc.tools.swe.arguments import SweArguments
+from toolsvc.tools.swe.box import BoxGone, StartFailed
+from toolsvc.tools.swe.kubernetes import exit_code, is_running
+from toolsvc.tools.swe.options import SweOptions
+from toolsvc.tools.swe.report import Report, read_report
+from toolsvc.tools.swe.tampering import tampering
+from toolsvc.tools.swe.tree import BadTree, compare, read_archive
+from toolsvc.tools.swe.verification import VerificationFile
+
+
+def function(name: str, **parameters: str) -> str:
+    inner = "".join(f"<parameter={key}>{value}</parameter>" for key, value in parameters.items())
+    return f"<function={name}>{inner}</function>"
+
+
+@pytest.mark.parametrize(
+    ("action", "found"),
+    [
+        (function("bash", cmd="ls"), {"function": "execute_bash", "command": "ls"}),
+        (f"thinking... {function('submit')}", {"function": "submit"}),
+        (function("finish", command="submit", result="done"), {"function": "submit"}),
+        (
+            function("file_editor", command="undo_edit", path="a", concise="True"),
+            {"function": "file_editor", "command": "undo", "path": "a"},
+        ),
+        (
+            function("search", search_term="x", path="src"),
+            {"function": "search", "search_term": "x", "path": "src"},
+        ),
+    ],
+)
+def test_calls_as_r2e_gym_writes_them(action: str, found: dict[str, Any]) -> None:
+    assert find_call(action) == found
+    assert SweArguments.model_validate(found).function == found["function"]
+
+
+@pytest.mark.parametrize("action", ["ls", "<function=rm></function>", "</function>"])
+def test_what_is_no_call_is_said(action: str) -> None:
+    with pytest.raises(InvalidAction):
+        find_call(action)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"function": "execute_bash"}, "execute_bash needs command"),
+        ({"function": "search", "path": "."}, "search needs search_term"),
+        ({"function": "file_editor", "command": "delete", "path": "."}, "must be one of view,"),
+        ({"function": "file_editor", "command": "create", "path": "a"}, "needs file_text"),
+        ({"function": "execute_bash", "command": "a\0"}, "NUL"),
+        ({"function": "execute_bash", "command": "é" * 50_001}, "at most 100000 bytes"),
+    ],
+)
+def test_arguments_that_do_not_fit(arguments: dict[str, str], says: str) -> None:
+    with pytest.raises(ValidationError, match=says):
+        SweArguments.model_validate(arguments)
+
+
+PYTEST = """\
+tests/test_a.py .F
+PASSED tests/test_a.py::test_one
+PASSED tests/test_a.py::test_two[a - b]
+FAILED tests/test_a.py::test_three - assert 1 == 2
+ERROR tests/test_b.py::test_four
+PASSED tests/test_b.py::test_five
+FAILED tests/test_b.py::test_five - forged
+"""
+UNITTEST = """\
+test_one (a.A.test_one) ... ok
+test_two (a.A) ... FAIL
+test_three (a.A.test_three)
+Says what it does. ... ok
+test_four (a.A.test_four) ... skipped 'no'
+test_five (a.A.test_five) ... ok
+test_five (a.A.test_five) ... FAIL
+Ran 5 tests
+"""
+
+
+@pytest.mark.parametrize(
+    ("report", "output", "statuses"),
+    [
+        (
+            "pytest",
+            PYTEST,
+            {
+                "tests/test_a.py::test_one": "PASSED",
+                "tests/test_a.py::test_three": "FAILED",
+                "tests/test_b.py::test_four": "ERROR",
+                "tests/test_b.py::test_five": "CONFLICT",
+            },
+        ),
+        (
+            "unittest",
+            UNITTEST,
+            {
+                "a.A.test_one": "PASSED",
+                "a.A.test_two": "FAILED",
+                "a.A.test_three": "PASSED",
+                "a.A.test_four": "SKIPPED",
+                "a.A.test_five": "CONFLICT",
+            },
+        ),
+    ],
+)
+def test_reports(report: Report, output: str, statuses: dict[str, str]) -> None:
+    found = read_report(report, output)
+    assert {test: found[test] for test in statuses} == statuses
+
+
+def test_both_ways_to_judge() -> None:
+    base = {"command": "true", "report": "pytest"}
+    lists = VerificationFile(**base, fail_to_pass=("a",), pass_to_pass=("b",))
+    assert lists.holds({"a": "PASSED", "b": "PASSED", "c": "FAILED"})
+    assert not lists.holds({"a": "PASSED"})
+    whole = VerificationFile(**base, expected={"a": "PASSED", "c": "FAILED"})
+    assert whole.holds({"a": "PASSED", "c": "FAILED"})
+    assert not whole.holds({"a": "PASSED", "c": "FAILED", "d": "FAILED"})
+    for wrong in ({}, {"fail_to_pass": ("a",), "expected": {}}, {"pass_to_pass": ("a",)}):
+        with pytest.raises(ValidationError, match="give fail_to_pass"):
+            VerificationFile(**base, **wrong)
+
+
+def file(path: str, text: str = "") -> tuple[str, Entry]:
+    return path, Entry(path, FILE_MODE, text.encode())
+
+
+BASE = dict([file("a.py"), file("pkg/b.py"), file("tests/test_a.py"), file("types.py")])
+
+
+@pytest.mark.parametrize(
+    ("tree", "caught"),
+    [
+        ({**BASE, **dict([file("a.py", "x"), file("pkg/types.py"), file("test/t.py")])}, []),
+        ({**BASE, **dict([file("types.py", "x"), file("code.txt")])}, []),
+        ({**BASE, **dict([file("tests/test_a.py", "x")])}, ["tests/test_a.py"]),
+        ({path: BASE[path] for path in BASE if path != "tests/test_a.py"}, ["tests/test_a.py"]),
+        ({**BASE, **dict([file("tests/test_a.py/x")])}, ["tests/test_a.py/x"]),
+        ({**BASE, **dict([file("pkg/conftest.py")])}, ["pkg/conftest.py"]),
+        ({**BASE, **dict([file("lib/python/x.pth")])}, ["lib/python/x.pth"]),
+        ({**BASE, **dict([file("src/pytest/__init__.py")])}, ["src/pytest/__init__.py"]),
+        ({**BASE, **dict([file("tests/unittest.py")])}, ["tests/unittest.py"]),
+        ({**BASE, **dict([file("_json.cpython-311-x86_64-linux-gnu.so")])},
+         ["_json.cpython-311-x86_64-linux-gnu.so"]),
+    ],
+)  # fmt: skip
+def test_what_reaches_for_the_verification(tree: dict[str, Entry], caught: list[str]) -> None:
+    assert tampering(compare(BASE, tree), ["tests/test_a.py"]) == caught
+
+
+def archive(*members: tuple[str, bytes, bytes]) -> bytes:
+    """Of (name, type, content or target)."""
+    target = io.BytesIO()
+    with tarfile.open(fileobj=target, mode="w") as made:
+        for name, kind, content in members:
+            member = tarfile.TarInfo(name)
+            member.type = kind
+            member.linkname = content.decode() if kind == tarfile.SYMTYPE else ""
+            member.size = len(content) if kind == tarfile.REGTYPE else 0
+            made.addfile(member, io.BytesIO(content))
+    return target.getvalue()
+
+
+def test_a_tree_is_what_lies_below() -> None:
+    tree = read_archive(
+        archive(
+            ("./a.py", tarfile.REGTYPE, b"x"),
+            ("./link", tarfile.SYMTYPE, b"/etc/passwd"),
+            ("./pipe", tarfile.FIFOTYPE, b""),
+            ("./.git/config", tarfile.REGTYPE, b""),
+            ("./pkg/__pycache__/a.cpython-311.pyc", tarfile.REGTYPE, b""),
+            ("./b.pyc", tarfile.REGTYPE, b""),
+        )
+    )
+    assert set(tree) == {"a.py", "link"}
+    assert stat.S_ISLNK(tree["link"].mode)
+    assert tree["link"].content == b"/etc/passwd"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"no archive at all" * 100,
+        archive(("../a", tarfile.REGTYPE, b"")),
+        archive(("/a", tarfile.REGTYPE, b"")),
+        archive(("a", tarfile.REGTYPE, b"x" * 5000))[:1024],
+    ],
+)
+def test_what_is_no_tree(data: bytes) -> None:
+    with pytest.raises(BadTree):
+        read_archive(data)
+
+
+def test_a_pod_that_will_never_run_is_given_up() -> None:
+    assert is_running("a", {"phase": "Running"})
+    assert not is_running("a", {"phase": "Pending", "containerStatuses": [{"state": {}}]})
+    creating = {"waiting": {"reason": "ContainerCreating"}}
+    assert not is_running("a", {"phase": "Pending", "containerStatuses": [{"state": creating}]})
+    backing_off = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
+    for status, says in (
+        ({"phase": "Pending", "containerStatuses": [{"state": backing_off}]}, "no such image"),
+        ({"phase": "Failed", "reason": "Evicted"}, "Evicted"),
+        ({"phase": "Succeeded"}, "has ended"),
+    ):
+        with pytest.raises(StartFailed, match=says):
+            is_running("a", status)
+
+
+def test_how_a_command_in_a_pod_ended() -> None:
+    assert exit_code("a", b'{"status": "Success"}') == 0
+    told = b'{"status": "Failure", "details": {"causes": [{"reason": "ExitCode", "message": "3"}]}}'
+    assert exit_code("a", told) == 3
+    for broken in (b'{"status": "Failure", "message": "no runtime"}', b"cut"):
+        with pytest.raises(BoxGone):
+            exit_code("a", broken)
+
+
+def test_requests_never_exceed_limits() -> None:
+    options = SweOptions.model_validate({"runner": "kubernetes", "image": "x", "cpus": 0.5})
+    limits = options.limits(SandboxConfig())
+    assert limits.requested_cpus == limits.cpus == 0.5
+    assert limits.requested_memory_bytes == limits.memory_bytes
+    for wrong in ({"runner": "docker"}, {}, {"image": "x", "repositories": "y"}):
+        with pytest.raises(ValidationError):
+            SweOptions.model_validate(wrong)
