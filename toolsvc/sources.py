@@ -16,6 +16,7 @@ from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.tool import Tool
 
 SOURCES: dict[str, str] = {
+    "mcp": "toolsvc.mcp.source:McpSource",
     "verltool": "toolsvc.verltool.source:VerlToolSource",
 }
 """Beginning to "module:class"."""
