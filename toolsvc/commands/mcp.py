@@ -32,7 +32,7 @@ def mcp(
     """Offer the tools of a running service to agents that speak MCP.
 
     Each MCP session has a session of the service of its own. On standard input and output it serves
-    one client, and ends with it. TOOLWRIGHT_TOKEN is the bearer token of the service, and of --http.
+    one client, and ends with it. TOOLWRIGHT_TOKEN is the bearer token of the service and of --http.
     """
     try:
         from toolsvc.mcp.serving import serve_http, serve_stdio

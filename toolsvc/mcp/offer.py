@@ -46,9 +46,7 @@ class Offer:
         self._sessions: dict[str, asyncio.Task[Session]] = {}
 
     def server(self) -> Server[Any]:
-        return Server(
-            "toolwright", on_list_tools=self._list_tools, on_call_tool=self._call_tool
-        )
+        return Server("toolwright", on_list_tools=self._list_tools, on_call_tool=self._call_tool)
 
     async def close(self) -> None:
         await asyncio.gather(*map(self.end, list(self._sessions)))

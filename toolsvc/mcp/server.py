@@ -16,7 +16,6 @@ from mcp.client.streamable_http import streamable_http_client
 
 from toolsvc.errors import StartError
 
-
 _SESSION_HEADER = "mcp-session-id"
 _CONNECT_SECONDS = 30.0
 
@@ -69,9 +68,7 @@ class McpServer:
         timeout = httpx2.Timeout(None, connect=_CONNECT_SECONDS)
         hooks = {"response": [look]}
         async with (
-            httpx2.AsyncClient(
-                headers=self._headers, timeout=timeout, event_hooks=hooks
-            ) as client,
+            httpx2.AsyncClient(headers=self._headers, timeout=timeout, event_hooks=hooks) as client,
             streamable_http_client(self._where, http_client=client) as streams,
         ):
             yield streams

@@ -1,5 +1,5 @@
-"""`toolsvc serve 'mcp:COMMAND'` and `toolsvc serve mcp:URL`: the tools of an MCP server, as it lists
-them when the service starts."""
+"""`toolsvc serve 'mcp:COMMAND'` and `toolsvc serve mcp:URL`: the tools of an MCP server, as it
+lists them when the service starts."""
 
 from __future__ import annotations
 

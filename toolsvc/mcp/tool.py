@@ -4,8 +4,8 @@ Invariants
 - All tools of one server share one MCP session for each session of ours. It begins with the first
   call, as queue time, and ends with the session.
 - Arguments are checked against the server's own JSON Schema; the descriptor holds it as it came.
-- A server that dies takes its session with it: the call in flight is CRASHED and says so, later ones
-  are refused with SESSION_LOST. No call is ever repeated in another MCP session.
+- A server that dies takes its session with it: the call in flight is CRASHED and says so, later
+  ones are refused with SESSION_LOST. No call is ever repeated in another MCP session.
 """
 
 from __future__ import annotations
