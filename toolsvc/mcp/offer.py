@@ -82,7 +82,7 @@ class Offer:
         only_once = "" if name else uuid.uuid4().hex
         try:
             session = await self._session(name or only_once)
-            result = await session.call("", params.arguments or {}, tool=tool.name)
+            result = await session.call(tool.name, "", params.arguments or {})
             return _answer(result, await _parts(session, result))
         except (ServiceError, TransportError) as error:
             raise MCPError(types.INTERNAL_ERROR, str(error)) from error
