@@ -8,6 +8,7 @@ from toolsvc.commands.call import call
 from toolsvc.commands.check import check
 from toolsvc.commands.index import app as index
 from toolsvc.commands.list import list_tools
+from toolsvc.commands.mcp import mcp
 from toolsvc.commands.serve import serve
 
 app = typer.Typer(
@@ -22,6 +23,7 @@ app.command()(serve)
 app.command("list")(list_tools)
 app.command()(call)
 app.command()(check)
+app.command()(mcp)
 app.add_typer(index, name="index")
 
 

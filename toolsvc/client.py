@@ -1,13 +1,15 @@
-"""A service as a person at a terminal uses it: one session, one call after the other.
+"""A service as a person at a terminal or another agent uses it: one call after the other.
 
 Trajectories use `engine.toolclient`, which also retries and keeps leases.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import hashlib
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import grpc.aio
@@ -18,12 +20,12 @@ from toolwright import wire
 from toolwright.common.v1 import media_pb2, reasons_pb2
 from toolwright.rpc.channel import call as rpc
 from toolwright.rpc.channel import open_channel
-from toolwright.rpc.errors import ServiceError
+from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
 from toolwright.rpc.options import LONGEST_WAIT
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.tool.v1 import tool_pb2_grpc
 
-OWNER = "toolsvc call"
+OWNER = "toolsvc"
 LEASE_SECONDS = 600.0
 _ANSWER_SECONDS = 10.0
 _BLOB_SECONDS = 300.0
@@ -54,19 +56,23 @@ class Client:
 
     async def open(
         self,
-        tool: str,
+        tools: Sequence[str],
         metadata: Mapping[str, Any],
         session_id: str = "",
+        *,
         media: Iterable[Media] = (),
+        lease: float = LEASE_SECONDS,
     ) -> Session:
-        """A session with one tool and the task's `media`, of which those are sent that the service
-        does not have. A session that is open under this id already is used on."""
+        """A session with these tools, all where none is named, and the task's `media`, of which
+        those are sent that the service does not have. One that is open under this id already is
+        used on."""
+        session_id = session_id or f"call-{uuid.uuid4().hex}"
         blobs = {(blob := reference(one)).sha256: (blob, one.data) for one in media}
         request = pb.OpenSessionRequest(
-            session_id=session_id or f"call-{uuid.uuid4().hex}",
-            owner=OWNER,
-            lease=wire.duration(LEASE_SECONDS),
-            tools=[tool],
+            session_id=session_id,
+            owner=f"{OWNER} {session_id}",
+            lease=wire.duration(lease),
+            tools=tools,
             metadata=wire.struct(metadata),
             blobs=[blob for blob, _ in blobs.values()],
         )
@@ -94,38 +100,62 @@ class Session:
     def __init__(self, stub: tool_pb2_grpc.ToolServiceAsyncStub, opened: pb.OpenSessionResponse):
         self._stub = stub
         self.id = opened.session_id
-        (self.tool,) = opened.tools
+        self.tools = {tool.name: tool for tool in opened.tools}
 
     async def call(
         self,
+        tool: str,
         action: str,
         arguments: Mapping[str, Any] | None = None,
         *,
         run_limit: float | None = None,
     ) -> pb.CallResult:
-        """The result, however long it takes. For a tool between tags the body alone will do."""
-        tag = self.tool.action_format.tag
-        if self.tool.action_format.HasField("tag") and tag.close not in action:
-            action = f"{tag.open}{action}{tag.close}"
+        """The result, however long it takes. For a tool between tags the body alone will do. A
+        caller that is cancelled cancels the call."""
+        form = self.tools[tool].action_format
+        if form.HasField("tag") and form.tag.close not in action:
+            action = f"{form.tag.open}{action}{form.tag.close}"
         request = pb.CallToolRequest(
             session_id=self.id,
             call_id=uuid.uuid4().hex,
-            tool=self.tool.name,
+            tool=tool,
             action=action,
             arguments=None if arguments is None else wire.struct(arguments),
             run_limit=None if run_limit is None else wire.duration(run_limit),
             wait=wire.duration(LONGEST_WAIT),
         )
-        while True:
-            answer: pb.CallToolResponse = await rpc(
-                self._stub.CallTool, request, timeout=LONGEST_WAIT + _ANSWER_SECONDS
-            )
-            if answer.HasField("result"):
-                return answer.result
+        try:
+            while True:
+                answer: pb.CallToolResponse = await rpc(
+                    self._stub.CallTool, request, timeout=LONGEST_WAIT + _ANSWER_SECONDS
+                )
+                if answer.HasField("result"):
+                    return answer.result
+        except asyncio.CancelledError:
+            await asyncio.shield(self._cancel(request.call_id))
+            raise
+
+    async def renew(self, lease: float) -> None:
+        """The session ends so many seconds from now, if nothing renews it again."""
+        request = pb.RenewLeasesRequest(owner=f"{OWNER} {self.id}", lease=wire.duration(lease))
+        await rpc(self._stub.RenewLeases, request, timeout=_ANSWER_SECONDS)
+
+    async def blob(self, sha256: str) -> bytes:
+        """Media of an observation that were too large to come with it."""
+        pieces = self._stub.GetBlob(pb.GetBlobRequest(sha256=sha256), timeout=LONGEST_WAIT)
+        try:
+            return b"".join([piece.data async for piece in pieces])
+        except grpc.aio.AioRpcError as error:
+            raise from_rpc_error(error) from error
 
     async def close(self) -> None:
         request = pb.CloseSessionRequest(session_id=self.id)
         await rpc(self._stub.CloseSession, request, timeout=LONGEST_WAIT)
+
+    async def _cancel(self, call_id: str) -> None:
+        request = pb.CancelCallRequest(session_id=self.id, call_id=call_id)
+        with contextlib.suppress(ServiceError, TransportError):  # its run limit stops it then
+            await rpc(self._stub.CancelCall, request, timeout=_ANSWER_SECONDS)
 
 
 def reference(media: Media) -> media_pb2.BlobRef:

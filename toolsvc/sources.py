@@ -18,6 +18,7 @@ from toolsvc.tool import Tool
 SOURCES: dict[str, str] = {
     "cassette": "toolsvc.cassette.source:CassetteSource",
     "grpc": "toolsvc.remote.tool:RemoteSource",
+    "mcp": "toolsvc.mcp.source:McpSource",
     "verltool": "toolsvc.verltool.source:VerlToolSource",
 }
 """Beginning to "module:class"."""

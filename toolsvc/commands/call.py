@@ -106,10 +106,10 @@ async def _call(
     as_json: bool,
 ) -> None:
     async with client:
-        session = await client.open(tool, metadata, session_id, media)
+        session = await client.open((tool,), metadata, session_id, media=media)
         try:
             for action in actions:
-                result = await session.call(action, arguments, run_limit=run_limit)
+                result = await session.call(tool, action, arguments, run_limit=run_limit)
                 if as_json:
                     print(json.dumps(MessageToDict(result, preserving_proto_field_name=True)))
                 else:
