@@ -15,7 +15,7 @@ PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
 """One pixel."""
-FILE = '''
+FILE = """
 import hashlib
 
 from toolsvc import Tool
@@ -32,7 +32,7 @@ class Look(Tool):
         return " ".join(
             f"{one.media_type}:{hashlib.sha256(one.data).hexdigest()[:8]}" for one in state
         )
-'''
+"""
 
 
 async def test_images_of_rows_are_blobs_of_sessions(world: MakeWorld, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import psutil
 from engine.journal import Journal
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.support.engines import Learner, in_order, listening, until
-from tests.support.recipes import write_recipe
+from tests.support.recipes import TASK_FILE, write_recipe
 from tests.support.tools import ToolDouble, add_up
 from toolwright.rpc.channel import open_channel
 from toolwright.tool.v1 import tool_pb2 as pb
@@ -166,10 +166,10 @@ async def test_told_to_stop_before_it_serves(world: MakeWorld) -> None:
 
 
 async def test_told_to_stop_while_it_loads(world: MakeWorld) -> None:
-    """Before there is an event loop: its run folder does not exist yet."""
+    """In code of the recipe's, which nothing can interrupt: as soon as that returns."""
     here = await world(run=RUN)
     (here.folder / "task.py").write_text(
-        "import os, time\nopen('loading', 'w').close()\n"
+        TASK_FILE + "import os, time\nopen('loading', 'w').close()\n"
         "while os.path.exists('loading'): time.sleep(0.01)\n"
     )
     async with launched(here) as started:

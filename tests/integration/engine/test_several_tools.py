@@ -221,20 +221,14 @@ async def test_a_name_that_a_session_has_twice_is_the_first_services(world: Make
 async def test_a_session_that_one_service_refuses_is_closed_at_the_others(
     world: MakeWorld,
 ) -> None:
-    """Where it was opened, which may be another endpoint than the service's address."""
-    async with serving(ToolDouble()) as back, serving(ToolDouble()) as front:
-        front.endpoint, back.owners = back.address, front.owners
-        async with serving(ToolDouble(tools=[LONG_STOP], open_faults=[broken()])) as other:
-            here = await world(run=ONE)
-            here.tables["tools"] = {
-                "front": {"service": front.address},
-                "other": {"service": other.address, "max_retries": 0},
-            }
-            async with here.engine() as run:
-                (group,) = await run.learner.lease(await run.learner.version())
-                await until(lambda: len(back.closed) == 2, "both attempts' close")
+    async with serving(ToolDouble(tools=[LONG_STOP], open_faults=[broken()])) as other:
+        here = await world(run=ONE)
+        here.tables["tools"]["other"] = {"service": other.address, "max_retries": 0}
+        async with here.engine() as run:
+            (group,) = await run.learner.lease(await run.learner.version())
+            await until(lambda: not here.tools.live, "the sessions' end")
     assert group.members[0].attempt == 1
-    assert front.closed == []
+    assert {r.session_id for r in here.tools.opened} <= set(here.tools.closed)
 
 
 async def test_one_service_in_two_tables_is_refused(world: MakeWorld) -> None:
