@@ -185,9 +185,9 @@ def test_a_result_keeps_its_ratio_within_the_bounds(size: tuple[int, int], long_
         assert error.fault is Fault.REQUEST
         assert max(size) * SHORT_SIDE > min(size) * long_side
         return
-    assert SHORT_SIDE <= min(width, height)
+    assert min(width, height) >= SHORT_SIDE
     assert max(width, height) <= long_side
-    if SHORT_SIDE <= min(size) and max(size) <= long_side:
+    if min(size) >= SHORT_SIDE and max(size) <= long_side:
         assert (width, height) == size
     scale = min(1, long_side / max(size)) if min(width, height) > SHORT_SIDE else width / size[0]
     assert abs(height - size[1] * scale) <= size[1] / size[0] + 1
@@ -310,7 +310,7 @@ def test_an_album_is_bounded_and_keeps_what_it_has() -> None:
 
 
 def test_a_task_with_too_many_images_is_refused() -> None:
-    with pytest.raises(Refused, match="raise|brings 2 images") as failure:
+    with pytest.raises(Refused, match="brings 2 images") as failure:
         Album([Held(data=b"x")] * 2, most_images=1, most_bytes=100)
     assert failure.value.reason is Reason.INVALID_REQUEST
 
