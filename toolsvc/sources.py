@@ -18,6 +18,8 @@ from toolsvc.tool import Tool
 SOURCES: dict[str, str] = {
     "cassette": "toolsvc.cassette.source:CassetteSource",
     "grpc": "toolsvc.remote.tool:RemoteSource",
+    "hybrid": "toolsvc.simulated.source:HybridSource",
+    "simulated": "toolsvc.simulated.source:SimulatedSource",
 }
 """Beginning to "module:class"."""
 
