@@ -23,6 +23,7 @@ BUILT_IN = {
     "bash": "toolsvc.tools.bash.tool:BashTool",
     "sql": "toolsvc.tools.sql.tool:SqlTool",
     "search": "toolsvc.tools.search:SearchTool",
+    "create_and_execute": "toolsvc.tools.create.tool:CreateTool",
 }
 """Name to "module:class"."""
 

@@ -1,7 +1,6 @@
 """Tools that a model plays (MTR): `simulated:FILE`, and `hybrid:FILE` for some of them.
 
 functions.py   tools as function-calling schemas
-validation.py  whether a value fits its schema, and where it does not
 lint.py        whether a tool set may be given to a policy
 asking.py      a model's answer that has to pass a check, asked for again where it does not
 actor.py       ToolActor: the observation of a call

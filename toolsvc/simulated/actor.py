@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from toolsvc.chat_model import ChatModel
 from toolsvc.simulated.asking import Manner, Unfit, ask
 from toolsvc.simulated.functions import FunctionTool, json_in
-from toolsvc.simulated.validation import violations
+from toolsvc.validation import violations
 
 _ROLE = """You play a tool. You are given its description, its schemas and the arguments of a \
 call. Answer with what the tool would return, and with nothing else: no greeting, no explanation, \

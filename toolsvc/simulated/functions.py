@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from toolsvc.simulated.validation import BadSchema, check_schema
+from toolsvc.validation import BadSchema, check_schema, closed
 
 NAME = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"
 
@@ -51,25 +51,6 @@ def function_tools(data: Any) -> list[FunctionTool]:
         if names.count(name) > 1:
             raise NotTools(f"two tools are called {name!r}")
     return tools
-
-
-def closed(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema with `additionalProperties: false` in every object of known properties that says
-    nothing of others. Stricter than the standard: a call with a misspelt argument should fail."""
-    out: dict[str, Any] = {}
-    for key, value in schema.items():
-        if key in ("properties", "$defs") and isinstance(value, Mapping):
-            out[key] = {
-                name: closed(inner) if isinstance(inner, Mapping) else inner
-                for name, inner in value.items()
-            }
-        elif key in ("items", "additionalProperties") and isinstance(value, Mapping):
-            out[key] = closed(value)
-        else:
-            out[key] = value
-    if "properties" in out:
-        out.setdefault("additionalProperties", False)
-    return out
 
 
 def _function_tool(number: int, entry: Any) -> FunctionTool:

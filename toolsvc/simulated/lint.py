@@ -26,8 +26,11 @@ _KEYWORDS = frozenset(
         *("description", "title", "default"),
     )
 )
-_NESTED_REPEAT = re.compile(r"[*+}][^()]*\)[*+{]")
-"""`(a+)+`: takes for ever on the right text, which the policy could write."""
+_REPEATED_GROUP = re.compile(r"\)[*+{]")
+"""`(a+)+` and `(a|aa)*` take for ever on the right text, which the policy could write."""
+_UNBOUNDED = re.compile(r"(?<!\\)[*+]|\{\d*,\}")
+MOST_UNBOUNDED = 2
+"""Each multiplies the time by the length of the text."""
 
 
 def lint(tools: Sequence[FunctionTool], taken: Collection[str]) -> list[str]:
@@ -48,10 +51,11 @@ def _faults(tool: FunctionTool, taken: Collection[str]) -> Iterator[str]:
     if len(json.dumps(tool.as_json(), ensure_ascii=False)) > MOST_CHARACTERS:
         yield f"it has more than {MOST_CHARACTERS} characters"
     for place, schema in (("parameters", tool.parameters), ("returns", tool.returns or {})):
-        yield from _schema_faults(place, schema, DEEPEST)
+        yield from schema_faults(place, schema)
 
 
-def _schema_faults(place: str, schema: Any, depth: int) -> Iterator[str]:
+def schema_faults(place: str, schema: Any, depth: int = DEEPEST) -> Iterator[str]:
+    """What is wrong with a schema that a model wrote, a sentence each."""
     if not isinstance(schema, Mapping):
         return
     if not depth:
@@ -63,16 +67,18 @@ def _schema_faults(place: str, schema: Any, depth: int) -> Iterator[str]:
     if isinstance(pattern, str) and (fault := _pattern_fault(pattern)):
         yield f"{place}: pattern {pattern[:60]!r} {fault}"
     for name, inner in dict(schema.get("properties", {})).items():
-        yield from _schema_faults(f"{place}.{name}", inner, depth - 1)
+        yield from schema_faults(f"{place}.{name}", inner, depth - 1)
     for keyword in ("items", "additionalProperties"):
-        yield from _schema_faults(f"{place}.{keyword}", schema.get(keyword), depth - 1)
+        yield from schema_faults(f"{place}.{keyword}", schema.get(keyword), depth - 1)
 
 
 def _pattern_fault(pattern: str) -> str:
     if len(pattern) > LONGEST_PATTERN:
         return f"has more than {LONGEST_PATTERN} characters"
-    if _NESTED_REPEAT.search(pattern):
-        return "repeats a repetition"
+    if _REPEATED_GROUP.search(pattern):
+        return "repeats a group"
+    if (unbounded := len(_UNBOUNDED.findall(pattern))) > MOST_UNBOUNDED:
+        return f"repeats without a bound {unbounded} times, at most {MOST_UNBOUNDED} are allowed"
     try:
         re.compile(pattern)
     except re.error as error:

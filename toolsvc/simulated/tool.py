@@ -16,9 +16,9 @@ from toolsvc.simulated.actor import EarlierCall
 from toolsvc.simulated.asking import Unfit
 from toolsvc.simulated.cast import Cast, Trace
 from toolsvc.simulated.functions import FunctionTool, function_tools
-from toolsvc.simulated.validation import violations
 from toolsvc.tool import Tool
 from toolsvc.types import Call, Descriptor, JsonCallFormat, Result, SessionInfo
+from toolsvc.validation import violations
 from toolwright.types import ToolErrorKind
 
 LONGEST_ARGUMENTS = 16_384

@@ -34,8 +34,7 @@ async def simulated(
     """Without a folder, tools are made from the question."""
     where = ""
     if folder is not None:
-        where = str(folder / "tools.json")
-        Path(where).write_text(json.dumps(tools))
+        where = _written(folder, tools)
     source = HybridSource if isinstance(tools, dict) else SimulatedSource
     async with chat_endpoint(say) as endpoint:
         given = SimulatedOptions.model_validate(
@@ -44,6 +43,12 @@ async def simulated(
         made = await source.tools(where, given, SandboxConfig())
         async with Host(made) as host:
             yield host, endpoint
+
+
+def _written(folder: Path, tools: Any) -> str:
+    path = folder / "tools.json"
+    path.write_text(json.dumps(tools))
+    return str(path)
 
 
 def asking(call_id: str, title: Any = "Lost", session: str = "s", **more: Any) -> Any:

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from toolsvc.simulated.functions import NotTools, closed, function_tools, json_in
+from toolsvc.simulated.functions import NotTools, function_tools, json_in
 from toolsvc.simulated.lint import lint
-from toolsvc.simulated.validation import Violation, violations
+from toolsvc.validation import Violation, closed, violations
 
 FILM: dict[str, Any] = {
     "type": "function",
@@ -118,7 +118,9 @@ def test_an_answer_without_json_is_an_error(answer: str) -> None:
         ([film(description=" ")], "no description"),
         ([film(description="x" * 9000)], "characters"),
         ([parameters(format="date")], "uses 'format'"),
-        ([parameters(type="string", pattern="(a+)+b")], "repeats a repetition"),
+        ([parameters(type="string", pattern="(a+)+b")], "repeats a group"),
+        ([parameters(type="string", pattern="(a|aa)*$")], "repeats a group"),
+        ([parameters(type="string", pattern="a*a*a*b")], "repeats without a bound 3 times"),
         ([parameters(type="string", pattern="a" * 201)], "more than 200 characters"),
         ([parameters(items={"$dynamicRef": "#a"})], "parameters.x.items uses"),
     ],

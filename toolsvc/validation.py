@@ -43,6 +43,25 @@ def check_schema(schema: Mapping[str, Any]) -> None:
             raise BadSchema(f"{reference!r} is none of its $defs")
 
 
+def closed(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema with `additionalProperties: false` in every object of known properties that says
+    nothing of others. Stricter than the standard: a call with a misspelt argument should fail."""
+    out: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in ("properties", "$defs") and isinstance(value, Mapping):
+            out[key] = {
+                name: closed(inner) if isinstance(inner, Mapping) else inner
+                for name, inner in value.items()
+            }
+        elif key in ("items", "additionalProperties") and isinstance(value, Mapping):
+            out[key] = closed(value)
+        else:
+            out[key] = value
+    if "properties" in out:
+        out.setdefault("additionalProperties", False)
+    return out
+
+
 def violations(schema: Mapping[str, Any], value: Any) -> list[Violation]:
     """Sorted by path and rule; [] where the value fits. The schema passed `check_schema`."""
     errors = Draft202012Validator(schema, registry=Registry()).iter_errors(value)
