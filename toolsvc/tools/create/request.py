@@ -48,6 +48,12 @@ def check_name(name: str, taken: Collection[str]) -> None:
         raise Refusal(f"there is a tool {name!r} already: choose another name")
 
 
+def check_count(made: int, most: int) -> None:
+    """Refusal where a session has made enough."""
+    if made >= most:
+        raise Refusal(f"{made} tools were made, the most that one session may make")
+
+
 def schema_of(arguments: Mapping[str, Any] | str) -> dict[str, Any]:
     """The schema of the arguments, from one of the whole or of each by name. Refusal."""
     if isinstance(arguments, str):

@@ -21,7 +21,7 @@ from toolsvc.results import failure, invalid
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.tool import STRICT, Cancellation, Tool
 from toolsvc.tools.create.process import Failed, FreshProcess
-from toolsvc.tools.create.request import Arguments, Refusal, check_name, schema_of
+from toolsvc.tools.create.request import Arguments, Refusal, check_count, check_name, schema_of
 from toolsvc.tools.sandboxed import ToolSandbox
 from toolsvc.types import Call, Descriptor, JsonCallFormat, Result, SessionInfo
 from toolsvc.validation import violations
@@ -95,8 +95,7 @@ class CreateTool(BuiltIn):
         try:
             check_name(asked.name, call.session.names)
             schema = schema_of(asked.arguments)
-            if len(state.made) >= self._most:
-                raise Refusal(f"{self._most} tools were made, the most that one session may make")
+            check_count(len(state.made), self._most)
         except Refusal as error:
             return invalid(_told(str(error)))
         limit = min(asked.timeout or call.run_limit, call.run_limit)
@@ -113,9 +112,9 @@ class CreateTool(BuiltIn):
         if "error" in found:
             reason = str(found["error"])
             return failure(ToolErrorKind.EXCEPTION, reason, _told(reason, found))
-        schema.setdefault(
-            "required", [name for name in found["required"] if name in schema["properties"]]
-        )
+        # Whatever was told, only what is described can be required.
+        needed = set(map(str, found.get("required", ())))
+        schema.setdefault("required", [name for name in schema["properties"] if name in needed])
         state.made.append(CreatedTool(self._sandbox, self.isolation, asked, schema, limit))
         return Result.of(_told("", found))
 
