@@ -35,9 +35,12 @@ def check_schema(schema: Mapping[str, Any]) -> None:
     """BadSchema where it is no JSON schema."""
     try:
         Draft202012Validator.check_schema(schema)
+        references = list(_references(schema))
     except SchemaError as error:
         raise BadSchema(f"{error.json_path}: {error.message}") from error
-    for reference in _references(schema):
+    except RecursionError as error:
+        raise BadSchema("it is nested too deeply") from error
+    for reference in references:
         name = reference.removeprefix("#/$defs/")
         if name == reference or name not in schema.get("$defs", {}):
             raise BadSchema(f"{reference!r} is none of its $defs")

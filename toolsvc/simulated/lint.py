@@ -61,12 +61,13 @@ def schema_faults(place: str, schema: Any, depth: int = DEEPEST) -> Iterator[str
     if not depth:
         yield f"{place} is nested too deeply"
         return
-    for keyword in schema.keys() - _KEYWORDS:
+    for keyword in sorted(schema.keys() - _KEYWORDS):
         yield f"{place} uses {keyword!r}, which is not supported"
     pattern = schema.get("pattern")
     if isinstance(pattern, str) and (fault := _pattern_fault(pattern)):
         yield f"{place}: pattern {pattern[:60]!r} {fault}"
-    for name, inner in dict(schema.get("properties", {})).items():
+    properties = schema.get("properties")
+    for name, inner in properties.items() if isinstance(properties, Mapping) else ():
         yield from schema_faults(f"{place}.{name}", inner, depth - 1)
     for keyword in ("items", "additionalProperties"):
         yield from schema_faults(f"{place}.{keyword}", schema.get(keyword), depth - 1)

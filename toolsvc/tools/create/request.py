@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from toolsvc.simulated.lint import schema_faults
+from toolsvc.simulated.lint import MOST_CHARACTERS, schema_faults
 from toolsvc.tool import STRICT
 from toolsvc.validation import BadSchema, check_schema, closed
 
@@ -72,6 +72,8 @@ def schema_of(arguments: Mapping[str, Any] | str) -> dict[str, Any]:
             raise Refusal(f"`arguments.{name}` is no JSON schema")
     for fault in schema_faults("arguments", schema):
         raise Refusal(fault)
+    if len(json.dumps(schema)) > MOST_CHARACTERS:
+        raise Refusal(f"`arguments` has more than {MOST_CHARACTERS} characters")
     try:
         check_schema(schema)
     except BadSchema as error:
