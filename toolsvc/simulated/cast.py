@@ -3,6 +3,7 @@ share."""
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from contextlib import AsyncExitStack
 
@@ -33,7 +34,12 @@ class Cast:
         )
         self.traces: Shared[Trace] = Shared(lambda _: deque(maxlen=options.history))
         self.world = World(None)
+        self._asked = itertools.count()
         self._stack: AsyncExitStack | None = None
+
+    def next_seed(self) -> int:
+        """One that no earlier observation had, nor its regenerations."""
+        return self.options.seed + next(self._asked) * self.manner.tries
 
     async def start(self) -> None:
         """A second time it does nothing. StartError if the cache cannot be reached."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from toolsvc.actions import InvalidAction
@@ -13,7 +14,7 @@ from toolsvc.errors import Reason, Refused
 from toolsvc.results import failure
 from toolsvc.simulated import actor, maker
 from toolsvc.simulated.actor import EarlierCall
-from toolsvc.simulated.asking import Unfit
+from toolsvc.simulated.asking import Manner, Unfit
 from toolsvc.simulated.cast import Cast, Trace
 from toolsvc.simulated.functions import FunctionTool, function_tools
 from toolsvc.tool import Tool
@@ -99,22 +100,23 @@ class SimulatedTool(Tool):
     async def _observation(self, state: Trace, arguments: Mapping[str, Any]) -> str:
         cast, options = self._cast, self._cast.options
 
-        async def ask() -> str:
+        async def ask(manner: Manner) -> str:
             return await actor.observe(
                 cast.actor,
                 self._function,
                 arguments,
                 tuple(state),
-                cast.manner,
+                manner,
                 post_check=options.post_check,
                 constrained=options.constrained,
             )
 
         if not options.consistent:
-            return await ask()
+            # Seeds of its own, for equal requests in flight would be one.
+            return await ask(replace(cast.manner, seed=cast.next_seed()))
         schema = self._function.as_json()
         key = cache_key("toolactor", options.model, schema, dict(arguments), options.seed)
-        return await cast.world.fact(key, ask)
+        return await cast.world.fact(key, lambda: ask(cast.manner))
 
 
 class MadeTools(Tool):
