@@ -108,7 +108,7 @@ async def test_what_is_wrong_with_a_tool_is_told_and_nothing_is_made(host: Host)
         "is not supported": {"arguments": {"a": {"$ref": "http://127.0.0.1:1"}, "b": {}}},
         "no JSON": {"code": "def add(a, b): return add"},
         "ZeroDivisionError": {"code": "def add(a, b): return 1 / 0"},
-        "SystemExit": {"code": "def add(a, b): exit(1)"},
+        "SystemExit": {"code": "def add(a, b): raise SystemExit(1)"},
         "stopped after 0.5 s": {"code": "def add(a, b):\n while True: pass", "timeout": 0.5},
         "at most 65536": {"code": "def add(a, b): return 'x' * 70_000"},
         "": {"code": "import os\ndef add(a, b): os._exit(3)"},

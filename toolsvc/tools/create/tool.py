@@ -87,6 +87,12 @@ class CreateTool(BuiltIn):
     async def prepare(self, state: _State) -> None:
         await state.prepare()
 
+    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            return super().check(arguments)
+        except InvalidAction as error:
+            raise InvalidAction(_told(str(error))) from error
+
     def session_tools(self, state: _State) -> Sequence[Tool]:
         return state.made
 
