@@ -29,6 +29,7 @@ BUILT_IN = {
     "browser": "toolsvc.tools.browser.tool:BrowserTool",
     "swe": "toolsvc.tools.swe.tool:SweTool",
     "image": "toolsvc.tools.image.tool:ImageTool",
+    "create_and_execute": "toolsvc.tools.create.tool:CreateTool",
 }
 """Name to "module:class"."""
 

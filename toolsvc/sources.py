@@ -20,6 +20,8 @@ SOURCES: dict[str, str] = {
     "grpc": "toolsvc.remote.tool:RemoteSource",
     "mcp": "toolsvc.mcp.source:McpSource",
     "verltool": "toolsvc.verltool.source:VerlToolSource",
+    "hybrid": "toolsvc.simulated.source:HybridSource",
+    "simulated": "toolsvc.simulated.source:SimulatedSource",
 }
 """Beginning to "module:class"."""
 

@@ -14,6 +14,7 @@ import torch
 
 from learner import advantages, losses
 from tests.golden.engine_adapters import ENGINE_ADAPTERS
+from tests.golden.toolsvc_adapters import TOOLSVC_ADAPTERS
 
 Adapter = Callable[..., Any]
 
@@ -165,4 +166,4 @@ LEARNER_ADAPTERS: dict[str, Adapter] = {
     "common.overlong": advantages.overlong,
 }
 
-ADAPTERS: dict[str, Adapter] = {**LEARNER_ADAPTERS, **ENGINE_ADAPTERS}
+ADAPTERS: dict[str, Adapter] = {**LEARNER_ADAPTERS, **ENGINE_ADAPTERS, **TOOLSVC_ADAPTERS}

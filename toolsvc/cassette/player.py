@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
-from weakref import WeakValueDictionary
 
 from toolsvc.actions import read_or_keep
 from toolsvc.cassette.tape import Tape, described, next_key, task_key
 from toolsvc.errors import Reason, Refused
 from toolsvc.remote.wire import descriptor_from_proto, result_from_proto
+from toolsvc.shared import Shared
 from toolsvc.tool import Cancellation, Tool
 from toolsvc.types import Call, Descriptor, Result, SessionInfo
 from toolwright.tool.v1 import tool_pb2 as pb
@@ -23,19 +23,16 @@ class Player:
         self.tape = tape
         self.where = where
         self._opened: Counter[str] = Counter()
-        self._sessions: WeakValueDictionary[str, Played] = WeakValueDictionary()
+        self.sessions = Shared(self._begin)
 
-    def session(self, info: SessionInfo) -> Played:
-        """All tools of a session share one. Sessions of one task take its recorded sessions in
-        turn, in the order of opening."""
-        played = self._sessions.get(info.session_id)
-        if played is None:
-            key = task_key(info.metadata)
-            takes = self.tape.takes.get(key, [[]])
-            take = self._opened[key] % len(takes)
-            self._opened[key] += 1
-            played = self._sessions[info.session_id] = Played(self, key, take)
-            played.give(takes[take])
+    def _begin(self, session: SessionInfo) -> Played:
+        """Sessions of one task take its recorded sessions in turn, in the order of opening."""
+        key = task_key(session.metadata)
+        takes = self.tape.takes.get(key, [[]])
+        take = self._opened[key] % len(takes)
+        self._opened[key] += 1
+        played = Played(self, key, take)
+        played.give(takes[take])
         return played
 
 
@@ -102,7 +99,7 @@ class CassetteTool(Tool):
         return self._descriptor
 
     async def open(self, session: SessionInfo) -> Played:
-        return self._player.session(session)
+        return self._player.sessions.of(session)
 
     def lost(self, state: Played) -> str | None:
         return state.lost

@@ -8,10 +8,10 @@ Invariants
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
-from weakref import WeakValueDictionary
 
 from toolsvc.actions import UNREAD, InvalidAction, read_or_keep
 from toolsvc.cassette.tape import call_line, header_line, session_line
@@ -19,6 +19,7 @@ from toolsvc.errors import StartError
 from toolsvc.plugins import run_method
 from toolsvc.results import invalid
 from toolsvc.service import descriptor_to_proto, fill_result
+from toolsvc.shared import Shared
 from toolsvc.tool import Cancellation, State, Tool
 from toolsvc.turnstile import Turnstile
 from toolsvc.types import Call, Descriptor, Recorded, Result, SessionInfo
@@ -32,8 +33,8 @@ class Recorder:
         self._path = path
         self._tools = [tool for tool in tools if tool.callable]
         self._file: IO[str] | None = None
-        self._sessions: WeakValueDictionary[str, Session] = WeakValueDictionary()
-        self._count = 0
+        self._count = itertools.count()
+        self.sessions = Shared(lambda info: Session(self, info, next(self._count)))
 
     def start(self) -> None:
         """Makes the file, once. StartError if it is there already: no recording is overwritten."""
@@ -61,14 +62,6 @@ class Recorder:
             raise RuntimeError("recorded before the start")
         self._file.write(line)
         self._file.flush()
-
-    def session(self, info: SessionInfo) -> Session:
-        """All tools of a session share one."""
-        session = self._sessions.get(info.session_id)
-        if session is None:
-            session = self._sessions[info.session_id] = Session(self, info, self._count)
-            self._count += 1
-        return session
 
 
 class Session:
@@ -141,7 +134,7 @@ class RecordingTool(Tool):
 
     async def open(self, session: SessionInfo) -> TakenState:
         state = await run_method(self._tool.open, session)
-        return TakenState(self._recorder.session(session), state, self._tool.parallel_calls)
+        return TakenState(self._recorder.sessions.of(session), state, self._tool.parallel_calls)
 
     async def close(self, state: TakenState) -> None:
         state.session.begin()

@@ -1,0 +1,98 @@
+"""A service in a process of its own, one that stands before it and records, one that replays."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.toolsvc.conftest import Service, start_service
+from tests.integration.toolsvc.test_check_services import PLUGIN, PROBES, check
+
+CALL = [sys.executable, "-c", "from toolsvc.cli import main; main()", "call"]
+
+LOOKUP = """
+import random
+from toolsvc import Media, Result, tool
+
+
+@tool(media=True)
+def lookup(word: str, times: int) -> Result:
+    "Answers otherwise every time."
+    size = 300_000 if word == "large" else 100
+    picture = Media(media_type="image/png", data=random.randbytes(size))
+    return Result.of(word * times, str(random.random()), picture, reward=random.random())
+"""
+
+
+def call(address: str, arguments: str, *more: str) -> str:
+    done = subprocess.run(
+        [*CALL, address, "lookup", "--json", "--arguments", arguments, *more],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    return done.stdout or done.stderr
+
+
+@pytest.fixture
+def real(tmp_path: Path) -> Iterator[Service]:
+    (tmp_path / "lookup.py").write_text(LOOKUP)
+    running = start_service(tmp_path / "real.log", str(tmp_path / "lookup.py"))
+    yield running
+    if running.process.poll() is None:
+        running.process.terminate()
+        running.process.wait(20)
+
+
+def observed(told: str) -> str:
+    """What a call came to, without its times and the hash of where its media are fetched."""
+    return told.partition('"queued"')[0]
+
+
+def test_a_recorded_service_is_replayed_without_it(
+    real: Service, start: Callable[..., Service], tmp_path: Path
+) -> None:
+    tape = tmp_path / "tape.jsonl"
+    recorder = start(f"cassette:{tape}", "--set", f'cassette.record=["grpc:{real.address}"]')
+    words = ('{"word": "one", "times": 2}', '{"word": "large", "times": 1}', '{"word": 1}')
+    recorded = [observed(call(recorder.address, one)) for one in words]
+    assert check(recorder.address, folder=tmp_path)[0] == 0
+    for service in (recorder, real):
+        service.process.terminate()
+        service.process.wait(20)
+    player = start(f"cassette:{tape}")
+    assert [observed(call(player.address, one)) for one in words] == recorded
+    assert "has no answer to call 0" in call(player.address, '{"word": "two", "times": 2}')
+    code, findings, shown = check(player.address, folder=tmp_path)
+    assert code == 0, shown
+    assert findings["passed"] >= 40, shown
+
+
+def test_a_service_before_a_service_keeps_the_contract(
+    start: Callable[..., Service], tmp_path: Path
+) -> None:
+    (tmp_path / "plugin.py").write_text(PLUGIN)
+    (tmp_path / "probes.toml").write_text(PROBES)
+    behind = start(str(tmp_path / "plugin.py"))
+    before = start(f"grpc:{behind.address}")
+    for tool, least in (("tally", 95), ("picture", 60)):
+        code, findings, shown = check(
+            before.address,
+            "--tool",
+            tool,
+            "--probe",
+            tmp_path / "probes.toml",
+            folder=tmp_path,
+        )
+        assert code == 0, shown
+        assert findings["passed"] >= least, shown
+
+
+def test_a_service_that_is_not_there_is_one_sentence(
+    serve_fails: Callable[..., str], tmp_path: Path
+) -> None:
+    told = serve_fails("grpc:127.0.0.1:1", environment=dict(os.environ))
+    assert "no tool service answers at 127.0.0.1:1" in told

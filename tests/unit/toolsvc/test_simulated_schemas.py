@@ -1,0 +1,140 @@
+"""Schemas of tools that a model plays: reading, checking, linting."""
+
+from typing import Any
+
+import pytest
+
+from toolsvc.simulated.functions import NotTools, function_tools, json_in
+from toolsvc.simulated.lint import lint
+from toolsvc.validation import Violation, closed, violations
+
+FILM: dict[str, Any] = {
+    "type": "function",
+    "function": {
+        "name": "film",
+        "description": "Looks a film up.",
+        "parameters": {
+            "type": "object",
+            "properties": {"title": {"type": "string", "minLength": 1}},
+            "required": ["title"],
+        },
+    },
+    "returns": {
+        "type": "object",
+        "properties": {"year": {"type": "integer"}, "tags": {"items": {"type": "string"}}},
+        "required": ["year"],
+    },
+}
+
+
+def film(**changes: Any) -> dict[str, Any]:
+    function = {**FILM["function"], **changes}
+    return {**FILM, "function": function, "returns": function.pop("returns", FILM["returns"])}
+
+
+def parameters(**schema: Any) -> dict[str, Any]:
+    return film(parameters={"type": "object", "properties": {"x": schema}})
+
+
+def test_openai_s_form_and_the_bare_one_are_read() -> None:
+    (tool,) = function_tools([FILM])
+    (bare,) = function_tools({"tools": [{**FILM["function"], "returns": FILM["returns"]}]})
+    assert tool == bare
+    assert tool.name == "film"
+
+
+def test_objects_are_closed_unless_they_say_otherwise() -> None:
+    (tool,) = function_tools([FILM])
+    assert [v.rule for v in violations(tool.parameters, {"title": "a", "tite": "b"})] == [
+        "additionalProperties"
+    ]
+    free = {"properties": {}, "additionalProperties": True}
+    assert closed(free) == free
+    (none,) = function_tools([film(parameters={})])
+    assert violations(none.parameters, {"x": 1})
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ([], "a list of tools"),
+        ("film", "a list of tools"),
+        ([1], "tool 0 is no object"),
+        ([film(name="a b")], "tool 0: name"),
+        ([FILM, FILM], "two tools are called 'film'"),
+        ([film(parameters={"type": "nothing"})], r"tool 0, film: \$.type"),
+        ([film(parameters={"type": "array"})], "parameters must be an object"),
+        ([parameters(pattern="(")], "tool 0, film"),
+        ([film(returns={"$ref": "http://127.0.0.1:1/x"})], "none of its"),
+    ],
+)
+def test_what_is_no_tool_is_named(data: Any, message: str) -> None:
+    with pytest.raises(NotTools, match=message):
+        function_tools(data)
+
+
+def test_violations_are_told_where_they_are() -> None:
+    (tool,) = function_tools([FILM])
+    assert tool.returns is not None
+    assert violations(tool.returns, {"tags": ["a", 1], "more": 0}) == [
+        Violation(path="$.more", rule="additionalProperties", expected="one of year, tags"),
+        Violation(path="$.tags[1]", rule="type", expected="string"),
+        Violation(path="$.year", rule="required", expected="a value"),
+    ]
+    assert violations(tool.returns, {"year": 1984.0}) == []
+
+
+def test_of_a_wrong_type_nothing_else_is_told() -> None:
+    schema = {"type": "string", "enum": ["a"]}
+    assert [one.rule for one in violations(schema, 1)] == ["type"]
+    assert [one.rule for one in violations(schema, "b")] == ["enum"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "value"),
+    [
+        ('{"a": 1}', {"a": 1}),
+        ("[1] ", [1]),
+        ('Here:\n```json\n{"a": [1, {}]}\n```', {"a": [1, {}]}),
+        ('<think>{"no": 1}</think>{"a": 1}', {"a": 1}),
+        ('"text"', "text"),
+    ],
+)
+def test_json_is_found_in_an_answer(answer: str, value: Any) -> None:
+    assert json_in(answer) == value
+
+
+@pytest.mark.parametrize("answer", ["", "none", "{", '{"a": NaN}', "[" * 100_000])
+def test_an_answer_without_json_is_an_error(answer: str) -> None:
+    with pytest.raises(ValueError, match="no JSON"):
+        json_in(answer)
+
+
+@pytest.mark.parametrize(
+    ("tools", "fault"),
+    [
+        ([film(name=f"f{n}") for n in range(9)], "9 tools"),
+        ([film(name="python")], "another tool has this name"),
+        ([film(description=" ")], "no description"),
+        ([film(description="x" * 9000)], "characters"),
+        ([parameters(format="date")], "uses 'format'"),
+        ([parameters(type="string", pattern="(a+)+b")], "repeats a group"),
+        ([parameters(type="string", pattern="(a|aa)*$")], "repeats a group"),
+        ([parameters(type="string", pattern="a*a*a*b")], "repeats without a bound 3 times"),
+        ([parameters(type="string", pattern="a" * 201)], "more than 200 characters"),
+        ([parameters(items={"$dynamicRef": "#a"})], "parameters.x.items uses"),
+    ],
+)
+def test_a_tool_set_that_no_policy_should_have_is_named(tools: Any, fault: str) -> None:
+    assert any(fault in one for one in lint(function_tools(tools), {"python"}))
+
+
+def test_a_good_tool_set_passes() -> None:
+    assert lint(function_tools([FILM, film(name="other")]), {"python"}) == []
+
+
+def test_a_schema_that_never_ends_is_too_deep() -> None:
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(20):
+        schema = {"type": "array", "items": schema}
+    assert any("too deeply" in one for one in lint(function_tools([film(returns=schema)]), ()))

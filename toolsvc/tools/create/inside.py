@@ -1,0 +1,81 @@
+"""Runs in the sandbox, in a process of its own: makes a function of foreign code and calls it.
+
+The source of this module is sent there with a job; it needs the standard library alone. What it
+tells is not trusted: the code may do to this module what it likes, to its own harm.
+"""
+
+import ast
+import contextlib
+import inspect
+import io
+import json
+import traceback
+
+SHOWN = 4000  # characters of what was printed
+LONGEST_RESULT = 65536  # characters of a result's JSON
+
+
+class Wrong(Exception):
+    """The code is no tool; the message says why."""
+
+
+def work(job):  # type: ignore[no-untyped-def]
+    """What came of the job as JSON: {"result", "required", "stdout", "stderr"}, with "error" and
+    "error_type" where it failed; "made" says whether the function was there."""
+    out, err = io.StringIO(), io.StringIO()
+    told = {"result": None, "made": False}
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            function = make(job["code"], job["name"])
+            told["required"] = signature(function, job["name"], job["properties"])
+            told["made"] = True
+            told["result"] = plain(function(**job["inputs"]))
+        except Wrong as error:
+            told["error"], told["error_type"] = str(error), "Wrong"
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code raises anything
+            told["error_type"] = type(error).__name__
+            told["error"] = traceback.format_exception_only(type(error), error)[-1].strip()[:SHOWN]
+    told["stdout"], told["stderr"] = out.getvalue()[:SHOWN], err.getvalue()[:SHOWN]
+    return json.dumps(told)
+
+
+def make(code, name):  # type: ignore[no-untyped-def]
+    """The function of that name. Wrong if the code does not parse, or defines none."""
+    try:
+        tree = ast.parse(code, "<tool>")
+        program = compile(tree, "<tool>", "exec")
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise Wrong(f"the code does not parse: {error}") from error
+    if not any(isinstance(node, ast.FunctionDef) and node.name == name for node in tree.body):
+        raise Wrong(f"the code does not define a function {name}")
+    space = {"__name__": name}
+    exec(program, space)
+    return space[name]
+
+
+def signature(function, name, properties):  # type: ignore[no-untyped-def]
+    """Names of the arguments that a call must have. Wrong if schema and signature differ."""
+    required = []
+    accepted = {}
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise Wrong(f"{name}: every argument needs a name, {parameter} has none")
+        accepted[parameter.name] = parameter
+        if parameter.default is parameter.empty:
+            required.append(parameter.name)
+    for missing in sorted(set(required) - set(properties)):
+        raise Wrong(f"{name} needs {missing}, which `arguments` does not describe")
+    for extra in sorted(set(properties) - set(accepted)):
+        raise Wrong(f"`arguments` describes {extra}, which {name} does not take")
+    return required
+
+
+def plain(value):  # type: ignore[no-untyped-def]
+    """The value as JSON has it. Wrong if JSON cannot say it."""
+    try:
+        text = json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Wrong(f"the result is no JSON: {error}") from error
+    if len(text) > LONGEST_RESULT:
+        raise Wrong(f"the result has {len(text)} characters, at most {LONGEST_RESULT} are allowed")
+    return json.loads(text)

@@ -1,0 +1,81 @@
+"""What the policy asks for, and what is wrong with it; pure. What only running can tell is
+`inside`."""
+
+from __future__ import annotations
+
+import json
+import keyword
+import re
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from toolsvc.simulated.lint import MOST_CHARACTERS, schema_faults
+from toolsvc.tool import STRICT
+from toolsvc.validation import BadSchema, check_schema, closed
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}\Z")
+
+
+class Arguments(BaseModel):
+    """Of `create_and_execute`."""
+
+    model_config = STRICT
+
+    name: str = Field(description="the tool's name, and the function's")
+    description: str = Field(max_length=1000, description="what the tool does")
+    arguments: dict[str, Any] | str = Field(
+        description='JSON schema of each argument by name: {"n": {"type": "integer"}}'
+    )
+    returns: str = Field(default="", max_length=1000, description="what it returns")
+    code: str = Field(
+        max_length=16_384, description="Python that defines the function; imports included"
+    )
+    inputs: dict[str, Any] = Field(description="arguments of a first call, by name")
+    timeout: float | None = Field(default=None, gt=0, description="seconds of a call")
+
+
+class Refusal(ValueError):
+    """The tool is not made; the message says why."""
+
+
+def check_name(name: str, taken: Collection[str]) -> None:
+    """Refusal where no tool can have it."""
+    if not _NAME.match(name) or keyword.iskeyword(name):
+        raise Refusal(f"{name[:80]!r} is no name of a function")
+    if name in taken:
+        raise Refusal(f"there is a tool {name!r} already: choose another name")
+
+
+def check_count(made: int, most: int) -> None:
+    """Refusal where a session has made enough."""
+    if made >= most:
+        raise Refusal(f"{made} tools were made, the most that one session may make")
+
+
+def schema_of(arguments: Mapping[str, Any] | str) -> dict[str, Any]:
+    """The schema of the arguments, from one of the whole or of each by name. Refusal."""
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments or "{}")
+        except (ValueError, RecursionError) as error:
+            raise Refusal(f"`arguments` is no JSON: {error}") from error
+    if not isinstance(arguments, Mapping):
+        raise Refusal("`arguments` is no JSON object")
+    whole = isinstance(arguments.get("properties"), Mapping) and "type" in arguments
+    schema = dict(arguments) if whole else {"type": "object", "properties": dict(arguments)}
+    if schema["type"] != "object":
+        raise Refusal("`arguments` must be the schema of an object")
+    for name, inner in schema["properties"].items():
+        if not isinstance(inner, Mapping):
+            raise Refusal(f"`arguments.{name}` is no JSON schema")
+    for fault in schema_faults("arguments", schema):
+        raise Refusal(fault)
+    if len(json.dumps(schema)) > MOST_CHARACTERS:
+        raise Refusal(f"`arguments` has more than {MOST_CHARACTERS} characters")
+    try:
+        check_schema(schema)
+    except BadSchema as error:
+        raise Refusal(f"`arguments` is no JSON schema: {error}") from error
+    return closed(schema)
