@@ -1,5 +1,6 @@
 """The image tool's pure parts: actions, arguments, boxes, sizes, messages, the session's album."""
 
+import itertools
 import json
 import math
 from pathlib import Path
@@ -216,7 +217,7 @@ def test_sampled_frames_are_spread_evenly(total: int, wanted: int) -> None:
     assert places[0] == 0
     if len(places) > 1:
         assert places[-1] == total - 1
-        steps = [after - before for before, after in zip(places, places[1:], strict=False)]
+        steps = [after - before for before, after in itertools.pairwise(places)]
         assert max(steps) - min(steps) <= 1
 
 
