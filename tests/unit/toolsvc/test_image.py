@@ -2,6 +2,7 @@
 
 import json
 import math
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -216,7 +217,7 @@ def test_sampled_frames_are_spread_evenly(total: int, wanted: int) -> None:
     assert places[0] == 0
     if len(places) > 1:
         assert places[-1] == total - 1
-        steps = [after - before for before, after in zip(places, places[1:], strict=False)]
+        steps = [after - before for before, after in pairwise(places)]
         assert max(steps) - min(steps) <= 1
 
 
