@@ -1,8 +1,8 @@
 """The image tool's pure parts: actions, arguments, boxes, sizes, messages, the session's album."""
 
-import itertools
 import json
 import math
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -217,7 +217,7 @@ def test_sampled_frames_are_spread_evenly(total: int, wanted: int) -> None:
     assert places[0] == 0
     if len(places) > 1:
         assert places[-1] == total - 1
-        steps = [after - before for before, after in itertools.pairwise(places)]
+        steps = [after - before for before, after in pairwise(places)]
         assert max(steps) - min(steps) <= 1
 
 

@@ -31,6 +31,7 @@ class CliRunner(Runner):
         self._limits = limits
         self._folder = folder
         self._label = f"toolwright.service={secrets.token_hex(8)}"
+        self._usable = False
         self.isolation = program
 
     async def start(self) -> None:
@@ -45,8 +46,11 @@ class CliRunner(Runner):
                 f"{self._program} cannot be used ({_last_line(said)}): start its service, or let "
                 "this account use it"
             )
+        self._usable = True
 
     async def stop(self) -> None:
+        if not self._usable:
+            return
         code, said = await self._ask("ps", "--all", "--quiet", "--filter", f"label={self._label}")
         left = said.split() if code == 0 else []
         if left:

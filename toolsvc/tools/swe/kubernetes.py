@@ -53,6 +53,7 @@ class KubernetesRunner(Runner):
         self._folder = folder
         self._service = secrets.token_hex(8)
         self._stack = contextlib.AsyncExitStack()
+        self._usable = False
 
     async def start(self) -> None:
         settings = client.Configuration()
@@ -71,8 +72,11 @@ class KubernetesRunner(Runner):
                 f"no pods can be had in namespace {self._namespace!r} ({_why(error)}): set "
                 "KUBECONFIG, and let its user create, watch, delete and exec pods there"
             ) from error
+        self._usable = True
 
     async def stop(self) -> None:
+        if not self._usable:
+            return
         async with self._stack:
             with contextlib.suppress(*_FAILURES, TimeoutError):
                 await self._pods.delete_collection_namespaced_pod(
