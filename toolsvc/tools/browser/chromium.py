@@ -131,15 +131,15 @@ class Chromium:
             self._watch.cancel()
             await asyncio.gather(self._watch, return_exceptions=True)
         self._refusing.close()
-        for part in (
-            self._browser and self._browser.close,
-            self._playwright and self._playwright.stop,
-        ):
-            if part is None:
-                continue
+        closings = []
+        if self._browser is not None:
+            closings.append(self._browser.close)
+        if self._playwright is not None:
+            closings.append(self._playwright.stop)
+        for close in closings:
             try:
                 async with asyncio.timeout(_CLOSE_SECONDS):
-                    await part()
+                    await close()
             except (PlaywrightError, TimeoutError) as error:
                 log.warning("browser did not close", error=str(error)[:200])
 

@@ -90,8 +90,9 @@ class KubernetesRunner(Runner):
         name = f"toolwright-{secrets.token_hex(8)}"
         box = PodBox(self._pods, self._remote, self._namespace, name, self._folder)
         try:
+            manifest: Any = self._manifest(name, image)  # the client takes plain JSON as well
             await self._pods.create_namespaced_pod(
-                self._namespace, self._manifest(name, image), _request_timeout=_SECONDS
+                self._namespace, manifest, _request_timeout=_SECONDS
             )
             await self._running(name)
             if checkout:
