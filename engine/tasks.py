@@ -120,7 +120,7 @@ def _read_rows(file: Path) -> list[_Row]:
         import pyarrow.parquet  # heavy, and only some recipes read Parquet
 
         rows = pyarrow.parquet.read_table(file).to_pylist()
-    tasks = [
+    tasks: list[_Row] = [
         (_task(row, number, file), _media(row, number, file)) for number, row in enumerate(rows)
     ]
     if not tasks:
