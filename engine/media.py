@@ -44,7 +44,7 @@ def read_media(source: Source) -> Media:
         data = source if isinstance(source, bytes) else source.read_bytes()
     except OSError as error:
         raise ValueError(f"{source} cannot be read: {error}") from error
-    name = str(source) if isinstance(source, Path) else "the bytes of an image"
+    name = "the bytes of an image" if isinstance(source, bytes) else source.name
     if len(data) > MOST_BYTES:
         raise ValueError(f"{name}: {len(data)} bytes; the limit is {MOST_BYTES}")
     kinds = (kind for at, mark, kind in _SIGNATURES if data[at : at + len(mark)] == mark)
