@@ -40,11 +40,14 @@ class Media:
 
 def read_media(source: Source) -> Media:
     """ValueError for a file that cannot be read, is too large, or is of no kind that is known."""
-    try:
-        data = source if isinstance(source, bytes) else source.read_bytes()
-    except OSError as error:
-        raise ValueError(f"{source} cannot be read: {error}") from error
-    name = f"{len(data)} bytes" if isinstance(source, bytes) else str(source)
+    if isinstance(source, bytes):
+        name, data = "the bytes of an image", source
+    else:
+        name = str(source)
+        try:
+            data = source.read_bytes()
+        except OSError as error:
+            raise ValueError(f"{name} cannot be read: {error}") from error
     if len(data) > MOST_BYTES:
         raise ValueError(f"{name}: {len(data)} bytes; the limit is {MOST_BYTES}")
     kinds = (kind for at, mark, kind in _SIGNATURES if data[at : at + len(mark)] == mark)

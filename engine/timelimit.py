@@ -32,8 +32,8 @@ class TimeLimit:
         kind: type[BaseException] | None,
         error: BaseException | None,
         traceback: TracebackType | None,
-    ) -> bool | None:
-        return await self._timeout.__aexit__(kind, error, traceback)
+    ) -> None:
+        await self._timeout.__aexit__(kind, error, traceback)
 
     def stop(self, since: float) -> None:
         """An outage is noticed that began at `since`, on the event loop's clock. Outages may
