@@ -17,6 +17,7 @@ import os
 import shutil
 import signal
 import socket
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -131,7 +132,7 @@ class Chromium:
             self._watch.cancel()
             await asyncio.gather(self._watch, return_exceptions=True)
         self._refusing.close()
-        closings = []
+        closings: list[Callable[[], Awaitable[None]]] = []
         if self._browser is not None:
             closings.append(self._browser.close)
         if self._playwright is not None:
