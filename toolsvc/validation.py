@@ -86,7 +86,7 @@ def _references(schema: Any) -> Iterator[str]:
 
 def _violations(error: ValidationError) -> Iterator[Violation]:
     """Those of an object's members are told at the member's own path."""
-    rule, value = str(error.validator), error.instance
+    rule, value = str(error.validator), cast("Any", error.instance)
     expected = cast("Any", error.validator_value)
     if rule == "required":
         names = [name for name in expected if name not in value]
