@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, cast
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError, ValidationError
@@ -86,8 +86,8 @@ def _references(schema: Any) -> Iterator[str]:
 
 def _violations(error: ValidationError) -> Iterator[Violation]:
     """Those of an object's members are told at the member's own path."""
-    rule, value = str(error.validator), error.instance
-    expected: Any = error.validator_value
+    rule, value = str(error.validator), cast("Any", error.instance)
+    expected = cast("Any", error.validator_value)
     if rule == "required":
         names = [name for name in expected if name not in value]
         told = "a value"

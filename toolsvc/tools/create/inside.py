@@ -4,12 +4,16 @@ The source of this module is sent there with a job; it needs the standard librar
 tells is not trusted: the code may do to this module what it likes, to its own harm.
 """
 
+from __future__ import annotations
+
 import ast
 import contextlib
 import inspect
 import io
 import json
 import traceback
+from collections.abc import Callable
+from typing import Any
 
 SHOWN = 4000  # characters of what was printed
 LONGEST_RESULT = 65536  # characters of a result's JSON
@@ -19,27 +23,25 @@ class Wrong(Exception):
     """The code is no tool; the message says why."""
 
 
-def work(job):  # type: ignore[no-untyped-def]
-    """What came of the job as JSON: {"result", "required", "stdout", "stderr"}, with "error" and
-    "error_type" where it failed; "made" says whether the function was there."""
+def work(job: dict[str, Any]) -> str:
+    """What came of the job as JSON: {"result", "required", "stdout", "stderr"}, with "error" where
+    it failed."""
     out, err = io.StringIO(), io.StringIO()
-    told = {"result": None, "made": False}
+    told: dict[str, Any] = {"result": None}
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             function = make(job["code"], job["name"])
             told["required"] = signature(function, job["name"], job["properties"])
-            told["made"] = True
             told["result"] = plain(function(**job["inputs"]))
         except Wrong as error:
-            told["error"], told["error_type"] = str(error), "Wrong"
+            told["error"] = str(error)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code raises anything
-            told["error_type"] = type(error).__name__
             told["error"] = traceback.format_exception_only(type(error), error)[-1].strip()[:SHOWN]
     told["stdout"], told["stderr"] = out.getvalue()[:SHOWN], err.getvalue()[:SHOWN]
     return json.dumps(told)
 
 
-def make(code, name):  # type: ignore[no-untyped-def]
+def make(code: str, name: str) -> Callable[..., Any]:
     """The function of that name. Wrong if the code does not parse, or defines none."""
     try:
         tree = ast.parse(code, "<tool>")
@@ -48,12 +50,13 @@ def make(code, name):  # type: ignore[no-untyped-def]
         raise Wrong(f"the code does not parse: {error}") from error
     if not any(isinstance(node, ast.FunctionDef) and node.name == name for node in tree.body):
         raise Wrong(f"the code does not define a function {name}")
-    space = {"__name__": name}
+    space: dict[str, Any] = {"__name__": name}
     exec(program, space)
-    return space[name]
+    function: Callable[..., Any] = space[name]
+    return function
 
 
-def signature(function, name, properties):  # type: ignore[no-untyped-def]
+def signature(function: Callable[..., Any], name: str, properties: list[str]) -> list[str]:
     """Names of the arguments that a call must have. Wrong if schema and signature differ."""
     required = []
     accepted = {}
@@ -70,7 +73,7 @@ def signature(function, name, properties):  # type: ignore[no-untyped-def]
     return required
 
 
-def plain(value):  # type: ignore[no-untyped-def]
+def plain(value: Any) -> Any:
     """The value as JSON has it. Wrong if JSON cannot say it."""
     try:
         text = json.dumps(value, allow_nan=False)

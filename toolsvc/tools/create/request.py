@@ -64,7 +64,9 @@ def schema_of(arguments: Mapping[str, Any] | str) -> dict[str, Any]:
     if not isinstance(arguments, Mapping):
         raise Refusal("`arguments` is no JSON object")
     whole = isinstance(arguments.get("properties"), Mapping) and "type" in arguments
-    schema = dict(arguments) if whole else {"type": "object", "properties": dict(arguments)}
+    schema: dict[str, Any] = dict(arguments)
+    if not whole:
+        schema = {"type": "object", "properties": schema}
     if schema["type"] != "object":
         raise Refusal("`arguments` must be the schema of an object")
     for name, inner in schema["properties"].items():
