@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import uvicorn
@@ -39,7 +41,10 @@ async def serve_http(client: Client, listen: str, *, token: str, insecure: bool)
         config = uvicorn.Config(
             _Door(app, offer, token), host=host, port=int(port), log_level="warning"
         )
-        await uvicorn.Server(config).serve()
+        server = _Server(config)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, server.stop)
+        await server.serve()
 
 
 @asynccontextmanager
@@ -51,6 +56,18 @@ async def _offer(client: Client, alone: str) -> AsyncIterator[Offer]:
             yield offer
         finally:
             await offer.close()
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to whoever runs it: uvicorn would raise them again at its end, and so kill the
+    process before the sessions are closed."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    def stop(self) -> None:
+        self.should_exit = True
 
 
 class _Door:
