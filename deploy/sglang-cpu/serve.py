@@ -58,6 +58,8 @@ SWITCHES = (
     "--incremental-streaming-output",
     # There is no device to overlap with: it costs a thread and a step of delay.
     "--disable-overlap-schedule",
+    # Else its loop spins while there is nothing to do, on a core that the learner could use.
+    "--sleep-on-idle",
 )
 
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
