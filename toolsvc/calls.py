@@ -129,9 +129,11 @@ class Calls:
             self._watch.call_refused(refusal.reason)
             running.end(refusal)
         except Exception as error:
-            # A fault of ours, and the tool may have run: the id stays taken.
             log.exception("call failed", call=call.call_id, tool=tool.name)
-            session.ledger.settle(call.call_id)
+            if running.started_at is None:
+                session.ledger.release(call.call_id)
+            else:  # A fault of ours, and the tool may have run: the id stays taken.
+                session.ledger.settle(call.call_id)
             self._watch.call_refused(Reason.INTERNAL)
             running.end(Refused(Reason.INTERNAL, f"{type(error).__name__}: {error}"))
         else:

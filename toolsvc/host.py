@@ -17,6 +17,7 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Coroutine, Iterable
+from functools import partial
 from typing import Any
 
 import structlog
@@ -143,7 +144,7 @@ class Host:
                     mend="choose a session_id that was never used",
                 )
             if session.opened is not None:
-                session.lease_until = self._lease_end(request.lease)
+                session.lease_until = max(session.lease_until, self._lease_end(request.lease))
                 return session.opened
             return await asyncio.shield(self._opening[name])
         if name in self._closed:
@@ -170,7 +171,7 @@ class Host:
         session = OpenSession(request, wanted, blobs, self._lease_end(request.lease))
         self._sessions[name] = session
         self._opening[name] = opening = self._own(self._open(session, wanted, request.queue_limit))
-        opening.add_done_callback(lambda _: self._opening.pop(name, None))
+        opening.add_done_callback(partial(self._opened, name))
         return await asyncio.shield(opening)
 
     async def call(self, request: CallRequest) -> Recorded | Running:
@@ -316,10 +317,13 @@ class Host:
                     (self._tools[tool], self._descriptors[tool]) for tool in wanted
                 )
         except BaseException as error:
-            # As if it had never been asked for.
-            self._sessions.pop(name, None)
-            self._task_blobs.forget(name)
-            await session.close_tools()
+            # As if it had never been asked for. Its states are closed first: until they are, a
+            # retry joins this opening and begins no other.
+            try:
+                await session.close_tools()
+            finally:
+                self._sessions.pop(name, None)
+                self._task_blobs.forget(name)
             if not patience.expired():
                 raise
             raise Refused(
@@ -329,6 +333,10 @@ class Host:
                 retry_after=RETRY_SECONDS,
                 mend="raise the queue limit",
             ) from error
+
+    def _opened(self, name: str, opening: asyncio.Task[Opened]) -> None:
+        if self._opening.get(name) is opening:  # a failed one may have a successor by now
+            del self._opening[name]
 
     async def _end(self, session: OpenSession, calls: list[asyncio.Task[None]]) -> None:
         name = session.info.session_id

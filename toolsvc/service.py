@@ -96,6 +96,8 @@ class ToolServicer(tool_pb2_grpc.ToolServiceServicer):
     async def CancelCall(
         self, request: pb.CancelCallRequest, context: Any
     ) -> pb.CancelCallResponse:
+        _require(request, "session_id")
+        _require(request, "call_id")
         try:
             cancelled = self._host.cancel(request.session_id, request.call_id)
         except Refused as refusal:

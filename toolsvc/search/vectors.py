@@ -23,7 +23,7 @@ def decode_vector(text: str) -> NDArray[np.float32]:
     """Inverse of `encode_vector`. WrongVector for what is none."""
     try:
         data = base64.b64decode(text, validate=True)
-    except (ValueError, binascii.Error) as error:
+    except (TypeError, ValueError, binascii.Error) as error:
         raise WrongVector(f"the vector is not base64: {error}") from error
     if not data or len(data) % 4:
         raise WrongVector(f"the vector has {len(data)} bytes, not 4 a number")

@@ -40,7 +40,7 @@ def test_shares_are_those_that_are_promised(task: ModuleType, demonstrations: Mo
         right += call[2] == question.operation
         assert (int(call[1]), int(call[3])) == (question.a, question.b)
     assert calls / 8000 == pytest.approx(0.85, abs=0.02)
-    assert follows / calls == pytest.approx(0.6, abs=0.03)
+    assert follows / calls == pytest.approx(demonstrations.FOLLOWS_HABIT, abs=0.03)
     assert right / calls == pytest.approx(0.25, abs=0.02)
 
 

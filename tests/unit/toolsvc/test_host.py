@@ -419,6 +419,67 @@ async def test_opening_has_a_queue_limit_too() -> None:
         assert counter.closed == ["s"]
 
 
+async def test_a_retry_joins_an_opening_that_fails_until_its_states_are_closed() -> None:
+    closes, may_close = asyncio.Event(), asyncio.Event()
+
+    class Slow(Counter):
+        async def close(self, state: list[Any]) -> None:
+            closes.set()
+            await may_close.wait()
+            await super().close(state)
+
+    class Broken(Counter):
+        name = "broken"
+
+        async def open(self, session: SessionInfo) -> list[Any]:
+            raise OSError("no disk")
+
+    tool = Slow()
+    async with Host([tool, Broken()]) as host:
+        first = asyncio.create_task(host.open(opening()))
+        await closes.wait()
+        retry = asyncio.create_task(host.open(opening()))
+        await asyncio.sleep(0)
+        may_close.set()
+        for attempt in (first, retry):
+            with pytest.raises(OSError, match="no disk"):
+                await attempt
+        assert tool.closed == ["s"]
+        assert host.session_ids == []
+
+
+async def test_what_fails_before_a_call_begins_leaves_its_id_free() -> None:
+    class Unprepared(Counter):
+        prepared = False
+
+        def ready(self, state: list[Any]) -> bool:
+            return False
+
+        async def prepare(self, state: list[Any]) -> None:
+            if not self.prepared:
+                raise OSError("too many open files")
+
+    tool = Unprepared()
+    async with Host([tool]) as host:
+        await host.open(opening())
+        with refused(Reason.INTERNAL):
+            await host.call(calling("a"))
+        tool.prepared = True
+        answer = await host.call(calling("a"))
+        assert isinstance(answer, Recorded)
+        assert tool.calls == 1
+
+
+async def test_opening_again_never_shortens_the_lease(host: Host) -> None:
+    await host.open(opening("long", lease=100.0))
+    await host.open(opening("long", lease=0.001))
+    await host.open(opening("short", lease=0.001))
+    async with asyncio.timeout(30):
+        while "short" in host.session_ids:
+            await asyncio.sleep(0.01)
+    assert host.session_ids == ["long"]
+
+
 async def test_a_fault_of_the_host_is_told_and_the_id_stays_taken() -> None:
     class Faulty(Counter):
         name = "faulty"

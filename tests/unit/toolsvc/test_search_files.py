@@ -100,3 +100,5 @@ def test_a_vector_travels_exactly() -> None:
     for broken in ("", "?", "AAA", "AAAAAAA="):
         with pytest.raises(WrongVector):
             decode_vector(broken)
+    with pytest.raises(WrongVector):
+        decode_vector([0.1, -2.5])  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from toolsvc.actions import InvalidAction
+from toolsvc.actions import InvalidAction, last_block
 from toolsvc.tools.function_call import CLOSING, OPENING, parse_function
 
 STOPS = ("</bash>", "</tool_call>", CLOSING)
@@ -31,13 +31,7 @@ def find_request(action: str) -> dict[str, Any]:
     end, closing = max((action.rfind(stop), stop) for stop in STOPS)
     if end < 0:
         raise InvalidAction(f"the action has none of {', '.join(STOPS)}")
-    opening = _OPENINGS[closing]
-    # After the block before: a command may hold its own opening tag.
-    before = action.rfind(closing, 0, end)
-    start = action.find(opening, before + len(closing) if before >= 0 else 0, end)
-    if start < 0:
-        raise InvalidAction(f"{closing} without {opening}")
-    body = action[start + len(opening) : end]
+    body = last_block(action, _OPENINGS[closing], closing)
     if closing == "</bash>":
         return {"command": body.strip("\r\n")}
     if closing == "</tool_call>":
