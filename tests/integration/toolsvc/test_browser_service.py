@@ -1,0 +1,55 @@
+"""`toolsvc serve browser` as people run it: the contract, and its sudden death."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.integration.toolsvc.conftest import Service
+from tests.support.site import site
+
+LEAST = 80
+"""Checks that must pass: what the tool can be brought to is not skipped."""
+
+PROBES = """
+[browser]
+echo = {{ action = "navigate", url = "http://{host}/echo?text=@text@" }}
+effect = {{ action = "navigate", url = "http://{host}/count" }}
+read = {{ action = "navigate", url = "http://{host}/counted" }}
+sleep = {{ action = "navigate", url = "http://{host}/count-slowly?seconds=@seconds@" }}
+"""
+
+
+@pytest.mark.timeout(300)
+def test_the_contract_is_kept_and_a_killed_service_leaves_nothing(
+    start: Callable[..., Service], tmp_path: Path
+) -> None:
+    probes, findings = tmp_path / "probes.toml", tmp_path / "findings.json"
+    with site() as pages:
+        probes.write_text(PROBES.format(host=pages.address))
+        service = start("browser", "--set", f"browser.allow={pages.address}")
+        check = [sys.executable, "-c", "from toolsvc.cli import main; main()", "check"]
+        done = subprocess.run(
+            [*check, service.address, "--probe", str(probes), "--json", str(findings)],
+            capture_output=True,
+            text=True,
+            timeout=250,
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert findings.read_text().count('"passed"') - 1 >= LEAST
+
+    family = psutil.Process(service.process.pid).children(recursive=True)
+    (profile,) = {word for process in family for word in process.cmdline() if is_profile(word)}
+    folder = Path(profile.partition("=")[2])
+    assert folder.is_dir()
+    service.process.kill()
+    _, left = psutil.wait_procs(family, timeout=40)
+    assert not left
+    assert not folder.exists()
+
+
+def is_profile(word: str) -> bool:
+    return word.startswith("--user-data-dir=")
