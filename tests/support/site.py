@@ -42,10 +42,12 @@ PAGES = {
         navigator.serviceWorker.register('/worker.js').then(
             r => say('worker ' + (r && r.active)), () => say('worker none'));
         </script>""",
-    "/escape": """<title>Escape</title><p id="p">here</p><iframe src="file:///etc/passwd"></iframe>
+    "/escape": """<title>Escape</title><p>here</p>
         <a href="file:///etc/passwd">file</a> <a href="chrome://version">chrome</a>
         <button onclick="window.open('file:///etc/passwd')">open</button>
         <button onclick="location = 'data:text/html,<h1>data'">data</button>""",
+    "/file-frame": """<title>Escape</title><p>here</p>
+        <iframe src="file:///etc/passwd"></iframe>""",
     "/stuck": """<title>Stuck</title><input disabled aria-label="off"><button>under</button>
         <div style="position: fixed; inset: 0">cover</div>""",
 }

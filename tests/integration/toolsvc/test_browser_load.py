@@ -57,7 +57,7 @@ async def crowd(pages: Site, record_property: pytest.RecordProperty) -> None:
     async with serving(pages.address) as host:
         async with Surfer(host, pages) as first:
             await first.go("/count")
-        alone = family() - nobody
+        one = family() - nobody
         policies = [Surfer(host, pages) for _ in range(TRAJECTORIES)]
         together = asyncio.Barrier(TRAJECTORIES + 1)
         async with asyncio.TaskGroup() as group:
@@ -74,5 +74,8 @@ async def crowd(pages: Site, record_property: pytest.RecordProperty) -> None:
                 group.create_task(policy.trajectory.close())
         figures = host._tools["browser"].figures()
         assert (figures["browsers"], figures["browser_sessions"]) == (1, 0)
+        rest = family() - nobody
+        assert len(rest) <= len(one)
+        assert cost(rest)[1] < held / 4
     assert family() == nobody
     assert folders() == before

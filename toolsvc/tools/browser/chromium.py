@@ -6,8 +6,8 @@ Invariants
 - It reaches the hosts of its allow-list and no other.
 - Once `ended` is set, every context in it is gone.
 - `close` leaves no process and no profile. Nor does the death of this process: the driver notices
-  that its pipe closed, ends the browser and removes the profile. Only a driver that is killed leaves
-  a folder `playwright_chromiumdev_profile-*` behind.
+  that its pipe closed, ends the browser and removes the profile. Only a driver that is killed
+  leaves folders `playwright*` in the temporary one.
 """
 
 from __future__ import annotations
