@@ -25,6 +25,10 @@ async def serving(
         yield running
 
 
+PATIENCE = {"queue_limit": 60.0, "run_limit": 60.0, "wait": 120.0}
+"""Seconds, so that a busy machine fails no test."""
+
+
 class Surfer:
     """A trajectory that reads what it sees, and ends with its block."""
 
@@ -44,7 +48,9 @@ class Surfer:
     ) -> Result:
         arguments = {"action": action, **more}
         call = json.dumps({"name": "browser", "arguments": arguments})
-        result = await self.trajectory.act(f"<tool_call>{call}</tool_call>", **limits or {})
+        result = await self.trajectory.act(
+            f"<tool_call>{call}</tool_call>", **{**PATIENCE, **(limits or {})}
+        )
         self.seen = "".join(part.text for part in result.observation if isinstance(part, Text))
         return result
 

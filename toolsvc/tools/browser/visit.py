@@ -31,7 +31,7 @@ _TEXT_SECONDS = 2.0
 """For the page's text at first: Playwright waits so long for a frame that never has any."""
 QUIET_SECONDS = 1.0
 """For the requests that an action set off; a page may have some that never end."""
-_HALT_SECONDS = 1.0
+_HALT_SECONDS = 3.0
 _CLOSE_SECONDS = 5.0
 _MOST_NOTES = 5
 _LONGEST_NOTE = 200
