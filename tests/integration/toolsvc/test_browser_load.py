@@ -2,6 +2,7 @@
 
 import asyncio
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -37,7 +38,7 @@ def cost(pids: set[int]) -> tuple[float, int]:
 
 
 async def travel(policy: Surfer, together: asyncio.Barrier) -> None:
-    limits = {"queue_limit": WAIT_SECONDS, "run_limit": WAIT_SECONDS, "wait": WAIT_SECONDS}
+    limits = {"queue_limit": WAIT_SECONDS, "run_limit": WAIT_SECONDS}
     first = await policy.act("navigate", limits=limits, url=policy.pages.url("/count"))
     assert first.error is None, first
     async with together:  # All have a page now.
@@ -47,12 +48,14 @@ async def travel(policy: Surfer, together: asyncio.Barrier) -> None:
 
 
 @pytest.mark.timeout(400)
-async def test_64_trajectories_leave_nothing(record_property: pytest.RecordProperty) -> None:
+async def test_64_trajectories_leave_nothing(
+    record_property: Callable[[str, object], None],
+) -> None:
     with site() as pages:
         await crowd(pages, record_property)
 
 
-async def crowd(pages: Site, record_property: pytest.RecordProperty) -> None:
+async def crowd(pages: Site, record_property: Callable[[str, object], None]) -> None:
     nobody, before = family(), folders()
     async with serving(pages.address) as host:
         async with Surfer(host, pages) as first:

@@ -117,10 +117,11 @@ class Visit:
         try:
             page = await self._page()
             async with asyncio.timeout(_HALT_SECONDS):
-                await page.evaluate("0")
                 devtools = await self._context.new_cdp_session(page)
                 await devtools.send("Page.stopLoading")
                 await devtools.detach()
+                # Whether it answers; before, this would wait for what loads.
+                await page.evaluate("0")
         except (PlaywrightError, TimeoutError):
             self._note("the page did not stop, and was closed")
             with contextlib.suppress(PlaywrightError, TimeoutError):
