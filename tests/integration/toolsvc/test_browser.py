@@ -267,9 +267,11 @@ async def test_packets_of_calls_go_nowhere(policy: Surfer, pages: Site) -> None:
             c.createDataChannel('d');
             c.createOffer().then(o => c.setLocalDescription(o))</script>"""
         await policy.go("/stun")
-        for _ in range(10):
+        for _ in range(100):
+            if "complete" in policy.seen:
+                break
             await policy.do("read")
-        assert "gathering" in policy.seen
+        assert "complete" in policy.seen
         assert not forbidden.reached()
 
 

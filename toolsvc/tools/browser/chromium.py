@@ -43,7 +43,9 @@ _WATCH_SECONDS = 1.0
 _LAUNCHER = Path(__file__).with_name("chromium.sh")
 _SWITCHES = (
     "--disable-gpu",
-    # Packets over UDP would pass by the proxy, which is what keeps pages to the allow-list.
+    # Packets over UDP would pass by the proxy, which is what keeps pages to the allow-list. The
+    # second is the name that older Chromiums know.
+    "--webrtc-ip-handling-policy=disable_non_proxied_udp",
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
 )
 _NOT_WANTED = ["--disable-popup-blocking"]
