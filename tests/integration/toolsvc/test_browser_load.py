@@ -76,7 +76,8 @@ async def crowd(pages: Site, record_property: Callable[[str, object], None]) -> 
             for policy in policies:
                 group.create_task(policy.trajectory.close())
         figures = host._tools["browser"].figures()
-        assert (figures["browsers"], figures["browser_sessions"]) == (1, 0)
+        assert figures["browsers"] <= 1
+        assert figures["browser_sessions"] == 0
         rest = family() - nobody
         assert len(rest) <= len(one)
         assert cost(rest)[1] < held / 4
