@@ -33,6 +33,14 @@ BUILT_IN = {
 }
 """Name to "module:class"."""
 
+_EXTRAS = {
+    "httpx2": "mcp",
+    "kubernetes_asyncio": "kubernetes",
+    "mcp": "mcp",
+    "playwright": "browser",
+}
+"""Packages that another extra of pyproject.toml than `toolsvc` brings, as they are imported."""
+
 
 class NoOptions(BaseModel):
     """For a tool without any."""
@@ -69,8 +77,9 @@ def imported(name: str, path: str) -> Any:
     try:
         return getattr(import_module(module), attribute)
     except ImportError as error:
+        extra = _EXTRAS.get((error.name or "").partition(".")[0], "toolsvc")
         raise StartError(
-            f"tool {name!r} needs the package {error.name}: pip install 'toolwright[toolsvc]'"
+            f"tool {name!r} needs the package {error.name}: pip install 'toolwright[{extra}]'"
         ) from error
 
 

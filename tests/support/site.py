@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.server
+import select
 import socket
 import threading
 import time
@@ -32,8 +33,8 @@ PAGES = {
     "/hungry": """<title>Hungry</title><script>
         const held = [];
         function eat() {
-            for (let i = 0; i < 20; i++) held.push(new Uint8Array(4 << 20).fill(i + 1));
-            setTimeout(eat, 20);
+            held.push(new Uint8Array(16 << 20).fill(held.length + 1));
+            if (held.length < 128) setTimeout(eat, 50);
         }</script><button onclick="eat()">eat</button>""",
     "/powers": """<title>Powers</title><p id="p"></p><script>
         const say = text => p.append(text + ' ');
@@ -41,16 +42,21 @@ PAGES = {
         navigator.serviceWorker.register('/worker.js').then(
             r => say('worker ' + (r && r.active)), () => say('worker none'));
         </script>""",
-    "/escape": """<title>Escape</title><p id="p">here</p><iframe src="file:///etc/passwd"></iframe>
+    "/escape": """<title>Escape</title><p>here</p>
         <a href="file:///etc/passwd">file</a> <a href="chrome://version">chrome</a>
         <button onclick="window.open('file:///etc/passwd')">open</button>
         <button onclick="location = 'data:text/html,<h1>data'">data</button>""",
+    "/file-frame": """<title>Escape</title><p>here</p>
+        <iframe src="file:///etc/passwd"></iframe>""",
     "/stuck": """<title>Stuck</title><input disabled aria-label="off"><button>under</button>
         <div style="position: fixed; inset: 0">cover</div>""",
 }
 LONG = "<title>Long</title>" + "".join(
-    f"<p>line {number} of a long page</p>" for number in range(30_000)
+    f"<p>line {number} of a long page</p>" for number in range(2000)
 )
+
+
+_LONGEST_SECONDS = 60.0
 
 
 @dataclass
@@ -60,6 +66,18 @@ class Site:
     address: str
     pages: dict[str, str] = field(default_factory=dict)
     """More of them, by path."""
+    asked: threading.Event = field(default_factory=threading.Event)
+    released: threading.Event = field(default_factory=threading.Event)
+
+    @contextlib.contextmanager
+    def holding(self) -> Iterator[threading.Event]:
+        """`/held` answers when this ends; gives what is set once somebody has asked for it."""
+        self.asked.clear()
+        self.released.clear()
+        try:
+            yield self.asked
+        finally:
+            self.released.set()
 
     def url(self, path: str) -> str:
         return f"http://{self.address}{path}"
@@ -71,7 +89,7 @@ def site() -> Iterator[Site]:
     running = Site("")
 
     class Handler(_Handler):
-        pages = running.pages
+        site = running
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
@@ -87,7 +105,7 @@ def site() -> Iterator[Site]:
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
-    pages: dict[str, str]
+    site: Site
 
     def do_GET(self) -> None:
         parts = urlsplit(self.path)
@@ -101,11 +119,15 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         elif parts.path == "/slow":
             time.sleep(float(asked["seconds"]))
             self._answer(200, "<title>Slow</title>")
+        elif parts.path == "/held":
+            self.site.asked.set()
+            self.site.released.wait(_LONGEST_SECONDS)
+            self._answer(200, "<title>Held</title>")
         elif parts.path in ("/said", "/echo"):
             self._answer(200, f"<title>Said</title><p>{' and '.join(asked.values())}</p>")
         elif parts.path == "/long":
             self._answer(200, LONG)
-        elif page := self.pages.get(parts.path) or PAGES.get(parts.path):
+        elif page := self.site.pages.get(parts.path) or PAGES.get(parts.path):
             self._answer(200, page)
         else:
             self._answer(404, "<title>No such page</title>")
@@ -150,15 +172,16 @@ class Listener:
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
 
+    @property
+    def url(self) -> str:
+        return f"http://{self.address}/x"
+
     def reached(self, within: float = 0) -> bool:
-        """Whether there was a connection or a datagram."""
-        until = time.monotonic() + within
-        for one, call in ((self._tcp, self._tcp.accept), (self._udp, lambda: self._udp.recv(1))):
-            one.settimeout(max(0.0, until - time.monotonic()))
-            with contextlib.suppress(BlockingIOError, TimeoutError):
-                call()
-                return True
-        return False
+        """Whether there was a connection, which is closed, or a datagram."""
+        ready, _, _ = select.select([self._tcp, self._udp], [], [], within)
+        if self._tcp in ready:
+            self._tcp.accept()[0].close()
+        return bool(ready)
 
     def __enter__(self) -> Listener:
         return self

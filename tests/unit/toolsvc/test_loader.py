@@ -1,11 +1,12 @@
 """`toolsvc serve WORD...`: built-in names and files, and what is said when that fails."""
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
-from toolsvc.built_in import parse_settings
+from toolsvc.built_in import imported, parse_settings
 from toolsvc.errors import StartError
 from toolsvc.loader import load_tools
 from toolsvc.sandbox.config import SandboxConfig
@@ -90,3 +91,15 @@ async def test_a_missing_file_is_named() -> None:
 async def test_a_setting_that_does_not_fit_is_named(word: str, says: str) -> None:
     with pytest.raises(StartError, match=re.escape(says)):
         await load_tools(["python"], parse_settings([word]), SANDBOX)
+
+
+@pytest.mark.parametrize(
+    ("package", "extra"),
+    [("playwright", "browser"), ("kubernetes_asyncio", "kubernetes"), ("lxml", "toolsvc")],
+)
+def test_a_missing_package_names_the_extra_that_brings_it(
+    package: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(StartError, match=rf"needs the package {package}: .*\[{extra}\]'$"):
+        imported("mine", f"{package}:Anything")

@@ -5,8 +5,9 @@ Invariants
   said so twice. Chromium never runs as root.
 - It reaches the hosts of its allow-list and no other.
 - Once `ended` is set, every context in it is gone.
-- `close` leaves no process and no profile. Nor does the death of this process: driver and browser
-  end when their pipes close.
+- `close` leaves no process and no profile. Nor does the death of this process: the driver notices
+  that its pipe closed, ends the browser and removes the profile. Only a driver that is killed
+  leaves folders `playwright*` in the temporary one.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from toolsvc.tools.browser.processes import confined, own_memory
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 START_SECONDS = 120.0
-"""It takes two on a quiet machine."""
+"""A second or two on a quiet machine, half a minute where all cores are taken."""
 _CLOSE_SECONDS = 8.0
 _ANSWER_SECONDS = 30.0
 """For a question that takes milliseconds: a machine may be busy, but not so busy."""
@@ -42,7 +43,9 @@ _WATCH_SECONDS = 1.0
 _LAUNCHER = Path(__file__).with_name("chromium.sh")
 _SWITCHES = (
     "--disable-gpu",
-    # Packets over UDP would pass by the proxy, which is what keeps pages to the allow-list.
+    # Packets over UDP would pass by the proxy, which is what keeps pages to the allow-list. The
+    # second is the name that older Chromiums know.
+    "--webrtc-ip-handling-policy=disable_non_proxied_udp",
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
 )
 _NOT_WANTED = ["--disable-popup-blocking"]

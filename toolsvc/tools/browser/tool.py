@@ -2,11 +2,15 @@
 
 Owns the options and what the policy reads. A session takes its context at its first call. A
 browser that crashes loses its sessions, and the next session gets a new one.
+
+Invariant: at most `calls_at_once` calls run; others wait before their run limit begins. A page that
+loads keeps a core busy: with many at once none would be ready in time.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -34,6 +38,9 @@ from toolwright.types import ToolErrorKind
 _PATIENCE_SECONDS = 5.0
 """With a context that is being made for a session which does not want it any more."""
 
+_CALLS_PER_CORE = 4
+"""Pages wait for their servers for a part of the time."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -48,6 +55,11 @@ class BrowserOptions(BaseModel):
     program: Path | None = Field(default=None, description="Chromium, where it is not on PATH")
     sessions: int = Field(default=64, ge=1, description="in browsers at once; more wait")
     per_browser: int = Field(default=32, ge=1, description="sessions that share a browser process")
+    calls_at_once: int = Field(
+        default_factory=lambda: _CALLS_PER_CORE * (os.cpu_count() or 1),
+        ge=1,
+        description="calls that run; more wait. Default: 4 a core",
+    )
     pages: int = Field(default=4, ge=1, description="windows of one session")
     page_mib: int = Field(default=512, ge=64, description="memory of one page's process")
     text_chars: int = Field(default=8000, ge=100, description="of a page, shown at once")
@@ -101,6 +113,7 @@ class BrowserTool(BuiltIn):
     media = True
     keep = "head"
     run_limit = 60.0
+    queues = True
 
     def __init__(self, options: BrowserOptions, sandbox: SandboxConfig) -> None:
         self._options = options
@@ -116,6 +129,7 @@ class BrowserTool(BuiltIn):
         self._fleet = Fleet(
             self._start_browser, sessions=options.sessions, per_browser=options.per_browser
         )
+        self._running = asyncio.Semaphore(options.calls_at_once)
 
     @classmethod
     def make(cls, options: BrowserOptions, sandbox: SandboxConfig) -> Self:
@@ -163,25 +177,20 @@ class BrowserTool(BuiltIn):
         return state.lost
 
     def ready(self, state: _Session) -> bool:
-        return state.visit is not None
+        """Each call takes its turn."""
+        return False
 
     async def prepare(self, state: _Session) -> None:
-        try:
-            berth = await self._fleet.take()
-        except BrowserUnavailable as error:
-            raise backend_down(str(error)) from error
-        try:
-            state.visit = await self._begin(berth)
-        except BrowserLost as error:
-            await self._fleet.give_back(berth)
-            raise backend_down(f"no browser: {error}") from error
-        except BaseException:
-            await self._fleet.give_back(berth)
-            raise
-        state.berth = berth
+        """A context, where the session has none yet, then leave to run, which `run` gives back."""
+        if state.visit is None:
+            await self._settle_in(state)
+        await self._running.acquire()
 
     async def run(self, state: _Session, call: Call, cancellation: Cancellation) -> Result:
-        result = await super().run(state, call, cancellation)
+        try:
+            result = await super().run(state, call, cancellation)
+        finally:
+            self._running.release()
         lost = self.lost(state)
         if lost is not None:
             raise Refused(Reason.SESSION_LOST, f"the session was lost: {lost}")
@@ -207,6 +216,21 @@ class BrowserTool(BuiltIn):
         text, cut = describe(view, arguments.start, self._options.text_chars)
         images = [] if view.image is None else [Media(media_type="image/png", data=view.image)]
         return Result.of(text, *images, truncated=cut)
+
+    async def _settle_in(self, state: _Session) -> None:
+        try:
+            berth = await self._fleet.take()
+        except BrowserUnavailable as error:
+            raise backend_down(str(error)) from error
+        try:
+            state.visit = await self._begin(berth)
+        except BrowserLost as error:
+            await self._fleet.give_back(berth)
+            raise backend_down(f"no browser: {error}") from error
+        except BaseException:
+            await self._fleet.give_back(berth)
+            raise
+        state.berth = berth
 
     async def _begin(self, berth: Berth) -> Visit:
         """Not cancelled halfway, which would leave a context that nobody closes."""

@@ -27,9 +27,11 @@ from toolsvc.tools.browser.words import View, short, why_not_done, why_not_loade
 
 ELEMENT_SECONDS = 5.0
 """For an element to be visible, enabled and unhidden."""
+_TEXT_SECONDS = 2.0
+"""For the page's text at first: Playwright waits so long for a frame that never has any."""
 QUIET_SECONDS = 1.0
 """For the requests that an action set off; a page may have some that never end."""
-_HALT_SECONDS = 1.0
+_HALT_SECONDS = 3.0
 _CLOSE_SECONDS = 5.0
 _MOST_NOTES = 5
 _LONGEST_NOTE = 200
@@ -100,10 +102,10 @@ class Visit:
         try:
             await self._do(arguments)
             try:
-                return await self._look(arguments)
+                return await self._look(arguments, _TEXT_SECONDS)
             except PlaywrightError:
-                # The page went, by a navigation that the action set off.
-                return await self._look(arguments)
+                # The page went, by a navigation that the action set off; or it is a large one.
+                return await self._look(arguments, ELEMENT_SECONDS)
         except PlaywrightError as error:
             raise await self._explained(error) from error
         except PageFailed:
@@ -115,10 +117,11 @@ class Visit:
         try:
             page = await self._page()
             async with asyncio.timeout(_HALT_SECONDS):
-                await page.evaluate("0")
                 devtools = await self._context.new_cdp_session(page)
                 await devtools.send("Page.stopLoading")
                 await devtools.detach()
+                # Whether it answers; before, this would wait for what loads.
+                await page.evaluate("0")
         except (PlaywrightError, TimeoutError):
             self._note("the page did not stop, and was closed")
             with contextlib.suppress(PlaywrightError, TimeoutError):
@@ -156,7 +159,7 @@ class Visit:
             async with asyncio.timeout(QUIET_SECONDS):
                 await self._quiet.wait()
 
-    async def _look(self, arguments: BrowserArguments) -> View:
+    async def _look(self, arguments: BrowserArguments, seconds: float) -> View:
         page = await self._page()
         if self._shown not in (None, page):
             self._note("this is another window than before")
@@ -165,7 +168,7 @@ class Visit:
         if arguments.action == "screenshot":
             image = await page.screenshot(scale="css")
         else:
-            text = await page.aria_snapshot(mode="ai")
+            text = await page.aria_snapshot(mode="ai", timeout=seconds * 1000)
         notes, self._notes = tuple(self._notes), []
         return View(title=title, url=page.url, text=text, notes=notes, image=image)
 

@@ -1,0 +1,85 @@
+"""Many browser trajectories at once: what they take, and that all of it comes back."""
+
+import asyncio
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.support.site import Site, site
+from tests.support.surfer import Surfer, serving
+
+TRAJECTORIES = 64
+WAIT_SECONDS = 300.0
+"""In the queue, on a machine that does other things too."""
+
+
+def family() -> set[int]:
+    return {process.pid for process in psutil.Process().children(recursive=True)}
+
+
+def folders() -> set[Path]:
+    """That Playwright or Chromium made."""
+    here = Path(tempfile.gettempdir())
+    return {*here.glob("playwright*"), *here.glob("*org.chromium.*")}
+
+
+def cost(pids: set[int]) -> tuple[float, int]:
+    """CPU seconds so far, and bytes of memory with shared ones in parts (PSS)."""
+    seconds, held = 0.0, 0
+    for pid in pids:
+        process = psutil.Process(pid)
+        times = process.cpu_times()
+        seconds += times.user + times.system
+        held += process.memory_full_info().pss
+    return seconds, held
+
+
+async def travel(policy: Surfer, together: asyncio.Barrier) -> None:
+    limits = {"queue_limit": WAIT_SECONDS, "run_limit": WAIT_SECONDS}
+    first = await policy.act("navigate", limits=limits, url=policy.pages.url("/count"))
+    assert first.error is None, first
+    async with together:  # All have a page now.
+        pass
+    await policy.act("navigate", limits=limits, url=policy.pages.url("/count"))
+    assert "Page: 2\n" in policy.seen
+
+
+@pytest.mark.timeout(400)
+async def test_64_trajectories_leave_nothing(
+    record_property: Callable[[str, object], None],
+) -> None:
+    with site() as pages:
+        await crowd(pages, record_property)
+
+
+async def crowd(pages: Site, record_property: Callable[[str, object], None]) -> None:
+    nobody, before = family(), folders()
+    async with serving(pages.address) as host:
+        async with Surfer(host, pages) as first:
+            await first.go("/count")
+        one = family() - nobody
+        policies = [Surfer(host, pages) for _ in range(TRAJECTORIES)]
+        together = asyncio.Barrier(TRAJECTORIES + 1)
+        async with asyncio.TaskGroup() as group:
+            for policy in policies:
+                group.create_task(travel(policy, together))
+            async with together:
+                everybody = family() - nobody
+                seconds, held = cost(everybody)
+        assert len(everybody) >= TRAJECTORIES
+        record_property("cpu_seconds", seconds)
+        record_property("pss_mib", held >> 20)
+        async with asyncio.TaskGroup() as group:
+            for policy in policies:
+                group.create_task(policy.trajectory.close())
+        figures = host._tools["browser"].figures()
+        assert figures["browsers"] <= 1
+        assert figures["browser_sessions"] == 0
+        rest = family() - nobody
+        assert len(rest) <= len(one)
+        assert cost(rest)[1] < held / 4
+    assert family() == nobody
+    assert folders() == before

@@ -1,0 +1,72 @@
+"""`toolsvc serve browser` as people run it: the contract, and its sudden death."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.integration.toolsvc.conftest import Service
+from tests.support.site import site
+
+CHECKS = (
+    "isolation-is-told",
+    "a-failure-is-an-answer",
+    "a-repetition-has-no-effect",
+    "a-retry-joins-the-call-in-flight",
+    "past-the-run-limit-it-is-a-timeout",
+    "state-lives-from-call-to-call",
+    "sessions-see-nothing-of-each-other",
+    "closing-ends-calls",
+    "a-lease-ends-calls",
+    "serial-calls-keep-their-order",
+    "a-cancelled-call-is-stopped",
+    "a-queued-call-can-be-cancelled",
+    "a-session-outlives-a-cancelled-call",
+    "media-have-a-type",
+)
+"""What hangs on the tool itself. All checks take minutes: each session opens a page."""
+
+PROBES = """
+[browser]
+echo = {{ action = "navigate", url = "http://{host}/echo?text=@text@" }}
+effect = {{ action = "navigate", url = "http://{host}/count" }}
+read = {{ action = "navigate", url = "http://{host}/counted" }}
+sleep = {{ action = "navigate", url = "http://{host}/count-slowly?seconds=@seconds@" }}
+"""
+
+
+@pytest.mark.timeout(300)
+def test_the_contract_is_kept_and_a_killed_service_leaves_nothing(
+    start: Callable[..., Service], tmp_path: Path
+) -> None:
+    probes, findings = tmp_path / "probes.toml", tmp_path / "findings.json"
+    with site() as pages:
+        probes.write_text(PROBES.format(host=pages.address))
+        service = start("browser", "--set", f"browser.allow={pages.address}")
+        check = [sys.executable, "-c", "from toolsvc.cli import main; main()", "check"]
+        only = [word for name in CHECKS for word in ("--only", name)]
+        done = subprocess.run(
+            [*check, service.address, "--probe", str(probes), "--json", str(findings), *only],
+            capture_output=True,
+            text=True,
+            timeout=250,
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(findings.read_text())["passed"] == len(CHECKS)
+
+    family = psutil.Process(service.process.pid).children(recursive=True)
+    (profile,) = {word for process in family for word in process.cmdline() if is_profile(word)}
+    folder = Path(profile.partition("=")[2])
+    assert folder.is_dir()
+    service.process.kill()
+    _, left = psutil.wait_procs(family, timeout=40)
+    assert not left
+    assert not folder.exists()
+
+
+def is_profile(word: str) -> bool:
+    return word.startswith("--user-data-dir=")
