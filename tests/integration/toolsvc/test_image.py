@@ -103,11 +103,12 @@ async def pictures_of(address: str, result: pb.CallResult) -> list[Image.Image]:
 async def test_an_example_trajectory(service: Service, client: Client) -> None:
     """Images and a video of the task, from the folder; results get the next numbers."""
     metadata = {"images": ["quarters.png"], "videos": ["grey.mp4"]}
-    session = await client.open("image", metadata)
-    assert session.tool.stop_strings == ["</tool_call>"]
-    assert session.tool.capabilities.media
+    session = await client.open(("image",), metadata)
+    assert session.tools["image"].stop_strings == ["</tool_call>"]
+    assert session.tools["image"].capabilities.media
     result = await session.call(
-        "I look at the left half. " + call("crop_image", bbox_2d=[0, 0, 160, 200], target_image=1)
+        "image",
+        "I look at the left half. " + call("crop_image", bbox_2d=[0, 0, 160, 200], target_image=1),
     )
     assert result.observation[0].text == "Image 2: 200 x 200 pixels\n"
     (left,) = await pictures_of(service.address, result)
@@ -115,12 +116,12 @@ async def test_an_example_trajectory(service: Service, client: Client) -> None:
     assert near(left, (10, 10), RED)
     assert near(left, (10, 190), BLUE)
     # The result can be looked at in its turn.
-    result = await session.call(call("rotate_image", angle=90, target_image=2))
+    result = await session.call("image", call("rotate_image", angle=90, target_image=2))
     assert result.observation[0].text == "Image 3: 200 x 200 pixels\n"
     (turned,) = await pictures_of(service.address, result)
     assert near(turned, (190, 10), RED)
     assert near(turned, (10, 10), BLUE)
-    result = await session.call(call("select_frames", target_frames=[24, 1, 12]))
+    result = await session.call("image", call("select_frames", target_frames=[24, 1, 12]))
     assert [part.text for part in result.observation if part.text] == [
         "Image 4 (frame 24, at 2.30 s): 320 x 240 pixels\n",
         "Image 5 (frame 1, at 0.00 s): 320 x 240 pixels\n",
@@ -129,7 +130,7 @@ async def test_an_example_trajectory(service: Service, client: Client) -> None:
     frames = await pictures_of(service.address, result)
     for number, frame in zip((24, 1, 12), frames, strict=True):
         assert near(frame, (100, 100), (brightness(number),) * 3)
-    result = await session.call(call("resize_image", target_image=6, width=64))
+    result = await session.call("image", call("resize_image", target_image=6, width=64))
     assert result.observation[0].text == "Image 7: 64 x 48 pixels\n"
     await session.close()
 
@@ -142,12 +143,12 @@ async def test_media_of_the_session_and_a_result_that_travels_as_a_blob(
         Media(media_type="image/png", data=image_file(noise, "PNG")),
         Media(media_type="video/webm", data=video_file("webm", "libvpx")),
     ]
-    session = await client.open("image", {}, media=media)
-    result = await session.call(call("zoom_in", bbox_2d=[0, 0, 1, 1]))
+    session = await client.open(("image",), {}, media=media)
+    result = await session.call("image", call("zoom_in", bbox_2d=[0, 0, 1, 1]))
     assert result.observation[1].blob.size > 256 << 10
     (whole,) = await pictures_of(service.address, result)
     assert whole.tobytes() == noise.convert("RGB").tobytes()
-    result = await session.call(call("select_frames", target_frames=[11]))
+    result = await session.call("image", call("select_frames", target_frames=[11]))
     (frame,) = await pictures_of(service.address, result)
     assert near(frame, (100, 100), (brightness(11),) * 3)
     await session.close()
@@ -169,7 +170,7 @@ def peak(process: psutil.Process) -> int:
 
 
 async def refuse(session: Session, action: str, reason: str) -> None:
-    result = await session.call(action)
+    result = await session.call("image", action)
     assert reason in result.observation[0].text
     assert len(result.observation) == 1
     if result.valid:
@@ -188,12 +189,12 @@ async def test_bombs_and_broken_files_are_refused_and_cost_no_memory(
     before = family(process)
     for _, data, reason in image_bombs():
         media = Media(media_type="image/png", data=data or b"\n")
-        session = await client.open("image", {}, media=[media])
+        session = await client.open(("image",), {}, media=[media])
         await refuse(session, call("rotate_image", angle=0), reason)
         await session.close()
     for _, data, reason in video_bombs():
         media = Media(media_type="video/mp4", data=data or b"\n")
-        session = await client.open("image", {}, media=[media])
+        session = await client.open(("image",), {}, media=[media])
         await refuse(session, call("select_frames", target_frames=[1]), reason)
         await session.close()
     after = family(process)
@@ -225,11 +226,11 @@ async def test_what_does_not_fit_is_an_invalid_action_and_adds_nothing(
     client: Client, action: str, says: str
 ) -> None:
     metadata = {"images": ["quarters.png"], "videos": ["grey.mp4"]}
-    session = await client.open("image", metadata)
-    result = await session.call(action)
+    session = await client.open(("image",), metadata)
+    result = await session.call("image", action)
     assert not result.valid
     assert says in result.observation[0].text
-    result = await session.call(call("rotate_image", angle=0))
+    result = await session.call("image", call("rotate_image", angle=0))
     assert result.observation[0].text == "Image 2: 400 x 200 pixels\n"
     await session.close()
 
