@@ -1,4 +1,4 @@
-"""The host spoken to over gRPC: the one module that knows both its words and protobuf.
+"""The host spoken to over gRPC: the one place where its words become protobuf and back.
 
 Checks what comes in, converts both ways, and turns refusals into the contract's typed errors.
 Nothing is decided here.

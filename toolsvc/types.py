@@ -1,7 +1,7 @@
 """The words of the tool service. Times are seconds.
 
-`toolsvc.service` converts them to and from `toolwright.tool.v1`; nothing else in this package
-knows protobuf. What is made anew for every call is a NamedTuple: a frozen dataclass takes three
+`toolsvc.service` converts them to and from `toolwright.tool.v1`: the host and its tools know no
+protobuf. What is made anew for every call is a NamedTuple: a frozen dataclass takes three
 times as long to make.
 """
 

@@ -101,7 +101,7 @@ def serve(
     The sandbox tests itself from inside before the service listens, and takes the best level of
     isolation that holds (full, compat, per-session); every response names it. Where none does,
     the service says why and does not start. Bounds: memory by a watch every 0.5 s over all
-    processes of a session, files by a watch every second, the rest by the kernel.
+    processes of a session, all else by the kernel; files by the watch where it cannot.
 
     With --workers N, N processes share the address. Each session is placed on one of them, whose
     own endpoint the client uses from then on. --max-sessions, --blobs-mib, --ready and --shards
