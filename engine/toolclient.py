@@ -61,21 +61,23 @@ class ToolServices:
         session_id = f"{self._owner[:8]}/{session_id}"
         session = self._live[session_id] = Session(session_id, self._close_later)
         opening: list[asyncio.Task[Part]] = []
+        whole = False
         try:
             async with asyncio.TaskGroup() as group:
                 for service in self._services.values():
                     work = service.open_session(session_id, self._owner, task, media)
                     opening.append(group.create_task(work))
+            whole = True
         except BaseExceptionGroup as failures:
             failed, others = failures.split(AttemptFailed)
             if failed is None or others is not None:
                 raise
             raise failed.exceptions[0] from None
         finally:
-            done = [one for one in opening if not one.cancelled() and not one.exception()]
-            for one in done:
-                session.parts.append(one.result())
-            if len(done) < len(self._services):
+            for one in opening:
+                if not one.cancelled() and not one.exception():
+                    session.parts.append(one.result())
+            if not whole:  # cancelled, too, at the moment when the last one was open
                 session.close()
         return session
 

@@ -100,7 +100,7 @@ def _is_model(kind: Any) -> bool:
 
 
 def _option(name: str, field: FieldInfo) -> dict[str, Any]:
-    default = None if field.is_required() else field.default
+    default = None if field.is_required() else field.get_default(call_default_factory=True)
     if isinstance(default, Enum | Path):
         default = str(default)
     return {
