@@ -76,7 +76,8 @@ async def victim(bait: dict[str, Any], sandbox: Sandbox) -> AsyncIterator[tuple[
     session = await sandbox.take()
     here = psutil.Process()
     below = [child.pid for child in here.children(recursive=True)]
-    bait["pids"] = [here.pid, here.ppid(), *below]
+    above = [here.ppid()] if here.ppid() > 1 else []  # in a session 1 is its own jail's first
+    bait["pids"] = [here.pid, *above, *below]
     outcome = await session.run(PLANT, limit=10, keep=KEEP)
     yield session, outcome.output.strip()
     session.close()
