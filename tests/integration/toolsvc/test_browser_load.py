@@ -1,6 +1,7 @@
 """Many browser trajectories at once: what they take, and that all of it comes back."""
 
 import asyncio
+import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,8 @@ import pytest
 from tests.support.site import Site, site
 from tests.support.surfer import Surfer, serving
 
-TRAJECTORIES = 64
+TRAJECTORIES = int(os.environ.get("TOOLWRIGHT_BROWSER_TRAJECTORIES", "16"))
+"""64 take minutes on two cores."""
 WAIT_SECONDS = 300.0
 """In the queue, on a machine that does other things too."""
 
