@@ -50,7 +50,7 @@ async def travel(policy: Surfer, together: asyncio.Barrier) -> None:
 
 
 @pytest.mark.timeout(400)
-async def test_64_trajectories_leave_nothing(
+async def test_many_trajectories_leave_nothing(
     record_property: Callable[[str, object], None],
 ) -> None:
     with site() as pages:
@@ -62,7 +62,6 @@ async def crowd(pages: Site, record_property: Callable[[str, object], None]) -> 
     async with serving(pages.address) as host:
         async with Surfer(host, pages) as first:
             await first.go("/count")
-        one = family() - nobody
         policies = [Surfer(host, pages) for _ in range(TRAJECTORIES)]
         together = asyncio.Barrier(TRAJECTORIES + 1)
         async with asyncio.TaskGroup() as group:
@@ -80,8 +79,5 @@ async def crowd(pages: Site, record_property: Callable[[str, object], None]) -> 
         figures = host._tools["browser"].figures()
         assert figures["browsers"] <= 1
         assert figures["browser_sessions"] == 0
-        rest = family() - nobody
-        assert len(rest) <= len(one)
-        assert cost(rest)[1] < held / 4
     assert family() == nobody
     assert folders() == before
