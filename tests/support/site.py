@@ -178,8 +178,11 @@ class Listener:
 
     def reached(self, within: float = 0) -> bool:
         """Whether there was a connection, which is closed, or a datagram."""
-        ready, _, _ = select.select([self._tcp, self._udp], [], [], within)
-        if self._tcp in ready:
+        poll = select.poll()
+        for port in (self._tcp, self._udp):
+            poll.register(port, select.POLLIN)
+        ready = [descriptor for descriptor, _ in poll.poll(within * 1000)]
+        if self._tcp.fileno() in ready:
             self._tcp.accept()[0].close()
         return bool(ready)
 

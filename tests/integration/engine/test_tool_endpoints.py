@@ -285,12 +285,21 @@ async def test_a_service_that_goes_and_comes_back(world: MakeWorld) -> None:
 
 
 class Frozen(ToolDouble):
-    """From its first call on it answers nothing."""
+    """From its first call until the session is closed it answers nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(hang)
 
     async def ListTools(self, request: pb.ListToolsRequest, context: Any) -> pb.ListToolsResponse:
         if self.asked and not self.closed:
             await asyncio.Event().wait()
         return await super().ListTools(request, context)
+
+    async def CloseSession(
+        self, request: pb.CloseSessionRequest, context: Any
+    ) -> pb.CloseSessionResponse:
+        self.run = add_up
+        return await super().CloseSession(request, context)
 
 
 async def test_the_limit_passes_while_a_service_is_frozen(
@@ -298,12 +307,8 @@ async def test_the_limit_passes_while_a_service_is_frozen(
 ) -> None:
     """The attempt fails, and the next one finds a service that works."""
     monkeypatch.setattr(toolservice, "REACH_SECONDS", 0.2)
-    double = Frozen(hang)
-    here = await world(tools=double, run=ONE, task={"limits": {"seconds": 0.5}})
+    here = await world(tools=Frozen(), run=ONE, task={"limits": {"seconds": 2.0}})
     async with here.engine() as run:
-        leased = asyncio.create_task(run.learner.lease(await run.learner.version()))
-        await until(lambda: bool(double.closed), "the close")
-        double.run = add_up
-        (group,) = await leased
+        (group,) = await run.learner.lease(await run.learner.version())
     assert group.members[0].stop_reason is StopReason.ANSWERED
     assert group.members[0].attempt == 1
