@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 import mimetypes
-import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,11 +17,9 @@ import typer
 from google.protobuf.json_format import MessageToDict
 
 from toolsvc.client import Client
+from toolsvc.commands.endings import Authority, Unusable, client_of, one_sentence
 from toolsvc.types import Media
 from toolwright.common.v1 import reasons_pb2
-from toolwright.rpc.errors import ServiceError, TransportError
-from toolwright.rpc.options import TOKEN_VARIABLE
-from toolwright.rpc.tls import TlsError, read_authority
 from toolwright.tool.v1 import tool_pb2 as pb
 
 
@@ -54,9 +51,7 @@ def call(
         bool, typer.Option("--interactive", "-i", help="one action after the other, until Ctrl-D")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print the whole result")] = False,
-    tls_ca: Annotated[
-        Path | None, typer.Option(help="PEM file of who signed the service's certificate")
-    ] = None,
+    tls_ca: Authority = None,
 ) -> None:
     """Call a tool of a running service.
 
@@ -65,12 +60,11 @@ def call(
     Without --session the call has a session of its own, which is closed after it. TOOLWRIGHT_TOKEN
     is the bearer token.
     """
-    try:
-        authority = None if tls_ca is None else read_authority(tls_ca)
+    with one_sentence(address):
         given = None if arguments is None else _object(arguments, "--arguments")
         asyncio.run(
             _call(
-                Client(address, os.environ.get(TOKEN_VARIABLE, ""), authority),
+                client_of(address, tls_ca),
                 tool,
                 _typed(f"{tool}> ") if interactive else _given(action, given is not None),
                 given,
@@ -81,16 +75,6 @@ def call(
                 as_json=as_json,
             )
         )
-    except TransportError as error:
-        print(f"toolsvc: no service answers at {address} ({error})", file=sys.stderr)
-        raise typer.Exit(1) from None
-    except (ServiceError, TlsError, _Unusable) as error:
-        print(f"toolsvc: {error}", file=sys.stderr)
-        raise typer.Exit(1) from None
-
-
-class _Unusable(Exception):
-    """What was typed makes no sense; the message is one sentence."""
 
 
 async def _call(
@@ -123,20 +107,20 @@ def _object(text: str, option: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise _Unusable(f"{option} {text}: not JSON ({error})") from None
+        raise Unusable(f"{option} {text}: not JSON ({error})") from None
     if not isinstance(value, dict):
-        raise _Unusable(f'{option} {text}: give a JSON object, such as {{"name": "value"}}')
+        raise Unusable(f'{option} {text}: give a JSON object, such as {{"name": "value"}}')
     return value
 
 
 def _read(path: Path) -> Media:
     media_type, _ = mimetypes.guess_type(path.name)
     if media_type is None:
-        raise _Unusable(f"--media {path}: the name does not tell what it is, as photo.png does")
+        raise Unusable(f"--media {path}: the name does not tell what it is, as photo.png does")
     try:
         return Media(media_type=media_type, data=path.read_bytes())
     except OSError as error:
-        raise _Unusable(f"--media {path}: {error.strerror}") from None
+        raise Unusable(f"--media {path}: {error.strerror}") from None
 
 
 def _given(action: str | None, has_arguments: bool) -> Iterator[str]:

@@ -4,7 +4,6 @@ Whatever keeps it from ending well is one sentence on standard error and exit co
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -20,7 +19,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from toolsvc.errors import StartError
+from toolsvc.commands.endings import one_sentence
 from toolsvc.search.manifest import Dense, Kind
 
 app = typer.Typer(
@@ -61,7 +60,7 @@ def build(
     written in shards, and finished parts are not made again. The folder is complete when it holds
     manifest.json, which says what the index was made from; the search tool checks that.
     """
-    try:
+    with one_sentence(extra="toolsvc"):
         # Here: the other commands have no need of the packages of search.
         from toolsvc.search.build import SHARD, Order
         from toolsvc.search.build import build as build_index
@@ -77,15 +76,6 @@ def build(
         )
         with _Bars() as bars:
             manifest = build_index(order, bars.show)
-    except ImportError as error:
-        print(
-            f"toolsvc: search needs the package {error.name}: pip install 'toolwright[toolsvc]'",
-            file=sys.stderr,
-        )
-        raise typer.Exit(1) from None
-    except StartError as error:
-        print(f"toolsvc: {error}", file=sys.stderr)
-        raise typer.Exit(1) from None
     print(f"{output} holds {manifest.corpus.passages} passages, {kind}")
 
 

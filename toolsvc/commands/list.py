@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import sys
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
@@ -25,10 +23,8 @@ from rich.text import Text
 
 from toolsvc.built_in import BUILT_IN, built_in
 from toolsvc.client import Client
+from toolsvc.commands.endings import Authority, client_of, one_sentence
 from toolsvc.errors import StartError
-from toolwright.rpc.errors import ServiceError, TransportError
-from toolwright.rpc.options import TOKEN_VARIABLE
-from toolwright.rpc.tls import TlsError, read_authority
 from toolwright.tool.v1 import tool_pb2 as pb
 
 
@@ -37,31 +33,22 @@ def list_tools(
         str, typer.Argument(help="host:port or unix:/path of a service; none: the built-in tools")
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
-    tls_ca: Annotated[
-        Path | None, typer.Option(help="PEM file of who signed the service's certificate")
-    ] = None,
+    tls_ca: Authority = None,
 ) -> None:
     """List the built-in tools and their options, or the tools of a running service.
 
     TOOLWRIGHT_TOKEN is the bearer token.
     """
     console = Console()
-    try:
-        if not address:
-            tools = [_described(name) for name in BUILT_IN]
-            if as_json:
-                print(json.dumps(tools, indent=2))
-            else:
-                _show_built_in(console, tools)
-            return
-        authority = None if tls_ca is None else read_authority(tls_ca)
-        answer = asyncio.run(_ask(Client(address, os.environ.get(TOKEN_VARIABLE, ""), authority)))
-    except TransportError as error:
-        print(f"toolsvc: no service answers at {address} ({error})", file=sys.stderr)
-        raise typer.Exit(1) from None
-    except (ServiceError, TlsError) as error:
-        print(f"toolsvc: {error}", file=sys.stderr)
-        raise typer.Exit(1) from None
+    if not address:
+        tools = [_described(name) for name in BUILT_IN]
+        if as_json:
+            print(json.dumps(tools, indent=2))
+        else:
+            _show_built_in(console, tools)
+        return
+    with one_sentence(address):
+        answer = asyncio.run(_ask(client_of(address, tls_ca)))
     if as_json:
         print(json.dumps(MessageToDict(answer, preserving_proto_field_name=True), indent=2))
     else:

@@ -4,7 +4,6 @@ Whatever keeps it from starting is one sentence on standard error and exit code 
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -12,13 +11,12 @@ import typer
 import uvloop
 
 from toolsvc.built_in import BUILT_IN
-from toolsvc.errors import StartError
+from toolsvc.commands.endings import Unusable, one_sentence
 from toolsvc.observation import DEFAULT_LIMIT
 from toolsvc.sandbox.config import MIB, Backend, Isolation, SandboxConfig
 from toolsvc.serving import ServiceConfig, leave, log_to_stderr, serve_alone
 from toolsvc.task_blobs import DEFAULT_ROOM
 from toolsvc.workers.supervisor import supervise
-from toolwright.rpc.server import ListenError
 
 
 def serve(
@@ -138,12 +136,11 @@ def serve(
         verltool_http=verltool_http,
     )
     log_to_stderr()
-    try:
+    with one_sentence():
         if workers == 1:
+            if advertise or worker_port:
+                raise Unusable("--advertise and --worker-port are for --workers of two or more")
             uvloop.run(serve_alone(config))
         else:
             uvloop.run(supervise(config, workers, advertise=advertise, first_port=worker_port))
-    except (StartError, ListenError) as error:
-        print(f"toolsvc: {error}", file=sys.stderr)
-        raise typer.Exit(1) from None
     leave(0)

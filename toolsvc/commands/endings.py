@@ -1,0 +1,55 @@
+"""How a command reaches a service, and how it ends where it cannot do what it was asked.
+
+Invariant: whatever keeps a command from its work is one sentence on standard error."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from toolsvc.client import Client
+from toolsvc.errors import StartError
+from toolwright.rpc.errors import ServiceError, TransportError
+from toolwright.rpc.options import TOKEN_VARIABLE
+from toolwright.rpc.server import ListenError
+from toolwright.rpc.tls import TlsError, read_authority
+
+Authority = Annotated[
+    Path | None, typer.Option(help="PEM file of who signed the service's certificate")
+]
+
+
+class Unusable(Exception):
+    """What was typed makes no sense; the message is one sentence."""
+
+
+def client_of(address: str, tls_ca: Path | None) -> Client:
+    """With the bearer token of the environment. TlsError."""
+    authority = None if tls_ca is None else read_authority(tls_ca)
+    return Client(address, os.environ.get(TOKEN_VARIABLE, ""), authority)
+
+
+@contextlib.contextmanager
+def one_sentence(address: str = "", *, extra: str = "") -> Iterator[None]:
+    """Exit code 1 for what went wrong within. `address`: of the service that was asked. `extra`:
+    what installs the packages that are imported within."""
+    try:
+        yield
+    except TransportError as error:
+        sentence = f"no service answers at {address} ({error})"
+    except (ListenError, ServiceError, StartError, TlsError, Unusable) as error:
+        sentence = str(error)
+    except ImportError as error:
+        if not extra:
+            raise
+        sentence = f"this needs the package {error.name}: pip install 'toolwright[{extra}]'"
+    else:
+        return
+    print(f"toolsvc: {sentence}", file=sys.stderr)
+    raise typer.Exit(1)
