@@ -1,0 +1,56 @@
+"""What the edit of a file needs to be told, by whichever tool."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pydantic import BaseModel, Field
+
+from toolsvc.tool import STRICT
+
+NEEDED = {
+    "view": ("path",),
+    "create": ("path", "file_text"),
+    "str_replace": ("path", "old_str", "new_str"),
+    "insert": ("path", "insert_line", "new_str"),
+    "undo": ("path",),
+}
+"""Arguments of each edit."""
+
+LONGEST = 1_000_000
+"""Characters of all texts together; the sandbox takes messages of 4 MiB."""
+
+
+class Edit(BaseModel):
+    """All but the path, which other requests have as well."""
+
+    model_config = STRICT
+
+    view_range: tuple[int, int] | None = Field(
+        default=None, description="view: first and last line, from 1; -1 = to the end"
+    )
+    file_text: str | None = Field(default=None, description="create: the new file's text")
+    old_str: str | None = Field(
+        default=None, description="str_replace: a text that occurs exactly once"
+    )
+    new_str: str | None = Field(
+        default=None, description="str_replace: what replaces it; insert: what is inserted"
+    )
+    insert_line: int | None = Field(
+        default=None, description="insert: the line after which; 0 = at the beginning"
+    )
+
+    def require(self, names: Iterable[str], what: str) -> None:
+        """ValueError where `what` was asked for without them."""
+        missing = [name for name in names if getattr(self, name) is None]
+        if missing:
+            raise ValueError(f"{what} needs {', '.join(missing)}")
+
+    def check_texts(self, *others: str | None) -> None:
+        """ValueError where those of the edit and `others` are too long, or cannot be sent."""
+        given = (self.file_text, self.old_str, self.new_str, *others)
+        texts = [text for text in given if text is not None]
+        if any("\0" in text for text in texts):
+            raise ValueError("a text cannot hold a NUL character")
+        if sum(map(len, texts)) > LONGEST:
+            raise ValueError(f"more than {LONGEST} characters")
