@@ -18,11 +18,11 @@ from toolsvc.cassette.tape import call_line, header_line, session_line
 from toolsvc.errors import StartError
 from toolsvc.plugins import run_method
 from toolsvc.results import invalid
-from toolsvc.service import descriptor_to_proto, fill_result
 from toolsvc.shared import Shared
 from toolsvc.tool import Cancellation, State, Tool
 from toolsvc.turnstile import Turnstile
 from toolsvc.types import Call, Descriptor, Recorded, Result, SessionInfo
+from toolsvc.wire import descriptor_to_proto, fill_result
 from toolwright.tool.v1 import tool_pb2 as pb
 
 

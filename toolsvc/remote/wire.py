@@ -1,4 +1,4 @@
-"""What another service says, in the words of this one: the inverse of `toolsvc.service`; pure."""
+"""What another service says, in the words of this one: the inverse of `toolsvc.wire`; pure."""
 
 from __future__ import annotations
 

@@ -25,7 +25,8 @@ from typing import Any
 
 from toolsvc.errors import Refused
 from toolsvc.host import Host
-from toolsvc.service import ToolServicer, blob_from_proto, error_of
+from toolsvc.service import ToolServicer
+from toolsvc.wire import blob_from_proto, error_of
 from toolsvc.workers.placement import Member, View
 from toolsvc.workers.siblings import Hop, Siblings, hop_of, unreachable
 from toolwright.common.v1 import reasons_pb2

@@ -17,8 +17,8 @@ from toolsvc.cassette.tape import next_key, read, task_key
 from toolsvc.errors import Reason, StartError
 from toolsvc.host import Host
 from toolsvc.remote.wire import descriptor_from_proto, result_from_proto
-from toolsvc.service import descriptor_to_proto, fill_result
 from toolsvc.types import Call, Recorded, Result, SessionInfo, ToolError
+from toolsvc.wire import descriptor_to_proto, fill_result
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import ToolErrorKind
 

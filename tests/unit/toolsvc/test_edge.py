@@ -4,8 +4,8 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 
 from toolsvc.errors import Reason
-from toolsvc.service import call_from_proto, fill_result, open_from_proto, reason_number
 from toolsvc.types import Media, Recorded, Result, Text, ToolError
+from toolsvc.wire import call_from_proto, fill_result, open_from_proto, reason_number
 from toolwright.rpc.errors import ServiceError
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import BlobRef, ToolErrorKind

@@ -7,9 +7,9 @@ import pytest
 from tests.unit.toolsvc.test_host import Counter, calling, opening, refused, said
 from toolsvc.errors import Reason
 from toolsvc.host import Host
-from toolsvc.service import fill_result
 from toolsvc.tool import Tool
 from toolsvc.types import Call, Recorded, SessionInfo
+from toolsvc.wire import fill_result
 from toolwright.tool.v1 import tool_pb2 as pb
 
 

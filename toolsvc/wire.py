@@ -1,0 +1,200 @@
+"""The host's words as protobuf and back; pure, and the one place where they are.
+
+What comes in is checked here, and refused in the contract's words.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
+
+from toolsvc.errors import Reason, Refused
+from toolsvc.types import (
+    ActionFormat,
+    CallRequest,
+    Descriptor,
+    JsonCallFormat,
+    Media,
+    OpenRequest,
+    Recorded,
+    TagFormat,
+    Text,
+)
+from toolwright import wire
+from toolwright.common.v1 import media_pb2, reasons_pb2
+from toolwright.rpc.errors import ServiceError
+from toolwright.rpc.options import LONGEST_WAIT
+from toolwright.tool.v1 import tool_pb2 as pb
+from toolwright.types import BlobRef
+
+DEFAULT_LEASE = 120.0
+DEFAULT_QUEUE_LIMIT = 30.0
+TEXT_PIECE = 1 << 16
+"""Characters of one text part: below 256 KiB in any alphabet."""
+
+_LIMIT_FIELDS = ("queue_limit", "run_limit", "wait")
+
+
+def error_of(refusal: Refused) -> ServiceError:
+    """The refusal as it travels."""
+    return ServiceError(
+        reason_number(refusal.reason),
+        refusal.message,
+        subject=refusal.subject,
+        mend=refusal.mend,
+        retry_after=refusal.retry_after,
+    )
+
+
+def reason_number(reason: Reason) -> int:
+    return reasons_pb2.ErrorReason.Value(f"ERROR_REASON_{reason.value}")
+
+
+def open_from_proto(request: pb.OpenSessionRequest) -> OpenRequest:
+    """Refused for a missing session id or owner, or a lease that is not above 0."""
+    require(request, "session_id")
+    require(request, "owner")
+    lease = seconds_of(request, "lease", DEFAULT_LEASE)
+    queue_limit = seconds_of(request, "queue_limit", DEFAULT_QUEUE_LIMIT)
+    return OpenRequest(
+        session_id=request.session_id,
+        owner=request.owner,
+        lease=lease,
+        tools=tuple(request.tools),
+        metadata=wire.mapping(request.metadata),
+        queue_limit=queue_limit,
+        blobs=tuple(map(blob_from_proto, request.blobs)),
+        digest=_digest(request, ("lease", "queue_limit")),
+    )
+
+
+def blob_from_proto(blob: media_pb2.BlobRef) -> BlobRef:
+    return BlobRef(sha256=blob.sha256, media_type=blob.media_type, size=blob.size)
+
+
+def call_from_proto(request: pb.CallToolRequest) -> CallRequest:
+    """Refused for missing ids or a limit that is not above 0. A `wait` of 0 asks without
+    waiting."""
+    require(request, "session_id")
+    require(request, "call_id")
+    queue_limit = seconds_of(request, "queue_limit", DEFAULT_QUEUE_LIMIT)
+    run_limit = seconds_of(request, "run_limit", 0.0) or None
+    wait = seconds_of(request, "wait", LONGEST_WAIT, at_least_zero=True)
+    return CallRequest(
+        session_id=request.session_id,
+        call_id=request.call_id,
+        tool=request.tool,
+        action=request.action,
+        arguments=wire.mapping(request.arguments) if request.HasField("arguments") else None,
+        turn=request.turn,
+        turns_left=request.turns_left,
+        last_step=request.last_step,
+        queue_limit=queue_limit,
+        run_limit=run_limit,
+        wait=wait,
+        metadata=wire.mapping(request.metadata) if request.HasField("metadata") else {},
+        digest=_digest(request, _LIMIT_FIELDS),
+    )
+
+
+def fill_result(out: pb.CallResult, recorded: Recorded) -> None:
+    """Writes the result into its message; in place, for a message that is handed over is copied."""
+    result = recorded.result
+    for part in result.observation:
+        if isinstance(part, Text):
+            for at in range(0, len(part.text) or 1, TEXT_PIECE):
+                out.observation.add().text = part.text[at : at + TEXT_PIECE]
+        elif isinstance(part, Media):
+            media = out.observation.add().media
+            media.media_type, media.data = part.media_type, part.data
+        else:
+            blob = out.observation.add().blob
+            blob.sha256, blob.media_type, blob.size = part.sha256, part.media_type, part.size
+    out.valid = result.valid
+    if result.invalid_reason:
+        out.invalid_reason = result.invalid_reason
+    out.done = result.done
+    if result.reward is not None:
+        out.reward = result.reward
+    if result.metrics:
+        out.metrics.update(result.metrics)
+    if result.error is not None:
+        out.error.kind = int(result.error.kind)  # type: ignore[assignment]
+        out.error.message = result.error.message
+        out.error.session_lost = result.error.session_lost
+    set_seconds(out.queued, recorded.queued)
+    set_seconds(out.run, recorded.run)
+    out.truncated = result.truncated
+    out.isolation = recorded.isolation
+    out.tool = recorded.tool
+    if recorded.new_tools:
+        out.new_tools.extend(map(descriptor_to_proto, recorded.new_tools))
+
+
+def descriptor_to_proto(descriptor: Descriptor) -> pb.ToolDescriptor:
+    return pb.ToolDescriptor(
+        name=descriptor.name,
+        description=descriptor.description,
+        arguments_schema=wire.struct(descriptor.arguments_schema),
+        output_schema=(
+            None if descriptor.output_schema is None else wire.struct(descriptor.output_schema)
+        ),
+        usage=descriptor.usage,
+        stop_strings=descriptor.stop_strings,
+        action_format=_format_to_proto(descriptor.format),
+        parallel_calls=descriptor.parallel_calls,
+        stateful=descriptor.stateful,
+        default_run_limit=wire.duration(descriptor.run_limit),
+        capabilities=pb.ToolCapabilities(cancel=descriptor.cancel, media=descriptor.media),
+    )
+
+
+def _format_to_proto(form: ActionFormat) -> pb.ActionFormat:
+    if isinstance(form, TagFormat):
+        return pb.ActionFormat(
+            tag=pb.TagFormat(open=form.open, close=form.close, argument=form.argument)
+        )
+    if isinstance(form, JsonCallFormat):
+        return pb.ActionFormat(json_call=pb.JsonCallFormat(open=form.open, close=form.close))
+    return pb.ActionFormat(raw=pb.RawFormat())
+
+
+def set_seconds(out: Duration, seconds: float) -> None:
+    """In place; a time that is no time leaves the field set all the same."""
+    whole = int(seconds)
+    out.seconds, out.nanos = whole, int((seconds - whole) * 1e9)
+
+
+def _digest(request: Message, without: tuple[str, ...]) -> bytes:
+    """Of everything in the request that makes it this request and no other. Takes the fields
+    `without` out of it, which is cheaper than a copy: nobody reads it after that."""
+    for field in without:
+        request.ClearField(field)
+    return hashlib.blake2b(request.SerializeToString(deterministic=True), digest_size=16).digest()
+
+
+def require(request: Any, field: str) -> None:
+    if not getattr(request, field):
+        raise invalid_field(field, f"{type(request).__name__} without {field}", f"set {field}")
+
+
+def seconds_of(request: Any, field: str, default: float, *, at_least_zero: bool = False) -> float:
+    """A duration field, or `default` where it is not set."""
+    if not request.HasField(field):
+        return default
+    duration: Duration = getattr(request, field)
+    seconds = duration.seconds + duration.nanos * 1e-9
+    if seconds < 0 or (seconds == 0 and not at_least_zero):
+        raise invalid_field(
+            field,
+            f"{type(request).__name__}.{field} is {seconds:g} s",
+            "give a time above 0, or leave it out",
+        )
+    return seconds
+
+
+def invalid_field(field: str, message: str, mend: str = "") -> ServiceError:
+    return ServiceError(reasons_pb2.ERROR_REASON_INVALID_REQUEST, message, subject=field, mend=mend)
