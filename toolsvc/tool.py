@@ -7,7 +7,7 @@ belongs into a sandboxed tool (`toolsvc.tools`).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -209,12 +209,17 @@ def _plain_schema(model: type[BaseModel]) -> dict[str, Any]:
     return schema
 
 
+def json_call_usage(name: str, description: str, arguments: Iterable[str]) -> str:
+    """What a prompt says of a tool that is called in JSON. `arguments`: their names."""
+    form = JsonCallFormat()
+    names = ", ".join(f'"{argument}": ...' for argument in arguments)
+    example = f'{form.open}{{"name": "{name}", "arguments": {{{names}}}}}{form.close}'
+    return f"{example}\n{description}".strip()
+
+
 def _usage(tool: Tool, form: ActionFormat) -> str:
+    if isinstance(form, JsonCallFormat):
+        return json_call_usage(tool.name, tool.description, tool._arguments().model_fields)
     if isinstance(form, TagFormat):
-        example = f"{form.open} {form.argument} {form.close}"
-    elif isinstance(form, JsonCallFormat):
-        names = ", ".join(f'"{name}": ...' for name in tool._arguments().model_fields)
-        example = f'{form.open}{{"name": "{tool.name}", "arguments": {{{names}}}}}{form.close}'
-    else:
-        return tool.description
-    return f"{example}\n{tool.description}".strip()
+        return f"{form.open} {form.argument} {form.close}\n{tool.description}".strip()
+    return tool.description

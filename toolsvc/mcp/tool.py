@@ -14,7 +14,7 @@ import asyncio
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -30,8 +30,8 @@ from toolsvc.mcp.connection import ConnectFailed, Connection, ConnectionLost
 from toolsvc.mcp.content import as_result
 from toolsvc.mcp.server import McpServer
 from toolsvc.plugins import ToolFailed
-from toolsvc.tool import Tool
-from toolsvc.types import Call, Descriptor, JsonCallFormat, Result, SessionInfo, Text, ToolError
+from toolsvc.schema_tool import SchemaTool
+from toolsvc.types import Call, Result, SessionInfo, Text, ToolError
 from toolwright.types import ToolErrorKind
 
 STARTS = 2 * (os.cpu_count() or 1)
@@ -87,8 +87,7 @@ class _State:
     connection: Connection
 
 
-class McpTool(Tool):
-    format = JsonCallFormat()
+class McpTool(SchemaTool):
     media = True
 
     def __init__(self, theirs: mcp_types.Tool, sessions: Sessions, run_limit: float) -> None:
@@ -100,18 +99,14 @@ class McpTool(Tool):
         self.run_limit = run_limit
         only_reads = theirs.annotations is not None and theirs.annotations.read_only_hint is True
         self.stateful, self.parallel_calls = not only_reads, only_reads
-        schema = theirs.input_schema
-        kind = validator_for(schema, default=Draft202012Validator)
+        self.schema = theirs.input_schema
+        kind = validator_for(self.schema, default=Draft202012Validator)
         try:
-            kind.check_schema(schema)
+            kind.check_schema(self.schema)
         except SchemaError as error:
             raise StartError(f"MCP tool {theirs.name}: no JSON Schema: {error.message}") from error
         # A registry of its own: the default one would fetch a reference to elsewhere.
-        self._validator = kind(schema, registry=Registry())
-        self.usage = _usage(self.name, self.description, schema)
-
-    def describe(self) -> Descriptor:
-        return replace(super().describe(), arguments_schema=self._theirs.input_schema)
+        self._validator = kind(self.schema, registry=Registry())
 
     def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         given = dict(arguments)
@@ -151,9 +146,3 @@ class McpTool(Tool):
             if error.code == mcp_types.INVALID_PARAMS:
                 raise InvalidAction(f"{self.name}: {error.message}") from error
             raise ToolFailed(f"{self.name}: {error.message}") from error
-
-
-def _usage(name: str, description: str, schema: Mapping[str, Any]) -> str:
-    known = ", ".join(f'"{argument}": ...' for argument in schema.get("properties", {}))
-    example = f'<tool_call>{{"name": "{name}", "arguments": {{{known}}}}}</tool_call>'
-    return f"{example}\n{description}".strip()

@@ -12,13 +12,14 @@ from toolsvc.cache import cache_key
 from toolsvc.chat_model import ChatModelError, refusal
 from toolsvc.errors import Reason, Refused
 from toolsvc.results import failure
+from toolsvc.schema_tool import SchemaTool
 from toolsvc.simulated import actor, maker
 from toolsvc.simulated.actor import EarlierCall
 from toolsvc.simulated.asking import Manner, Unfit
 from toolsvc.simulated.cast import Cast, Trace
 from toolsvc.simulated.functions import FunctionTool, function_tools
 from toolsvc.tool import Tool
-from toolsvc.types import Call, Descriptor, JsonCallFormat, Result, SessionInfo
+from toolsvc.types import Call, Descriptor, Result, SessionInfo
 from toolsvc.validation import violations
 from toolwright.types import ToolErrorKind
 
@@ -26,8 +27,7 @@ LONGEST_ARGUMENTS = 16_384
 """Characters: what is longer is a part of no question that a model is asked."""
 
 
-class SimulatedTool(Tool):
-    format = JsonCallFormat()
+class SimulatedTool(SchemaTool):
     parallel_calls = True
 
     def __init__(self, cast: Cast, function: FunctionTool) -> None:
@@ -35,24 +35,9 @@ class SimulatedTool(Tool):
         self._function = function
         self.name = function.name
         self.description = function.description
+        self.schema = function.parameters
+        self.output_schema = function.returns
         self.run_limit = cast.options.run_limit
-
-    def describe(self) -> Descriptor:
-        form = self.format
-        names = ", ".join(f'"{name}": ...' for name in self._function.parameters["properties"])
-        example = f'{form.open}{{"name": "{self.name}", "arguments": {{{names}}}}}{form.close}'
-        return Descriptor(
-            name=self.name,
-            description=self.description,
-            usage=f"{example}\n{self.description}".strip(),
-            arguments_schema=self._function.parameters,
-            output_schema=self._function.returns,
-            stop_strings=(form.close,),
-            format=form,
-            stateful=False,
-            parallel_calls=self.parallel_calls,
-            run_limit=self.run_limit,
-        )
 
     async def start(self) -> None:
         await self._cast.start()
@@ -76,7 +61,7 @@ class SimulatedTool(Tool):
     def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The pre-check."""
         if self._cast.options.pre_check:
-            found = [one.as_json() for one in violations(self._function.parameters, arguments)]
+            found = [one.as_json() for one in violations(self.schema, arguments)]
             if len(json.dumps(arguments)) > LONGEST_ARGUMENTS:
                 told = f"{LONGEST_ARGUMENTS} characters"
                 found.append({"path": "$", "rule": "maxLength", "expected": told})

@@ -17,13 +17,12 @@ from typing import Any, Self
 from pydantic import BaseModel, Field
 
 from toolsvc.actions import InvalidAction
-from toolsvc.built_in import BuiltIn
 from toolsvc.errors import Reason, Refused, backend_down
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.sandbox.errors import SessionGone
 from toolsvc.sandbox.session import Ending, Outcome, Session
 from toolsvc.tool import STRICT, Cancellation
-from toolsvc.tools.sandboxed import KINDS, ToolSandbox
+from toolsvc.tools.sandboxed import KINDS, SandboxedTool
 from toolsvc.types import (
     ActionFormat,
     Call,
@@ -88,7 +87,7 @@ class _State:
         self.lost: str | None = None
 
 
-class PythonTool(BuiltIn):
+class PythonTool(SandboxedTool):
     Options = PythonOptions
     name = "python"
     description = f"{_DOES} {_LIVES_ON}"
@@ -96,7 +95,7 @@ class PythonTool(BuiltIn):
 
     def __init__(self, sandbox: SandboxConfig, options: PythonOptions | None = None) -> None:
         options = options or PythonOptions()
-        self._sandbox = ToolSandbox(
+        super().__init__(
             replace(
                 sandbox,
                 preload=(*sandbox.preload, *options.preload),
@@ -116,13 +115,6 @@ class PythonTool(BuiltIn):
     def make(cls, options: PythonOptions, sandbox: SandboxConfig) -> Self:
         return cls(sandbox, options)
 
-    async def start(self) -> None:
-        await self._sandbox.start()
-        self.isolation = str(self._sandbox.level)
-
-    async def stop(self) -> None:
-        await self._sandbox.close()
-
     async def open(self, session: SessionInfo) -> _State:
         return _State()
 
@@ -132,9 +124,6 @@ class PythonTool(BuiltIn):
     def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         found = super().check(arguments)
         return {"code": fenced_code(found["action"]) if self._fenced else plain_code(found["code"])}
-
-    def figures(self) -> dict[str, float]:
-        return self._sandbox.figures()
 
     def lost(self, state: _State) -> str | None:
         if self.stateful and state.lost is None and state.process is not None:

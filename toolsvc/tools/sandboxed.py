@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+from toolsvc.built_in import BuiltIn
 from toolsvc.errors import StartError, backend_down
-from toolsvc.sandbox.errors import SandboxDown, SandboxUnavailable
+from toolsvc.sandbox.config import Driver, SandboxConfig
+from toolsvc.sandbox.errors import SandboxError, SandboxUnavailable
 from toolsvc.sandbox.sandbox import Sandbox
 from toolsvc.sandbox.session import Ending, Session
 from toolwright.types import ToolErrorKind
@@ -35,5 +37,22 @@ class ToolSandbox(Sandbox):
         """A fresh confined session, which the caller must close. Refused if none can be had."""
         try:
             return await super().take()
-        except SandboxDown as error:
+        except SandboxError as error:
             raise backend_down(f"no sandbox: {error}") from error
+
+
+class SandboxedTool(BuiltIn):
+    """A tool that has one sandbox for all its sessions."""
+
+    def __init__(self, sandbox: SandboxConfig, driver: Driver = Driver.INTERPRETER) -> None:
+        self._sandbox = ToolSandbox(sandbox, driver)
+
+    async def start(self) -> None:
+        await self._sandbox.start()
+        self.isolation = str(self._sandbox.level)
+
+    async def stop(self) -> None:
+        await self._sandbox.close()
+
+    def figures(self) -> dict[str, float]:
+        return self._sandbox.figures()

@@ -20,7 +20,7 @@ import structlog
 from pydantic import BaseModel, Field
 
 from toolsvc.built_in import BuiltIn
-from toolsvc.errors import Reason, Refused
+from toolsvc.errors import RETRY_SECONDS, Reason, Refused
 from toolsvc.results import failure, invalid
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.search.batcher import BatchFailed, QueueFull
@@ -37,7 +37,6 @@ from toolwright.types import ToolErrorKind
 VECTOR = "query_vector"
 """Key of a call's metadata under which its caller may send the query's vector."""
 NOTHING_FOUND = "No passage matches."
-_RETRY_SECONDS = 1.0
 
 log = structlog.get_logger(__name__)
 
@@ -149,7 +148,7 @@ class SearchTool(BuiltIn):
                 Reason.BACKEND_DOWN,
                 f"the search failed: {error}",
                 subject=call.call_id,
-                retry_after=_RETRY_SECONDS,
+                retry_after=RETRY_SECONDS,
             ) from error
 
 
@@ -179,7 +178,7 @@ def _overloaded(call: Call) -> Refused:
         Reason.QUEUE_LIMIT,
         f"call {call.call_id} found no place in the queries being answered",
         subject=call.call_id,
-        retry_after=_RETRY_SECONDS,
+        retry_after=RETRY_SECONDS,
         mend="send fewer calls at once, or raise search.queue",
     )
 

@@ -12,7 +12,6 @@ from typing import Any, BinaryIO, Self
 
 from pydantic import BaseModel, Field
 
-from toolsvc.built_in import BuiltIn
 from toolsvc.errors import Reason, Refused, backend_down
 from toolsvc.sandbox.config import Driver, SandboxConfig
 from toolsvc.sandbox.errors import SessionGone
@@ -23,7 +22,7 @@ from toolsvc.tools.bash.action import STOPS, find_request
 from toolsvc.tools.bash.arguments import BashArguments
 from toolsvc.tools.bash.tree import metadata_files, read_folder
 from toolsvc.tools.files import Entry, pack
-from toolsvc.tools.sandboxed import KINDS, ToolSandbox
+from toolsvc.tools.sandboxed import KINDS, SandboxedTool
 from toolsvc.types import Call, RawFormat, Result, SessionInfo, Text, ToolError
 from toolwright.types import ToolErrorKind
 
@@ -55,7 +54,7 @@ class _Shell:
         self.lost: str | None = None
 
 
-class BashTool(BuiltIn):
+class BashTool(SandboxedTool):
     Options = BashOptions
     name = "bash"
     description = (
@@ -85,7 +84,7 @@ class BashTool(BuiltIn):
     ) -> None:
         """`output_bytes`: of one command; what is printed beyond is dropped and said to be.
         `tree`: what every session finds in its folder."""
-        self._sandbox = ToolSandbox(sandbox, Driver.SHELL)
+        super().__init__(sandbox, Driver.SHELL)
         self._disk_bytes = sandbox.disk_bytes
         self._output_bytes = output_bytes
         self._tree = tree or []
@@ -94,16 +93,6 @@ class BashTool(BuiltIn):
     def make(cls, options: BashOptions, sandbox: SandboxConfig) -> Self:
         tree = read_folder(options.folder, sandbox.disk_bytes) if options.folder else []
         return cls(sandbox, output_bytes=options.output_kib * 1024, tree=tree)
-
-    async def start(self) -> None:
-        await self._sandbox.start()
-        self.isolation = str(self._sandbox.level)
-
-    async def stop(self) -> None:
-        await self._sandbox.close()
-
-    def figures(self) -> Mapping[str, float]:
-        return self._sandbox.figures()
 
     async def open(self, session: SessionInfo) -> _Shell:
         return _Shell([*self._tree, *metadata_files(session.metadata, self._disk_bytes)])

@@ -16,15 +16,14 @@ from typing import Any, Self
 from pydantic import BaseModel, Field
 
 from toolsvc.actions import InvalidAction
-from toolsvc.built_in import BuiltIn
 from toolsvc.results import failure, invalid
 from toolsvc.sandbox.config import SandboxConfig
+from toolsvc.schema_tool import SchemaTool
 from toolsvc.tool import STRICT, Cancellation, Tool
 from toolsvc.tools.create.process import Failed, FreshProcess
 from toolsvc.tools.create.request import Arguments, Refusal, check_count, check_name, schema_of
-from toolsvc.tools.sandboxed import ToolSandbox
-from toolsvc.types import Call, Descriptor, JsonCallFormat, Result, SessionInfo
-from toolsvc.validation import violations
+from toolsvc.tools.sandboxed import SandboxedTool, ToolSandbox
+from toolsvc.types import Call, JsonCallFormat, Result, SessionInfo
 from toolwright.types import ToolErrorKind
 
 
@@ -43,7 +42,7 @@ class _State(FreshProcess):
         self.made: list[Tool] = []
 
 
-class CreateTool(BuiltIn):
+class CreateTool(SandboxedTool):
     Options = CreateOptions
     name = "create_and_execute"
     description = (
@@ -57,23 +56,13 @@ class CreateTool(BuiltIn):
 
     def __init__(self, sandbox: SandboxConfig, options: CreateOptions | None = None) -> None:
         options = options or CreateOptions()
-        self._sandbox = ToolSandbox(sandbox)
+        super().__init__(sandbox)
         self._most = options.most
         self.run_limit = options.timeout
 
     @classmethod
     def make(cls, options: CreateOptions, sandbox: SandboxConfig) -> Self:
         return cls(sandbox, options)
-
-    async def start(self) -> None:
-        await self._sandbox.start()
-        self.isolation = str(self._sandbox.level)
-
-    async def stop(self) -> None:
-        await self._sandbox.close()
-
-    def figures(self) -> dict[str, float]:
-        return self._sandbox.figures()
 
     async def open(self, session: SessionInfo) -> _State:
         return _State(self._sandbox)
@@ -125,10 +114,8 @@ class CreateTool(BuiltIn):
         return Result.of(_told("", found))
 
 
-class CreatedTool(Tool):
+class CreatedTool(SchemaTool):
     """A tool that the policy has made."""
-
-    format = JsonCallFormat()
 
     def __init__(
         self,
@@ -140,28 +127,12 @@ class CreatedTool(Tool):
     ) -> None:
         self._sandbox = sandbox
         self._code = asked.code
-        self._schema = schema
+        self.schema = schema
         self.name = asked.name
         self.isolation = isolation
         self.run_limit = limit
         returns = f" Returns {asked.returns}" if asked.returns else ""
         self.description = f"{asked.description}{returns}"
-
-    def describe(self) -> Descriptor:
-        names = ", ".join(f'"{name}": ...' for name in self._schema["properties"])
-        form = self.format
-        example = f'{form.open}{{"name": "{self.name}", "arguments": {{{names}}}}}{form.close}'
-        return Descriptor(
-            name=self.name,
-            description=self.description,
-            usage=f"{example}\n{self.description}",
-            arguments_schema=self._schema,
-            stop_strings=(form.close,),
-            format=form,
-            stateful=False,
-            parallel_calls=False,
-            run_limit=self.run_limit,
-        )
 
     async def open(self, session: SessionInfo) -> FreshProcess:
         return FreshProcess(self._sandbox)
@@ -175,18 +146,11 @@ class CreatedTool(Tool):
     async def prepare(self, state: FreshProcess) -> None:
         await state.prepare()
 
-    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        found = violations(self._schema, arguments)
-        if found:
-            faults = "; ".join(f"{one.path}: {one.rule} {one.expected}" for one in found)
-            raise InvalidAction(f"{self.name}: {faults}")
-        return dict(arguments)
-
     async def run(self, state: FreshProcess, call: Call, cancellation: Cancellation) -> Result:
         job = {
             "name": self.name,
             "code": self._code,
-            "properties": list(self._schema["properties"]),
+            "properties": list(self.schema["properties"]),
             "inputs": dict(call.arguments),
         }
         try:

@@ -18,6 +18,7 @@ import os
 import sqlite3
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import quote
@@ -44,7 +45,8 @@ class Templates:
         self._cache_bytes = cache_bytes
         self._held: OrderedDict[Hashable, Template] = OrderedDict()
         self.held_bytes = 0
-        self._loading = asyncio.Lock()
+        # One: a group's sessions all want the same database, and only its thread touches `_held`.
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="templates")
 
     def find(self, metadata: Mapping[str, Any]) -> Path:
         """The session's database. Refused if the metadata names none that is there."""
@@ -72,11 +74,10 @@ class Templates:
 
     async def get(self, path: Path) -> Template:
         """Refused if it cannot be read as a database, or is larger than all may be together."""
-        async with self._loading:  # one at a time: a group's sessions all want the same one
-            try:
-                return await asyncio.to_thread(self._get, path)
-            except (OSError, sqlite3.Error) as error:
-                raise _unreadable(path, str(error)) from error
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, self._get, path)
+        except (OSError, sqlite3.Error) as error:
+            raise _unreadable(path, str(error)) from error
 
     def _get(self, path: Path) -> Template:
         key = (path, _state(path), _state(_log(path)))
