@@ -22,8 +22,8 @@ from typing import Any
 
 import structlog
 
-from toolsvc.calls import RETRY_SECONDS, Calls
-from toolsvc.errors import Reason, Refused
+from toolsvc.calls import Calls
+from toolsvc.errors import RETRY_SECONDS, Reason, Refused
 from toolsvc.ledger import CallIdReused, ResultForgotten
 from toolsvc.observation import DEFAULT_LIMIT
 from toolsvc.open_session import OpenSession, RunningCall, levels
@@ -96,7 +96,6 @@ class Host:
         if self._reaper is not None:
             self._reaper.cancel()
             await asyncio.gather(self._reaper, return_exceptions=True)
-        await asyncio.gather(*self._opening.values(), return_exceptions=True)
         await asyncio.gather(
             *(self.close(name, "the service stopped") for name in self.session_ids)
         )
@@ -146,7 +145,7 @@ class Host:
             if session.opened is not None:
                 session.lease_until = max(session.lease_until, self._lease_end(request.lease))
                 return session.opened
-            return await asyncio.shield(self._opening[name])
+            return await self._when_open(name, self._opening[name])
         if name in self._closed:
             raise self._gone(name)
         if self._draining:
@@ -172,7 +171,7 @@ class Host:
         self._sessions[name] = session
         self._opening[name] = opening = self._own(self._open(session, wanted, request.queue_limit))
         opening.add_done_callback(partial(self._opened, name))
-        return await asyncio.shield(opening)
+        return await self._when_open(name, opening)
 
     async def call(self, request: CallRequest) -> Recorded | Running:
         """Begins the call, joins it, or answers what is recorded; Running after `wait`."""
@@ -250,17 +249,17 @@ class Host:
         return Leases(lost=tuple(name for name in believed if name not in here), held=tuple(held))
 
     async def close(self, session_id: str, why: str = "it was closed") -> bool:
-        """Ends a session and every call in it; once it has begun it goes on where the caller is
-        cancelled. False if it was not open."""
+        """Ends a session and every call in it, also one that is only being opened; once it has
+        begun it goes on where the caller is cancelled. False if it was not open."""
         opening = self._opening.get(session_id)
         if opening is not None:
+            self._remember(session_id, why)
+            opening.cancel()
             await asyncio.wait((opening,))
         session = self._sessions.pop(session_id, None)
         if session is None:
-            return False
-        self._closed[session_id] = why
-        while len(self._closed) > _TOMBSTONES:
-            self._closed.popitem(last=False)
+            return opening is not None
+        self._remember(session_id, why)
         tasks = _tasks([session])
         for task in tasks:
             task.cancel()
@@ -280,6 +279,11 @@ class Host:
         if session is None or session.opened is None:
             raise self._gone(session_id)
         return session
+
+    def _remember(self, session_id: str, why: str) -> None:
+        self._closed[session_id] = why
+        while len(self._closed) > _TOMBSTONES:
+            self._closed.popitem(last=False)
 
     def _gone(self, session_id: str) -> Refused:
         why = self._closed.get(session_id)
@@ -320,7 +324,7 @@ class Host:
             # As if it had never been asked for. Its states are closed first: until they are, a
             # retry joins this opening and begins no other.
             try:
-                await session.close_tools()
+                await asyncio.shield(self._own(session.close_tools()))
             finally:
                 self._sessions.pop(name, None)
                 self._task_blobs.forget(name)
@@ -333,6 +337,13 @@ class Host:
                 retry_after=RETRY_SECONDS,
                 mend="raise the queue limit",
             ) from error
+
+    async def _when_open(self, name: str, opening: asyncio.Task[Opened]) -> Opened:
+        """What the opening ends with; it goes on where the caller is cancelled."""
+        await asyncio.wait((opening,))
+        if opening.cancelled():
+            raise self._gone(name)
+        return opening.result()
 
     def _opened(self, name: str, opening: asyncio.Task[Opened]) -> None:
         if self._opening.get(name) is opening:  # a failed one may have a successor by now

@@ -30,6 +30,9 @@ CLOSE_SECONDS = 10.0
 
 log = structlog.get_logger(__name__)
 
+_LATE: set[asyncio.Task[None]] = set()
+"""Held, for the event loop does not."""
+
 
 class ToolNameTaken(Exception):
     """A fault of the tool that gives it: it can see which names the session has."""
@@ -128,6 +131,8 @@ class OpenSession:
         self.descriptors: tuple[Descriptor, ...] = ()
         self.ledger: Ledger[RunningCall] = Ledger()
         self.opened: Opened | None = None
+        self._adding = asyncio.Lock()
+        """Two calls that end together would add the same tools twice."""
 
     @property
     def lost(self) -> str | None:
@@ -158,17 +163,20 @@ class OpenSession:
     async def add_tools_of(self, entry: OpenTool) -> tuple[Descriptor, ...]:
         """Opens what the tool gives to this session and the session does not have; returns what
         came. ToolNameTaken if another tool has such a name."""
+        if not entry.gives_tools:
+            return ()
         came = []
-        for tool in entry.tool.session_tools(entry.state) if entry.gives_tools else ():
-            known = self.tools.get(tool.name)
-            if known is not None and known.tool is tool:
-                continue
-            if tool.name in self._names:
-                raise ToolNameTaken(f"{entry.tool.name} gives a second tool {tool.name!r}")
-            descriptor = tool.describe()
-            await self._open_tool(tool, descriptor)
-            self._names.add(tool.name)
-            came.append(descriptor)
+        async with self._adding:
+            for tool in entry.tool.session_tools(entry.state):
+                known = self.tools.get(tool.name)
+                if known is not None and known.tool is tool:
+                    continue
+                if tool.name in self._names:
+                    raise ToolNameTaken(f"{entry.tool.name} gives a second tool {tool.name!r}")
+                descriptor = tool.describe()
+                await self._open_tool(tool, descriptor)
+                self._names.add(tool.name)
+                came.append(descriptor)
         if came and self.opened is not None:
             self.descriptors += tuple(came)
             self.opened = replace(self.opened, tools=self.descriptors)
@@ -177,7 +185,9 @@ class OpenSession:
     async def _open_tool(self, tool: Tool, descriptor: Descriptor) -> None:
         state = None
         if type(tool).open is not Tool.open:
-            state = await run_method(tool.open, self.info)
+            state = await run_method(
+                tool.open, self.info, unwanted=lambda late: self._close_late(tool, late)
+            )
         entry = OpenTool(tool, descriptor, state)
         self._entries.append(entry)
         if tool.callable:
@@ -186,13 +196,22 @@ class OpenSession:
     async def close_tools(self) -> None:
         """Closes every state; one that fails to close does not keep the others."""
         for entry in self._entries:
-            if type(entry.tool).close is Tool.close:
-                continue
-            try:
-                async with asyncio.timeout(CLOSE_SECONDS):
-                    await run_method(entry.tool.close, entry.state)
-            except Exception:
-                log.exception("close failed", tool=entry.tool.name, session=self.info.session_id)
+            await self._close(entry.tool, entry.state)
+
+    async def _close(self, tool: Tool, state: State) -> None:
+        if type(tool).close is Tool.close:
+            return
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await run_method(tool.close, state)
+        except Exception:
+            log.exception("close failed", tool=tool.name, session=self.info.session_id)
+
+    def _close_late(self, tool: Tool, state: State) -> None:
+        """Of a state whose opening was given up before its thread had made it."""
+        closing = asyncio.create_task(self._close(tool, state))
+        _LATE.add(closing)
+        closing.add_done_callback(_LATE.discard)
 
 
 def levels(tools: Iterable[Tool]) -> str:

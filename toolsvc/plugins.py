@@ -5,12 +5,13 @@ Invariants
 - `run_call` never raises what the plugin raised: that becomes a tool error which the policy sees.
   Only `Refused` goes through: the plugin says that nothing ran, and nothing is to be seen.
 - A thread cannot be stopped. When its limit passes, the call answers TIMEOUT, and tells its
-  `Cancellation` that the thread goes on.
+  `Cancellation` that the thread goes on. A call that found no free thread until then is refused.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,7 +20,7 @@ from typing import Any
 from toolsvc.actions import InvalidAction
 from toolsvc.alarm import Alarm
 from toolsvc.cancellation import Cancellation
-from toolsvc.errors import Refused
+from toolsvc.errors import RETRY_SECONDS, Reason, Refused
 from toolsvc.results import as_result, failure, invalid
 from toolsvc.types import Call, Result
 from toolwright.types import ToolErrorKind
@@ -39,12 +40,33 @@ def is_coroutine(method: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(method) or getattr(owner, "is_coroutine", False)
 
 
-async def run_method(method: Callable[..., Any], *arguments: Any) -> Any:
-    """What the method returns, from wherever it has to run."""
+async def run_method(
+    method: Callable[..., Any], *arguments: Any, unwanted: Callable[[Any], object] | None = None
+) -> Any:
+    """What the method returns, from wherever it has to run. `unwanted` is told, on the loop, of
+    what a plain function returns to nobody, because its caller was cancelled."""
     if is_coroutine(method):
         return await method(*arguments)
-    result = await asyncio.wrap_future(_in_thread(method, *arguments))
+    thread = _in_thread(method, *arguments)
+    try:
+        result = await asyncio.wrap_future(thread)
+    except asyncio.CancelledError:
+        if unwanted is not None:
+            _tell_late(thread, unwanted)
+        raise
     return await result if inspect.isawaitable(result) else result
+
+
+def _tell_late(thread: Future[Any], unwanted: Callable[[Any], object]) -> None:
+    loop = asyncio.get_running_loop()
+
+    def ended(work: Future[Any]) -> None:
+        # The loop may have closed before the thread ended.
+        if not work.cancelled() and work.exception() is None:
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(unwanted, work.result())
+
+    thread.add_done_callback(ended)
 
 
 async def run_call(
@@ -79,6 +101,8 @@ async def run_call(
     except asyncio.CancelledError as error:
         if late.passed:
             task.uncancel()
+            if thread is not None and thread.cancelled():
+                raise _no_thread(name, call.run_limit) from None
             return failure(ToolErrorKind.TIMEOUT, f"{name} was stopped after {call.run_limit:g} s")
         if cancellation.requested:
             task.uncancel()
@@ -104,6 +128,16 @@ async def run_call(
 def plugins_in_threads() -> int:
     """How many plugin functions have not returned; the interpreter waits for them at its end."""
     return len(_IN_THREADS)
+
+
+def _no_thread(name: str, seconds: float) -> Refused:
+    """Nothing ran, so that it is nothing that the policy should read."""
+    return Refused(
+        Reason.QUEUE_LIMIT,
+        f"no thread was free for {name} in {seconds:g} s",
+        retry_after=RETRY_SECONDS,
+        mend="make its call method a coroutine, or serve it with more --workers",
+    )
 
 
 class _Late:
