@@ -18,7 +18,7 @@ import structlog
 from toolsvc.actions import InvalidAction, find_tool
 from toolsvc.admission import Gate, Permit
 from toolsvc.blobs import Blobs, is_large
-from toolsvc.errors import Reason, Refused
+from toolsvc.errors import RETRY_SECONDS, Reason, Refused
 from toolsvc.observation import tidy
 from toolsvc.open_session import OpenSession, OpenTool, RunningCall
 from toolsvc.results import failure, invalid
@@ -27,7 +27,6 @@ from toolsvc.watch import Watch
 from toolwright.types import ToolErrorKind
 
 LONGEST_RUN = 24 * 3600.0
-RETRY_SECONDS = 1.0
 
 log = structlog.get_logger(__name__)
 

@@ -101,6 +101,8 @@ class Session:
         self._stub = stub
         self.id = opened.session_id
         self.tools = {tool.name: tool for tool in opened.tools}
+        self._turn = 0
+        self._in_flight = 0
 
     async def call(
         self,
@@ -115,15 +117,19 @@ class Session:
         form = self.tools[tool].action_format
         if form.HasField("tag") and form.tag.close not in action:
             action = f"{form.tag.open}{action}{form.tag.close}"
+        if not self._in_flight:  # all results have come: the service need not hold them
+            self._turn += 1
         request = pb.CallToolRequest(
             session_id=self.id,
             call_id=uuid.uuid4().hex,
+            turn=self._turn,
             tool=tool,
             action=action,
             arguments=None if arguments is None else wire.struct(arguments),
             run_limit=None if run_limit is None else wire.duration(run_limit),
             wait=wire.duration(LONGEST_WAIT),
         )
+        self._in_flight += 1
         try:
             while True:
                 answer: pb.CallToolResponse = await rpc(
@@ -134,6 +140,8 @@ class Session:
         except asyncio.CancelledError:
             await asyncio.shield(self._cancel(request.call_id))
             raise
+        finally:
+            self._in_flight -= 1
 
     async def renew(self, lease: float) -> None:
         """The session ends so many seconds from now, if nothing renews it again."""

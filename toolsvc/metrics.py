@@ -25,12 +25,16 @@ from toolwright.rpc import options
 
 _SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100)
 _PREFIX = "toolsvc_"
+OTHER_TOOL = "other"
+"""Label of a session's own tools: policies choose their names, and a label's values are bounded."""
 
 
 class Metrics(Watch):
     """One process's metrics, in a registry of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, tools: Iterable[Tool]) -> None:
+        """`tools`: those that are served."""
+        self._tools = {tool.name: tool for tool in tools}
         self.registry = CollectorRegistry()
         self._calls = Counter(
             f"{_PREFIX}calls", "calls that came to a result", ["tool", "outcome"],
@@ -55,12 +59,13 @@ class Metrics(Watch):
         self._by_outcome: dict[tuple[str, str], Counter] = {}
         self._by_tool: dict[str, tuple[Histogram, Histogram]] = {}
 
-    def look_at(self, host: Host, tools: Iterable[Tool]) -> None:
+    def look_at(self, host: Host) -> None:
         """Shows how full the host and its tools are."""
-        self.registry.register(_Gauges(host, tuple(tools)))
+        self.registry.register(_Gauges(host, tuple(self._tools.values())))
 
     def call_recorded(self, recorded: Recorded) -> None:
-        tool, error = recorded.tool, recorded.result.error
+        error = recorded.result.error
+        tool = recorded.tool if recorded.tool in self._tools else OTHER_TOOL
         outcome = "ok" if error is None else error.kind.name.lower()
         count = self._by_outcome.get((tool, outcome))
         if count is None:

@@ -101,7 +101,7 @@ async def running_host(config: ServiceConfig) -> AsyncIterator[tuple[Host, Metri
     """The tools, started, and counted if anybody wants to see it; every session ends with the
     block."""
     tools = await load_tools(config.tools, parse_settings(list(config.settings)), config.sandbox)
-    metrics = Metrics()
+    metrics = Metrics(tools)
     most = _allow_open_files(config.max_sessions)
     async with Host(
         tools,
@@ -111,7 +111,7 @@ async def running_host(config: ServiceConfig) -> AsyncIterator[tuple[Host, Metri
         blob_room=config.blob_room,
         watch=metrics if config.metrics else None,
     ) as host:
-        metrics.look_at(host, tools)
+        metrics.look_at(host)
         yield host, metrics
 
 
@@ -216,4 +216,7 @@ def _allow_open_files(max_sessions: int) -> int:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     if hard == resource.RLIM_INFINITY:
         return max_sessions
-    return min(max_sessions, max(1, (hard - 512) // _FILES_PER_SESSION))
+    fit = max(1, (hard - 512) // _FILES_PER_SESSION)
+    if fit < max_sessions:
+        log.warning("fewer sessions than asked for", fit=fit, mend=f"raise ulimit -Hn of {hard}")
+    return min(max_sessions, fit)

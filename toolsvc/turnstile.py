@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from toolsvc.errors import Reason, Refused
+from toolsvc.errors import RETRY_SECONDS, Reason, Refused
 
-RETRY_SECONDS = 1.0
 WAITING_CALLS = 32
 """Calls of one session that may wait for one tool."""
 

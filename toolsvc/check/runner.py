@@ -112,4 +112,6 @@ async def _find(client: Client, check: Check, pace: float) -> Finding:
         outcome, reason = Outcome.FAILED, f"unexpected: {refusal}: {refusal.message}"
     except TimeoutError:
         outcome, reason = Outcome.FAILED, f"it was not over after {limit:g} s"
+    except Exception as error:  # noqa: BLE001 - what the service said made no sense to the check
+        outcome, reason = Outcome.FAILED, f"unexpected: {type(error).__name__}: {error}"
     return Finding(name=check.name, rule=check.rule, outcome=outcome, reason=reason)

@@ -12,6 +12,7 @@ Invariants
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import resource
 import socket
@@ -22,12 +23,14 @@ from typing import Any
 from toolsvc.sandbox import bubblewrap, firejail
 from toolsvc.sandbox.bundle import BOOTSTRAP, bundle_file
 from toolsvc.sandbox.config import Backend
-from toolsvc.sandbox.errors import SandboxUnavailable
+from toolsvc.sandbox.errors import SandboxDown, SandboxUnavailable
 from toolsvc.sandbox.plan import Account, JailPlan
 
 _OPEN_FILES = 32768
 """Of a zygote, at most: it holds two for each of its sessions."""
 _END_SECONDS = 2.0
+_PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)
+"""What the machine or the service has too much of at the moment."""
 
 
 class Jail:
@@ -65,16 +68,21 @@ class Jail:
 
 
 def start_jail(plan: JailPlan, settings: Mapping[str, Any]) -> Jail:
-    """Returns at once; the zygote says `ready` on the control socket, or the socket closes."""
+    """Returns at once; the zygote says `ready` on the control socket, or the socket closes.
+
+    SandboxUnavailable if it cannot be started, SandboxDown if it cannot be now.
+    """
     # Two pairs: firejail keeps its standard input open for as long as it lives, so only a socket
     # that went through it unseen closes when the zygote does.
-    starting, stdin = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    log = os.memfd_create("jail-log", os.MFD_CLOEXEC)
-    code = bundle_file(settings)
-    with contextlib.ExitStack() as inherited:
+    with contextlib.ExitStack() as kept, contextlib.ExitStack() as lent:
         try:
-            around, environment, more = _around(plan, int(settings["disk_bytes"]), inherited)
+            starting, stdin = _pair(lent, lent)
+            ours, theirs = _pair(kept, lent)
+            log = os.memfd_create("jail-log", os.MFD_CLOEXEC)
+            kept.callback(os.close, log)
+            code = bundle_file(settings)
+            lent.callback(os.close, code)
+            around, environment, more = _around(plan, int(settings["disk_bytes"]), lent)
             process = subprocess.Popen(
                 [*_become(plan.account), *around, plan.python, "-I", "-S", "-B", "-c", BOOTSTRAP],
                 stdin=stdin.fileno(),
@@ -87,15 +95,19 @@ def start_jail(plan: JailPlan, settings: Mapping[str, Any]) -> Jail:
             )
             socket.send_fds(starting, [b"bundle"], [theirs.fileno(), code])
         except OSError as error:
-            ours.close()
-            os.close(log)
-            raise SandboxUnavailable(f"the sandbox could not be started: {error}") from error
-        finally:
-            for end in (starting, stdin, theirs):
-                end.close()
-            os.close(code)
+            kind = SandboxDown if error.errno in _PASSING else SandboxUnavailable
+            raise kind(f"the sandbox could not be started: {error}") from error
+        kept.pop_all()
     ours.setblocking(False)
     return Jail(process, ours, log)
+
+
+def _pair(
+    one: contextlib.ExitStack, other: contextlib.ExitStack
+) -> tuple[socket.socket, socket.socket]:
+    """Connected sockets, and who closes them."""
+    ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    return one.enter_context(ends[0]), other.enter_context(ends[1])
 
 
 def _around(

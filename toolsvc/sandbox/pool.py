@@ -82,6 +82,7 @@ class Pool:
         self._waiting: deque[asyncio.Future[Session]] = deque()
         self._failures = 0
         self._replaced = 0
+        self._replacing = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._burials: set[asyncio.Task[None]] = set()
         self._closing = False
@@ -212,9 +213,12 @@ class Pool:
         _keep(self._burials, shard.close())
         if not self._exclusive and not self._closing:
             log.error("jail lost", pid=shard.jail_pid)
-            _keep(self._tasks, self._replace())
+            if not self._replacing:
+                self._replacing = True
+                _keep(self._tasks, self._replace())
 
     async def _replace(self) -> None:
+        """All that are missing, one after the other, until none is."""
         attempt = 0
         while len(self._shards) < self._wanted_shards:
             await asyncio.sleep(_RESTART_SECONDS[min(attempt, len(_RESTART_SECONDS) - 1)])
@@ -222,15 +226,16 @@ class Pool:
             try:
                 self._shards.append(await self._new_shard())
                 self._replaced += 1
-            except SandboxError as error:
+            except (SandboxError, OSError) as error:
                 log.warning("jail not replaced", reason=str(error), attempt=attempt)
+        self._replacing = False
         self._failures = 0
         self._fill()
 
     async def _new_exclusive(self) -> None:
         try:
             shard = await self._new_shard()
-        except SandboxError as error:
+        except (SandboxError, OSError) as error:
             self._on_failed(str(error), for_good=isinstance(error, SandboxUnavailable))
             return
         self._shards.append(shard)

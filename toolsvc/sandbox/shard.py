@@ -55,7 +55,6 @@ class Shard:
         self._numbers: dict[Session, int] = {}
         self._next = 0
         self.down = False
-        self.python = ""
         self.disk_bounded = False
         """The kernel bounds all files of the jail together; else only the watch bounds them."""
         self._loop.add_reader(jail.control.fileno(), self._on_readable)
@@ -157,7 +156,6 @@ class Shard:
         elif event == "unusable":
             self._fall(SandboxUnavailable(message["reason"]))
         elif event == "ready":
-            self.python = message["python"]
             self.disk_bounded = message["disk_bounded"]
             if not self._started.done():
                 self._started.set_result(None)

@@ -269,13 +269,16 @@ class Supervisor:
 
     async def _start(self, slot: int) -> _Worker:
         """A worker that listens. StartError with the sentence that it gave, or that it died."""
-        process = await asyncio.create_subprocess_exec(
-            *WORKER,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            limit=LONGEST_LINE,
-            start_new_session=True,  # Ctrl-C is for the supervisor, which lets them drain.
-        )
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *WORKER,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                limit=LONGEST_LINE,
+                start_new_session=True,  # Ctrl-C is for the supervisor, which lets them drain.
+            )
+        except OSError as error:
+            raise StartError(f"worker {slot} could not be started: {error}") from error
         self._processes.add(process)
         link = f"{self._links}-{next(self._generations)}"
         assignment = Assignment(
@@ -349,11 +352,16 @@ def _say(process: asyncio.subprocess.Process, message: Message) -> None:
 
 
 async def _hear(process: asyncio.subprocess.Process) -> ToSupervisor | None:
-    """The worker's next message; None at its end."""
+    """The worker's next message; None at its end, which follows nonsense."""
     if process.stdout is None:
         return None
-    line = await process.stdout.readline()
-    return TO_SUPERVISOR.validate_json(line) if line else None
+    try:
+        line = await process.stdout.readline()
+        return TO_SUPERVISOR.validate_json(line) if line else None
+    except ValueError as error:
+        log.error("worker killed", pid=process.pid, reason=f"it said {error}")  # noqa: TRY400
+        _signal(process, signal.SIGKILL)
+        return None
 
 
 def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:

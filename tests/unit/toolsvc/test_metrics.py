@@ -24,12 +24,20 @@ def recorded(tool: str, error: ToolErrorKind | None = None, run: float = 0.02) -
     return Recorded(result=Result(error=failure), tool=tool, queued=0.0, run=run, isolation="")
 
 
+class Named(Tool):
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+SERVED = (Named("a"), Named("b"))
+
+
 def page(registry: CollectorRegistry) -> str:
     return generate_latest(registry).decode()
 
 
 def test_calls_are_counted_by_tool_and_outcome() -> None:
-    metrics = Metrics()
+    metrics = Metrics(SERVED)
     for one in (recorded("a"), recorded("a"), recorded("a", ToolErrorKind.TIMEOUT), recorded("b")):
         metrics.call_recorded(one)
     metrics.call_refused(Reason.QUEUE_LIMIT)
@@ -45,6 +53,15 @@ def test_calls_are_counted_by_tool_and_outcome() -> None:
     assert 'toolsvc_queue_seconds_count{tool="b"} 1.0' in lines
 
 
+def test_names_that_policies_choose_are_no_labels() -> None:
+    metrics = Metrics(SERVED)
+    for number in range(100):
+        metrics.call_recorded(recorded(f"made_{number}"))
+    lines = page(metrics.registry).splitlines()
+    assert 'toolsvc_calls_total{outcome="ok",tool="other"} 100.0' in lines
+    assert not [line for line in lines if "made_" in line]
+
+
 class Full(Tool):
     name = "full"
 
@@ -56,10 +73,10 @@ class Full(Tool):
 
 
 async def test_a_host_counts_a_call_once_however_often_it_is_asked_for() -> None:
-    metrics = Metrics()
     tool = Full()
+    metrics = Metrics([tool])
     async with Host([tool], watch=metrics) as host:
-        metrics.look_at(host, [tool])
+        metrics.look_at(host)
         await host.open(
             OpenRequest(
                 session_id="s",
@@ -96,7 +113,7 @@ class Given(Collector):
 def test_workers_share_a_page_and_keep_their_numbers_apart() -> None:
     pages = {}
     for worker, calls in (("0", 1), ("1", 3)):
-        metrics = Metrics()
+        metrics = Metrics(SERVED)
         for _ in range(calls):
             metrics.call_recorded(recorded("a"))
         pages[worker] = page(metrics.registry)
@@ -111,7 +128,7 @@ def test_workers_share_a_page_and_keep_their_numbers_apart() -> None:
 
 
 def test_the_page_is_served_on_loopback() -> None:
-    metrics = Metrics()
+    metrics = Metrics(())
     metrics.lease_ended()
     address = f"127.0.0.1:{free_port()}"
     serve_page(address, metrics.registry, insecure=False)
