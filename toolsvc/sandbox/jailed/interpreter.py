@@ -120,14 +120,11 @@ class Interpreter:
             linecache.cache[name] = (len(code), None, code.splitlines(True), name)
             try:
                 self._armed = True
-                tree: ast.Module = compile(code, name, "exec", ast.PyCF_ONLY_AST, _PLAIN)
-                last = None
-                if tree.body and isinstance(tree.body[-1], ast.Expr):
-                    last = ast.Expression(tree.body.pop().value)  # type: ignore[attr-defined]
-                if tree.body:
-                    exec(compile(tree, name, "exec", 0, _PLAIN), self._names)
-                if last is not None:
-                    value = eval(compile(last, name, "eval", 0, _PLAIN), self._names)
+                statements, expression = _compiled(code, name)
+                if statements is not None:
+                    exec(statements, self._names)
+                if expression is not None:
+                    value = eval(expression, self._names)
                     if value is not None:
                         self._out.write(repr(value) + "\n")
             finally:
@@ -189,6 +186,20 @@ class Interpreter:
             self._out = out
         sys.stdout = sys.__stdout__ = out  # type: ignore[misc]
         sys.stderr = sys.__stderr__ = out  # type: ignore[misc]
+
+
+def _compiled(code: str, name: str) -> tuple[types.CodeType | None, types.CodeType | None]:
+    """The statements, and the expression that ends them, where there are such."""
+    try:  # Most calls are one expression, which needs no tree.
+        return None, compile(code, name, "eval", 0, _PLAIN)
+    except SyntaxError:
+        pass  # What is wrong with it, if anything, is told as of a program.
+    tree: ast.Module = compile(code, name, "exec", ast.PyCF_ONLY_AST, _PLAIN)
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    statements = compile(tree, name, "exec", 0, _PLAIN) if tree.body else None
+    if last is None:
+        return statements, None
+    return statements, compile(ast.Expression(last.value), name, "eval", 0, _PLAIN)
 
 
 def prepare() -> Interpreter:
