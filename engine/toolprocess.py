@@ -79,12 +79,11 @@ class ToolProcess:
         try:
             async with asyncio.timeout(START_SECONDS):
                 served = await process.stdout.readline()
-                if not served:
-                    await process.wait()
+                code = None if served else await process.wait()
         except TimeoutError:
             raise self._refused(f"it does not serve after {START_SECONDS:g} s") from None
         if not served:
-            raise self._refused(self._last_words())
+            raise self._refused(self._last_words() or f"it ended with exit code {code}")
         log.info("tool_service_started", service=self._name, pid=process.pid)
 
     async def keep(self) -> None:
@@ -131,10 +130,10 @@ class ToolProcess:
         return await process.wait()
 
     def _last_words(self) -> str:
-        """The last line that it wrote."""
+        """The last line that it wrote, "" if it wrote none."""
         printed = self._output.read_bytes()[self._printed :].decode("utf-8", "replace")
         lines = printed.strip().splitlines()
-        return lines[-1].removeprefix("toolsvc: ") if lines else "it ended without a word"
+        return lines[-1].removeprefix("toolsvc: ") if lines else ""
 
     def _refused(self, why: str) -> StartupError:
         return StartupError(f"tools.{self._name}: {self._table.where}: {why} (see {self._output})")

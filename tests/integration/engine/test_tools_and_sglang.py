@@ -112,7 +112,9 @@ async def test_tools_that_sglang_plays(
         "regenerations": 1,
         "constrained": str(constrained).lower(),
     }
-    words = [word for name, value in options.items() for word in ("--set", f"simulated.{name}={value}")]
+    words = [
+        word for name, value in options.items() for word in ("--set", f"simulated.{name}={value}")
+    ]
     line = {"serve": ["simulated:tools.json", *words], "run_limit_s": 120.0}
     trajectories = await rolled_out(here, "played", line)
     for trajectory in trajectories:
@@ -126,7 +128,10 @@ async def test_tools_that_sglang_plays(
                 assert told["sky"] in ("clear", "cloudy", "dark")
             else:
                 assert one.error is ToolErrorKind.EXCEPTION
-                assert (told["error"]["type"], told["error"]["stage"]) == ("validation_error", "post")
+                assert (told["error"]["type"], told["error"]["stage"]) == (
+                    "validation_error",
+                    "post",
+                )
         if constrained:
             assert again.observation == first.observation
     # One world: what was answered once holds for all sessions.
