@@ -76,17 +76,20 @@ def sglang(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
 async def test_a_greedy_run_on_a_cassette_is_the_recorded_one_token_for_token(
     world: MakeWorld, tmp_path: Path, model: Path, sglang: str
 ) -> None:
-    """The observations are the policy's prompts of the next turn, so one wrong token would show in
-    all that follow."""
+    """An observation is what the policy says its next words after, so one wrong token would show
+    in all that follow."""
     (tmp_path / "oracle.py").write_text(ORACLE)
     here = await world(**ONE_IN_FLIGHT, policy={"model": model})
     here.tables["sampler"] = {"endpoints": [sglang], "temperature": 0.0}
+    here.tables["task"]["protocol_options"] = {"observation": "{text}"}
     record = ["--set", 'cassette.record=["oracle.py"]']
     recorded = await rolled_out(here, "recorded", {"serve": ["cassette:run.jsonl", *record]})
     (tmp_path / "oracle.py").unlink()
     replayed = await rolled_out(here, "replayed", {"serve": ["cassette:run.jsonl"]})
 
-    assert sum(len(t.calls) for t in recorded) >= 6
+    actions = [c.action for t in recorded for c in t.calls]
+    assert len(actions) == 24
+    assert len(set(actions)) > 4  # what it says depends on what it has read
     assert [lasting(t).calls for t in replayed] == [lasting(t).calls for t in recorded]
     for before, after in zip(recorded, replayed, strict=True):
         (one,), (other,) = before.sequences, after.sequences
