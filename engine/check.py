@@ -7,9 +7,8 @@ import asyncio
 from engine.codec import HuggingFaceCodec
 from engine.config import EngineTable
 from engine.sampler.pool import SamplerPool
-from engine.serve import build_protocol, build_rewards, build_source, rehearse, tool_tables
+from engine.serve import build_protocol, build_rewards, build_source, build_tools, rehearse
 from engine.tasks import TaskSource
-from engine.toolclient import ToolServices
 from toolwright.recipe import Recipe, check_all
 
 
@@ -39,7 +38,7 @@ def check(recipe: Recipe, table: EngineTable, *, connect: bool) -> list[str]:
 async def _connect(recipe: Recipe, codec: HuggingFaceCodec) -> list[str]:
     shared = recipe.shared
     pool = SamplerPool(shared.sampler, codec, vocab_size=codec.vocab_size)
-    services = ToolServices(tool_tables(recipe), "check")
+    services = build_tools(recipe, "check")
     try:
         await pool.open()
         lines = [
@@ -48,7 +47,7 @@ async def _connect(recipe: Recipe, codec: HuggingFaceCodec) -> list[str]:
         ]
         for name, tools in (await services.open()).items():
             listed = ", ".join(tool.name for tool in tools)
-            lines.append(f"tools.{name} at {shared.tools[name].service}: {listed}")
+            lines.append(f"tools.{name} at {shared.tools[name].where}: {listed}")
     finally:
         await pool.close()
         await services.close()

@@ -34,12 +34,12 @@ from engine.service import PolicyServicer, RolloutServicer
 from engine.tasks import TaskSource
 from engine.telemetry import Metrics, Progress
 from engine.toolclient import ToolServices
+from engine.toolprocess import ToolProcess
 from engine.types import Codec, ToolSpec
 from toolwright import wire
 from toolwright.imports import ImportPathError, load_object
 from toolwright.policy.v1 import policy_pb2, policy_pb2_grpc
 from toolwright.recipe import Recipe
-from toolwright.recipe import Tool as ToolTable
 from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
 from toolwright.rpc.options import TOKEN_VARIABLE
 from toolwright.rpc.server import Server
@@ -88,22 +88,31 @@ def build_source(recipe: Recipe) -> TaskSource:
     return TaskSource(task.source, recipe.folder, seed=recipe.shared.run.seed, shuffle=task.shuffle)
 
 
-def tool_tables(recipe: Recipe) -> dict[str, ToolTable]:
-    """The [tools.*] tables that the task asks for, all of them unless it names some."""
+def build_tools(recipe: Recipe, owner: str) -> ToolServices:
+    """Clients for the [tools.*] tables that the task asks for, all of them unless it names some.
+    StartupError for a `tls_ca` that cannot be used."""
     shared = recipe.shared
     tables = {name: shared.tools[name] for name in shared.task.tools or shared.tools}
-    return {
+    processes = {
+        name: ToolProcess(
+            name, table, folder=recipe.folder, output=recipe.run_folder / f"tools.{name}.log"
+        )
+        for name, table in tables.items()
+        if table.serve
+    }
+    resolved = {
         name: table.model_copy(update={"tls_ca": recipe.resolve(table.tls_ca)})
         if table.tls_ca
         else table
         for name, table in tables.items()
     }
+    return ToolServices(resolved, owner, processes)
 
 
 async def tools_of(recipe: Recipe) -> list[ToolSpec]:
     """What the recipe's tool services describe, in the recipe's order. StartupError when one
     does not answer."""
-    services = ToolServices(tool_tables(recipe), "render")
+    services = build_tools(recipe, "render")
     try:
         return [tool for tools in (await services.open()).values() for tool in tools]
     finally:
@@ -190,14 +199,13 @@ class Engine:
             build_protocol(recipe), build_rewards(recipe), build_source(recipe),
         )  # fmt: skip
         rehearse(protocol, codec, source.take(1)[0])
-        tools = tool_tables(recipe)
         self.journal = Journal(recipe.run_folder / "journal.sqlite")
         stack.push_async_callback(self.journal.close)
         self._pool = SamplerPool(shared.sampler, codec, vocab_size=codec.vocab_size)
         stack.push_async_callback(self._pool.close)
         await self._pool.open()
         self._check_context()
-        self._services = ToolServices(tools, self.journal.owner)
+        self._services = build_tools(recipe, self.journal.owner)
         stack.push_async_callback(self._services.close)
         await self._services.open()
         setting = Setting(
@@ -256,6 +264,7 @@ class Engine:
         async with _background(
             self._pool.keep_alive(),
             self._services.keep_leases(),
+            self._services.keep_processes(),
             self._evaluation.watch(),
             self._report(server),
         ):

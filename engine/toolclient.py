@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from engine.errors import AttemptFailed, StartupError
 from engine.media import Media
+from engine.toolprocess import ToolProcess
 from engine.toolservice import Part, Service
 from engine.toolsession import Session
 from engine.types import ToolSpec
@@ -22,22 +23,33 @@ from toolwright.types import Task
 class ToolServices:
     """All services of a recipe, the leases of this engine's sessions, and their closing."""
 
-    def __init__(self, tables: Mapping[str, ToolTable], owner: str) -> None:
-        """StartupError for a `tls_ca` that cannot be used."""
+    def __init__(
+        self,
+        tables: Mapping[str, ToolTable],
+        owner: str,
+        processes: Mapping[str, ToolProcess] | None = None,
+    ) -> None:
+        """`processes`: by table, those that the engine starts itself. StartupError for a `tls_ca`
+        that cannot be used."""
         self._owner = owner
-        self._services = {name: Service(name, table) for name, table in tables.items()}
+        own = processes or {}
+        self._services = {
+            name: Service(name, table, own.get(name)) for name, table in tables.items()
+        }
         self._closing: set[asyncio.Task[None]] = set()
         self._live: dict[str, Session] = {}
 
     async def open(self) -> dict[str, list[ToolSpec]]:
-        """Connects, closes what an earlier life of this owner left, and lists the tools that the
-        recipe takes of each service; single sessions may have more.
+        """Starts what is the engine's to start, connects, closes what an earlier life of this owner
+        left, and lists the tools that the recipe takes of each service; single sessions may have
+        more.
 
-        StartupError names the service that does not answer or lacks a tool, and the two that have
-        tools of one name.
+        StartupError names the service that does not start or answer or lacks a tool, and the two
+        that have tools of one name.
         """
         found: dict[str, list[ToolSpec]] = {}
         for name, service in self._services.items():
+            await service.start()
             found[name] = await service.describe()
             for session_id in (await service.renew(self._owner, {})).held:
                 await service.close_session(session_id, service.address)
@@ -46,8 +58,7 @@ class ToolServices:
 
     async def close(self) -> None:
         await asyncio.gather(*self._closing, return_exceptions=True)
-        for service in self._services.values():
-            await service.close()
+        await asyncio.gather(*(service.close() for service in self._services.values()))
 
     async def open_session(
         self, session_id: str, task: Task, media: Sequence[Media] = ()
@@ -94,6 +105,13 @@ class ToolServices:
         task = asyncio.get_running_loop().create_task(close())
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
+
+    async def keep_processes(self) -> None:
+        """Starts what the engine has started again whenever it ends. StartupError, in a group,
+        where it does not start."""
+        async with asyncio.TaskGroup() as group:
+            for service in self._services.values():
+                group.create_task(service.keep())
 
     async def keep_leases(self) -> None:
         """Renews each service's leases three times a lease; runs until cancelled.

@@ -18,6 +18,7 @@ import structlog
 
 from engine.errors import StartupError, ToolServiceFailed
 from engine.media import Media
+from engine.toolprocess import ToolProcess
 from engine.toolspec import spec
 from engine.types import ToolSpec
 from toolwright import wire
@@ -59,9 +60,11 @@ class Leases:
 class Service:
     """One tool service of the recipe."""
 
-    def __init__(self, name: str, table: ToolTable) -> None:
+    def __init__(self, name: str, table: ToolTable, process: ToolProcess | None = None) -> None:
+        """`process`: where the engine starts it itself; it is not started here."""
         self.name = name
         self.table = table
+        self._process = process
         try:
             self._authority = None if table.tls_ca is None else read_authority(table.tls_ca)
         except TlsError as error:
@@ -73,31 +76,43 @@ class Service:
 
     @property
     def address(self) -> str:
-        return self.table.service
+        return self._process.address if self._process else self.table.service
 
     @property
     def stub(self) -> ToolServiceAsyncStub:
         """Of the service's own address."""
         return self.stub_at(self.address)
 
+    async def start(self) -> None:
+        """StartupError where it is the engine's to start and does not."""
+        if self._process:
+            await self._process.start()
+
+    async def keep(self) -> None:
+        """Starts it again whenever it has ended, if it is the engine's."""
+        if self._process:
+            await self._process.keep()
+
     async def close(self) -> None:
         for endpoint in self._endpoints.values():
             await endpoint.channel.close(None)
+        if self._process:
+            await self._process.stop()
 
     async def describe(self) -> list[ToolSpec]:
         try:
             answer = await call(self.stub.ListTools, pb.ListToolsRequest(), timeout=10)
         except (ServiceError, TransportError) as error:
             raise StartupError(
-                f"tools.{self.name}: no tool service answers at {self.table.service} ({error}); "
-                f"start one with `toolsvc serve {self.name} --listen {self.table.service}`"
+                f"tools.{self.name}: no tool service answers at {self.address} ({error}); "
+                f"start one with `toolsvc serve {self.name} --listen {self.address}`"
             ) from error
         self._takes_media = any(tool.capabilities.media for tool in answer.tools)
         tools = [spec(tool, self.name) for tool in answer.tools]
         missing = set(self.table.names) - {tool.name for tool in tools}
         if missing:
             raise StartupError(
-                f"tools.{self.name}: {self.table.service} has no {', '.join(sorted(missing))}; "
+                f"tools.{self.name}: {self.table.where} has no {', '.join(sorted(missing))}; "
                 f"it has {', '.join(tool.name for tool in tools)}"
             )
         wanted = self.table.names or [tool.name for tool in tools]

@@ -29,3 +29,7 @@ app.add_typer(index, name="index")
 
 def main() -> None:
     app()
+
+
+if __name__ == "__main__":
+    main()

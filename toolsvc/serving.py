@@ -37,6 +37,7 @@ from toolwright.rpc.tls import Certificate, TlsError, read_certificate
 from toolwright.tool.v1 import tool_pb2_grpc
 
 DRAIN_SECONDS = 10.0
+_STDIN = 0
 _FILES_PER_SESSION = 3
 
 log = structlog.get_logger("toolsvc")
@@ -66,11 +67,13 @@ class ServiceConfig:
     """Calls that may be starting at once; None = what the machine's cores allow."""
     verltool_http: str = ""
     """host:port of VerlTool's `/get_observation`; "" = none."""
+    until_eof: bool = False
+    """End when standard input does."""
 
 
 async def serve_alone(config: ServiceConfig) -> None:
     """Serves until SIGTERM. StartError or ListenError before that."""
-    stop = stop_event()
+    stop = stop_event(until_eof=config.until_eof)
     async with running_host(config) as (host, metrics), _verltool_face(config, host):
         if config.metrics:
             serve_page(config.metrics, metrics.registry, insecure=config.insecure)
@@ -147,11 +150,24 @@ async def drain(server: Server, host: Host) -> None:
     log.info("stopped", sessions=len(host.session_ids))
 
 
-def stop_event() -> asyncio.Event:
-    """Set by SIGTERM and SIGINT."""
+def stop_event(*, until_eof: bool) -> asyncio.Event:
+    """Set by SIGTERM and SIGINT, and if asked for by the end of standard input. StartError where
+    that is none whose end could be waited for."""
     stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, stop.set)
+
+    def read() -> None:
+        if not os.read(_STDIN, 4096):
+            loop.remove_reader(_STDIN)
+            stop.set()
+
+    if until_eof:
+        try:
+            loop.add_reader(_STDIN, read)
+        except OSError as error:
+            raise StartError(f"--until-eof: standard input has to be a pipe ({error})") from error
     return stop
 
 

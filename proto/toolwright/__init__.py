@@ -2,3 +2,10 @@
 
 Nothing here imports engine, learner, toolsvc, memory or bench, and nothing here imports torch.
 """
+
+import os
+
+# gRPC reads this when it is imported. With its fork handlers, which none of our processes needs, a
+# child that an event loop starts while calls are under way may die of SIGSEGV instead of becoming
+# its program.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")

@@ -11,6 +11,7 @@ What ties two processes together (group size, batch, staleness with its correcti
 
 from __future__ import annotations
 
+import shlex
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -121,9 +122,15 @@ class Sampler(Table):
 
 
 class Tool(Table):
-    """One tool service; several entries give one session each to every trajectory."""
+    """One tool service; several entries give one session each to every trajectory.
 
-    service: str = Field(description="address of a ToolService")
+    It has an address, or the engine starts it.
+    """
+
+    service: str = Field(default="", description="address of a ToolService")
+    serve: tuple[str, ...] = Field(
+        default=(), description="what to say after `toolsvc serve` to start one, --listen apart"
+    )
     tls_ca: Path | None = Field(
         default=None, description="PEM file of who signed its certificate; none = no TLS"
     )
@@ -132,6 +139,24 @@ class Tool(Table):
     run_limit_s: float = Field(default=10.0, gt=0)
     lease_s: float = Field(default=60.0, gt=0)
     max_retries: int = Field(default=3, ge=0)
+
+    @property
+    def where(self) -> str:
+        """Its address, or the command that starts it."""
+        return self.service or f"`{shlex.join(('toolsvc', 'serve', *self.serve))}`"
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Tool:
+        if bool(self.service) == bool(self.serve):
+            raise ValueError(
+                "say `service`, the address of a tool service, or `serve`, what the engine is to "
+                "start: one of the two"
+            )
+        if self.serve and self.tls_ca:
+            raise ValueError("tls_ca is for a `service`; what `serve` starts is a Unix socket")
+        if any(word.partition("=")[0] == "--listen" for word in self.serve):
+            raise ValueError("leave --listen out of `serve`: the engine says where")
+        return self
 
 
 class Shared(Table):
@@ -155,10 +180,11 @@ class Shared(Table):
         """A trajectory has one session on a service."""
         tables: dict[str, str] = {}
         for name in self.task.tools or self.tools:
-            first = tables.setdefault(self.tools[name].service, name)
+            address = self.tools[name].service
+            first = tables.setdefault(address, name) if address else name
             if first != name:
                 raise ValueError(
-                    f"tools.{first} and tools.{name} are both {self.tools[name].service}: "
+                    f"tools.{first} and tools.{name} are both {address}: "
                     f"make it one table, with the tools' names in tools.{first}.names"
                 )
         return self

@@ -25,11 +25,12 @@ START_S = 180.0
 STOP_S = 10.0
 
 
-def write_model(folder: Path, seed: int) -> Path:
-    """A tiny random policy, written by SGLang's own interpreter."""
+def write_model(folder: Path, seed: int, vocabulary: int = 512) -> Path:
+    """A tiny random policy, written by SGLang's own interpreter; a tokenizer that is in the folder
+    stays there."""
     script = Path(__file__).with_name("tiny_model.py")
     done = subprocess.run(
-        [str(_required(PYTHON)), str(script), str(folder), str(seed)],
+        [str(_required(PYTHON)), str(script), str(folder), str(seed), str(vocabulary)],
         capture_output=True,
         text=True,
         check=False,
@@ -40,15 +41,16 @@ def write_model(folder: Path, seed: int) -> Path:
 
 
 @contextmanager
-def serve(model: Path, log: Path, *options: str) -> Iterator[str]:
-    """The URL of a running server that loads `model`; its output goes to `log`."""
+def serve(model: Path, log: Path, *options: str, text: bool = False) -> Iterator[str]:
+    """The URL of a running server that loads `model`, with its tokenizer if `text` is to be
+    understood; its output goes to `log`."""
     port = _free_port()
     command = [
         sys.executable,
         str(_required(LAUNCHER)),
         str(model),
         str(port),
-        "--skip-tokenizer-init",
+        *(() if text else ("--skip-tokenizer-init",)),
         "--context-length",
         "4096",
         *options,

@@ -54,6 +54,9 @@ def serve(
     verltool_http: Annotated[
         str, typer.Option(help="also answer VerlTool's POST /get_observation at this host:port")
     ] = "",
+    until_eof: Annotated[
+        bool, typer.Option(help="end when standard input does, hence with whoever holds that pipe")
+    ] = False,
     max_sessions: Annotated[int, typer.Option(min=1, help="sessions held at once")] = 1024,
     observation_chars: Annotated[
         int, typer.Option(min=64, help="of one observation; more is cut, and said to be")
@@ -134,6 +137,7 @@ def serve(
         observation_limit=observation_chars,
         blob_room=blobs_mib * MIB,
         verltool_http=verltool_http,
+        until_eof=until_eof,
     )
     log_to_stderr()
     with one_sentence():

@@ -70,7 +70,7 @@ async def supervise(
         raise StartError(
             "--verltool-http is for one process: leave --workers out, or start several services"
         )
-    stop = stop_event()
+    stop = stop_event(until_eof=config.until_eof)
     with _addresses(config.listen, workers, advertise, first_port) as (public, own):
         part = replace(
             config,

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from click.testing import Result
 from typer.testing import CliRunner
@@ -245,6 +246,17 @@ def test_check_says_what_is_in_order(run: Command, services: Services) -> None:
     assert result.exit_code == 0, result.output
     assert f"sampler {services.sampler}: SGLang " in result.stdout
     assert f"tools.python at {services.tools}: python" in result.stdout
+
+
+def test_check_starts_what_the_engine_would_start(run: Command) -> None:
+    """For as long as it asks."""
+    served = {"python": None, "end": {"serve": ["finish"]}}
+    result = run("check", "--connect", tools=served)
+    assert result.exit_code == 0, result.output
+    assert "tools.end at `toolsvc serve finish`: finish" in result.stdout
+    assert not psutil.Process().children()
+    line = sentence(run("check", "--connect", tools={**served, "end": {"serve": ["finsih"]}}))
+    assert line.startswith("engine: tools.end: `toolsvc serve finsih`: ")
 
 
 def test_check_needs_no_service_that_it_does_not_ask(run: Command) -> None:

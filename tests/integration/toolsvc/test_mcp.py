@@ -18,6 +18,7 @@ from mcp import Client, MCPError, StdioServerParameters
 
 from bench.ready import free_ports
 from tests.integration.toolsvc.conftest import Service
+from tests.integration.toolsvc.test_check_services import check
 from tests.unit.toolsvc.test_host import calling, opening
 from toolsvc.errors import Reason, Refused, StartError
 from toolsvc.host import Host
@@ -29,6 +30,16 @@ from toolwright.types import ToolErrorKind
 SERVERS = Path(__file__).parents[2] / "support" / "mcp"
 INSTALL = ("npm", "install", "--no-audit", "--no-fund", "--prefer-offline")
 TOOLSVC = [sys.executable, "-c", "from toolsvc.cli import main; main()"]
+PROBES = """
+[echo]
+echo = { message = "@text@" }
+
+[trigger-long-running-operation]
+sleep = { duration = "@seconds@", steps = 1 }
+
+[get-tiny-image]
+media = {}
+"""
 NOTES = """
 from toolsvc import InvalidAction, Tool, tool
 
@@ -228,8 +239,21 @@ async def test_without_an_mcp_session_a_tool_with_state_refuses(notes_url: str) 
 
 
 def test_an_mcp_backed_service_keeps_the_contract(
-    notes_url: str, start: Callable[..., Service]
+    notes_url: str, start: Callable[..., Service], tmp_path: Path
 ) -> None:
     service = start(f"mcp:{notes_url}")
-    done = subprocess.run([*TOOLSVC, "check", service.address], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    code, found, shown = check(service.address, folder=tmp_path)
+    assert (code, found["failed"]) == (0, 0), shown
+
+
+def test_a_server_by_others_keeps_the_contract(
+    servers: Path, start: Callable[..., Service], tmp_path: Path
+) -> None:
+    """Each session of the suite's has a server of its own."""
+    (tmp_path / "probes.toml").write_text(PROBES)
+    names = 'mcp.tools=["echo", "get-tiny-image", "trigger-long-running-operation"]'
+    service = start(f"mcp:{servers / 'mcp-server-everything'} stdio", "--set", names)
+    probes = ("--probe", tmp_path / "probes.toml")
+    code, found, shown = check(service.address, *probes, folder=tmp_path)
+    assert (code, found["failed"]) == (0, 0), shown
+    assert found["passed"] >= 80, shown

@@ -75,6 +75,16 @@ def test_paths_are_relative_to_the_recipe(
         ({"sampler": {"endpoints": []}}, "sampler.endpoints: "),
         ({"sampler": {"temperature": "hot"}}, "sampler.temperature: "),
         ({"task": {"tools": ["sql"]}}, "task.tools names ['sql'], which have no [tools.NAME]"),
+        ({"tools": {"python": {"service": None}}}, "tools.python: say `service`, "),
+        ({"tools": {"python": {"serve": ["python"]}}}, "one of the two"),
+        (
+            {"tools": {"sql": {"serve": ["sql"], "tls_ca": "ca.pem"}}},
+            "tools.sql: tls_ca is for a `service`",
+        ),
+        (
+            {"tools": {"sql": {"serve": ["sql", "--listen=127.0.0.1:3"]}}},
+            "tools.sql: leave --listen out",
+        ),
     ],
 )
 def test_what_does_not_fit_is_named(write: Any, changes: dict[str, Any], words: str) -> None:
@@ -84,6 +94,13 @@ def test_what_does_not_fit_is_named(write: Any, changes: dict[str, Any], words: 
     assert words in f"{caught.value};"
     assert str(file) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_tool_is_at_an_address_or_is_started(write: Any) -> None:
+    twice = {"a": {"serve": ["my tool.py"]}, "b": {"serve": ["my tool.py"]}}
+    tools = load_recipe(write(tools=twice)).shared.tools
+    assert tools["python"].where == "127.0.0.1:2"
+    assert tools["a"].where == tools["b"].where == "`toolsvc serve 'my tool.py'`"
 
 
 def test_every_fault_is_named_at_once(write: Any) -> None:

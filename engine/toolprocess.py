@@ -1,0 +1,139 @@
+"""A tool service that the engine starts itself: a recipe's `[tools.NAME] serve = [...]`.
+
+Invariants
+- It is a process of its own, and is spoken to as any other service is: over gRPC, on a Unix socket
+  in a folder that no other account can enter.
+- It does not outlive the engine, however that ends: its standard input is a pipe that the engine
+  holds, and it drains when that pipe ends.
+- One that ends by itself is started again at the same address; its sessions are lost. Where it does
+  not start again the engine ends.
+
+What the words mean is for `toolsvc serve` to say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import time
+from asyncio.subprocess import PIPE, Process
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import structlog
+
+from engine.errors import StartupError
+from toolwright.recipe import Tool
+from toolwright.rpc.channel import backoff
+
+SERVE = (sys.executable, "-P", "-m", "toolsvc.cli", "serve")
+START_SECONDS = 600.0
+"""Until it serves: a large search index takes minutes to load."""
+END_SECONDS = 20.0
+"""It gives its calls ten seconds and then closes its sessions."""
+STEADY_SECONDS = 60.0
+"""What lived that long and ends is started again at once."""
+_PIECE = 1 << 16
+"""Bytes of its standard output read at once; its first line is shorter."""
+
+log = structlog.get_logger("tools")
+
+
+class ToolProcess:
+    """`start`, then `keep` for as long as it is wanted, and `stop` in any case."""
+
+    def __init__(self, name: str, table: Tool, *, folder: Path, output: Path) -> None:
+        """`name`: of the table; paths in its words are relative to `folder`; what the process
+        prints is added to the file `output`."""
+        self._name = name
+        self._table = table
+        self._folder = folder
+        self._output = output
+        self._printed = 0
+        """Bytes of the file that earlier lives printed."""
+        self._private = TemporaryDirectory(prefix="toolwright-")
+        self._process: Process | None = None
+        self.address = f"unix:{self._private.name}/tools.sock"
+
+    async def start(self) -> None:
+        """Returns when it serves. StartupError with the sentence in which it says why it does
+        not."""
+        self._output.parent.mkdir(parents=True, exist_ok=True)
+        with self._output.open("ab") as errors:
+            self._printed = errors.tell()
+            self._process = process = await asyncio.create_subprocess_exec(
+                *SERVE,
+                *self._table.serve,
+                *("--until-eof", "--listen", self.address),
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=errors,
+                cwd=self._folder,
+                start_new_session=True,  # Ctrl-C is for the engine, which closes its sessions first
+            )
+        if process.stdout is None:
+            raise AssertionError("a pipe was asked for")
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                served = await process.stdout.readline()
+                code = None if served else await process.wait()
+        except TimeoutError:
+            raise self._refused(f"it does not serve after {START_SECONDS:g} s") from None
+        if not served:
+            raise self._refused(self._last_words() or f"it ended with exit code {code}")
+        log.info("tool_service_started", service=self._name, pid=process.pid)
+
+    async def keep(self) -> None:
+        """Starts it again whenever it has ended; runs until cancelled. StartupError where it does
+        not start."""
+        failures = 0
+        while True:
+            began = time.monotonic()
+            code = await self._ended()
+            log.error("tool_service_ended", service=self._name, code=code)
+            failures = 0 if time.monotonic() - began > STEADY_SECONDS else failures + 1
+            await asyncio.sleep(backoff(failures) if failures else 0.0)
+            await self.start()
+
+    async def stop(self) -> None:
+        """Lets it drain, and kills it where that takes too long."""
+        process = self._process
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                process.terminate()
+            try:
+                async with asyncio.timeout(END_SECONDS):
+                    await self._rest(process)
+            except TimeoutError:
+                log.warning("tool_service_killed", service=self._name, pid=process.pid)
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                await self._rest(process)
+        self._private.cleanup()
+
+    async def _ended(self) -> int:
+        if self._process is None:
+            raise AssertionError("it was not started")
+        return await self._rest(self._process)
+
+    async def _rest(self, process: Process) -> int:
+        """Its exit code, when it has ended. What it prints until then goes to the file, so that a
+        tool that prints is never kept waiting."""
+        if process.stdout is None:
+            raise AssertionError("a pipe was asked for")
+        with self._output.open("ab", buffering=0) as output:
+            while said := await process.stdout.read(_PIECE):
+                output.write(said)
+        return await process.wait()
+
+    def _last_words(self) -> str:
+        """The last line that it wrote, "" if it wrote none."""
+        printed = self._output.read_bytes()[self._printed :].decode("utf-8", "replace")
+        lines = printed.strip().splitlines()
+        return lines[-1].removeprefix("toolsvc: ") if lines else ""
+
+    def _refused(self, why: str) -> StartupError:
+        return StartupError(f"tools.{self._name}: {self._table.where}: {why} (see {self._output})")

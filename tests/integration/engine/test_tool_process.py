@@ -1,0 +1,103 @@
+"""Tool services that the engine starts itself: how they begin, die, come back and end."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+
+from engine.errors import StartupError
+from tests.integration.engine.conftest import MakeWorld
+from tests.integration.engine.test_process import ended, process
+from tests.support.dialogue import ANSWER, by_turn
+from tests.support.engines import until
+from toolwright.types import StopReason
+
+RUN = {"steps": 1, "groups_per_step": 2, "group_size": 1}
+FRAIL = """
+import os
+from pathlib import Path
+from toolsvc import tool
+
+
+@tool
+def frail(text: str) -> str:
+    "Takes its whole service down, once."
+    print("x" * 200_000)
+    if not Path("down").exists():
+        Path("down").touch()
+        os.kill(os.getpid(), 9)
+    return text.upper()
+"""
+RECORD = ("--set", 'cassette.record=["finish"]')
+SAID = ["<frail>hello</frail>", ANSWER]
+
+
+def children(parent: int) -> list[psutil.Process]:
+    return psutil.Process(parent).children()
+
+
+async def test_one_that_dies_is_started_again_and_its_trajectories_too(
+    world: MakeWorld, tmp_path: Path
+) -> None:
+    (tmp_path / "frail.py").write_text(FRAIL)
+    here = await world(run=RUN)
+    here.tables["tools"] = {"tool": {"serve": ["frail.py"]}}
+    here.sampler._script = by_turn(here.codec, SAID)
+    async with process(here) as (engine, learner):
+        groups = await learner.lease(await learner.version(), count=2, wait=60)
+        (service,) = children(engine.pid)
+        assert service.terminal() is None
+        engine.terminate()
+        assert (await ended(engine))[0] == 0
+        assert not service.is_running()
+    trajectories = [group.members[0] for group in groups]
+    assert {t.stop_reason for t in trajectories} == {StopReason.ANSWERED}
+    assert [t.calls[0].observation for t in trajectories] == ["HELLO", "HELLO"]
+    log = (tmp_path / "run" / "engine.jsonl").read_text()
+    assert (log.count("tool_service_started"), log.count("tool_service_ended")) == (2, 1)
+    printed = (tmp_path / "run" / "tools.tool.log").read_text()
+    assert printed.count("x") >= 400_000
+
+
+async def test_it_does_not_outlive_a_killed_engine(world: MakeWorld, tmp_path: Path) -> None:
+    (tmp_path / "frail.py").write_text(FRAIL)
+    here = await world(run=RUN)
+    here.tables["tools"] = {
+        "tool": {"serve": ["frail.py"]},
+        "workers": {"serve": ["finish", "--workers", "2"]},
+    }
+    async with process(here) as (engine, _):
+        services = psutil.Process(engine.pid).children(recursive=True)
+        assert len(services) >= 4  # one, and a supervisor with two workers
+        engine.send_signal(signal.SIGKILL)
+        assert (await ended(engine))[0] == -signal.SIGKILL
+    await until(lambda: not any(one.is_running() for one in services), "the services' end")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["absent.py"], r"tools\.tool: `toolsvc serve absent\.py`: .*absent\.py"),
+        (["python", "--set", "python.no=1"], r"`toolsvc serve python --set python\.no=1`: .*no"),
+        (["cassette:broken.py", *RECORD], r"broken\.py is there already: name another file"),
+        (["broken.py"], r"ZeroDivisionError"),
+        (["deaf.py"], r"it ended with exit code 3"),
+    ],
+)
+async def test_one_that_does_not_start_is_one_sentence(
+    world: MakeWorld, tmp_path: Path, words: list[str], says: str
+) -> None:
+    (tmp_path / "broken.py").write_text("1 / 0\n")
+    (tmp_path / "deaf.py").write_text("import os\nos._exit(3)\n")
+    here = await world(run=RUN)
+    here.tables["tools"] = {"tool": {"serve": words}}
+    before = children(psutil.Process().pid)
+    with pytest.raises(StartupError, match=says) as caught:
+        async with here.engine():
+            pass
+    assert "\n" not in str(caught.value)
+    assert "tools.tool.log" in str(caught.value)
+    assert children(psutil.Process().pid) == before
