@@ -184,7 +184,8 @@ async def _git(work: Path, *arguments: str) -> str:
         raise
     if process.returncode:
         said = errors.decode("utf-8", "replace").strip()
-        raise _GitFailed(said or f"git {' '.join(arguments[:3])} failed")
+        ended = f"git {' '.join(arguments[:3])} ended with {process.returncode}"
+        raise _GitFailed(said or ended)
     return output.decode().strip()
 
 
