@@ -20,6 +20,7 @@ import signal
 import sys
 import time
 from asyncio.subprocess import PIPE, Process
+from io import RawIOBase
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -34,10 +35,12 @@ START_SECONDS = 600.0
 """Until it serves: a large search index takes minutes to load."""
 END_SECONDS = 20.0
 """It gives its calls ten seconds and then closes its sessions."""
+LAST_WORDS_SECONDS = 1.0
+"""For what is in the pipe when it has ended."""
 STEADY_SECONDS = 60.0
 """What lived that long and ends is started again at once."""
 _PIECE = 1 << 16
-"""Bytes of its standard output read at once; its first line is shorter."""
+"""Bytes of its standard output that are read at once."""
 
 log = structlog.get_logger("tools")
 
@@ -62,28 +65,25 @@ class ToolProcess:
         """Returns when it serves. StartupError with the sentence in which it says why it does
         not."""
         self._output.parent.mkdir(parents=True, exist_ok=True)
-        with self._output.open("ab") as errors:
-            self._printed = errors.tell()
+        with self._output.open("ab", buffering=0) as output:
+            self._printed = output.tell()
             self._process = process = await asyncio.create_subprocess_exec(
                 *SERVE,
                 *self._table.serve,
                 *("--until-eof", "--listen", self.address),
                 stdin=PIPE,
                 stdout=PIPE,
-                stderr=errors,
+                stderr=output,
                 cwd=self._folder,
                 start_new_session=True,  # Ctrl-C is for the engine, which closes its sessions first
             )
-        if process.stdout is None:
-            raise AssertionError("a pipe was asked for")
-        try:
-            async with asyncio.timeout(START_SECONDS):
-                served = await process.stdout.readline()
-                code = None if served else await process.wait()
-        except TimeoutError:
-            raise self._refused(f"it does not serve after {START_SECONDS:g} s") from None
-        if not served:
-            raise self._refused(self._last_words() or f"it ended with exit code {code}")
+            try:
+                async with asyncio.timeout(START_SECONDS):
+                    if not await self._serves(_stdout(process), output):
+                        code = await process.wait()
+                        raise self._refused(self._last_words() or f"it ended with exit code {code}")
+            except TimeoutError:
+                raise self._refused(f"it does not serve after {START_SECONDS:g} s") from None
         log.info("tool_service_started", service=self._name, pid=process.pid)
 
     async def keep(self) -> None:
@@ -100,34 +100,45 @@ class ToolProcess:
 
     async def stop(self) -> None:
         """Lets it drain, and kills it where that takes too long."""
-        process = self._process
-        if process is not None:
+        if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
-                process.terminate()
+                self._process.terminate()
             try:
                 async with asyncio.timeout(END_SECONDS):
-                    await self._rest(process)
+                    await self._ended()
             except TimeoutError:
-                log.warning("tool_service_killed", service=self._name, pid=process.pid)
+                log.warning("tool_service_killed", service=self._name, pid=self._process.pid)
                 with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                await self._rest(process)
+                    os.killpg(self._process.pid, signal.SIGKILL)
+                await self._ended()
         self._private.cleanup()
 
     async def _ended(self) -> int:
-        if self._process is None:
-            raise AssertionError("it was not started")
-        return await self._rest(self._process)
-
-    async def _rest(self, process: Process) -> int:
         """Its exit code, when it has ended. What it prints until then goes to the file, so that a
         tool that prints is never kept waiting."""
-        if process.stdout is None:
-            raise AssertionError("a pipe was asked for")
+        process = self._process
+        if process is None:
+            raise AssertionError("it was not started")
+        async with asyncio.TaskGroup() as group:
+            copying = group.create_task(self._copy(_stdout(process)))
+            code = await process.wait()
+            # The pipe may have other holders, and they may live longer.
+            await asyncio.wait({copying}, timeout=LAST_WORDS_SECONDS)
+            copying.cancel()
+        return code
+
+    async def _copy(self, stdout: asyncio.StreamReader) -> None:
         with self._output.open("ab", buffering=0) as output:
-            while said := await process.stdout.read(_PIECE):
+            while said := await stdout.read(_PIECE):
                 output.write(said)
-        return await process.wait()
+
+    async def _serves(self, stdout: asyncio.StreamReader, output: RawIOBase) -> bool:
+        """True when it says so, False at its end. Files with tools may print before, too."""
+        async for line in stdout:
+            if self.address.encode() in line:
+                return True
+            output.write(line)
+        return False
 
     def _last_words(self) -> str:
         """The last line that it wrote, "" if it wrote none."""
@@ -137,3 +148,9 @@ class ToolProcess:
 
     def _refused(self, why: str) -> StartupError:
         return StartupError(f"tools.{self._name}: {self._table.where}: {why} (see {self._output})")
+
+
+def _stdout(process: Process) -> asyncio.StreamReader:
+    if process.stdout is None:
+        raise AssertionError("a pipe was asked for")
+    return process.stdout

@@ -4,24 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
 
 from bench.scripted import ScriptRequest
-from tests.integration.engine.conftest import MakeWorld
+from tests.integration.engine.conftest import MakeWorld, World
+from tests.integration.engine.test_tool_lines import ONE_IN_FLIGHT, call, rolled_out
 from tests.support.dialogue import ANSWER, by_turn
 from toolwright.types import StopReason, ToolErrorKind
 
-ONE_AFTER_THE_OTHER: dict[str, Any] = {
-    "run": {"steps": 1, "groups_per_step": 2, "group_size": 1},
-    "engine": {"max_concurrent": 1},
-}
 SMALL = ("--ready", "1", "--shards", "1", "--memory-mib", "192")
-
-
-def call(tool: str, **arguments: Any) -> str:
-    return f"<tool_call>{json.dumps({'name': tool, 'arguments': arguments})}</tool_call>"
-
-
 ADD = call("add", a=20, b=22)
 MAKE = call(
     "create_and_execute",
@@ -34,11 +24,8 @@ MAKE = call(
 )
 
 
-async def test_a_made_tool_is_called_in_a_later_turn_and_is_gone_in_the_next_trajectory(
-    world: MakeWorld,
-) -> None:
-    here = await world(**ONE_AFTER_THE_OTHER)
-    here.tables["tools"] = {"make": {"serve": ["create_and_execute", *SMALL], "run_limit_s": 30.0}}
+def say(here: World) -> None:
+    """The first task's policy makes a tool and uses it, the second one's only tries."""
     maker = by_turn(here.codec, [ADD, MAKE, ADD, call("add", a="x", b=1), ANSWER])
     other = by_turn(here.codec, [ADD, ANSWER])
 
@@ -47,10 +34,15 @@ async def test_a_made_tool_is_called_in_a_later_turn_and_is_gone_in_the_next_tra
         return list((maker if "what is 0+1?" in asked else other)(request))
 
     here.sampler._script = script
-    here.tables["task"]["limits"] = {"turns": 6}
-    async with here.engine() as run:
-        groups = await run.learner.lease(await run.learner.version(), count=2, wait=60)
-    first, second = sorted((group.members[0] for group in groups), key=lambda t: t.task.id)
+
+
+async def test_a_made_tool_is_called_in_a_later_turn_and_is_gone_in_the_next_trajectory(
+    world: MakeWorld,
+) -> None:
+    here = await world(**ONE_IN_FLIGHT)
+    say(here)
+    line = {"serve": ["create_and_execute", *SMALL], "run_limit_s": 30.0}
+    first, second, _ = await rolled_out(here, "run", line)
 
     early, made, used, wrong = first.calls
     assert (early.error, early.valid) == (ToolErrorKind.UNKNOWN_TOOL, False)
@@ -64,3 +56,18 @@ async def test_a_made_tool_is_called_in_a_later_turn_and_is_gone_in_the_next_tra
     assert gone.error is ToolErrorKind.UNKNOWN_TOOL
     assert gone.invalid_reason == "there is no tool 'add', only create_and_execute"
     assert second.stop_reason is StopReason.ANSWERED
+
+
+async def test_a_made_tool_is_made_again_by_a_cassette(world: MakeWorld) -> None:
+    """And its calls are answered; nothing runs."""
+    here = await world(**ONE_IN_FLIGHT)
+    say(here)
+    record = ("--set", 'cassette.record=["create_and_execute"]', *SMALL)
+    recorded = await rolled_out(
+        here, "recorded", {"serve": ["cassette:run.jsonl", *record], "run_limit_s": 30.0}
+    )
+    replayed = await rolled_out(here, "replayed", {"serve": ["cassette:run.jsonl"]})
+    assert json.loads(replayed[0].calls[2].observation)["execution_result"] == 42
+    for before, after in zip(recorded, replayed, strict=True):
+        assert before.sequences[0].token_ids == after.sequences[0].token_ids
+        assert [c.isolation for c in after.calls] == [""] * len(before.calls)

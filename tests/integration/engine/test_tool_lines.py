@@ -90,7 +90,7 @@ async def rolled_out(here: World, name: str, line: dict[str, Any]) -> list[Traje
     """The trajectories of a run of its own, in the order of their tasks."""
     here.tables["tools"] = {"tool": line}
     here.tables["run"]["folder"] = name
-    here.tables["task"]["limits"] = {"turns": 8, "action": 256, "model": 4096}
+    here.tables["task"]["limits"] = {"turns": 8, "model": 4096}
     count = here.tables["run"]["groups_per_step"]
     async with here.engine() as run:
         groups = await run.learner.lease(await run.learner.version(), count=count, wait=60)

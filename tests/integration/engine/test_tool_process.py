@@ -21,6 +21,8 @@ import os
 from pathlib import Path
 from toolsvc import tool
 
+print("a word before it serves")
+
 
 @tool
 def frail(text: str) -> str:
@@ -59,6 +61,7 @@ async def test_one_that_dies_is_started_again_and_its_trajectories_too(
     log = (tmp_path / "run" / "engine.jsonl").read_text()
     assert (log.count("tool_service_started"), log.count("tool_service_ended")) == (2, 1)
     printed = (tmp_path / "run" / "tools.tool.log").read_text()
+    assert printed.count("a word before it serves") == 2
     assert printed.count("x") >= 400_000
 
 
