@@ -1,6 +1,7 @@
 """The image tool of a real service: real files over gRPC, and bombs."""
 
 import io
+import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from tests.integration.toolsvc.media import (
     video_bombs,
     video_file,
 )
+from tests.integration.toolsvc.test_check_services import check
 from tests.support.pictures import call, near
 from toolsvc.client import Client, Session
 from toolsvc.types import Media
@@ -29,6 +31,12 @@ from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.tool.v1 import tool_pb2_grpc
 
 MIB = 1 << 20
+PROBES = f"""
+[image]
+metadata = {{ images = ["quarters.png", "broken.png"] }}
+media = {json.dumps(call("rotate_image", angle=0))}
+fail = {json.dumps(call("rotate_image", angle=0, target_image=2))}
+"""
 WORKER_MIB = 512
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -40,6 +48,7 @@ pytestmark = [
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     folder = tmp_path_factory.mktemp("pictures")
     (folder / "quarters.png").write_bytes(image_file(quarters(), "PNG"))
+    (folder / "broken.png").write_bytes(b"no picture")
     (folder / "grey.mp4").write_bytes(video_file("mp4", "libx264"))
     log = tmp_path_factory.mktemp("service") / "errors.log"
     options = (f"image.folder={folder}", "image.workers=1", f"image.memory_mib={WORKER_MIB}")
@@ -204,3 +213,11 @@ async def test_what_does_not_fit_is_an_invalid_action_and_adds_nothing(
     result = await session.call("image", call("rotate_image", angle=0))
     assert result.observation[0].text == "Image 2: 400 x 200 pixels\n"
     await session.close()
+
+
+def test_the_contract_is_kept(service: Service, tmp_path: Path) -> None:
+    probes = tmp_path / "probes.toml"
+    probes.write_text(PROBES)
+    code, found, printed = check(service.address, "--probe", probes, folder=tmp_path)
+    assert (code, found["failed"]) == (0, 0), printed
+    assert found["passed"] >= 65
