@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import itertools
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
@@ -62,10 +63,11 @@ class Client:
         *,
         media: Iterable[Media] = (),
         lease: float = LEASE_SECONDS,
+        shared: bool = False,
     ) -> Session:
         """A session with these tools, all where none is named, and the task's `media`, of which
         those are sent that the service does not have. One that is open under this id already is
-        used on."""
+        used on. `shared`: others call in it too, now or later, so no result is acknowledged."""
         session_id = session_id or f"call-{uuid.uuid4().hex}"
         blobs = {(blob := reference(one)).sha256: (blob, one.data) for one in media}
         request = pb.OpenSessionRequest(
@@ -91,16 +93,23 @@ class Client:
                 await rpc(stub.PutBlob, pieces, timeout=_BLOB_SECONDS)
         if opened.endpoint:
             self._channels.append(open_channel(opened.endpoint, *self._how))
-        return Session(_stub(self._channels[-1]), opened)
+        return Session(_stub(self._channels[-1]), opened, shared=shared)
 
 
 class Session:
     """An open session, at the endpoint that holds it."""
 
-    def __init__(self, stub: tool_pb2_grpc.ToolServiceAsyncStub, opened: pb.OpenSessionResponse):
+    def __init__(
+        self,
+        stub: tool_pb2_grpc.ToolServiceAsyncStub,
+        opened: pb.OpenSessionResponse,
+        *,
+        shared: bool,
+    ) -> None:
         self._stub = stub
         self.id = opened.session_id
         self.tools = {tool.name: tool for tool in opened.tools}
+        self._turns: Iterator[int] = itertools.repeat(0) if shared else itertools.count()
         self._turn = 0
         self._in_flight = 0
 
@@ -118,7 +127,7 @@ class Session:
         if form.HasField("tag") and form.tag.close not in action:
             action = f"{form.tag.open}{action}{form.tag.close}"
         if not self._in_flight:  # all results have come: the service need not hold them
-            self._turn += 1
+            self._turn = next(self._turns)
         request = pb.CallToolRequest(
             session_id=self.id,
             call_id=uuid.uuid4().hex,

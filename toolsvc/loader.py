@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from toolsvc.built_in import BUILT_IN, imported, make_built_in, validated
+from toolsvc.built_in import BUILT_IN, make_built_in, validated
 from toolsvc.decorator import tool_of
 from toolsvc.errors import StartError
 from toolsvc.sandbox.config import SandboxConfig
-from toolsvc.sources import SOURCES, Source, kind_of
+from toolsvc.sources import SOURCES, kind_of, source
 from toolsvc.tool import Tool
 from toolwright.imports import ImportPathError, load_file
 
@@ -32,9 +32,9 @@ async def load_tools(
         if word in BUILT_IN:
             tools.append(make_built_in(word, settings.get(word, {}), sandbox))
         elif kind := kind_of(word):
-            source: type[Source] = imported(kind, SOURCES[kind])
-            options = validated(source.Options, kind, settings.get(kind, {}))
-            tools += await source.tools(word.partition(":")[2], options, sandbox)
+            found = source(kind)
+            options = validated(found.Options, kind, settings.get(kind, {}))
+            tools += await found.tools(word.partition(":")[2], options, sandbox)
         elif word.endswith(".py"):
             tools += load_tool_file(Path(word))
         else:

@@ -58,6 +58,8 @@ class ServiceConfig:
     key: Path | None = None
     metrics: str = ""
     """host:port of the page for Prometheus; "" = none."""
+    health: str = ""
+    """host:port that answers grpc.health.v1 alone, to everybody; "" = none."""
     max_sessions: int = 1024
     observation_limit: int = DEFAULT_LIMIT
     """Characters of one observation's texts."""
@@ -125,6 +127,7 @@ def make_server(config: ServiceConfig, listen: str, **how: Any) -> Server:
         token=os.environ.get(options.TOKEN_VARIABLE, ""),
         certificate=_certificate(config),
         insecure=config.insecure,
+        probed=config.health,
         **how,
     )
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
-from toolsvc.built_in import NoOptions
+from toolsvc.built_in import NoOptions, imported
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.tool import Tool
 
@@ -29,6 +29,9 @@ SOURCES: dict[str, str] = {
 class Source:
     """What every source is."""
 
+    where: ClassVar[str]
+    """What stands after the colon, in capitals: FILE."""
+    description: ClassVar[str]
     Options: ClassVar[type[BaseModel]] = NoOptions
 
     @classmethod
@@ -36,6 +39,12 @@ class Source:
         """`where`: what stands after the colon. `options`: an `Options`. StartError if it is not
         there, or gives no tools."""
         raise NotImplementedError(f"{cls.__name__} has no tools")
+
+
+def source(kind: str) -> type[Source]:
+    """The class behind a beginning of SOURCES. StartError if its packages are missing."""
+    found: type[Source] = imported(kind, SOURCES[kind])
+    return found
 
 
 def kind_of(word: str) -> str:

@@ -28,6 +28,8 @@ class CassetteOptions(BaseModel):
 
 
 class CassetteSource(Source):
+    where = "FILE"
+    description = "Recorded answers; with cassette.record, a recording."
     Options = CassetteOptions
 
     @classmethod

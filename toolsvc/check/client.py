@@ -87,6 +87,13 @@ class Client:
                 "lease": wire.duration(LEASE_SECONDS),
                 "queue_limit": wire.duration(QUEUE_SECONDS),
                 "tools": [subject.name for subject in subjects],
+                "metadata": wire.struct(
+                    {
+                        name: value
+                        for subject in subjects or self.subjects
+                        for name, value in subject.probe.metadata.items()
+                    }
+                ),
                 **fields,
             }
         )

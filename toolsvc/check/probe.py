@@ -63,6 +63,8 @@ class Probe(BaseModel):
     media: Body | None = None
     foreign_code: bool = False
     """The tool runs code of the policy, so its answers must name the level of isolation."""
+    metadata: dict[str, Any] = {}
+    """Of the task: what the actions stand on."""
 
     def __contains__(self, kind: Kind) -> bool:
         return self._body(kind) is not None

@@ -90,7 +90,9 @@ async def _call(
     as_json: bool,
 ) -> None:
     async with client:
-        session = await client.open((tool,), metadata, session_id, media=media)
+        session = await client.open(
+            (tool,), metadata, session_id, media=media, shared=bool(session_id)
+        )
         try:
             for action in actions:
                 result = await session.call(tool, action, arguments, run_limit=run_limit)

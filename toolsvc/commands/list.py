@@ -1,4 +1,5 @@
-"""`toolsvc list`: the built-in tools and their options, or what a running service says of its own.
+"""`toolsvc list`: what `toolsvc serve` can be told and its options, or what a running service says
+of its own tools.
 
 A service that does not answer is one sentence on standard error and exit code 1."""
 
@@ -21,31 +22,32 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from toolsvc.built_in import BUILT_IN, built_in
+from toolsvc.built_in import BUILT_IN, NoOptions, built_in
 from toolsvc.client import Client
 from toolsvc.commands.endings import Authority, client_of, one_sentence
 from toolsvc.errors import StartError
+from toolsvc.sources import SOURCES, source
 from toolwright.tool.v1 import tool_pb2 as pb
 
 
 def list_tools(
     address: Annotated[
-        str, typer.Argument(help="host:port or unix:/path of a service; none: the built-in tools")
+        str, typer.Argument(help="host:port or unix:/path of a service; none: what can be served")
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
     tls_ca: Authority = None,
 ) -> None:
-    """List the built-in tools and their options, or the tools of a running service.
+    """List built-in tools, sources and their options, or the tools of a running service.
 
     TOOLWRIGHT_TOKEN is the bearer token.
     """
     console = Console()
     if not address:
-        tools = [_described(name) for name in BUILT_IN]
+        words = [*map(_built_in, BUILT_IN), *map(_source, SOURCES)]
         if as_json:
-            print(json.dumps(tools, indent=2))
+            print(json.dumps(words, indent=2))
         else:
-            _show_built_in(console, tools)
+            _show_words(console, words)
         return
     with one_sentence(address):
         answer = asyncio.run(_ask(client_of(address, tls_ca)))
@@ -60,13 +62,28 @@ async def _ask(client: Client) -> pb.ListToolsResponse:
         return await client.list_tools()
 
 
-def _described(name: str) -> dict[str, Any]:
+def _built_in(name: str) -> dict[str, Any]:
     try:
         kind = built_in(name)
     except StartError as error:
-        return {"name": name, "description": f"({error})", "options": []}
-    options = list(_options(kind.Options))
-    return {"name": name, "description": kind.description, "options": options}
+        return _described(name, name, f"({error})")
+    return _described(name, name, kind.description, kind.Options)
+
+
+def _source(name: str) -> dict[str, Any]:
+    try:
+        kind = source(name)
+    except StartError as error:
+        return _described(name, f"{name}:...", f"({error})")
+    return _described(name, f"{name}:{kind.where}", kind.description, kind.Options)
+
+
+def _described(
+    name: str, word: str, description: str, options: type[BaseModel] = NoOptions
+) -> dict[str, Any]:
+    """`name`: what `--set` begins with. `word`: what `toolsvc serve` is given."""
+    shown = list(_options(options))
+    return {"name": name, "word": word, "description": description, "options": shown}
 
 
 def _options(model: type[BaseModel], table: str = "") -> Iterator[dict[str, Any]]:
@@ -103,6 +120,8 @@ def _type_name(kind: Any) -> str:
     """The type in the words of a command line."""
     if isinstance(kind, UnionType):
         return " or ".join(_type_name(one) for one in get_args(kind) if one is not NoneType)
+    if get_origin(kind) is dict:
+        return f"table of {_type_name(get_args(kind)[1])}"
     if get_origin(kind) is tuple:
         return f"list of {_type_name(get_args(kind)[0])}"
     if isinstance(kind, type) and issubclass(kind, Enum):
@@ -117,18 +136,18 @@ def _type_name(kind: Any) -> str:
     return names.get(kind, getattr(kind, "__name__", str(kind)).lower())
 
 
-def _show_built_in(console: Console, tools: list[dict[str, Any]]) -> None:
-    for tool in tools:
-        console.print(_heading(tool["name"], tool["description"]))
-        if not tool["options"]:
+def _show_words(console: Console, words: list[dict[str, Any]]) -> None:
+    for word in words:
+        console.print(_heading(word["word"], word["description"]))
+        if not word["options"]:
             continue
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         for column in ("--set", "type", "default", ""):
             table.add_column(column, overflow="fold")
-        for option in tool["options"]:
+        for option in word["options"]:
             default = "required" if option["required"] else _written(option["default"])
             table.add_row(
-                *map(Text, (f"{tool['name']}.{option['name']}", option["type"], default)),
+                *map(Text, (f"{word['name']}.{option['name']}", option["type"], default)),
                 Text(option["description"]),
             )
         console.print(table)
@@ -136,7 +155,7 @@ def _show_built_in(console: Console, tools: list[dict[str, Any]]) -> None:
 
 def _written(value: object) -> str:
     """A default as it would be typed."""
-    if value is None or value in ("", (), []):
+    if value is None or value in ("", (), [], {}):
         return "none"
     return value if isinstance(value, str) else json.dumps(value)
 

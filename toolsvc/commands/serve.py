@@ -51,6 +51,9 @@ def serve(
     metrics: Annotated[
         str, typer.Option(help="serve a page for Prometheus at this host:port")
     ] = "",
+    health: Annotated[
+        str, typer.Option(help="answer grpc.health.v1, without TLS or token, at this host:port too")
+    ] = "",
     verltool_http: Annotated[
         str, typer.Option(help="also answer VerlTool's POST /get_observation at this host:port")
     ] = "",
@@ -133,6 +136,7 @@ def serve(
         certificate=tls_cert,
         key=tls_key,
         metrics=metrics,
+        health=health,
         max_sessions=max_sessions,
         observation_limit=observation_chars,
         blob_room=blobs_mib * MIB,

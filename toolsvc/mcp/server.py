@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -56,7 +57,8 @@ class McpServer:
         """Streams of messages, from and to the server. Its standard error is the service's. `gone`
         is called where the server says that it does not know the session any more."""
         if self._command is not None:
-            async with stdio_client(self._command) as streams:
+            # Said, for its default is what standard error was when the SDK was imported.
+            async with stdio_client(self._command, errlog=sys.stderr) as streams:
                 yield streams
             return
 

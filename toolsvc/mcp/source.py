@@ -36,6 +36,8 @@ class McpOptions(BaseModel):
 
 
 class McpSource(Source):
+    where = "COMMAND|URL"
+    description = "The tools of an MCP server."
     Options = McpOptions
 
     @classmethod

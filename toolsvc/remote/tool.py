@@ -36,6 +36,8 @@ class RemoteOptions(BaseModel):
 
 
 class RemoteSource(Source):
+    where = "ADDRESS"
+    description = "The tools of another service."
     Options = RemoteOptions
 
     @classmethod

@@ -245,6 +245,8 @@ class Pool:
         shard = await self._start_shard(
             on_ready=self._on_ready, on_failed=self._on_failed, on_down=self._on_down
         )
+        if shard.down:  # in the moment between; it is told of and closed already
+            raise SandboxDown("the jail ended as soon as it was ready")
         self.disk_bounded = shard.disk_bounded
         return shard
 

@@ -22,6 +22,8 @@ from toolsvc.tool import STRICT, Tool
 class SimulatedSource(Source):
     """The tools of a file; without a file, those that a model makes from each question."""
 
+    where = "[FILE]"
+    description = "Tools that a model plays; without a file, it makes them from each question."
     Options = SimulatedOptions
 
     @classmethod
@@ -47,6 +49,8 @@ class _Hybrid(BaseModel):
 
 
 class HybridSource(Source):
+    where = "FILE"
+    description = "Tools of which a model plays those that are not there."
     Options = SimulatedOptions
 
     @classmethod

@@ -31,6 +31,8 @@ class VerlToolOptions(BaseModel):
 
 
 class VerlToolSource(Source):
+    where = "FILE"
+    description = "The tool classes of a VerlTool tool file."
     Options = VerlToolOptions
 
     @classmethod

@@ -34,10 +34,13 @@ class Server:
         certificate: Certificate | None = None,
         insecure: bool = False,
         more: Sequence[str] = (),
+        probed: str = "",
         share_port: bool = False,
     ) -> None:
-        """`more`: addresses that it answers at too. `share_port`: other servers of this account
-        may listen on the same ports (SO_REUSEPORT); the kernel spreads connections."""
+        """`more`: addresses that it answers at too. `probed`: one that answers grpc.health.v1 and
+        nothing else, in plain text and to everybody, for probes that know neither TLS nor tokens;
+        "" = none. `share_port`: other servers of this account may listen on the same ports
+        (SO_REUSEPORT); the kernel spreads connections."""
         for address in (listen, *more):
             if not (options.is_local(address) or token or certificate or insecure):
                 raise ListenError(
@@ -45,16 +48,17 @@ class Server:
                     "(TOOLWRIGHT_TOKEN), use TLS, or listen on 127.0.0.1"
                 )
         interceptors = (_RequireBearer(token),) if token else ()
-        self._server = grpc.aio.server(
-            interceptors=interceptors,
-            options=(*options.SERVER, ("grpc.so_reuseport", int(share_port))),
-        )
+        how = (*options.SERVER, ("grpc.so_reuseport", int(share_port)))
+        self._server = grpc.aio.server(interceptors=interceptors, options=how)
+        self._for_probes = grpc.aio.server(options=how) if probed else None
         self._listen = listen
         self._more = more
+        self._probed_at = probed
         self._certificate = certificate
         self._names: list[str] = [health.SERVICE_NAME, reflection.SERVICE_NAME]
         self._health = health.aio.HealthServicer()
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        for server in filter(None, (self._server, self._for_probes)):
+            health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         self.port = 0
 
     def add(self, name: str, register: Callable[[Any], None]) -> None:
@@ -69,6 +73,9 @@ class Server:
         self.port = self._bind(self._listen)
         for address in self._more:
             self._bind(address)
+        if self._for_probes is not None:
+            _bind_plain(self._for_probes, self._probed_at)
+            await self._for_probes.start()
         await self._server.start()
         await self.set_serving(serving)
 
@@ -84,21 +91,30 @@ class Server:
         """Refuses new RPCs, gives those in flight `grace` seconds."""
         await self.set_serving(False)
         await self._server.stop(grace)
+        if self._for_probes is not None:
+            await self._for_probes.stop(0)
 
     def _bind(self, address: str) -> int:
+        if self._certificate is None or options.is_unix(address):
+            return _bind_plain(self._server, address)
+        pair = (self._certificate.key, self._certificate.chain)
         try:
-            if self._certificate is None or options.is_unix(address):
-                return int(self._server.add_insecure_port(address))
-            pair = (self._certificate.key, self._certificate.chain)
             return int(self._server.add_secure_port(address, grpc.ssl_server_credentials([pair])))
         except RuntimeError as error:
             raise cannot_listen(address) from error
 
 
+def _bind_plain(server: Any, address: str) -> int:
+    try:
+        return int(server.add_insecure_port(address))
+    except RuntimeError as error:
+        raise cannot_listen(address) from error
+
+
 def cannot_listen(address: str) -> ListenError:
     return ListenError(
         f"cannot listen on {address}: the port is in use or the address is not this machine's; "
-        "stop what holds it or choose another with --listen"
+        "stop what holds it or choose another address"
     )
 
 

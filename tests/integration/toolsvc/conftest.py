@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from tests.support.service import Client
 from toolsvc.sandbox.config import MIB, Backend, Isolation, SandboxConfig
 from toolsvc.sandbox.sandbox import Sandbox
 
@@ -119,3 +120,16 @@ def serve_fails() -> Callable[..., str]:
         return done.stderr.splitlines()[-1]
 
     return run
+
+
+@pytest.fixture
+async def connect() -> AsyncIterator[Callable[[str], Client]]:
+    clients: list[Client] = []
+
+    def connect_one(address: str) -> Client:
+        clients.append(Client(address))
+        return clients[-1]
+
+    yield connect_one
+    for one in clients:
+        await one.channel.close()

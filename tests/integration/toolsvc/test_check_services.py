@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import trustme
 
 from tests.integration.toolsvc.conftest import Service, start_service
 from tests.support.postgres import postgres
 from tests.support.repository import make_repository
+from tests.support.tls import make_pem
 from toolsvc.check.checks import ALL
 
 CHECK = [sys.executable, "-c", "from toolsvc.cli import main; main()", "check"]
@@ -211,18 +211,12 @@ def test_workers_keep_the_contract(
 def test_a_service_behind_tls_is_checked(
     start: Callable[..., Service], folder: Path, tmp_path: Path
 ) -> None:
-    authority = trustme.CA()
-    certificate = authority.issue_cert("127.0.0.1")
-    trusted, chain, key = (tmp_path / name for name in ("ca.pem", "cert.pem", "key.pem"))
-    authority.cert_pem.write_to_path(str(trusted))
-    certificate.cert_chain_pems[0].write_to_path(str(chain))
-    certificate.private_key_pem.write_to_path(str(key))
-    tls = ("--tls-cert", str(chain), "--tls-key", str(key))
-    service = start(str(folder / "tally.py"), *tls)
+    pem = make_pem(tmp_path / "tls")
+    service = start(str(folder / "tally.py"), *pem.options)
     only = ("--only", "health-of-the-server", "--only", "a-cut-connection-stops-nothing")
     probes = ("--probe", folder / "probes.toml")
     code, found, shown = check(
-        service.address, "--tls-ca", trusted, *only, *probes, folder=tmp_path
+        service.address, "--tls-ca", pem.authority, *only, *probes, folder=tmp_path
     )
     assert (code, found["passed"]) == (0, 2), shown
 

@@ -8,6 +8,7 @@ from typer.testing import CliRunner, Result
 
 from toolsvc.built_in import BUILT_IN
 from toolsvc.cli import app
+from toolsvc.sources import SOURCES
 
 NOBODY = "127.0.0.1:1"
 
@@ -16,13 +17,14 @@ def run(*words: str, stdin: str = "") -> Result:
     return CliRunner().invoke(app, words, input=stdin)
 
 
-def test_list_shows_the_built_in_tools_and_their_options() -> None:
+def test_list_shows_what_can_be_served_and_its_options() -> None:
     shown = run("list")
     assert shown.exit_code == 0
     tools = {tool["name"]: tool for tool in json.loads(run("list", "--json").stdout)}
-    assert set(tools) == set(BUILT_IN)
-    for name in BUILT_IN:
-        assert name in shown.stdout
+    assert set(tools) == {*BUILT_IN, *SOURCES}
+    for name, tool in tools.items():
+        assert tool["word"] in shown.stdout
+        assert tool["word"] == name if name in BUILT_IN else tool["word"].startswith(f"{name}:")
     (mode,) = (option for option in tools["python"]["options"] if option["name"] == "mode")
     assert (mode["type"], mode["default"], mode["required"]) == (
         "session|stateless",
@@ -33,6 +35,23 @@ def test_list_shows_the_built_in_tools_and_their_options() -> None:
     web = {option["name"]: option["required"] for option in tools["web_search"]["options"]}
     assert web["summariser.endpoint"] is False
     assert {option["name"] for option in tools["judge"]["options"]} >= {"endpoint", "cache", "tag"}
+
+
+def test_list_shows_what_stands_after_a_sources_colon() -> None:
+    tools = {tool["name"]: tool for tool in json.loads(run("list", "--json").stdout)}
+    assert (tools["mcp"]["word"], tools["simulated"]["word"]) == (
+        "mcp:COMMAND|URL",
+        "simulated:[FILE]",
+    )
+    options = {option["name"]: option for option in tools["mcp"]["options"]}
+    assert options["env"]["type"] == "table of text"
+    assert options["tools"]["default"] == []
+    (authority,) = tools["grpc"]["options"]
+    assert (authority["name"], authority["type"]) == ("tls_ca", "path")
+    table = run("list").stdout
+    assert "mcp:COMMAND|URL  The tools of an MCP server." in table
+    assert "simulated.maker.endpoint" in table
+    assert "verltool.num_workers" in table
 
 
 def test_list_shows_what_a_service_serves(service: Any) -> None:
@@ -75,6 +94,8 @@ def test_a_named_session_is_gone_on_in(service: Any) -> None:
     words = ("call", service.address, "python", "--session", "test-commands")
     run(*words, "x = 5")
     assert run(*words, "x").stdout == "5\n"
+    assert "6\n" in run(*words, "--interactive", stdin="x += 1\nx\n").stdout
+    assert run(*words, "x").stdout == "6\n"
 
 
 @pytest.mark.parametrize(

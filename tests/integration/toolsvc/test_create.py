@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from tests.integration.toolsvc.conftest import Service
 from tests.integration.toolsvc.test_check_services import check
-from tests.unit.toolsvc.test_host import calling, opening, refused
+from tests.support.hosts import calling, opening, refused
 from toolsvc.errors import Reason
 from toolsvc.host import Host
 from toolsvc.sandbox.config import MIB, SandboxConfig

@@ -1,6 +1,7 @@
 """How the sandbox starts, breaks and ends."""
 
 import asyncio
+import errno
 import os
 import pwd
 import shutil
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,10 @@ import pytest
 import structlog
 
 import toolsvc.sandbox.sandbox
+import toolsvc.sandbox.shard
 from toolsvc.sandbox.config import Backend, Isolation, SandboxConfig
 from toolsvc.sandbox.errors import SandboxUnavailable
+from toolsvc.sandbox.jail import Jail, start_jail
 from toolsvc.sandbox.plan import plan_jail
 from toolsvc.sandbox.sandbox import Sandbox, make_pool
 from toolsvc.sandbox.selftest import examine
@@ -93,18 +97,22 @@ async def test_a_setting_that_cannot_work_is_named(change: dict[str, str], says:
         await Sandbox(SandboxConfig(**change)).start()  # type: ignore[arg-type]
 
 
+def zygotes() -> list[psutil.Process]:
+    """Of all jails, one each."""
+    return [
+        process
+        for process in psutil.Process().children(recursive=True)
+        if process.name().startswith("python")
+        and (process.parent() or process).name() == "firejail"
+    ]
+
+
 async def test_a_jail_that_dies_loses_its_sessions_and_is_replaced() -> None:
     async with Sandbox(SandboxConfig(**SMALL)) as sandbox:
         session = await sandbox.take()
         call = asyncio.create_task(session.run("while True: pass", limit=30, keep=100))
         await asyncio.sleep(0.1)
-        zygotes = [
-            process
-            for process in psutil.Process().children(recursive=True)
-            if process.name().startswith("python")
-            and (process.parent() or process).name() == "firejail"
-        ]
-        for zygote in zygotes:
+        for zygote in zygotes():
             zygote.kill()
         outcome = await asyncio.wait_for(call, 10)
         assert outcome.lost
@@ -119,6 +127,35 @@ async def test_a_jail_that_dies_loses_its_sessions_and_is_replaced() -> None:
                 if not outcome.lost:
                     break
         assert outcome.output == "2\n"
+
+
+@pytest.mark.parametrize("failures", [0, 2])
+async def test_jails_that_fall_together_are_all_replaced(
+    failures: int,
+    monkeypatch: pytest.MonkeyPatch,
+    until: Callable[[Callable[[], bool]], Awaitable[None]],
+) -> None:
+    """Also where the machine has no room for new ones at first."""
+    async with Sandbox(SandboxConfig(**{**SMALL, "shards": 2})) as sandbox:
+        await until(lambda: sandbox.statistics.ready == SMALL["ready"])
+        left = [OSError(errno.ENOMEM, "no memory")] * failures
+
+        def start(*arguments: Any) -> Jail:
+            if left:
+                raise left.pop()
+            return start_jail(*arguments)
+
+        monkeypatch.setattr(toolsvc.sandbox.shard, "start_jail", start)
+        fallen = zygotes()
+        assert len(fallen) == 2
+        for zygote in fallen:
+            zygote.kill()
+        await until(lambda: sandbox.statistics.replaced == 2)
+        await until(lambda: sandbox.statistics.ready == SMALL["ready"])
+        assert (sandbox.statistics.shards, len(zygotes()), left) == (2, 2, [])
+        session = await sandbox.take()
+        assert (await session.run("1 + 1", limit=5, keep=100)).output == "2\n"
+        session.close()
 
 
 async def test_a_thousand_sessions_leave_nothing_open() -> None:

@@ -13,6 +13,7 @@ import pytest
 import pytest_asyncio
 
 from tests.support.containers.cluster import DOCKER, Cluster, kubeconfig
+from tests.support.manifests import manifest
 from tests.support.swe import Source, bash, call, edit, fix, serving, submit
 from tests.support.trajectory import Trajectory, said
 from toolsvc.errors import Reason, Refused, StartError
@@ -46,7 +47,7 @@ def machine(source: Source) -> Any:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cluster(machine: Path) -> AsyncIterator[Cluster]:
-    running = Cluster()
+    running = Cluster(manifest("Role", "boxes"))
     async with running.serving() as address:
         (machine / "kubeconfig").write_text(kubeconfig(address))
         with pytest.MonkeyPatch.context() as patch:
@@ -193,6 +194,25 @@ async def test_limits_reach_the_container(source: Source, machine: Path, cluster
     assert (spec["activeDeadlineSeconds"], spec["restartPolicy"]) == (99, "Never")
     assert not spec["automountServiceAccountToken"]
     assert cluster.pods == {}
+
+
+async def test_the_role_that_is_shipped_has_the_rights_that_are_used_and_no_other(
+    source: Source, machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    role = manifest("Role", "boxes")
+    cluster = Cluster(role)
+    async with cluster.serving() as address:
+        (tmp_path / "kubeconfig").write_text(kubeconfig(address))
+        monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+        async with serving(source, **options(machine, "kubernetes")) as host:
+            session = Trajectory(host, "swe", source.task())
+            assert await bash(session, "echo here") == "here"
+    assert cluster.used == {
+        (verb, resource)
+        for rule in role["rules"]
+        for verb in rule["verbs"]
+        for resource in rule["resources"]
+    }
 
 
 async def test_starts_are_capped_and_given_up(

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
-import trustme
 
 from engine.toolcalls import CallPlace, PendingCall
 from engine.toolclient import ToolServices
 from engine.types import Call
+from tests.support.tls import Pem, make_pem
 from toolwright.recipe import Tool
 from toolwright.rpc.channel import call as rpc
 from toolwright.rpc.channel import open_channel
@@ -34,35 +33,6 @@ def echo(text: str) -> str:
     "Says it again."
     return text
 """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pem:
-    """Files of one authority and of a certificate that it signed for loopback."""
-
-    authority: Path
-    certificate: Path
-    key: Path
-
-    @property
-    def options(self) -> tuple[str, ...]:
-        return ("--tls-cert", str(self.certificate), "--tls-key", str(self.key))
-
-
-def make_pem(folder: Path) -> Pem:
-    folder.mkdir()
-    authority = trustme.CA()
-    signed = authority.issue_cert("127.0.0.1", "localhost")
-    made = Pem(
-        authority=folder / "authority.pem",
-        certificate=folder / "certificate.pem",
-        key=folder / "key.pem",
-    )
-    authority.cert_pem.write_to_path(str(made.authority))
-    for part in signed.cert_chain_pems:
-        part.write_to_path(str(made.certificate), append=True)
-    signed.private_key_pem.write_to_path(str(made.key))
-    return made
 
 
 @pytest.fixture(scope="module")

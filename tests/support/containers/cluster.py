@@ -3,6 +3,8 @@
 It speaks what the swe tool's runner needs of the API: listing, creating, watching and deleting
 pods, and commands over web sockets (v4.channel.k8s.io). Its pods are containers of the `docker`
 stand-in beside this file. Images named `missing`, `crash` and `stuck` never run, each in its way.
+
+Its one account may do what its Role says, and nothing else, as Kubernetes' RBAC has it.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,16 @@ _PODS = "/api/v1/namespaces/{namespace}/pods"
 
 
 class Cluster:
-    def __init__(self) -> None:
+    def __init__(self, role: Mapping[str, Any]) -> None:
+        """`role`: the manifest of a Role."""
+        self._allowed = {
+            (verb, resource)
+            for rule in role["rules"]
+            for verb in rule["verbs"]
+            for resource in rule["resources"]
+        }
+        self.used: set[tuple[str, str]] = set()
+        """Verb and resource of all that was asked for."""
         self.pods: dict[str, dict[str, Any]] = {}
         self.created: list[dict[str, Any]] = []
         """Every manifest that was ever asked for."""
@@ -33,7 +44,7 @@ class Cluster:
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[str]:
         """Yields its address."""
-        app = web.Application(middlewares=[_authorised])
+        app = web.Application(middlewares=[self._authorised])
         app.router.add_get(_PODS, self._list)
         app.router.add_post(_PODS, self._create)
         app.router.add_delete(_PODS, self._delete_all)
@@ -47,6 +58,16 @@ class Cluster:
             yield f"http://127.0.0.1:{runner.addresses[0][1]}"
         finally:
             await runner.cleanup()
+
+    @web.middleware
+    async def _authorised(self, request: web.Request, handler: Any) -> Any:
+        if request.headers.get("Authorization") != f"Bearer {TOKEN}":
+            return _status(401, "Unauthorized")
+        asked = _rights(request)
+        self.used |= asked
+        if not asked <= self._allowed:
+            return _status(403, f"the account may not {sorted(asked - self._allowed)}")
+        return await handler(request)
 
     async def _list(self, request: web.Request) -> web.StreamResponse:
         wanted = request.query.get("fieldSelector", "").removeprefix("metadata.name=")
@@ -189,11 +210,17 @@ async def _docker(*arguments: str) -> None:
     assert await process.wait() == 0, arguments
 
 
-@web.middleware
-async def _authorised(request: web.Request, handler: Any) -> Any:
-    if request.headers.get("Authorization") != f"Bearer {TOKEN}":
-        return _status(401, "Unauthorized")
-    return await handler(request)
+def _rights(request: web.Request) -> set[tuple[str, str]]:
+    """What RBAC asks for, as verb and resource."""
+    if request.path.endswith("/exec"):
+        # The verb of a GET, and from Kubernetes 1.35 on that of the command that it begins.
+        return {("get", "pods/exec"), ("create", "pods/exec")}
+    verb = {"GET": "list", "POST": "create", "DELETE": "delete"}[request.method]
+    if request.query.get("watch") in ("true", "True"):
+        verb = "watch"
+    if verb == "delete" and "name" not in request.match_info:
+        verb = "deletecollection"
+    return {(verb, "pods")}
 
 
 def kubeconfig(address: str) -> str:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.toolsvc.test_host import calling, opening, refused
+from tests.support.hosts import calling, opening, refused
 from toolsvc import Media, Tool, ToolFailed
 from toolsvc.cassette.player import CassetteTool, Player
 from toolsvc.cassette.recorder import Recorder, RecordingTool

@@ -9,11 +9,14 @@ import pytest
 from rich.console import Console
 
 from toolsvc.check.broken import BROKEN
-from toolsvc.check.check import Check
+from toolsvc.check.check import Check, check
 from toolsvc.check.checks import ALL
+from toolsvc.check.client import Client
+from toolsvc.check.connection import Connection
 from toolsvc.check.probe import Kind, Probe, ProbeError, load_probes
 from toolsvc.check.reference.tools import descriptors
 from toolsvc.check.report import show_checks, show_report
+from toolsvc.check.runner import run
 from toolsvc.check.subject import subject_of
 from toolsvc.check.types import Finding, Outcome, Report, Rule
 from toolwright import wire
@@ -159,5 +162,24 @@ def test_people_read_what_must_hold_and_what_was_seen() -> None:
 def test_the_list_shows_every_check() -> None:
     text = io.StringIO()
     show_checks(Console(file=text, width=300), ALL)
-    for check in ALL:
-        assert check.name in text.getvalue()
+    for one in ALL:
+        assert one.name in text.getvalue()
+
+
+@check(Rule.HEALTH)
+async def stumbles(client: Client) -> None:
+    """What the service says makes sense."""
+    raise KeyError("isolation")
+
+
+@check(Rule.HEALTH)
+async def holds(client: Client) -> None:
+    """It holds."""
+
+
+async def test_a_check_that_raises_is_one_failed_finding_and_ends_no_other() -> None:
+    report = await run(Connection("unix:/nowhere"), [], [stumbles, holds])
+    assert [(one.name, one.outcome, one.reason) for one in report.findings] == [
+        ("stumbles", Outcome.FAILED, "unexpected: KeyError: 'isolation'"),
+        ("holds", Outcome.PASSED, ""),
+    ]

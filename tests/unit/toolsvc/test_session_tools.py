@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.unit.toolsvc.test_host import Counter, calling, opening, refused, said
+from tests.support.hosts import Counter, calling, opening, refused, said
 from toolsvc.errors import Reason
 from toolsvc.host import Host
 from toolsvc.tool import Tool

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.chat_endpoint import ChatEndpoint, chat_endpoint, fault
-from tests.unit.toolsvc.test_host import calling, opening, refused
+from tests.support.hosts import calling, opening, refused
 from tests.unit.toolsvc.test_simulated_schemas import FILM, film
 from toolsvc.errors import Reason, StartError
 from toolsvc.host import Host

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.toolsvc.test_host import calling, opening
+from tests.support.hosts import calling, opening
 from toolsvc.errors import StartError
 from toolsvc.host import Host
 from toolsvc.loader import load_tools

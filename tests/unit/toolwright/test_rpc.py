@@ -16,11 +16,13 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from tests.support.net import free_port
+from tests.support.tls import make_pem
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc import errors, options
 from toolwright.rpc.channel import backoff, call, may_retry, open_channel
 from toolwright.rpc.errors import ServiceError, TransportError, answers_errors
 from toolwright.rpc.server import ListenError, Server
+from toolwright.rpc.tls import read_certificate
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.tool.v1 import tool_pb2_grpc
 
@@ -192,6 +194,32 @@ async def test_a_port_in_use_is_an_error_that_names_it() -> None:
         with pytest.raises(ListenError, match="in use"):
             async with served(Service(), f"127.0.0.1:{taken.getsockname()[1]}"):
                 pass
+
+
+async def test_probes_ask_for_health_without_tls_and_token(tmp_path: Path) -> None:
+    pem = make_pem(tmp_path / "tls")
+    health = f"127.0.0.1:{free_port()}"
+    certificate = read_certificate(pem.certificate, pem.key)
+    server = Server("127.0.0.1:0", token="secret", certificate=certificate, probed=health)
+    server.add(NAME, lambda s: tool_pb2_grpc.add_ToolServiceServicer_to_server(Service(), s))
+    await server.start()
+    async with open_channel(health) as channel:
+        probe: Any = health_pb2_grpc.HealthStub(channel)
+        for service in ("", NAME):
+            request = health_pb2.HealthCheckRequest(service=service)
+            answer = await probe.Check(request, timeout=10)
+            assert answer.status == health_pb2.HealthCheckResponse.SERVING
+        await server.set_serving(False)
+        answer = await probe.Check(request, timeout=10)
+        assert answer.status == health_pb2.HealthCheckResponse.NOT_SERVING
+    # There is nothing else at that address.
+    with pytest.raises(TransportError) as failure:
+        await list_tools(health, "secret")
+    assert failure.value.code is grpc.StatusCode.UNIMPLEMENTED
+    await server.stop(0)
+    async with served(Service()) as taken:
+        with pytest.raises(ListenError, match=taken):
+            await Server("127.0.0.1:0", probed=taken).start()
 
 
 @pytest.mark.parametrize("listen", ["0.0.0.0:0", "[::]:0", "192.0.2.7:1", "example.org:1"])

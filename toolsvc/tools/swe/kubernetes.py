@@ -70,7 +70,7 @@ class KubernetesRunner(Runner):
             await self._stack.aclose()
             raise StartError(
                 f"no pods can be had in namespace {self._namespace!r} ({_why(error)}): set "
-                "KUBECONFIG, and let its user create, watch, delete and exec pods there"
+                "KUBECONFIG, and give its user the Role of deploy/kubernetes/swe.yaml there"
             ) from error
         self._usable = True
 

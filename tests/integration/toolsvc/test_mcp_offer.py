@@ -1,0 +1,215 @@
+"""Tools of ours as an MCP server, over real processes: what agents find, and who is let in."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+from mcp import Client, MCPError, StdioServerParameters
+
+from tests.integration.toolsvc.conftest import Service
+from tests.support.mcp_host import call, hosting, text_of
+from tests.support.net import free_port
+from tests.support.tls import Pem, make_pem
+from toolsvc.errors import StartError
+from toolwright.rpc.options import TOKEN_VARIABLE
+
+TOOLSVC = [sys.executable, "-c", "from toolsvc.cli import main; main()"]
+NOTES = """
+from toolsvc import InvalidAction, Tool, tool
+
+
+class Notes(Tool):
+    name = "notes"
+    description = "Keeps notes."
+    stateful = True
+
+    def open(self, session):
+        return []
+
+    def call(self, state, call):
+        if not call.arguments["text"]:
+            raise InvalidAction("write something")
+        state.append(call.arguments["text"])
+        return ",".join(state)
+
+
+@tool
+def shout(text: str) -> str:
+    "Says it louder."
+    return text.upper()
+"""
+
+
+@pytest.fixture
+def notes(start: Callable[..., Service], tmp_path: Path) -> Service:
+    (tmp_path / "notes.py").write_text(NOTES)
+    return start(str(tmp_path / "notes.py"))
+
+
+Offer = Callable[..., str]
+
+
+@pytest.fixture
+def offer() -> Iterator[Offer]:
+    """Offers a service over HTTP; returns the URL on loopback."""
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def offer_one(service: Service, *more: str, host: str = "127.0.0.1") -> str:
+        port = free_port()
+        words = ("mcp", service.address, "--http", f"{host}:{port}", *more)
+        process = subprocess.Popen([*TOOLSVC, *words])
+        processes.append(process)
+        deadline = time.monotonic() + 60
+        while True:
+            with socket.socket() as probe:
+                if not probe.connect_ex(("127.0.0.1", port)):
+                    return f"http://127.0.0.1:{port}/mcp"
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+    yield offer_one
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        assert process.wait(20) == 0
+
+
+@pytest.fixture
+def notes_url(notes: Service, offer: Offer) -> str:
+    """Where the same tools are offered over HTTP."""
+    return offer(notes)
+
+
+def offered(service: Service, *more: str) -> StdioServerParameters:
+    words = [*TOOLSVC[1:], "mcp", service.address, *more]
+    return StdioServerParameters(command=TOOLSVC[0], args=words, env=dict(os.environ))
+
+
+async def test_our_tools_on_standard_streams(notes: Service) -> None:
+    async with Client(offered(notes)) as agent:
+        listed = {tool.name: tool for tool in (await agent.list_tools()).tools}
+        assert set(listed) == {"notes", "shout"}
+        assert listed["notes"].input_schema["required"] == ["text"]
+        await agent.call_tool("notes", {"text": "a"})
+        second = await agent.call_tool("notes", {"text": "b"})
+        assert second.content[0].text == "a,b"  # type: ignore[union-attr]
+        wrong = await agent.call_tool("notes", {"text": ""})
+        assert wrong.is_error
+        with pytest.raises(MCPError, match="only notes, shout"):
+            await agent.call_tool("nothing", {})
+
+
+async def test_our_tools_over_http_have_a_session_for_each_mcp_session(notes_url: str) -> None:
+    async with Client(notes_url, mode="legacy") as agent:
+        await agent.call_tool("notes", {"text": "a"})
+    async with hosting(f"mcp:{notes_url}") as host:
+        assert text_of(await call(host, "notes", {"text": "b"})) == "b"
+        assert text_of(await call(host, "notes", {"text": "c"}, "b")) == "b,c"
+
+
+async def test_without_an_mcp_session_a_tool_with_state_refuses(notes_url: str) -> None:
+    async with Client(notes_url) as agent:
+        said = await agent.call_tool("shout", {"text": "a"})
+        assert said.content[0].text == "A"  # type: ignore[union-attr]
+        with pytest.raises(MCPError, match="keeps state"):
+            await agent.call_tool("notes", {"text": "a"})
+
+
+def test_an_mcp_backed_service_keeps_the_contract(
+    notes_url: str, start: Callable[..., Service]
+) -> None:
+    service = start(f"mcp:{notes_url}")
+    done = subprocess.run([*TOOLSVC, "check", service.address], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture
+def token(monkeypatch: pytest.MonkeyPatch) -> str:
+    """What every process that is started from here on demands and sends."""
+    monkeypatch.setenv(TOKEN_VARIABLE, "a token of these tests")
+    return os.environ[TOKEN_VARIABLE]
+
+
+@pytest.fixture
+def pem(tmp_path: Path) -> Pem:
+    return make_pem(tmp_path / "tls")
+
+
+@pytest.fixture
+def guarded(token: str, pem: Pem, start: Callable[..., Service], tmp_path: Path) -> Service:
+    """The same tools behind TLS and the token."""
+    (tmp_path / "notes.py").write_text(NOTES)
+    return start(str(tmp_path / "notes.py"), *pem.options)
+
+
+def mcp_fails(*words: str, **environment: str) -> str:
+    """The one sentence with which `toolsvc mcp` does not start."""
+    done = subprocess.run(
+        [*TOOLSVC, "mcp", *words],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, **environment},
+    )
+    assert done.returncode == 1, done
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("toolsvc: ")
+    return line
+
+
+async def test_a_service_behind_tls_and_a_token_is_offered(guarded: Service, pem: Pem) -> None:
+    async with Client(offered(guarded, "--tls-ca", str(pem.authority))) as agent:
+        said = await agent.call_tool("shout", {"text": "a"})
+        assert said.content[0].text == "A"  # type: ignore[union-attr]
+
+
+def test_a_service_that_lets_nobody_in_is_not_offered(guarded: Service, pem: Pem) -> None:
+    trusted = ("--tls-ca", str(pem.authority))
+    assert "UNAUTHENTICATED" in mcp_fails(guarded.address, *trusted, **{TOKEN_VARIABLE: ""})
+    assert "UNAUTHENTICATED" in mcp_fails(guarded.address, *trusted, **{TOKEN_VARIABLE: "guessed"})
+    assert "UNAVAILABLE" in mcp_fails(guarded.address)
+
+
+async def test_over_http_the_token_is_asked_for(
+    guarded: Service, pem: Pem, offer: Offer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = offer(guarded, "--tls-ca", str(pem.authority))
+    async with hosting(f"mcp:{url}", token=TOKEN_VARIABLE) as host:
+        assert text_of(await call(host, "notes", {"text": "a"})) == "a"
+    monkeypatch.setenv("GUESSED", "a guess")
+    for options in ({}, {"token": "GUESSED"}):
+        with pytest.raises(StartError, match="cannot list the tools"):
+            async with hosting(f"mcp:{url}", **options):
+                pass
+    async with httpx2.AsyncClient() as stranger:
+        for headers in ({}, {"Authorization": "Bearer a guess"}, {"Authorization": "a token"}):
+            answer = await stranger.post(url, headers=headers, json={})
+            assert (answer.status_code, answer.text) == (401, "bearer token missing or wrong")
+
+
+async def test_off_loopback_a_token_is_needed(
+    notes: Service, offer: Offer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
+    everywhere = f"0.0.0.0:{free_port()}"
+    line = mcp_fails(notes.address, "--http", everywhere)
+    assert everywhere in line
+    assert TOKEN_VARIABLE in line
+    async with Client(offer(notes, "--insecure", host="0.0.0.0")) as agent:
+        assert len((await agent.list_tools()).tools) == 2
+
+
+async def test_with_a_token_it_listens_off_loopback(
+    guarded: Service, pem: Pem, offer: Offer
+) -> None:
+    url = offer(guarded, "--tls-ca", str(pem.authority), host="0.0.0.0")
+    async with hosting(f"mcp:{url}", token=TOKEN_VARIABLE) as host:
+        assert text_of(await call(host, "shout", {"text": "a"})) == "A"

@@ -1,0 +1,128 @@
+"""How a service ends, by whatever hand, and what keeps it from starting."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.support.service import Client, refused
+from toolwright.common.v1 import reasons_pb2 as reasons
+from toolwright.rpc.errors import ServiceError, TransportError
+
+SMALL = ("--ready", "2", "--shards", "1")
+
+
+async def test_sigterm_lets_a_call_end_and_leaves_no_process(
+    start: Any, connect: Callable[[str], Client]
+) -> None:
+    service = start("python", *SMALL)
+    client = connect(service.address)
+    session = await client.open()
+    below = psutil.Process(service.process.pid).children(recursive=True)
+    assert below
+    call = asyncio.create_task(client.python(session, "import time; time.sleep(1.0); 'finished'"))
+    await asyncio.sleep(0.4)
+    service.process.send_signal(signal.SIGTERM)
+    await asyncio.sleep(0.2)
+    with pytest.raises((ServiceError, TransportError)):
+        await client.python(session, "1")
+    assert (await call).observation[0].text == "'finished'"
+    assert await asyncio.to_thread(service.process.wait, 20) == 0
+    assert not psutil.wait_procs(below, timeout=5)[1]
+
+
+async def test_a_lost_jail_is_never_an_observation(
+    start: Any, connect: Callable[[str], Client]
+) -> None:
+    service = start("python", *SMALL)
+    client = connect(service.address)
+    session = await client.open()
+    call = asyncio.create_task(client.python(session, "while True: pass"))
+    await asyncio.sleep(0.5)
+    for process in psutil.Process(service.process.pid).children(recursive=True):
+        if process.name().startswith("python"):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+    with refused(reasons.ERROR_REASON_SESSION_LOST):
+        await call
+    with refused(reasons.ERROR_REASON_SESSION_LOST):
+        await client.python(session, "1")
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                assert await client.text(await client.open(), "6 * 7") == "42"
+                break
+            except ServiceError as error:
+                assert error.reason == reasons.ERROR_REASON_SESSION_LOST
+
+
+async def test_kill_9_leaves_no_process(start: Any, connect: Callable[[str], Client]) -> None:
+    service = start("python", *SMALL)
+    client = connect(service.address)
+    session = await client.open()
+    code = "import os\nif os.fork() == 0:\n    os.setsid()\nwhile True: pass"
+    call = asyncio.create_task(client.python(session, code))
+    await asyncio.sleep(0.5)
+    below = psutil.Process(service.process.pid).children(recursive=True)
+    assert len(below) >= 5
+    service.process.send_signal(signal.SIGKILL)
+    with pytest.raises((ServiceError, TransportError)):
+        await call
+    assert not psutil.wait_procs(below, timeout=10)[1]
+
+
+@pytest.fixture
+def fails(serve_fails: Callable[..., str]) -> Callable[..., str]:
+    def run(*arguments: str, **environment: str) -> str:
+        return serve_fails(*arguments, environment={**os.environ, **environment})
+
+    return run
+
+
+def test_a_port_in_use_is_one_sentence(fails: Callable[..., str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        began = time.monotonic()
+        line = fails("python", *SMALL, "--listen", address)
+    assert address in line
+    assert "in use" in line
+    assert time.monotonic() - began < 30
+
+
+def test_a_missing_firejail_is_one_sentence(fails: Callable[..., str]) -> None:
+    line = fails("python", "--listen", "127.0.0.1:0", PATH="/nowhere")
+    assert "firejail" in line
+    assert "apt-get install firejail" in line
+
+
+def test_an_address_off_loopback_needs_a_token(fails: Callable[..., str]) -> None:
+    line = fails("finish", "--listen", "0.0.0.0:0", TOOLWRIGHT_TOKEN="")
+    assert "TOOLWRIGHT_TOKEN" in line
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [("import nothing_like_it", "nothing_like_it"), ("x = 1", "defines no tool")],
+)
+def test_a_broken_plugin_is_one_sentence(
+    fails: Callable[..., str], tmp_path: Path, text: str, says: str
+) -> None:
+    path = tmp_path / "broken.py"
+    path.write_text(text)
+    line = fails(str(path), "--listen", "127.0.0.1:0")
+    assert says in line
+    assert "broken.py" in line
+
+
+def test_an_unknown_tool_is_one_sentence(fails: Callable[..., str]) -> None:
+    assert "'pyton'" in fails("pyton", "--listen", "127.0.0.1:0")

@@ -1,0 +1,223 @@
+"""Calls: their ids, order, limits and ends, with tools that need no sandbox."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import toolsvc.admission
+import toolsvc.host
+import toolsvc.task_blobs
+import toolsvc.turnstile
+from tests.support.hosts import Counter, calling, opening, refused, said
+from toolsvc.errors import Reason
+from toolsvc.host import Host
+from toolsvc.types import (
+    Recorded,
+    Result,
+    Running,
+)
+from toolwright.types import ToolErrorKind
+
+
+async def test_a_retry_gets_the_answer_and_nothing_runs_again(host: Host, counter: Counter) -> None:
+    await host.open(opening())
+    first = await host.call(calling("a"))
+    assert await host.call(calling("a")) == first
+    assert counter.calls == 1
+
+
+async def test_a_retry_joins_the_call_in_flight(host: Host, counter: Counter) -> None:
+    await host.open(opening())
+    answers = await asyncio.gather(*(host.call(calling("a", 0.1)) for _ in range(5)))
+    assert {said(answer) for answer in answers} == {"1"}
+    assert counter.calls == 1
+
+
+async def test_the_same_id_with_another_request_is_refused(host: Host, counter: Counter) -> None:
+    await host.open(opening())
+    await host.call(calling("a"))
+    with refused(Reason.CALL_ID_REUSED):
+        await host.call(calling("a", digest=b"other"))
+    assert counter.calls == 1
+
+
+async def test_an_acknowledged_result_is_forgotten_but_not_run_again(
+    host: Host, counter: Counter
+) -> None:
+    await host.open(opening())
+    await host.call(calling("a"))
+    await host.call(calling("b", turn=1))
+    with refused(Reason.RESULT_FORGOTTEN):
+        await host.call(calling("a"))
+    with refused(Reason.RESULT_FORGOTTEN):
+        await host.call(calling("never", turn=0))
+    assert counter.calls == 2
+
+
+async def test_a_long_call_answers_running_until_it_is_done(host: Host) -> None:
+    await host.open(opening())
+    answer = await host.call(calling("a", 0.3, wait=0.05))
+    assert isinstance(answer, Running)
+    assert answer.run > 0.03
+    assert said(await host.call(calling("a", 0.3))) == "1"
+
+
+async def test_a_caller_that_goes_away_does_not_stop_the_call(host: Host, counter: Counter) -> None:
+    await host.open(opening())
+    caller = asyncio.create_task(host.call(calling("a", 0.2)))
+    await asyncio.sleep(0.05)
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    assert said(await host.call(calling("a", 0.2))) == "1"
+    assert counter.calls == 1
+
+
+async def test_the_run_limit_is_a_result(host: Host) -> None:
+    await host.open(opening())
+    answer = await host.call(calling("a", 5, run_limit=0.05))
+    assert isinstance(answer, Recorded)
+    assert answer.result.error is not None
+    assert answer.result.error.kind is ToolErrorKind.TIMEOUT
+    assert 0.04 < answer.run < 2
+    assert await host.call(calling("a", 5, run_limit=0.05)) == answer
+
+
+async def test_the_queue_limit_is_a_refusal_and_leaves_the_id_free(
+    host: Host, counter: Counter
+) -> None:
+    await host.open(opening())
+    first = asyncio.create_task(host.call(calling("a", 0.4)))
+    await asyncio.sleep(0.02)
+    with refused(Reason.QUEUE_LIMIT) as failure:
+        await host.call(calling("b", queue_limit=0.05))
+    assert failure.value.retry_after is not None
+    assert counter.calls == 1
+    answer = await host.call(calling("b"))
+    assert said(answer) == "2"
+    assert isinstance(answer, Recorded)
+    assert answer.queued > 0.1
+    assert answer.run < 0.2
+    await first
+
+
+async def test_calls_run_in_order_unless_the_tool_says_otherwise(host: Host) -> None:
+    await host.open(opening())
+    answers = await asyncio.gather(*(host.call(calling(str(i), 0.05)) for i in range(4)))
+    assert [said(answer) for answer in answers] == ["1", "2", "3", "4"]
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    await asyncio.gather(*(host.call(calling(f"p{i}", 0.3, tool="parallel")) for i in range(8)))
+    assert loop.time() - began < 1.5
+
+
+async def test_a_tool_with_a_queue_of_its_own_needs_no_leave_to_start(
+    counter: Counter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Queues(Counter):
+        name = "queues"
+        queues = True
+
+    monkeypatch.setattr(toolsvc.admission, "HOLD_SECONDS", 60.0)
+    async with Host([counter, Queues()], permits=1) as host:
+        for name in "ab":
+            await host.open(opening(name))
+        holds = asyncio.create_task(host.call(calling("1", 60, session="a")))
+        waits = asyncio.create_task(host.call(calling("1", session="b")))
+        assert said(await host.call(calling("2", session="b", tool="queues"))) == "1"
+        assert host.waiting == 1
+        assert host.cancel("a", "1")
+        await holds
+        assert said(await waits) == "1"
+
+
+async def test_too_many_waiting_calls_are_refused(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(toolsvc.turnstile, "WAITING_CALLS", 2)
+    await host.open(opening())
+    waiting = [asyncio.create_task(host.call(calling(str(i), 0.1))) for i in range(3)]
+    await asyncio.sleep(0.02)
+    with refused(Reason.SESSION_BUSY) as failure:
+        await host.call(calling("one too many"))
+    assert failure.value.retry_after is not None
+    await asyncio.gather(*waiting)
+
+
+async def test_cancelling_a_running_and_a_queued_call(host: Host, counter: Counter) -> None:
+    await host.open(opening())
+    running = asyncio.create_task(host.call(calling("a", 10)))
+    queued = asyncio.create_task(host.call(calling("b", 10)))
+    await asyncio.sleep(0.02)
+    assert host.cancel("s", "b")
+    assert host.cancel("s", "a")
+    for task in (running, queued):
+        answer = await task
+        assert isinstance(answer, Recorded)
+        assert answer.result.error is not None
+        assert answer.result.error.kind is ToolErrorKind.CANCELLED
+    assert counter.calls == 1
+    assert not host.cancel("s", "a")
+    assert not host.cancel("s", "unknown")
+    assert said(await host.call(calling("c"))) == "2"
+
+
+async def test_cancelling_a_call_that_has_not_begun_yet(host: Host, counter: Counter) -> None:
+    await host.open(opening())
+    task = asyncio.create_task(host.call(calling("a", 10)))
+    await asyncio.sleep(0)
+    assert host.cancel("s", "a")
+    answer = await task
+    assert isinstance(answer, Recorded)
+    assert answer.result.error is not None
+    assert answer.result.error.kind is ToolErrorKind.CANCELLED
+    assert counter.calls == 0
+
+
+async def test_an_action_that_makes_no_sense_is_a_result(host: Host, counter: Counter) -> None:
+    await host.open(opening())
+    answer = await host.call(calling("a", arguments=None, action="no block here"))
+    assert isinstance(answer, Recorded)
+    assert not answer.result.valid
+    assert "<counter>" in answer.result.invalid_reason
+    assert counter.calls == 0
+
+
+async def test_what_fails_before_a_call_begins_leaves_its_id_free() -> None:
+    class Unprepared(Counter):
+        prepared = False
+
+        def ready(self, state: list[Any]) -> bool:
+            return False
+
+        async def prepare(self, state: list[Any]) -> None:
+            if not self.prepared:
+                raise OSError("too many open files")
+
+    tool = Unprepared()
+    async with Host([tool]) as host:
+        await host.open(opening())
+        with refused(Reason.INTERNAL):
+            await host.call(calling("a"))
+        tool.prepared = True
+        answer = await host.call(calling("a"))
+        assert isinstance(answer, Recorded)
+        assert tool.calls == 1
+
+
+async def test_a_fault_of_the_host_is_told_and_the_id_stays_taken() -> None:
+    class Faulty(Counter):
+        name = "faulty"
+
+        async def run(self, *_: object) -> Result:
+            self.calls += 1
+            raise ZeroDivisionError("ours")
+
+    faulty = Faulty()
+    async with Host([faulty]) as host:
+        await host.open(opening())
+        for _ in range(2):
+            with refused(Reason.INTERNAL):
+                await host.call(calling("a", tool="faulty"))
+        assert faulty.calls == 1

@@ -1,0 +1,56 @@
+"""Plain functions in threads, of which there are not enough."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import toolsvc.plugins
+from tests.support.hosts import calling, opening, refused, said
+from toolsvc.errors import Reason
+from toolsvc.host import Host
+from toolsvc.tool import Tool
+from toolsvc.types import Call, CallRequest
+
+
+class Threaded(Tool):
+    name = "threaded"
+    parallel_calls = True
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.may_end = threading.Event()
+
+    def call(self, state: None, call: Call) -> str:
+        self.calls += 1
+        assert self.may_end.wait(20)
+        return call.arguments["text"]
+
+
+def request(name: str, **more: float) -> CallRequest:
+    return calling(name, tool="threaded", arguments={"text": name}, **more)
+
+
+async def test_a_call_that_found_no_free_thread_ran_nothing_and_may_be_repeated(
+    monkeypatch: pytest.MonkeyPatch, until: Callable[[Callable[[], bool]], Awaitable[None]]
+) -> None:
+    tool = Threaded()
+    with ThreadPoolExecutor(max_workers=1) as threads:
+        monkeypatch.setattr(toolsvc.plugins, "_THREADS", threads)
+        async with Host([tool]) as host:
+            await host.open(opening())
+            first = asyncio.create_task(host.call(request("first")))
+            await until(lambda: tool.calls == 1)
+            with refused(Reason.QUEUE_LIMIT) as failure:
+                await host.call(request("second", run_limit=0.05))
+            assert failure.value.retry_after is not None
+            assert "--workers" in failure.value.mend
+            tool.may_end.set()
+            assert said(await first) == "first"
+            assert tool.calls == 1
+            assert said(await host.call(request("second"))) == "second"
+            assert tool.calls == 2
