@@ -2,7 +2,7 @@
 
 Invariants
 - The call of a turn is on the channel before the stream of that turn has ended.
-- The ids sent at turn j+1 begin with all ids of turn j.
+- The ids sent at turn j+1 begin with all ids of turn j, its images with all images of turn j.
 - What the policy sees is what tools answered; a failure of infrastructure ends the attempt.
 - The session is closed in every case, and with it every call still in flight is cancelled.
 """
@@ -14,20 +14,33 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from engine.errors import AttemptFailed, SamplerFailed, StartupError
+from engine.images import ExpansionMismatch, ImagesUnplaced, data_uri, is_image
 from engine.media import Media
 from engine.protocols import Protocol
 from engine.sampler.pool import SamplerPool
 from engine.sampler.stops import StopTable
-from engine.text import stop_cut, truncate_observation
+from engine.text import stop_cut
 from engine.timelimit import TimeLimit
 from engine.toolcalls import CallPlace, PendingCall, refused
 from engine.toolclient import ToolServices
 from engine.toolsession import Session
 from engine.transcript import Transcript
-from engine.types import Answer, Call, CallOutcome, Codec, Decision, Generated, NoAction, StopHit
+from engine.types import (
+    Answer,
+    Call,
+    CallOutcome,
+    Codec,
+    Decision,
+    Generated,
+    Images,
+    NoAction,
+    StopHit,
+)
+from engine.view import images_of, observation, prompt_ids
 from toolwright.recipe import Limits
 from toolwright.truncation import Keep
 from toolwright.types import (
+    BlobRef,
     CallRecord,
     CallTimings,
     Event,
@@ -67,6 +80,8 @@ class Assignment:
     media: tuple[Media, ...] = ()
     """What `task.media` refers to."""
     withhold_observations: bool = False
+    shown: dict[str, Media] = field(default_factory=dict)
+    """Gets every image that segments of the trajectory refer to, by hash."""
 
 
 class Rollout:
@@ -80,6 +95,7 @@ class Rollout:
         self._events: list[Event] = []
         self._clock = _Clock()
         self._limit = TimeLimit(setting.limits.seconds)
+        self._image_data: list[str] = []
         self._final_text = ""
 
     async def run(self) -> Trajectory:
@@ -89,13 +105,7 @@ class Rollout:
         session = await setting.tools.open_session(self._key, assignment.task, assignment.media)
         self._clock.open_s = time.monotonic() - opening
         try:
-            try:
-                prompt = setting.protocol.prompt(assignment.task, session.tools, setting.codec)
-            except ValueError as error:
-                raise StartupError(f"task {assignment.task.id}: {error}") from error
-            transcript = Transcript(
-                prompt, response=setting.limits.response, model=setting.limits.model
-            )
+            transcript = self._opening(session)
             try:
                 async with self._limit, session.held():
                     reason = await self._turns(session, transcript)
@@ -108,6 +118,30 @@ class Rollout:
             session.close()
             setting.pool.release(self._key)
         return self._finished(transcript, reason)
+
+    def _opening(self, session: Session) -> Transcript:
+        """The prompt with its images. StartupError for a task that does not fit the recipe."""
+        setting, task, limits = self._setting, self._assignment.task, self._setting.limits
+        mark = setting.codec.image_mark
+        images = [m for m in self._assignment.media if mark and is_image(m.blob.media_type)]
+        try:
+            prompt = prompt_ids(setting.protocol, task, session.tools, setting.codec)
+        except ValueError as error:
+            raise StartupError(f"task {task.id}: {error}") from error
+        size = sum(image.blob.size for image in images)
+        if size > limits.image_bytes:
+            raise StartupError(
+                f"task {task.id}: its images have {size} bytes, task.limits.image_bytes is "
+                f"{limits.image_bytes}: raise it, or shrink them"
+            )
+        return Transcript(
+            prompt,
+            response=limits.response,
+            model=limits.model,
+            images=images,
+            placeholder=mark.placeholder if mark else None,
+            image_tokens=limits.image_tokens,
+        )
 
     async def _turns(self, session: Session, transcript: Transcript) -> StopReason:
         setting = self._setting
@@ -136,11 +170,14 @@ class Rollout:
             if turn == setting.limits.turns:
                 return StopReason.MAX_TURNS
             outcomes = await self._observe(action, decision)
-            fitted = self._append_observation(transcript, action, outcomes)
+            images = await self._images(transcript, action, outcomes)
+            fitted = self._append_observation(transcript, action, outcomes, images or {})
             if any(o.session_lost for o in outcomes):
                 return StopReason.SESSION_LOST
             if any(o.done for o in outcomes):
                 return StopReason.TOOL_SIGNALED_DONE
+            if images is None:
+                return StopReason.MAX_IMAGE_BYTES
             if not fitted:
                 return self._full(transcript)
         raise AssertionError("the last turn returns")
@@ -153,14 +190,31 @@ class Rollout:
         limits = self._setting.limits
         room = min(limits.action, transcript.response_room, transcript.model_room)
         room = min(room, self._assignment.sampling.max_new_tokens or room)
-        return await self._setting.pool.generate(
+        generated = await self._setting.pool.generate(
             key=self._key,
             token_ids=transcript.token_ids,
             sampling=self._assignment.sampling,
             max_new_tokens=room,
             stops=stops,
             on_stop=action.on_stop,
+            images=self._request_images(transcript),
         )
+        try:
+            transcript.learn(generated)
+        except ExpansionMismatch as error:
+            raise SamplerFailed(
+                f"{error}; the sampler's image processor must be that of policy.model and leave "
+                "all other tokens as they are",
+                permanent=True,
+            ) from error
+        return generated
+
+    def _request_images(self, transcript: Transcript) -> Images | None:
+        images = transcript.images
+        if not images:
+            return None
+        self._image_data += [data_uri(image) for image in images[len(self._image_data) :]]
+        return Images(data=tuple(self._image_data), tell_prompt=transcript.has_unseen_images)
 
     def _unstopped(self, generated: Generated, transcript: Transcript) -> StopReason:
         if not generated.token_ids:
@@ -215,32 +269,68 @@ class Rollout:
         self._clock.tool_s += time.monotonic() - began
         return outcomes
 
-    def _append_observation(
+    async def _images(
         self, transcript: Transcript, action: _Turn, outcomes: Sequence[CallOutcome]
+    ) -> dict[str, Media] | None:
+        """Those that the policy shall see of this turn, by hash; None when the trajectory's would
+        have more bytes than it may."""
+        if self._assignment.withhold_observations:
+            return {}
+        wanted = [
+            (pending, image)
+            for pending, outcome in zip(action.pending, outcomes, strict=True)
+            for image in images_of(outcome, self._setting.codec)
+        ]
+        size = sum(i.size if isinstance(i, BlobRef) else i.blob.size for _, i in wanted)
+        if transcript.image_bytes + size > self._setting.limits.image_bytes:
+            return None
+        found: dict[str, Media] = {}
+        began = time.monotonic()
+        for pending, image in wanted:
+            if isinstance(image, Media):
+                found[image.blob.sha256] = image
+            elif image.sha256 not in found and isinstance(pending, PendingCall):
+                found[image.sha256] = await pending.fetch(image)
+        self._clock.tool_s += time.monotonic() - began
+        return found
+
+    def _append_observation(
+        self,
+        transcript: Transcript,
+        action: _Turn,
+        outcomes: Sequence[CallOutcome],
+        images: dict[str, Media],
     ) -> bool:
         setting = self._setting
-        texts = [self._visible(outcome) for outcome in outcomes]
-        body = setting.protocol.observation(texts, setting.codec)
-        if len(body) > setting.limits.observation:
-            marker = setting.codec.encode(" ... ")
-            body = truncate_observation(
-                body, limit=setting.limits.observation, marker=marker, keep=setting.keep
+        if self._assignment.withhold_observations:
+            outcomes = [replace(outcome, text="", parts=(), valid=True) for outcome in outcomes]
+        try:
+            seen = observation(
+                outcomes,
+                images,
+                setting.protocol,
+                setting.codec,
+                limit=setting.limits.observation,
+                keep=setting.keep,
             )
+        except ImagesUnplaced as error:
+            raise StartupError(f"task {self._assignment.task.id}: {error}") from error
+        if seen.cut:
             self._events.append(
-                Event(kind="observation_truncated", turn=action.turn, data={"tokens": len(body)})
+                Event(
+                    kind="observation_truncated",
+                    turn=action.turn,
+                    data={"tokens": len(seen.token_ids)},
+                )
             )
         head, tail = setting.protocol.frame(action.stop, setting.codec)
-        return transcript.append_observation([*head, *body, *tail], turn=action.turn)
-
-    def _visible(self, outcome: CallOutcome) -> str:
-        if self._assignment.withhold_observations:
-            return ""
-        if not outcome.valid and not outcome.text:
-            return outcome.invalid_reason
-        return outcome.text
+        return transcript.append_observation(
+            [*head, *seen.token_ids, *tail], turn=action.turn, images=seen.images
+        )
 
     def _finished(self, transcript: Transcript, reason: StopReason) -> Trajectory:
         assignment = self._assignment
+        assignment.shown.update({image.blob.sha256: image for image in transcript.images})
         return Trajectory(
             id=assignment.trajectory_id,
             group_id=assignment.group_id,
@@ -284,6 +374,10 @@ class _Turn:
         self.decision = setting.protocol.decide(
             self.text, self.stop, self._session.tools, setting.codec
         )
+        mark = setting.codec.image_mark
+        if mark and mark.placeholder in token_ids and isinstance(self.decision, tuple):
+            # No request could go on from here: the sampler would look for an image.
+            self.decision = NoAction()
         if isinstance(self.decision, tuple) and self.turn < setting.limits.turns:
             self.pending = [self._dispatch(i, call) for i, call in enumerate(self.decision)]
 
@@ -325,6 +419,7 @@ _STATUS = {
     StopReason.MAX_RESPONSE_LENGTH: Status.TRUNCATED,
     StopReason.MAX_ACTION_LENGTH: Status.TRUNCATED,
     StopReason.MAX_MODEL_LENGTH: Status.TRUNCATED,
+    StopReason.MAX_IMAGE_BYTES: Status.TRUNCATED,
     StopReason.TRAJECTORY_TIMEOUT: Status.TIMED_OUT,
 }
 

@@ -35,6 +35,7 @@ from engine.tasks import TaskSource
 from engine.telemetry import Metrics, Progress
 from engine.toolclient import ToolServices
 from engine.types import Codec, ToolSpec
+from engine.view import prompt_ids
 from toolwright import wire
 from toolwright.imports import ImportPathError, load_object
 from toolwright.policy.v1 import policy_pb2, policy_pb2_grpc
@@ -115,7 +116,7 @@ def rehearse(protocol: Protocol, codec: Codec, task: Task) -> int:
     chat template do not fit."""
     try:
         protocol.frame(codec.end_of_turn, codec)
-        return len(protocol.prompt(task, (), codec))
+        return len(prompt_ids(protocol, task, (), codec))
     except ValueError as error:
         raise StartupError(f"task.protocol does not fit policy.model: {error}") from error
 
@@ -352,7 +353,7 @@ class Engine:
         )
 
     def _register_rollout(self, server: object) -> None:
-        servicer = RolloutServicer(self._delivery, self._status, self.drain)
+        servicer = RolloutServicer(self._delivery, self.journal, self._status, self.drain)
         rollout_pb2_grpc.add_RolloutServiceServicer_to_server(servicer, server)
 
     def _register_policy(self, server: object) -> None:

@@ -9,6 +9,7 @@ Invariants
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,9 +20,10 @@ import grpc.aio
 import structlog
 
 from engine.errors import SessionLost, ToolServiceFailed
+from engine.media import Media, media_of
 from engine.timelimit import Outage, TimeLimit
 from engine.toolspec import spec
-from engine.types import Call, CallOutcome, ToolSpec
+from engine.types import Call, CallOutcome, Part, ToolSpec
 from toolwright import wire
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.recipe import Tool as ToolTable
@@ -29,7 +31,7 @@ from toolwright.rpc.channel import backoff, call, may_retry
 from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
 from toolwright.rpc.options import LONGEST_WAIT
 from toolwright.tool.v1 import tool_pb2 as pb
-from toolwright.types import ToolErrorKind
+from toolwright.types import BlobRef, ToolErrorKind
 
 if TYPE_CHECKING:
     from toolwright.tool.v1.tool_pb2_grpc import ToolServiceAsyncStub
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 GRACE = 5.0
 """Seconds that an RPC's deadline is above the limits inside it."""
 CANCEL_SECONDS = 5.0
+BLOB_SECONDS = 60.0
+"""For one blob of an observation."""
 
 _LOST = (
     reasons.ERROR_REASON_SESSION_LOST,
@@ -163,6 +167,40 @@ class PendingCall:
                     return found
             self._rpc = self._send()
 
+    async def fetch(self, blob: BlobRef) -> Media:
+        """Media of the result that were too large to come with it; `blob.size` bounds what is
+        read.
+
+        ToolServiceFailed when the service does not have it any more, or sends something else.
+        """
+        for attempt in range(self.place.table.max_retries + 1):
+            try:
+                data = await self._read_blob(blob)
+                break
+            except (ServiceError, TransportError) as error:
+                if attempt == self.place.table.max_retries or not may_retry(error):
+                    raise ToolServiceFailed(f"tools.{self.place.name}: {error}") from error
+                await asyncio.sleep(backoff(attempt, error))
+        digest = await asyncio.to_thread(lambda: hashlib.sha256(data).hexdigest())
+        if digest != blob.sha256:
+            raise ToolServiceFailed(
+                f"tools.{self.place.name}: blob {blob.sha256} came with other bytes"
+            )
+        return Media(blob=blob, data=data)
+
+    async def _read_blob(self, blob: BlobRef) -> bytes:
+        """At most one byte more than it says."""
+        data = bytearray()
+        pieces = self.place.stub.GetBlob(
+            pb.GetBlobRequest(sha256=blob.sha256), timeout=BLOB_SECONDS
+        )
+        try:
+            async for piece in pieces:
+                data += piece.data[: blob.size + 1 - len(data)]
+        except grpc.aio.AioRpcError as error:
+            raise from_rpc_error(error) from error
+        return bytes(data)
+
     async def cancel(self) -> None:
         """Stops it at the service, whose session goes on. Never raises: a session's end stops its
         calls too."""
@@ -196,17 +234,16 @@ def refused(reason: str, kind: ToolErrorKind = ToolErrorKind.INVALID_ACTION) -> 
 
 
 def outcome(result: pb.CallResult, service: str) -> CallOutcome:
-    """The engine's view of a recorded result of `service`; media parts are named, not shown.
+    """The engine's view of a recorded result of `service`.
 
     A failure that shows nothing is shown by its message.
     """
-    texts = [
-        part.text if part.WhichOneof("content") == "text" else f"[{_media_type(part)}]"
-        for part in result.observation
-    ]
+    parts = tuple(_part(part) for part in result.observation)
     failed = result.HasField("error")
     return CallOutcome(
-        text="".join(texts) or result.error.message,
+        text="".join(part if isinstance(part, str) else named(part) for part in parts)
+        or result.error.message,
+        parts=() if all(isinstance(part, str) for part in parts) else parts,
         valid=result.valid,
         invalid_reason=result.invalid_reason,
         done=result.done,
@@ -223,7 +260,16 @@ def outcome(result: pb.CallResult, service: str) -> CallOutcome:
     )
 
 
-def _media_type(part: pb.ObservationPart) -> str:
-    if part.WhichOneof("content") == "media":
-        return part.media.media_type
-    return part.blob.media_type
+def named(part: Media | BlobRef) -> str:
+    """Media in a text."""
+    blob = part.blob if isinstance(part, Media) else part
+    return f"[{blob.media_type}]"
+
+
+def _part(part: pb.ObservationPart) -> Part:
+    kind = part.WhichOneof("content")
+    if kind == "media":
+        return media_of(part.media.data, part.media.media_type)
+    if kind == "blob":
+        return wire.blob_from_proto(part.blob)
+    return part.text
