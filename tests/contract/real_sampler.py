@@ -25,11 +25,11 @@ START_S = 180.0
 STOP_S = 10.0
 
 
-def write_model(folder: Path, seed: int) -> Path:
-    """A tiny random policy, written by SGLang's own interpreter."""
-    script = Path(__file__).with_name("tiny_model.py")
+def write_model(folder: Path, seed: int, script: str = "tiny_model.py") -> Path:
+    """A tiny random policy, written by a script beside this one in SGLang's own interpreter."""
+    script = str(Path(__file__).with_name(script))
     done = subprocess.run(
-        [str(_required(PYTHON)), str(script), str(folder), str(seed)],
+        [str(_required(PYTHON)), script, str(folder), str(seed)],
         capture_output=True,
         text=True,
         check=False,
