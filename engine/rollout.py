@@ -13,75 +13,29 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from engine.assignment import Assignment, Setting
 from engine.errors import AttemptFailed, SamplerFailed, StartupError
 from engine.images import ExpansionMismatch, ImagesUnplaced, data_uri, is_image
 from engine.media import Media
-from engine.protocols import Protocol
-from engine.sampler.pool import SamplerPool
 from engine.sampler.stops import StopTable
-from engine.text import stop_cut
 from engine.timelimit import TimeLimit
-from engine.toolcalls import CallPlace, PendingCall, refused
-from engine.toolclient import ToolServices
+from engine.toolcalls import PendingCall
 from engine.toolsession import Session
 from engine.transcript import Transcript
-from engine.types import (
-    Answer,
-    Call,
-    CallOutcome,
-    Codec,
-    Decision,
-    Generated,
-    Images,
-    NoAction,
-    StopHit,
-)
+from engine.turn import Turn
+from engine.types import Answer, Call, CallOutcome, Generated, Images, NoAction
 from engine.view import images_of, observation, prompt_ids
-from toolwright.recipe import Limits
-from toolwright.truncation import Keep
 from toolwright.types import (
     BlobRef,
     CallRecord,
     CallTimings,
     Event,
     FinishKind,
-    SamplingParams,
     Status,
     StopReason,
-    Task,
     Trajectory,
     TrajectoryTimings,
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """What all trajectories of a run share."""
-
-    codec: Codec
-    protocol: Protocol
-    pool: SamplerPool
-    tools: ToolServices
-    limits: Limits
-    keep: Keep
-    tokenizer_hash: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assignment:
-    """Which trajectory to roll out, and how to sample it."""
-
-    trajectory_id: str
-    group_id: str
-    index: int
-    attempt: str
-    task: Task
-    sampling: SamplingParams
-    media: tuple[Media, ...] = ()
-    """What `task.media` refers to."""
-    withhold_observations: bool = False
-    shown: dict[str, Media] = field(default_factory=dict)
-    """Gets every image that segments of the trajectory refer to, by hash."""
 
 
 class Rollout:
@@ -153,7 +107,7 @@ class Rollout:
                 return StopReason.MAX_MODEL_LENGTH
             if session.tools != tools:  # calls have made some
                 tools, stops = session.tools, self._stops(session)
-            action = _Turn(self._setting, self._assignment, session, turn)
+            action = Turn(self._setting, self._assignment, session, turn)
             began = time.monotonic()
             generated = await self._generate(transcript, stops, action)
             self._clock.generate_s += time.monotonic() - began
@@ -186,7 +140,7 @@ class Rollout:
         setting = self._setting
         return StopTable(setting.protocol.stops(session.tools, setting.codec), setting.codec)
 
-    async def _generate(self, transcript: Transcript, stops: StopTable, action: _Turn) -> Generated:
+    async def _generate(self, transcript: Transcript, stops: StopTable, action: Turn) -> Generated:
         limits = self._setting.limits
         room = min(limits.action, transcript.response_room, transcript.model_room)
         room = min(room, self._assignment.sampling.max_new_tokens or room)
@@ -230,7 +184,7 @@ class Rollout:
             return StopReason.MAX_MODEL_LENGTH
         return StopReason.MAX_RESPONSE_LENGTH
 
-    async def _observe(self, action: _Turn, calls: Sequence[Call]) -> list[CallOutcome]:
+    async def _observe(self, action: Turn, calls: Sequence[Call]) -> list[CallOutcome]:
         """Outcomes in call order, each recorded."""
         began = time.monotonic()
         outcomes = []
@@ -270,7 +224,7 @@ class Rollout:
         return outcomes
 
     async def _images(
-        self, transcript: Transcript, action: _Turn, outcomes: Sequence[CallOutcome]
+        self, transcript: Transcript, action: Turn, outcomes: Sequence[CallOutcome]
     ) -> dict[str, Media] | None:
         """Those that the policy shall see of this turn, by hash; None when the trajectory's would
         have more bytes than it may."""
@@ -297,7 +251,7 @@ class Rollout:
     def _append_observation(
         self,
         transcript: Transcript,
-        action: _Turn,
+        action: Turn,
         outcomes: Sequence[CallOutcome],
         images: dict[str, Media],
     ) -> bool:
@@ -345,55 +299,6 @@ class Rollout:
             tokenizer_hash=self._setting.tokenizer_hash,
             metadata={"final_text": self._final_text},
         )
-
-
-class _Turn:
-    """One action: decides and dispatches inside the sampler's callback."""
-
-    def __init__(
-        self, setting: Setting, assignment: Assignment, session: Session, turn: int
-    ) -> None:
-        self._setting = setting
-        self._assignment = assignment
-        self._session = session
-        self.turn = turn
-        self.text = ""
-        self.stop: str | None = None
-        self.decision: Decision | None = None
-        self.pending: list[PendingCall | CallOutcome] = []
-        self.stop_read_ns = 0
-
-    def on_stop(self, token_ids: Sequence[int], hit: StopHit, read_ns: int) -> None:
-        setting = self._setting
-        self.stop_read_ns = read_ns
-        self.stop = hit.matched_text
-        # The token that holds the stop's end may hold more: the ids keep it, the action does not.
-        self.text, _, _ = stop_cut(
-            setting.codec.decode(token_ids), [self.stop] if self.stop else []
-        )
-        self.decision = setting.protocol.decide(
-            self.text, self.stop, self._session.tools, setting.codec
-        )
-        mark = setting.codec.image_mark
-        if mark and mark.placeholder in token_ids and isinstance(self.decision, tuple):
-            # No request could go on from here: the sampler would look for an image.
-            self.decision = NoAction()
-        if isinstance(self.decision, tuple) and self.turn < setting.limits.turns:
-            self.pending = [self._dispatch(i, call) for i, call in enumerate(self.decision)]
-
-    def _dispatch(self, index: int, request: Call) -> PendingCall | CallOutcome:
-        if request.invalid_reason:  # its own parser could not read it
-            return refused(request.invalid_reason)
-        place = CallPlace(
-            call_id=self.call_id(index),
-            turn=self.turn,
-            turns_left=self._setting.limits.turns - self.turn - 1,
-        )
-        return self._session.dispatch(request, place)
-
-    def call_id(self, index: int) -> str:
-        assignment = self._assignment
-        return f"{assignment.trajectory_id}/{assignment.attempt}/{self.turn}/{index}"
 
 
 @dataclass(slots=True, kw_only=True)

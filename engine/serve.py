@@ -17,6 +17,7 @@ from typing import Any
 
 import structlog
 
+from engine.assignment import Setting
 from engine.codec import HuggingFaceCodec
 from engine.config import EngineTable
 from engine.delivery import Delivery
@@ -26,7 +27,6 @@ from engine.journal import Journal
 from engine.protocols import Protocol
 from engine.publishing import Publisher
 from engine.rewards import Rewards
-from engine.rollout import Setting
 from engine.sampler.control import WeightControl
 from engine.sampler.pool import SamplerPool
 from engine.scheduler import TrainLane
