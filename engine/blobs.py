@@ -33,10 +33,12 @@ CREATE INDEX IF NOT EXISTS needs_of_blobs ON needs (sha256);
 def add(db: sqlite3.Connection, sequence: int, blobs: Sequence[Media]) -> None:
     """What group number `sequence` refers to."""
     db.executemany(
-        "INSERT OR IGNORE INTO blobs VALUES (?, ?)", [(one.blob.sha256, one.data) for one in blobs]
+        "INSERT INTO blobs VALUES (?, ?) ON CONFLICT (sha256) DO NOTHING",
+        [(one.blob.sha256, one.data) for one in blobs],
     )
     db.executemany(
-        "INSERT OR IGNORE INTO needs VALUES (?, ?)", [(sequence, one.blob.sha256) for one in blobs]
+        "INSERT INTO needs VALUES (?, ?) ON CONFLICT DO NOTHING",
+        [(sequence, one.blob.sha256) for one in blobs],
     )
 
 

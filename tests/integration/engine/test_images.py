@@ -9,7 +9,7 @@ import io
 import json
 import random
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -27,9 +27,10 @@ from tests.integration.engine.test_process import ended, process
 from tests.integration.toolsvc.conftest import Service, start_service
 from tests.support.dialogue import ANSWER, by_turn
 from tests.support.engines import Leased, Running, until
-from tests.support.tools import ToolDouble
+from tests.support.tools import ToolDouble, broken, unavailable
+from toolwright.common.v1 import media_pb2
 from toolwright.common.v1 import reasons_pb2 as reasons
-from toolwright.rpc.errors import ServiceError
+from toolwright.rpc.errors import ServiceError, abort
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import Author, Status, StopReason, Trajectory
 
@@ -274,6 +275,62 @@ async def test_texts_cannot_forge_an_image(
         assert trajectory.stop_reason is StopReason.ANSWERED
         observed = [s for s in trajectory.sequences[0].segments if s.author is Author.TOOL]
         assert "< |image_pad|>" in here.codec.decode(observed[0].token_ids)
+
+
+class Camera(ToolDouble):
+    """Shows one picture that has to be fetched; `faults` come first."""
+
+    def __init__(self, data: bytes, *faults: ServiceError | bytes) -> None:
+        super().__init__(self._show)
+        self._data = data
+        self._faults = list(faults)
+
+    def _show(self, request: pb.CallToolRequest) -> pb.CallResult:
+        name = hashlib.sha256(self._data).hexdigest()
+        blob = media_pb2.BlobRef(sha256=name, media_type="image/png", size=len(self._data))
+        part = pb.ObservationPart(blob=blob)
+        return pb.CallResult(observation=[part], valid=True, tool="python")
+
+    async def GetBlob(
+        self, request: pb.GetBlobRequest, context: Any
+    ) -> AsyncIterator[pb.GetBlobResponse]:
+        fault = self._faults.pop(0) if self._faults else self._data
+        if isinstance(fault, ServiceError):
+            await abort(context, fault)
+        else:
+            yield pb.GetBlobResponse(data=fault)
+
+
+@pytest.mark.parametrize(
+    ("fault", "attempts"),
+    [
+        pytest.param(unavailable(), 0, id="may pass"),
+        pytest.param(broken(), 1, id="fault"),
+        pytest.param(b"something else", 1, id="other bytes"),
+        pytest.param(b"\0" * 70_000, 1, id="more bytes"),
+    ],
+)
+async def test_a_picture_that_does_not_come(
+    world: MakeWorld,
+    eyes: Path,
+    rows: dict[str, Any],
+    noise: bytes,
+    fault: ServiceError | bytes,
+    attempts: int,
+) -> None:
+    """Asked for again, or another attempt: the policy never sees less than the tool showed."""
+    here = await world(
+        policy=eyes,
+        script=replying(eyes, "<python> 1</python>", ANSWER),
+        tools=Camera(noise, fault),
+        run={**RUN, "group_size": 1},
+        task=rows,
+    )
+    async with here.engine() as run:
+        (trajectory,) = (await first_group(run)).members
+    assert trajectory.stop_reason is StopReason.ANSWERED
+    assert trajectory.attempt == attempts
+    assert len(trajectory.shown_media) == 2
 
 
 async def test_a_policy_without_eyes_reads_names(
