@@ -23,6 +23,7 @@ from engine.config import EngineTable
 from engine.delivery import Delivery
 from engine.errors import PublishFailed, StartupError
 from engine.evaluation import EvaluationLane
+from engine.images import ImagesUnplaced
 from engine.journal import Journal
 from engine.protocols import Protocol
 from engine.publishing import Publisher
@@ -112,11 +113,13 @@ async def tools_of(recipe: Recipe) -> list[ToolSpec]:
 
 
 def rehearse(protocol: Protocol, codec: Codec, task: Task) -> int:
-    """Tokens of the first prompt, without tools. StartupError when the protocol and the policy's
-    chat template do not fit."""
+    """Tokens of the first prompt, without tools, an image as one. StartupError when the protocol
+    and the policy's chat template do not fit, or the task and its images."""
     try:
         protocol.frame(codec.end_of_turn, codec)
         return len(prompt_ids(protocol, task, (), codec))
+    except ImagesUnplaced as error:
+        raise StartupError(f"task {task.id}: {error}") from error
     except ValueError as error:
         raise StartupError(f"task.protocol does not fit policy.model: {error}") from error
 

@@ -249,6 +249,17 @@ async def test_a_task_with_too_many_bytes_stops_the_engine(
     assert stopped.group_contains(StartupError, match=r"task q: .*task.limits.image_bytes is 1000")
 
 
+async def test_a_task_whose_images_have_no_place_is_named(
+    world: MakeWorld, eyes: Path, rows: dict[str, Any], tmp_path: Path
+) -> None:
+    row = {"id": "q", "prompt": "<image><image>?", "images": ["noise.png"]}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
+    here = await world(policy=eyes, run=RUN, task=rows)
+    with pytest.raises(StartupError, match="task q: its messages have 2 places for 1 images"):
+        async with here.engine():
+            pass
+
+
 async def test_what_the_policy_writes_for_an_image_is_no_action(
     world: MakeWorld, eyes: Path, rows: dict[str, Any]
 ) -> None:
