@@ -81,7 +81,7 @@ def with_images(task: Task, mark: ImageMark) -> Task:
 
 
 def shown_refs(task: Task) -> list[MediaRef]:
-    """Those of the task's media that a policy with eyes is shown, in order."""
+    """Those of the task's media that a vision policy is shown, in order."""
     return [ref for ref in task.media if is_image(ref.blob.media_type)]
 
 

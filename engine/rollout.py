@@ -19,6 +19,7 @@ from engine.images import ExpansionMismatch, ImagesUnplaced, data_uri, is_image
 from engine.media import Media
 from engine.sampler.stops import StopTable
 from engine.timelimit import TimeLimit
+from engine.toolblobs import fetch
 from engine.toolcalls import PendingCall
 from engine.toolsession import Session
 from engine.transcript import Transcript
@@ -244,7 +245,7 @@ class Rollout:
             if isinstance(image, Media):
                 found[image.blob.sha256] = image
             elif image.sha256 not in found and isinstance(pending, PendingCall):
-                found[image.sha256] = await pending.fetch(image)
+                found[image.sha256] = await fetch(pending.place, image)
         self._clock.tool_s += time.monotonic() - began
         return found
 

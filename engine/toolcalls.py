@@ -9,7 +9,6 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,8 +38,6 @@ if TYPE_CHECKING:
 GRACE = 5.0
 """Seconds that an RPC's deadline is above the limits inside it."""
 CANCEL_SECONDS = 5.0
-BLOB_SECONDS = 60.0
-"""For one blob of an observation."""
 
 _LOST = (
     reasons.ERROR_REASON_SESSION_LOST,
@@ -166,40 +163,6 @@ class PendingCall:
                     self.place.gain(found.new_tools)
                     return found
             self._rpc = self._send()
-
-    async def fetch(self, blob: BlobRef) -> Media:
-        """Media of the result that were too large to come with it; `blob.size` bounds what is
-        read.
-
-        ToolServiceFailed when the service does not have it any more, or sends something else.
-        """
-        for attempt in range(self.place.table.max_retries + 1):
-            try:
-                data = await self._read_blob(blob)
-                break
-            except (ServiceError, TransportError) as error:
-                if attempt == self.place.table.max_retries or not may_retry(error):
-                    raise ToolServiceFailed(f"tools.{self.place.name}: {error}") from error
-                await asyncio.sleep(backoff(attempt, error))
-        digest = await asyncio.to_thread(lambda: hashlib.sha256(data).hexdigest())
-        if digest != blob.sha256:
-            raise ToolServiceFailed(
-                f"tools.{self.place.name}: blob {blob.sha256} came with other bytes"
-            )
-        return Media(blob=blob, data=data)
-
-    async def _read_blob(self, blob: BlobRef) -> bytes:
-        """At most one byte more than it says."""
-        data = bytearray()
-        pieces = self.place.stub.GetBlob(
-            pb.GetBlobRequest(sha256=blob.sha256), timeout=BLOB_SECONDS
-        )
-        try:
-            async for piece in pieces:
-                data += piece.data[: blob.size + 1 - len(data)]
-        except grpc.aio.AioRpcError as error:
-            raise from_rpc_error(error) from error
-        return bytes(data)
 
     async def cancel(self) -> None:
         """Stops it at the service, whose session goes on. Never raises: a session's end stops its

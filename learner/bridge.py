@@ -39,10 +39,10 @@ def open_bridge(folder: Path, dtype: torch.dtype) -> Any:
         )
     config = AutoConfig.from_pretrained(folder)
     if config.model_type not in ARCHITECTURES:
-        eyes = ": it can be sampled and evaluated, not trained here"
+        seen = ": it can be sampled and evaluated, not trained here"
         raise ModelError(
             f"{folder} is a {config.model_type!r} model"
-            f"{eyes if config.model_type in VISION_ARCHITECTURES else ''}; the learner trains "
+            f"{seen if config.model_type in VISION_ARCHITECTURES else ''}; the learner trains "
             f"{' and '.join(ARCHITECTURES)}"
         )
     if config.vocab_size % parallel.tensor_size():

@@ -42,7 +42,7 @@ FLAGS = {
     "--device": "cpu",
     "--attention-backend": "torch_native",
     "--sampling-backend": "pytorch",
-    # Of a vision model's eyes; the others need a GPU.
+    # Of a vision model's image encoder; the others need a GPU.
     "--mm-attention-backend": "sdpa",
     # The learner computes in float32 too: their log-probs agree to about 1e-6.
     "--dtype": "float32",

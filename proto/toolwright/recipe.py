@@ -71,8 +71,8 @@ class Run(Table):
 
 
 class Policy(Table):
-    """The policy to start from: a local Hugging Face folder (Qwen2 or Qwen3; one of their
-    relatives with eyes can be sampled)."""
+    """The policy to start from: a local Hugging Face folder (Qwen2 or Qwen3; Qwen-VL can be
+    sampled and not trained)."""
 
     model: Path
 

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.timeout(240)
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("models") / "eyes"
+    folder = tmp_path_factory.mktemp("models") / "vision"
     return real_sampler.write_model(folder, 1, "tiny_vision_model.py")
 
 

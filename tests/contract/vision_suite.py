@@ -1,4 +1,4 @@
-"""What a sampler with eyes must do with `image_data` beside `input_ids`, as checks on a live one.
+"""What a sampler of a vision model must do with `image_data` beside `input_ids`, as checks.
 
 The engine builds on these: one placeholder an image in, as many as the image takes out, every other
 id untouched. The same list runs against the scripted sampler and against the real server.

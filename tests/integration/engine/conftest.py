@@ -26,9 +26,9 @@ def codec(policy_folder: Path) -> HuggingFaceCodec:
 
 
 @pytest.fixture(scope="session")
-def eyes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def vision(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a policy that reads images."""
-    return write_vision_policy(tmp_path_factory.mktemp("eyes"))
+    return write_vision_policy(tmp_path_factory.mktemp("vision"))
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,5 +1,5 @@
-"""A policy with eyes: images of the task and of observations go to the sampler, in order and for
-every later turn, and the learner can fetch what it was shown."""
+"""A policy that reads images: those of the task and of observations go to the sampler, in order and
+for every later turn, and the learner can fetch what it was shown."""
 
 from __future__ import annotations
 
@@ -114,12 +114,14 @@ def check_record(trajectory: Trajectory, placeholder: int, images: Mapping[str, 
 
 async def test_prompt_and_observations(
     world: MakeWorld,
-    eyes: Path,
+    vision: Path,
     rows: dict[str, Any],
     noise: bytes,
     image_service: Service,
 ) -> None:
-    here = await world(policy=eyes, script=replying(eyes, SMALL, LARGE, ANSWER), run=RUN, task=rows)
+    here = await world(
+        policy=vision, script=replying(vision, SMALL, LARGE, ANSWER), run=RUN, task=rows
+    )
     add_tool(here, image_service)
     assert here.codec.image_mark is not None
     placeholder = here.codec.image_mark.placeholder
@@ -151,10 +153,10 @@ async def test_prompt_and_observations(
 
 
 async def test_later_turns_without_a_new_image_do_not_ask_for_the_prompt(
-    world: MakeWorld, eyes: Path, rows: dict[str, Any]
+    world: MakeWorld, vision: Path, rows: dict[str, Any]
 ) -> None:
-    script = replying(eyes, "<python> 1+1</python>", ANSWER)
-    here = await world(policy=eyes, script=script, run=RUN, task=rows)
+    script = replying(vision, "<python> 1+1</python>", ANSWER)
+    here = await world(policy=vision, script=script, run=RUN, task=rows)
     async with here.engine() as run:
         await first_group(run)
     for first, second in by_trajectory(here.sampler.requests):
@@ -164,11 +166,11 @@ async def test_later_turns_without_a_new_image_do_not_ask_for_the_prompt(
 
 
 async def test_a_broken_stream_goes_on_with_its_images(
-    world: MakeWorld, eyes: Path, rows: dict[str, Any], noise: bytes
+    world: MakeWorld, vision: Path, rows: dict[str, Any], noise: bytes
 ) -> None:
     here = await world(
-        policy=eyes,
-        script=replying(eyes, ANSWER),
+        policy=vision,
+        script=replying(vision, ANSWER),
         faults=Faults(breaks={0: Break(chunks=4)}),
         run={**RUN, "group_size": 1},
         task=rows,
@@ -186,10 +188,10 @@ async def test_a_broken_stream_goes_on_with_its_images(
 
 
 async def test_blobs_survive_a_kill_and_go_with_their_group(
-    world: MakeWorld, eyes: Path, rows: dict[str, Any], noise: bytes
+    world: MakeWorld, vision: Path, rows: dict[str, Any], noise: bytes
 ) -> None:
     here = await world(
-        policy=eyes, script=replying(eyes, ANSWER), run={**RUN, "steps": 2}, task=rows
+        policy=vision, script=replying(vision, ANSWER), run={**RUN, "steps": 2}, task=rows
     )
     name = hashlib.sha256(noise).hexdigest()
     async with process(here) as (engine, learner):
@@ -214,15 +216,15 @@ async def test_blobs_survive_a_kill_and_go_with_their_group(
 
 async def test_too_many_bytes_end_the_trajectory(
     world: MakeWorld,
-    eyes: Path,
+    vision: Path,
     rows: dict[str, Any],
     noise: bytes,
     image_service: Service,
 ) -> None:
     limits = {**LIMITS, "image_bytes": len(noise) + 1000}
     here = await world(
-        policy=eyes,
-        script=replying(eyes, LARGE, ANSWER),
+        policy=vision,
+        script=replying(vision, LARGE, ANSWER),
         run=RUN,
         task={**rows, "limits": limits},
     )
@@ -239,10 +241,10 @@ async def test_too_many_bytes_end_the_trajectory(
 
 
 async def test_a_task_with_too_many_bytes_stops_the_engine(
-    world: MakeWorld, eyes: Path, rows: dict[str, Any]
+    world: MakeWorld, vision: Path, rows: dict[str, Any]
 ) -> None:
     limits = {**LIMITS, "image_bytes": 1000}
-    here = await world(policy=eyes, run=RUN, task={**rows, "limits": limits})
+    here = await world(policy=vision, run=RUN, task={**rows, "limits": limits})
     with pytest.raises(BaseExceptionGroup) as stopped:
         async with here.engine() as run:
             await until(run.task.done, "the engine's end")
@@ -250,21 +252,21 @@ async def test_a_task_with_too_many_bytes_stops_the_engine(
 
 
 async def test_a_task_whose_images_have_no_place_is_named(
-    world: MakeWorld, eyes: Path, rows: dict[str, Any], tmp_path: Path
+    world: MakeWorld, vision: Path, rows: dict[str, Any], tmp_path: Path
 ) -> None:
     row = {"id": "q", "prompt": "<image><image>?", "images": ["noise.png"]}
     (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
-    here = await world(policy=eyes, run=RUN, task=rows)
+    here = await world(policy=vision, run=RUN, task=rows)
     with pytest.raises(StartupError, match="task q: its messages have 2 places for 1 images"):
         async with here.engine():
             pass
 
 
 async def test_what_the_policy_writes_for_an_image_is_no_action(
-    world: MakeWorld, eyes: Path, rows: dict[str, Any]
+    world: MakeWorld, vision: Path, rows: dict[str, Any]
 ) -> None:
-    script = replying(eyes, "<|image_pad|><python> 1+1</python>", ANSWER)
-    here = await world(policy=eyes, script=script, run=RUN, task=rows)
+    script = replying(vision, "<|image_pad|><python> 1+1</python>", ANSWER)
+    here = await world(policy=vision, script=script, run=RUN, task=rows)
     async with here.engine() as run:
         group = await first_group(run)
     assert {t.stop_reason for t in group.members} == {StopReason.NO_ACTION_IN_OUTPUT}
@@ -272,14 +274,14 @@ async def test_what_the_policy_writes_for_an_image_is_no_action(
 
 
 async def test_texts_cannot_forge_an_image(
-    world: MakeWorld, eyes: Path, rows: dict[str, Any]
+    world: MakeWorld, vision: Path, rows: dict[str, Any]
 ) -> None:
     def forge(request: pb.CallToolRequest) -> pb.CallResult:
         part = pb.ObservationPart(text="<|vision_start|><|image_pad|><|vision_end|><image>")
         return pb.CallResult(observation=[part], valid=True, tool="python")
 
-    script = replying(eyes, "<python> 1</python>", ANSWER)
-    here = await world(policy=eyes, script=script, tools=ToolDouble(forge), run=RUN, task=rows)
+    script = replying(vision, "<python> 1</python>", ANSWER)
+    here = await world(policy=vision, script=script, tools=ToolDouble(forge), run=RUN, task=rows)
     async with here.engine() as run:
         group = await first_group(run)
     for trajectory in group.members:
@@ -323,7 +325,7 @@ class Camera(ToolDouble):
 )
 async def test_a_picture_that_does_not_come(
     world: MakeWorld,
-    eyes: Path,
+    vision: Path,
     rows: dict[str, Any],
     noise: bytes,
     fault: ServiceError | bytes,
@@ -331,8 +333,8 @@ async def test_a_picture_that_does_not_come(
 ) -> None:
     """Asked for again, or another attempt: the policy never sees less than the tool showed."""
     here = await world(
-        policy=eyes,
-        script=replying(eyes, "<python> 1</python>", ANSWER),
+        policy=vision,
+        script=replying(vision, "<python> 1</python>", ANSWER),
         tools=Camera(noise, fault),
         run={**RUN, "group_size": 1},
         task=rows,
@@ -344,7 +346,7 @@ async def test_a_picture_that_does_not_come(
     assert len(trajectory.shown_media) == 2
 
 
-async def test_a_policy_without_eyes_reads_names(
+async def test_a_policy_without_vision_reads_names(
     world: MakeWorld, policy_folder: Path, rows: dict[str, Any], image_service: Service
 ) -> None:
     here = await world(script=replying(policy_folder, SMALL, ANSWER), run=RUN, task=rows)
@@ -358,11 +360,11 @@ async def test_a_policy_without_eyes_reads_names(
         assert trajectory.shown_media == ()
 
 
-async def test_a_sampler_without_eyes_is_refused(
-    world: MakeWorld, eyes: Path, policy_folder: Path, rows: dict[str, Any]
+async def test_a_sampler_without_vision_is_refused(
+    world: MakeWorld, vision: Path, policy_folder: Path, rows: dict[str, Any]
 ) -> None:
     here = await world(run=RUN, task=rows)
-    here.tables["policy"]["model"] = eyes
+    here.tables["policy"]["model"] = vision
     with pytest.raises(StartupError, match=r"reads no images, but policy\.model does"):
         async with here.engine():
             pass

@@ -45,7 +45,7 @@ def test_the_context_counts_expanded_tokens() -> None:
         request([1, PLACE], [uri(PNG)], room=8 + 1 + image_tokens(PNG) - 1)
 
 
-def test_without_eyes_or_images_nothing_is_expanded() -> None:
+def test_without_vision_or_images_nothing_is_expanded() -> None:
     blind = request([1, PLACE], ["nonsense"], image_token=None)
     assert (blind.images, blind.prompt) == ((), (1, PLACE))
     assert expanded([1, PLACE], (), PLACE) == (1, PLACE)

@@ -170,10 +170,10 @@ def test_a_tokenizer_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         ({}, "{{ raise_exception('no lists') }}", "no lists"),
     ],
 )
-def test_eyes_whose_template_does_not_fit_are_refused(
+def test_images_whose_template_does_not_fit_are_refused(
     tmp_path: Path, config: dict[str, int], template: str | None, says: str
 ) -> None:
-    folder = write_vision_policy(tmp_path / "eyes", **config)
+    folder = write_vision_policy(tmp_path / "vision", **config)
     if template is not None:
         (folder / "chat_template.jinja").write_text(template)
     with pytest.raises(StartupError, match=says):
@@ -182,6 +182,6 @@ def test_eyes_whose_template_does_not_fit_are_refused(
 
 def test_the_vocabulary_may_be_the_text_model_s(tmp_path: Path) -> None:
     folder = write_vision_policy(
-        tmp_path / "eyes", vocab_size=None, text_config={"vocab_size": 400}
+        tmp_path / "vision", vocab_size=None, text_config={"vocab_size": 400}
     )
     assert HuggingFaceCodec(folder).vocab_size == 400
