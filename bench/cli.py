@@ -77,6 +77,10 @@ def scripted_sampler(
     vocab_size: Annotated[
         int | None, typer.Option(help="Refuse input ids outside this vocabulary.")
     ] = None,
+    image_token: Annotated[
+        int | None,
+        typer.Option(help="Id that stands for an image; with it, image_data is read."),
+    ] = None,
     context_length: Annotated[int, typer.Option(help="Longest prompt plus reply.")] = 32768,
     weight_version: Annotated[str, typer.Option(help="Version before any update.")] = "default",
     break_stream: Annotated[
@@ -106,9 +110,9 @@ def scripted_sampler(
     weight versions and the real server's strictness and error shapes. What is said comes from
     --script or --replies.
 
-    A script is a Python function of one argument with the fields input_ids, params, rid,
-    conversation and turn (0 for the first reply of a conversation). It returns or yields token
-    ids, or pairs (id, logprob):
+    A script is a Python function of one argument with the fields input_ids, images (their bytes),
+    params, rid, conversation and turn (0 for the first reply of a conversation). It returns or
+    yields token ids, or pairs (id, logprob):
 
     \b
         def reply(request):
@@ -148,6 +152,7 @@ def scripted_sampler(
         faults=faults,
         eos=eos_id or (),
         vocab_size=vocab_size,
+        image_token=image_token,
         context_length=context_length,
         weight_version=weight_version,
         host=host,

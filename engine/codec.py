@@ -16,9 +16,11 @@ from tokenizers import Tokenizer
 
 from engine.errors import StartupError
 from engine.template import read_template, special_tokens
-from toolwright.recipe import ARCHITECTURES
+from engine.types import ImageMark
+from toolwright.recipe import ARCHITECTURES, VISION_ARCHITECTURES
 
 _COPY = "copy tokenizer.json and tokenizer_config.json beside the weights"
+_BEFORE, _AFTER = "toolwright-before-sentinel", "toolwright-after-sentinel"
 
 
 class HuggingFaceCodec:
@@ -27,9 +29,10 @@ class HuggingFaceCodec:
     def __init__(self, folder: Path) -> None:
         """StartupError when the folder is no policy of a supported kind or does not fit."""
         config = read_config(folder)
-        if not isinstance(config.get("vocab_size"), int):
+        vocab_size = config.get("vocab_size") or config.get("text_config", {}).get("vocab_size")
+        if not isinstance(vocab_size, int):
             raise StartupError(f"policy.model: {folder / 'config.json'} names no vocab_size")
-        self.vocab_size: int = config["vocab_size"]
+        self.vocab_size = vocab_size
         self._tokenizer = _read_tokenizer(folder)
         tokenizer_config = _read_json(folder / "tokenizer_config.json")
         self._template = read_template(folder, tokenizer_config)
@@ -44,6 +47,9 @@ class HuggingFaceCodec:
         if not self.end_of_turn:
             raise StartupError(f"policy.model: the tokenizer in {folder} names no eos_token")
         self.hash = self._hash()
+        self.image_mark: ImageMark | None = None
+        if config["model_type"] in VISION_ARCHITECTURES:
+            self.image_mark = self._find_image_mark(folder, config)
 
     def encode(self, text: str) -> list[int]:
         return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
@@ -65,19 +71,56 @@ class HuggingFaceCodec:
     ) -> str:
         return self._template.render(messages, tools, generation_prompt=generation_prompt)
 
+    def _find_image_mark(self, folder: Path, config: Mapping[str, Any]) -> ImageMark:
+        """What the template writes for an image, found by rendering one between two sentinels."""
+        placeholder = int(config.get("image_token_id", -1))
+        parts = [
+            {"type": "text", "text": _BEFORE},
+            {"type": "image"},
+            {"type": "text", "text": _AFTER},
+        ]
+        try:
+            rendered = self.chat([{"role": "user", "content": parts}])
+        except ValueError as error:
+            raise StartupError(f"policy.model: {folder}: {error}") from error
+        text = rendered.partition(_BEFORE)[2].partition(_AFTER)[0]
+        token_ids = self.encode(text)
+        between = self.encode(_BEFORE + text + _AFTER)
+        alone = [*self.encode(_BEFORE), *token_ids, *self.encode(_AFTER)]
+        if token_ids.count(placeholder) != 1 or between != alone:
+            raise StartupError(
+                f"policy.model: the chat template in {folder} writes an image as {text!r}, which "
+                f"is not one token {placeholder} (config.json's image_token_id) between tokens of "
+                "its own; take tokenizer and template that belong to the weights"
+            )
+        return ImageMark(
+            text=text,
+            token_ids=tuple(token_ids),
+            placeholder=placeholder,
+            reserved=tuple(
+                self.decode([token])
+                for name in _MEDIA_TOKENS
+                if isinstance(token := config.get(name), int)
+            ),
+        )
+
     def _hash(self) -> str:
         digest = hashlib.sha256(self._tokenizer.to_str().encode())
         digest.update(json.dumps(self._template.sources, sort_keys=True).encode())
         return digest.hexdigest()
 
 
+_MEDIA_TOKENS = ("image_token_id", "video_token_id", "audio_token_id")
+
+
 def read_config(folder: Path) -> Mapping[str, Any]:
     """The model's config.json. StartupError for a folder that is no supported policy."""
     config = _read_json(folder / "config.json")
     kind = config.get("model_type")
-    if kind not in ARCHITECTURES:
+    known = ARCHITECTURES + VISION_ARCHITECTURES
+    if kind not in known:
         raise StartupError(
-            f"policy.model: {folder} is a {kind!r} model; supported are {', '.join(ARCHITECTURES)}"
+            f"policy.model: {folder} is a {kind!r} model; supported are {', '.join(known)}"
         )
     return config
 

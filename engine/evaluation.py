@@ -26,9 +26,10 @@ from statistics import fmean
 import orjson
 import structlog
 
+from engine.assignment import Assignment, Setting
 from engine.config import Evaluation, Suite
 from engine.rewards import Rewards
-from engine.rollout import Assignment, Setting, run_trajectory
+from engine.rollout import run_trajectory
 from engine.tasks import TaskSource, for_purpose
 from toolwright.types import Purpose, SamplingParams, Trajectory, WeightVersion
 

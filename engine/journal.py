@@ -9,6 +9,7 @@ Invariants
 - Sequence numbers grow and are never reused.
 - Bytes below the durable mark may go; id, hash and position of a group stay.
 - Which source positions are finished is derived from the groups; nothing else says it.
+- A group and the images that it refers to (`blobs.py`) come in one transaction, and go in one.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from engine import blobs as tables
 from engine.errors import StartupError
+from engine.media import Media
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.errors import ServiceError
 from toolwright.types import WeightVersion
@@ -115,7 +118,7 @@ class Journal:
             self._db.execute("PRAGMA locking_mode=EXCLUSIVE")
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
-            self._db.executescript(_SCHEMA)
+            self._db.executescript(_SCHEMA + tables.SCHEMA)
             self.boot = int(self._fact("boot") or 0) + 1
             self._set_fact("boot", str(self.boot))
         except (sqlite3.Error, OSError) as error:
@@ -136,8 +139,10 @@ class Journal:
         identity: str,
         members: Sequence[bytes],
         versions: Sequence[WeightVersion],
+        blobs: Sequence[Media] = (),
     ) -> int:
-        """Stores a complete group; returns its sequence number. JournalFull, nothing stored."""
+        """Stores a complete group with its blobs; returns its sequence number. JournalFull,
+        nothing stored."""
 
         def work() -> int:
             texts = json.dumps([str(version) for version in versions])
@@ -150,8 +155,9 @@ class Journal:
                 sequence = int(cursor.lastrowid or 0)
                 self._db.executemany(
                     "INSERT INTO members VALUES (?, ?, ?)",
-                    [(sequence, number, blob) for number, blob in enumerate(members)],
+                    [(sequence, number, member) for number, member in enumerate(members)],
                 )
+                tables.add(self._db, sequence, blobs)
             return sequence
 
         return await self._run(work)
@@ -175,8 +181,8 @@ class Journal:
                     hash=digest,
                     versions=tuple(WeightVersion.parse(text) for text in json.loads(versions)),
                     members=tuple(
-                        blob
-                        for (blob,) in self._db.execute(
+                        member
+                        for (member,) in self._db.execute(
                             "SELECT trajectory FROM members WHERE sequence = ? ORDER BY number",
                             (number,),
                         )
@@ -195,6 +201,7 @@ class Journal:
                 self._db.executemany(
                     "UPDATE groups SET dropped = 1 WHERE sequence = ?", [(s,) for s in sequences]
                 )
+                tables.release(self._db, dropped=sequences)
 
         await self._run(work)
 
@@ -206,9 +213,14 @@ class Journal:
             with self._transaction():
                 self._set_fact("durable", str(mark))
                 self._db.execute("DELETE FROM members WHERE sequence <= ?", (mark,))
+                tables.release(self._db, up_to=mark)
             return mark
 
         return await self._run(work)
+
+    async def blob(self, sha256: str) -> bytes | None:
+        """What a group refers to; None once no group needs it."""
+        return await self._run(lambda: tables.read(self._db, sha256))
 
     async def counts(self) -> Counts:
         def work() -> Counts:

@@ -1,7 +1,8 @@
-"""Media of tasks: bytes under the hash that names them everywhere else.
+"""Media of tasks and observations: bytes under the hash that names them everywhere else.
 
-A trajectory holds references; the bytes go to the tool services that want them and into the
-journal, once each however many trajectories refer to them.
+A trajectory holds references. The bytes of a task's media go to the tool services that want them;
+those of the images that the policy is shown go into the journal, once each however many
+trajectories refer to them.
 """
 
 from __future__ import annotations
@@ -56,5 +57,10 @@ def read_media(source: Source) -> Media:
         raise ValueError(
             f"{name}: no PNG, JPEG, GIF, WebP, BMP, MP4, WebM or WAV; convert it to one"
         )
+    return media_of(data, kind)
+
+
+def media_of(data: bytes, media_type: str) -> Media:
+    """Bytes of a known kind, named by their hash."""
     digest = hashlib.sha256(data).hexdigest()
-    return Media(blob=BlobRef(sha256=digest, media_type=kind, size=len(data)), data=data)
+    return Media(blob=BlobRef(sha256=digest, media_type=media_type, size=len(data)), data=data)

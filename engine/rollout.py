@@ -2,7 +2,7 @@
 
 Invariants
 - The call of a turn is on the channel before the stream of that turn has ended.
-- The ids sent at turn j+1 begin with all ids of turn j.
+- The ids sent at turn j+1 begin with all ids of turn j, its images with all images of turn j.
 - What the policy sees is what tools answered; a failure of infrastructure ends the attempt.
 - The session is closed in every case, and with it every call still in flight is cancelled.
 """
@@ -13,60 +13,30 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from engine.assignment import Assignment, Setting
 from engine.errors import AttemptFailed, SamplerFailed, StartupError
+from engine.images import ExpansionMismatch, ImagesUnplaced, data_uri, is_image
 from engine.media import Media
-from engine.protocols import Protocol
-from engine.sampler.pool import SamplerPool
 from engine.sampler.stops import StopTable
-from engine.text import stop_cut, truncate_observation
 from engine.timelimit import TimeLimit
-from engine.toolcalls import CallPlace, PendingCall, refused
-from engine.toolclient import ToolServices
+from engine.toolblobs import fetch
+from engine.toolcalls import PendingCall
 from engine.toolsession import Session
 from engine.transcript import Transcript
-from engine.types import Answer, Call, CallOutcome, Codec, Decision, Generated, NoAction, StopHit
-from toolwright.recipe import Limits
-from toolwright.truncation import Keep
+from engine.turn import Turn
+from engine.types import Answer, Call, CallOutcome, Generated, Images, NoAction
+from engine.view import images_of, observation, prompt_ids
 from toolwright.types import (
+    BlobRef,
     CallRecord,
     CallTimings,
     Event,
     FinishKind,
-    SamplingParams,
     Status,
     StopReason,
-    Task,
     Trajectory,
     TrajectoryTimings,
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """What all trajectories of a run share."""
-
-    codec: Codec
-    protocol: Protocol
-    pool: SamplerPool
-    tools: ToolServices
-    limits: Limits
-    keep: Keep
-    tokenizer_hash: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assignment:
-    """Which trajectory to roll out, and how to sample it."""
-
-    trajectory_id: str
-    group_id: str
-    index: int
-    attempt: str
-    task: Task
-    sampling: SamplingParams
-    media: tuple[Media, ...] = ()
-    """What `task.media` refers to."""
-    withhold_observations: bool = False
 
 
 class Rollout:
@@ -80,6 +50,7 @@ class Rollout:
         self._events: list[Event] = []
         self._clock = _Clock()
         self._limit = TimeLimit(setting.limits.seconds)
+        self._image_data: list[str] = []
         self._final_text = ""
 
     async def run(self) -> Trajectory:
@@ -89,13 +60,7 @@ class Rollout:
         session = await setting.tools.open_session(self._key, assignment.task, assignment.media)
         self._clock.open_s = time.monotonic() - opening
         try:
-            try:
-                prompt = setting.protocol.prompt(assignment.task, session.tools, setting.codec)
-            except ValueError as error:
-                raise StartupError(f"task {assignment.task.id}: {error}") from error
-            transcript = Transcript(
-                prompt, response=setting.limits.response, model=setting.limits.model
-            )
+            transcript = self._opening(session)
             try:
                 async with self._limit, session.held():
                     reason = await self._turns(session, transcript)
@@ -109,6 +74,30 @@ class Rollout:
             setting.pool.release(self._key)
         return self._finished(transcript, reason)
 
+    def _opening(self, session: Session) -> Transcript:
+        """The prompt with its images. StartupError for a task that does not fit the recipe."""
+        setting, task, limits = self._setting, self._assignment.task, self._setting.limits
+        mark = setting.codec.image_mark
+        images = [m for m in self._assignment.media if mark and is_image(m.blob.media_type)]
+        try:
+            prompt = prompt_ids(setting.protocol, task, session.tools, setting.codec)
+        except ValueError as error:
+            raise StartupError(f"task {task.id}: {error}") from error
+        size = sum(image.blob.size for image in images)
+        if size > limits.image_bytes:
+            raise StartupError(
+                f"task {task.id}: its images have {size} bytes, task.limits.image_bytes is "
+                f"{limits.image_bytes}: raise it, or shrink them"
+            )
+        return Transcript(
+            prompt,
+            response=limits.response,
+            model=limits.model,
+            images=images,
+            placeholder=mark.placeholder if mark else None,
+            image_tokens=limits.image_tokens,
+        )
+
     async def _turns(self, session: Session, transcript: Transcript) -> StopReason:
         setting = self._setting
         tools, stops = session.tools, self._stops(session)
@@ -119,7 +108,7 @@ class Rollout:
                 return StopReason.MAX_MODEL_LENGTH
             if session.tools != tools:  # calls have made some
                 tools, stops = session.tools, self._stops(session)
-            action = _Turn(self._setting, self._assignment, session, turn)
+            action = Turn(self._setting, self._assignment, session, turn)
             began = time.monotonic()
             generated = await self._generate(transcript, stops, action)
             self._clock.generate_s += time.monotonic() - began
@@ -136,11 +125,14 @@ class Rollout:
             if turn == setting.limits.turns:
                 return StopReason.MAX_TURNS
             outcomes = await self._observe(action, decision)
-            fitted = self._append_observation(transcript, action, outcomes)
+            images = await self._images(transcript, action, outcomes)
+            fitted = self._append_observation(transcript, action, outcomes, images or {})
             if any(o.session_lost for o in outcomes):
                 return StopReason.SESSION_LOST
             if any(o.done for o in outcomes):
                 return StopReason.TOOL_SIGNALED_DONE
+            if images is None:
+                return StopReason.MAX_IMAGE_BYTES
             if not fitted:
                 return self._full(transcript)
         raise AssertionError("the last turn returns")
@@ -149,18 +141,35 @@ class Rollout:
         setting = self._setting
         return StopTable(setting.protocol.stops(session.tools, setting.codec), setting.codec)
 
-    async def _generate(self, transcript: Transcript, stops: StopTable, action: _Turn) -> Generated:
+    async def _generate(self, transcript: Transcript, stops: StopTable, action: Turn) -> Generated:
         limits = self._setting.limits
         room = min(limits.action, transcript.response_room, transcript.model_room)
         room = min(room, self._assignment.sampling.max_new_tokens or room)
-        return await self._setting.pool.generate(
+        generated = await self._setting.pool.generate(
             key=self._key,
             token_ids=transcript.token_ids,
             sampling=self._assignment.sampling,
             max_new_tokens=room,
             stops=stops,
             on_stop=action.on_stop,
+            images=self._request_images(transcript),
         )
+        try:
+            transcript.learn(generated)
+        except ExpansionMismatch as error:
+            raise SamplerFailed(
+                f"{error}; the sampler's image processor must be that of policy.model and leave "
+                "all other tokens as they are",
+                permanent=True,
+            ) from error
+        return generated
+
+    def _request_images(self, transcript: Transcript) -> Images | None:
+        images = transcript.images
+        if not images:
+            return None
+        self._image_data += [data_uri(image) for image in images[len(self._image_data) :]]
+        return Images(data=tuple(self._image_data), tell_prompt=transcript.has_unseen_images)
 
     def _unstopped(self, generated: Generated, transcript: Transcript) -> StopReason:
         if not generated.token_ids:
@@ -176,7 +185,7 @@ class Rollout:
             return StopReason.MAX_MODEL_LENGTH
         return StopReason.MAX_RESPONSE_LENGTH
 
-    async def _observe(self, action: _Turn, calls: Sequence[Call]) -> list[CallOutcome]:
+    async def _observe(self, action: Turn, calls: Sequence[Call]) -> list[CallOutcome]:
         """Outcomes in call order, each recorded."""
         began = time.monotonic()
         outcomes = []
@@ -215,32 +224,68 @@ class Rollout:
         self._clock.tool_s += time.monotonic() - began
         return outcomes
 
+    async def _images(
+        self, transcript: Transcript, action: Turn, outcomes: Sequence[CallOutcome]
+    ) -> dict[str, Media] | None:
+        """Those that the policy shall see of this turn, by hash; None when the trajectory's would
+        have more bytes than it may."""
+        if self._assignment.withhold_observations:
+            return {}
+        wanted = [
+            (pending, image)
+            for pending, outcome in zip(action.pending, outcomes, strict=True)
+            for image in images_of(outcome, self._setting.codec)
+        ]
+        size = sum(i.size if isinstance(i, BlobRef) else i.blob.size for _, i in wanted)
+        if transcript.image_bytes + size > self._setting.limits.image_bytes:
+            return None
+        found: dict[str, Media] = {}
+        began = time.monotonic()
+        for pending, image in wanted:
+            if isinstance(image, Media):
+                found[image.blob.sha256] = image
+            elif image.sha256 not in found and isinstance(pending, PendingCall):
+                found[image.sha256] = await fetch(pending.place, image)
+        self._clock.tool_s += time.monotonic() - began
+        return found
+
     def _append_observation(
-        self, transcript: Transcript, action: _Turn, outcomes: Sequence[CallOutcome]
+        self,
+        transcript: Transcript,
+        action: Turn,
+        outcomes: Sequence[CallOutcome],
+        images: dict[str, Media],
     ) -> bool:
         setting = self._setting
-        texts = [self._visible(outcome) for outcome in outcomes]
-        body = setting.protocol.observation(texts, setting.codec)
-        if len(body) > setting.limits.observation:
-            marker = setting.codec.encode(" ... ")
-            body = truncate_observation(
-                body, limit=setting.limits.observation, marker=marker, keep=setting.keep
+        if self._assignment.withhold_observations:
+            outcomes = [replace(outcome, text="", parts=(), valid=True) for outcome in outcomes]
+        try:
+            seen = observation(
+                outcomes,
+                images,
+                setting.protocol,
+                setting.codec,
+                limit=setting.limits.observation,
+                keep=setting.keep,
             )
+        except ImagesUnplaced as error:
+            raise StartupError(f"task {self._assignment.task.id}: {error}") from error
+        if seen.cut:
             self._events.append(
-                Event(kind="observation_truncated", turn=action.turn, data={"tokens": len(body)})
+                Event(
+                    kind="observation_truncated",
+                    turn=action.turn,
+                    data={"tokens": len(seen.token_ids)},
+                )
             )
         head, tail = setting.protocol.frame(action.stop, setting.codec)
-        return transcript.append_observation([*head, *body, *tail], turn=action.turn)
-
-    def _visible(self, outcome: CallOutcome) -> str:
-        if self._assignment.withhold_observations:
-            return ""
-        if not outcome.valid and not outcome.text:
-            return outcome.invalid_reason
-        return outcome.text
+        return transcript.append_observation(
+            [*head, *seen.token_ids, *tail], turn=action.turn, images=seen.images
+        )
 
     def _finished(self, transcript: Transcript, reason: StopReason) -> Trajectory:
         assignment = self._assignment
+        assignment.shown.update({image.blob.sha256: image for image in transcript.images})
         return Trajectory(
             id=assignment.trajectory_id,
             group_id=assignment.group_id,
@@ -255,51 +300,6 @@ class Rollout:
             tokenizer_hash=self._setting.tokenizer_hash,
             metadata={"final_text": self._final_text},
         )
-
-
-class _Turn:
-    """One action: decides and dispatches inside the sampler's callback."""
-
-    def __init__(
-        self, setting: Setting, assignment: Assignment, session: Session, turn: int
-    ) -> None:
-        self._setting = setting
-        self._assignment = assignment
-        self._session = session
-        self.turn = turn
-        self.text = ""
-        self.stop: str | None = None
-        self.decision: Decision | None = None
-        self.pending: list[PendingCall | CallOutcome] = []
-        self.stop_read_ns = 0
-
-    def on_stop(self, token_ids: Sequence[int], hit: StopHit, read_ns: int) -> None:
-        setting = self._setting
-        self.stop_read_ns = read_ns
-        self.stop = hit.matched_text
-        # The token that holds the stop's end may hold more: the ids keep it, the action does not.
-        self.text, _, _ = stop_cut(
-            setting.codec.decode(token_ids), [self.stop] if self.stop else []
-        )
-        self.decision = setting.protocol.decide(
-            self.text, self.stop, self._session.tools, setting.codec
-        )
-        if isinstance(self.decision, tuple) and self.turn < setting.limits.turns:
-            self.pending = [self._dispatch(i, call) for i, call in enumerate(self.decision)]
-
-    def _dispatch(self, index: int, request: Call) -> PendingCall | CallOutcome:
-        if request.invalid_reason:  # its own parser could not read it
-            return refused(request.invalid_reason)
-        place = CallPlace(
-            call_id=self.call_id(index),
-            turn=self.turn,
-            turns_left=self._setting.limits.turns - self.turn - 1,
-        )
-        return self._session.dispatch(request, place)
-
-    def call_id(self, index: int) -> str:
-        assignment = self._assignment
-        return f"{assignment.trajectory_id}/{assignment.attempt}/{self.turn}/{index}"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -325,6 +325,7 @@ _STATUS = {
     StopReason.MAX_RESPONSE_LENGTH: Status.TRUNCATED,
     StopReason.MAX_ACTION_LENGTH: Status.TRUNCATED,
     StopReason.MAX_MODEL_LENGTH: Status.TRUNCATED,
+    StopReason.MAX_IMAGE_BYTES: Status.TRUNCATED,
     StopReason.TRAJECTORY_TIMEOUT: Status.TIMED_OUT,
 }
 

@@ -17,11 +17,13 @@ from itertools import count
 
 import structlog
 
+from engine.assignment import Assignment, Setting
 from engine.capacity import staleness_capacity
 from engine.errors import StartupError
 from engine.journal import Counts, Journal, JournalFull
+from engine.media import Media
 from engine.rewards import Rewards
-from engine.rollout import Assignment, Setting, run_trajectory
+from engine.rollout import run_trajectory
 from engine.tasks import TaskSource
 from toolwright.recipe import Run
 from toolwright.types import SamplingParams, Status, Trajectory
@@ -129,9 +131,9 @@ class TrainLane:
 
     async def _group(self, position: int) -> None:
         try:
-            trajectories = await self._survivors(position)
+            trajectories, shown = await self._survivors(position)
             if trajectories:
-                await self._store(position, trajectories)
+                await self._store(position, trajectories, shown)
         finally:
             # One step: between the two the group would count in neither, and one more than the
             # formula allows could start.
@@ -142,16 +144,18 @@ class TrainLane:
         async with self.arrived:
             self.arrived.notify_all()
 
-    async def _survivors(self, position: int) -> list[Trajectory]:
-        """The group, run again with growing pauses while infrastructure fails all of it.
+    async def _survivors(self, position: int) -> tuple[list[Trajectory], dict[str, Media]]:
+        """The group with its images, run again with growing pauses while infrastructure fails all
+        of it.
 
         Empty when the engine drains meanwhile: the position stays open. StartupError when every
         member was refused for good: no other run of this recipe would get further.
         """
         for round_ in count():
-            trajectories = await self._roll_out(position, round_)
+            shown: dict[str, Media] = {}
+            trajectories = await self._roll_out(position, round_, shown)
             if any(t.status is not Status.ERRORED for t in trajectories):
-                return trajectories
+                return trajectories, shown
             pause = min(LONGEST_PAUSE, 2.0**round_)
             event = trajectories[0].events[-1].data
             if all(t.events[-1].data.get("permanent") for t in trajectories):
@@ -162,9 +166,11 @@ class TrainLane:
                     await self._drained.wait()
             if self._draining:
                 break
-        return []
+        return [], {}
 
-    async def _roll_out(self, position: int, round_: int) -> list[Trajectory]:
+    async def _roll_out(
+        self, position: int, round_: int, shown: dict[str, Media]
+    ) -> list[Trajectory]:
         task = self._source.at(position)
         media = self._source.media(task)
         group_id = f"g{position:07d}"
@@ -180,6 +186,7 @@ class TrainLane:
                             attempt=f"b{self._journal.boot}r{round_}a",
                             task=task,
                             media=media,
+                            shown=shown,
                             sampling=overlaid(self._sampling, task.sampling),
                         ),
                         max_attempts=self._max_attempts,
@@ -189,7 +196,9 @@ class TrainLane:
             ]
         return await self._rewards.score([rollout.result() for rollout in rollouts])
 
-    async def _store(self, position: int, trajectories: list[Trajectory]) -> None:
+    async def _store(
+        self, position: int, trajectories: list[Trajectory], shown: dict[str, Media]
+    ) -> None:
         for trajectory in trajectories:
             self._on_trajectory(trajectory)
         errored = sum(t.status is Status.ERRORED for t in trajectories)
@@ -197,6 +206,7 @@ class TrainLane:
             log.warning("group_lost_members", group=trajectories[0].group_id, members=errored)
         members = [serialize(trajectory_to_proto(t)) for t in trajectories]
         versions = list(dict.fromkeys(v for t in trajectories for v in t.weight_versions))
+        blobs = {ref.blob.sha256 for t in trajectories for ref in t.shown_media}
         while True:
             try:
                 await self._journal.add_group(
@@ -204,6 +214,7 @@ class TrainLane:
                     identity=trajectories[0].group_id,
                     members=members,
                     versions=versions,
+                    blobs=[shown[name] for name in sorted(blobs)],
                 )
             except JournalFull as error:
                 first, self.full = not self.full, True

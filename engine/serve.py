@@ -17,16 +17,17 @@ from typing import Any
 
 import structlog
 
+from engine.assignment import Setting
 from engine.codec import HuggingFaceCodec
 from engine.config import EngineTable
 from engine.delivery import Delivery
 from engine.errors import PublishFailed, StartupError
 from engine.evaluation import EvaluationLane
+from engine.images import ImagesUnplaced
 from engine.journal import Journal
 from engine.protocols import Protocol
 from engine.publishing import Publisher
 from engine.rewards import Rewards
-from engine.rollout import Setting
 from engine.sampler.control import WeightControl
 from engine.sampler.pool import SamplerPool
 from engine.scheduler import TrainLane
@@ -36,6 +37,7 @@ from engine.telemetry import Metrics, Progress
 from engine.toolclient import ToolServices
 from engine.toolprocess import ToolProcess
 from engine.types import Codec, ToolSpec
+from engine.view import prompt_ids
 from toolwright import wire
 from toolwright.imports import ImportPathError, load_object
 from toolwright.policy.v1 import policy_pb2, policy_pb2_grpc
@@ -120,11 +122,13 @@ async def tools_of(recipe: Recipe) -> list[ToolSpec]:
 
 
 def rehearse(protocol: Protocol, codec: Codec, task: Task) -> int:
-    """Tokens of the first prompt, without tools. StartupError when the protocol and the policy's
-    chat template do not fit."""
+    """Tokens of the first prompt, without tools, an image as one. StartupError when the protocol
+    and the policy's chat template do not fit, or the task and its images."""
     try:
         protocol.frame(codec.end_of_turn, codec)
-        return len(protocol.prompt(task, (), codec))
+        return len(prompt_ids(protocol, task, (), codec))
+    except ImagesUnplaced as error:
+        raise StartupError(f"task {task.id}: {error}") from error
     except ValueError as error:
         raise StartupError(f"task.protocol does not fit policy.model: {error}") from error
 
@@ -361,7 +365,7 @@ class Engine:
         )
 
     def _register_rollout(self, server: object) -> None:
-        servicer = RolloutServicer(self._delivery, self._status, self.drain)
+        servicer = RolloutServicer(self._delivery, self.journal, self._status, self.drain)
         rollout_pb2_grpc.add_RolloutServiceServicer_to_server(servicer, server)
 
     def _register_policy(self, server: object) -> None:

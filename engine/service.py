@@ -12,6 +12,7 @@ from engine.delivery import Delivery
 from engine.journal import Journal
 from engine.publishing import Publisher
 from toolwright import wire
+from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.common.v1 import trajectory_pb2
 from toolwright.policy.v1 import policy_pb2 as policy
 from toolwright.policy.v1 import policy_pb2_grpc
@@ -23,6 +24,8 @@ LONGEST_DRAIN_WAIT = 60.0
 """Seconds that a Drain may wait for what is in flight; it may be asked again."""
 LONGEST_LEASE_WAIT = 60.0
 """Seconds that a lease may wait for the next group; the consumer asks again."""
+PIECE_BYTES = 1 << 20
+"""Of a blob in one message; the contract's bound."""
 
 Context = Any
 """grpc.aio.ServicerContext; the library is untyped."""
@@ -34,10 +37,12 @@ class RolloutServicer(rollout_pb2_grpc.RolloutServiceServicer):
     def __init__(
         self,
         delivery: Delivery,
+        journal: Journal,
         status: Callable[[], rollout.GetStatusResponse],
         drain: Callable[[float], Awaitable[int]],
     ) -> None:
         self._delivery = delivery
+        self._journal = journal
         self._status = status
         self._drain = drain
 
@@ -68,6 +73,22 @@ class RolloutServicer(rollout_pb2_grpc.RolloutServiceServicer):
                 )
         except ServiceError as error:
             await abort(context, error)
+
+    async def GetBlob(
+        self, request: rollout.GetBlobRequest, context: Context
+    ) -> AsyncIterator[rollout.GetBlobResponse]:
+        data = await self._journal.blob(request.sha256)
+        if data is None:
+            error = ServiceError(
+                reasons.ERROR_REASON_BLOB_NOT_FOUND,
+                f"no group that is held here refers to blob {request.sha256}",
+                subject=request.sha256,
+                mend="fetch the blobs of a group before it is acknowledged",
+            )
+            await abort(context, error)
+        else:
+            for at in range(request.offset, len(data), PIECE_BYTES):
+                yield rollout.GetBlobResponse(data=data[at : at + PIECE_BYTES])
 
     @answers_errors
     async def AckGroups(

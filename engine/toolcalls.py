@@ -19,9 +19,10 @@ import grpc.aio
 import structlog
 
 from engine.errors import SessionLost, ToolServiceFailed
+from engine.media import Media, media_of
 from engine.timelimit import Outage, TimeLimit
 from engine.toolspec import spec
-from engine.types import Call, CallOutcome, ToolSpec
+from engine.types import Call, CallOutcome, Part, ToolSpec
 from toolwright import wire
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.recipe import Tool as ToolTable
@@ -29,7 +30,7 @@ from toolwright.rpc.channel import backoff, call, may_retry
 from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
 from toolwright.rpc.options import LONGEST_WAIT
 from toolwright.tool.v1 import tool_pb2 as pb
-from toolwright.types import ToolErrorKind
+from toolwright.types import BlobRef, ToolErrorKind
 
 if TYPE_CHECKING:
     from toolwright.tool.v1.tool_pb2_grpc import ToolServiceAsyncStub
@@ -196,17 +197,16 @@ def refused(reason: str, kind: ToolErrorKind = ToolErrorKind.INVALID_ACTION) -> 
 
 
 def outcome(result: pb.CallResult, service: str) -> CallOutcome:
-    """The engine's view of a recorded result of `service`; media parts are named, not shown.
+    """The engine's view of a recorded result of `service`.
 
     A failure that shows nothing is shown by its message.
     """
-    texts = [
-        part.text if part.WhichOneof("content") == "text" else f"[{_media_type(part)}]"
-        for part in result.observation
-    ]
+    parts = tuple(_part(part) for part in result.observation)
     failed = result.HasField("error")
     return CallOutcome(
-        text="".join(texts) or result.error.message,
+        text="".join(part if isinstance(part, str) else named(part) for part in parts)
+        or result.error.message,
+        parts=() if all(isinstance(part, str) for part in parts) else parts,
         valid=result.valid,
         invalid_reason=result.invalid_reason,
         done=result.done,
@@ -223,7 +223,16 @@ def outcome(result: pb.CallResult, service: str) -> CallOutcome:
     )
 
 
-def _media_type(part: pb.ObservationPart) -> str:
-    if part.WhichOneof("content") == "media":
-        return part.media.media_type
-    return part.blob.media_type
+def named(part: Media | BlobRef) -> str:
+    """Media in a text."""
+    blob = part.blob if isinstance(part, Media) else part
+    return f"[{blob.media_type}]"
+
+
+def _part(part: pb.ObservationPart) -> Part:
+    kind = part.WhichOneof("content")
+    if kind == "media":
+        return media_of(part.media.data, part.media.media_type)
+    if kind == "blob":
+        return wire.blob_from_proto(part.blob)
+    return part.text

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
@@ -18,6 +18,7 @@ import structlog
 
 from engine.errors import StartupError, ToolServiceFailed
 from engine.media import Media
+from engine.toolblobs import pieces
 from engine.toolprocess import ToolProcess
 from engine.toolspec import spec
 from engine.types import ToolSpec
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     from toolwright.tool.v1.tool_pb2_grpc import ToolServiceAsyncStub
 
 OPEN_SECONDS = 60.0
-PIECE_BYTES = 1 << 20
-"""Of a blob in one message; the contract's bound."""
 REACH_SECONDS = 5.0
 """In which a service that works answers what it answers from memory."""
 
@@ -168,7 +167,7 @@ class Service:
                 if error.reason != _MISSES or error.subject not in media:
                     raise
                 missing = media.pop(error.subject)
-            await call(self.stub.PutBlob, _pieces(missing), timeout=OPEN_SECONDS)
+            await call(self.stub.PutBlob, pieces(missing), timeout=OPEN_SECONDS)
 
     async def close_session(self, session_id: str, endpoint: str) -> None:
         request = pb.CloseSessionRequest(session_id=session_id)
@@ -272,9 +271,3 @@ class Part:
     def move(self, endpoint: str) -> None:
         log.info("session_moved", session=self.session_id, endpoint=endpoint)
         self.endpoint = endpoint
-
-
-def _pieces(media: Media) -> Iterator[pb.PutBlobRequest]:
-    yield pb.PutBlobRequest(blob=wire.blob_to_proto(media.blob))
-    for at in range(0, len(media.data), PIECE_BYTES):
-        yield pb.PutBlobRequest(data=media.data[at : at + PIECE_BYTES])

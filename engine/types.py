@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from toolwright.types import FinishReason, ToolErrorKind, WeightVersion
+from engine.media import Media
+from toolwright.types import BlobRef, FinishReason, ToolErrorKind, WeightVersion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,12 +68,21 @@ class NoAction:
 Decision = tuple[Call, ...] | Answer | NoAction
 
 
+Part = str | Media | BlobRef
+"""Of an observation: text, media, or media that its service still holds."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallOutcome:
-    """What a tool service answered to one call."""
+    """What a tool service answered to one call.
+
+    `text` has all of it, media by their names; `parts` are what it is made of, none where there
+    are no media.
+    """
 
     text: str
     valid: bool
+    parts: tuple[Part, ...] = ()
     invalid_reason: str = ""
     done: bool = False
     reward: float | None = None
@@ -98,13 +108,42 @@ class StopHit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Images:
+    """Of one request: `data`, a data URI for each placeholder of its ids, in order; whether the
+    sampler shall tell the ids that it made of them."""
+
+    data: tuple[str, ...] = ()
+    tell_prompt: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Generated:
-    """One finished generation. token_ids, logprobs, versions: [n], one entry a token."""
+    """One finished generation. token_ids, logprobs, versions: [n], one entry a token.
+
+    prompt_tokens: what the sampler counted in the prompt, images expanded. prompt_ids: those
+    tokens, where they were asked for.
+    """
 
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
     versions: tuple[WeightVersion, ...]
     finish: FinishReason
+    prompt_tokens: int = 0
+    prompt_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageMark:
+    """How a policy is shown an image: `text` in its prompt, which encodes to `token_ids` wherever
+    it stands; one of them, `placeholder`, becomes as many tokens as the image takes.
+
+    `reserved`: spellings of all tokens that stand for media, which no other text may hold.
+    """
+
+    text: str
+    token_ids: tuple[int, ...]
+    placeholder: int
+    reserved: tuple[str, ...]
 
 
 class Codec(Protocol):
@@ -131,4 +170,9 @@ class Codec(Protocol):
     @property
     def end_of_turn(self) -> str:
         """The token that ends an assistant's turn."""
+        ...
+
+    @property
+    def image_mark(self) -> ImageMark | None:
+        """How the policy is shown an image; None for one that reads text alone."""
         ...

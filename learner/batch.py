@@ -92,11 +92,19 @@ def rows_of(
 ) -> list[Row]:
     """A row for every sequence that has a target; masked trajectories have none.
 
+    DataError for a trajectory with images.
+
     temperature: for segments that do not say theirs. Temperature 0 counts as 1: the sampler
     reports greedy tokens' log-probs undivided. version: which segments count as fresh.
     """
     if trajectory.masked:
         return []
+    if trajectory.shown_media:
+        raise DataError(
+            f"{trajectory.id}: its policy was shown images, and this learner trains on text alone; "
+            "take a text policy as policy.model (tools then still get the tasks' images), or "
+            "another learner"
+        )
     rows = []
     for sequence in trajectory.sequences:
         segments = sequence.segments

@@ -24,7 +24,7 @@ from transformers import AutoConfig
 
 from learner import device, parallel, spec
 from learner.errors import ModelError
-from toolwright.recipe import ARCHITECTURES
+from toolwright.recipe import ARCHITECTURES, VISION_ARCHITECTURES
 
 SHARD_BYTES = 5 << 30
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".index.json")
@@ -39,8 +39,10 @@ def open_bridge(folder: Path, dtype: torch.dtype) -> Any:
         )
     config = AutoConfig.from_pretrained(folder)
     if config.model_type not in ARCHITECTURES:
+        seen = ": it can be sampled and evaluated, not trained here"
         raise ModelError(
-            f"{folder} is a {config.model_type!r} model; the learner trains "
+            f"{folder} is a {config.model_type!r} model"
+            f"{seen if config.model_type in VISION_ARCHITECTURES else ''}; the learner trains "
             f"{' and '.join(ARCHITECTURES)}"
         )
     if config.vocab_size % parallel.tensor_size():

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import cast
 
+from bench.scripted.images import expanded, read_images
 from bench.scripted.types import GenerateRequest, RequestError, SchemaError
 
 DEFAULT_MAX_NEW_TOKENS = 128
@@ -218,9 +219,16 @@ def check_schema(body: object) -> dict[str, object]:
 
 
 def read_request(
-    body: Mapping[str, object], *, new_rid: str, context_length: int, vocab_size: int | None
+    body: Mapping[str, object],
+    *,
+    new_rid: str,
+    context_length: int,
+    vocab_size: int | None,
+    image_token: int | None = None,
 ) -> GenerateRequest:
     """The request in a body that `check_schema` admitted; `new_rid` names one without a rid.
+
+    Without an `image_token` images are passed over, as by the real server with a text model.
 
     Raises:
         RequestError: the values are out of range, or ask for what no script can give.
@@ -244,10 +252,12 @@ def read_request(
     if vocab_size is not None and (max(ids) >= vocab_size or min(ids) < 0):
         worst = min(ids) if min(ids) < 0 else max(ids)
         raise RequestError(f"input id {worst} is outside the vocabulary of {vocab_size} ids")
-    room = context_length - len(ids)
+    images = () if image_token is None else read_images(body.get("image_data"))
+    prompt = ids if image_token is None else expanded(ids, images, image_token)
+    room = context_length - len(prompt)
     if room <= 0:
         raise RequestError(
-            f"The input ({len(ids)} tokens) is longer than the model's context length "
+            f"The input ({len(prompt)} tokens) is longer than the model's context length "
             f"({context_length} tokens)."
         )
     asked = params.get("max_new_tokens", DEFAULT_MAX_NEW_TOKENS)
@@ -255,7 +265,7 @@ def read_request(
     if max_new_tokens > room:
         raise RequestError(
             f"Requested token count exceeds the model's maximum context length of "
-            f"{context_length} tokens: {len(ids)} in the input and {max_new_tokens} to generate."
+            f"{context_length} tokens: {len(prompt)} in the input and {max_new_tokens} to generate."
         )
     name = cast("str | None", rid) or new_rid
     conversation = body.get("session_id") or body.get("routing_key") or name.partition(".")[0]
@@ -271,6 +281,8 @@ def read_request(
         stream_interval=cast("int | None", params.get("stream_interval")) or 1,
         conversation=cast(str, conversation),
         params=params,
+        images=images,
+        prompt_ids=tuple(prompt) if images else (),
     )
 
 

@@ -39,12 +39,14 @@ class Control:
         scheduler: Scheduler,
         conversations: Conversations,
         faults: Faults,
+        reads_images: bool,
         info: Mapping[str, object],
     ) -> None:
         self._scheduler = scheduler
         self._conversations = conversations
         self._stale = faults.stale_weights
         self._failures_left = faults.fail_updates
+        self._reads_images = reads_images
         self._info = info
         self._model_path = "scripted"
 
@@ -144,7 +146,7 @@ class Control:
                 "preferred_sampling_params": None,
                 "weight_version": self._scheduler.weight_version,
                 "load_format": "auto",
-                "has_image_understanding": False,
+                "has_image_understanding": self._reads_images,
                 "has_audio_understanding": False,
                 "model_type": "scripted",
                 "architectures": ["Scripted"],

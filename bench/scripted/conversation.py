@@ -64,6 +64,7 @@ class Conversations:
                 turn=known.turn,
                 input_ids=request.input_ids,
                 params=request.params,
+                images=request.images,
             )
         known.said = known.spoken()[:skip]
         known.live = []
@@ -80,7 +81,7 @@ class Conversations:
             known.turn += 1
             known.opening = None
             known.said, known.live = [], []
-            known.cached = request.input_ids + tuple(token.id for token in reply)
+            known.cached = request.prompt + tuple(token.id for token in reply)
 
     def forget_cache(self) -> None:
         """What flushing the prefix cache does; the turns stay."""
@@ -90,7 +91,7 @@ class Conversations:
 
 def _cached(known: _Conversation, request: GenerateRequest) -> int:
     """Tokens of the prompt that the prefix cache holds; at least one is always computed."""
-    held, ids = known.cached, request.input_ids
+    held, ids = known.cached, request.prompt
     if not held or ids[: len(held)] != held:
         return 0
     return min(len(held), len(ids) - 1)

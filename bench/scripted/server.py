@@ -54,6 +54,7 @@ class ScriptedSampler:
         incremental: chunks are deltas (`--incremental-streaming-output`) rather than cumulative.
         eos: ids that end a reply unless the request says ignore_eos.
         vocab_size: when given, an input id outside it is refused (the real server dies of it).
+        image_token: the id that stands for an image. When given, the sampler reads image_data.
         port: 0 takes a free one; `url` tells which.
         record: how many of the newest request bodies `requests` keeps.
     """
@@ -67,6 +68,7 @@ class ScriptedSampler:
         faults: Faults | None = None,
         eos: Iterable[int] = (),
         vocab_size: int | None = None,
+        image_token: int | None = None,
         context_length: int = 32768,
         weight_version: str = "default",
         host: str = "127.0.0.1",
@@ -79,6 +81,7 @@ class ScriptedSampler:
         self._faults = faults or Faults()
         self._eos = frozenset(eos)
         self._vocab_size = vocab_size
+        self._image_token = image_token
         self._context_length = context_length
         self._initial_version = weight_version
         self._host = host
@@ -117,6 +120,7 @@ class ScriptedSampler:
             scheduler=self._scheduler,
             conversations=self._conversations,
             faults=self._faults,
+            reads_images=self._image_token is not None,
             info={
                 "model_path": "scripted",
                 "incremental_streaming_output": self._incremental,
@@ -181,6 +185,7 @@ class ScriptedSampler:
                 new_rid=uuid.uuid4().hex,
                 context_length=self._context_length,
                 vocab_size=self._vocab_size,
+                image_token=self._image_token,
             )
             self._scheduler.register(request.rid)
         except RequestError as error:

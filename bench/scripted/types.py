@@ -58,7 +58,8 @@ class GenerateRequest:
     """A checked /generate body.
 
     `stop_token_ids` holds the ids that end the reply; `params` is the body's sampling_params as
-    sent, for scripts that depend on them.
+    sent, for scripts that depend on them. `prompt_ids` are the ids sent with their images expanded;
+    empty where there are none.
     """
 
     rid: str
@@ -72,6 +73,13 @@ class GenerateRequest:
     stream_interval: int
     conversation: str
     params: Mapping[str, object]
+    images: tuple[bytes, ...] = ()
+    prompt_ids: tuple[int, ...] = ()
+
+    @property
+    def prompt(self) -> tuple[int, ...]:
+        """What the server works with and counts."""
+        return self.prompt_ids or self.input_ids
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +95,7 @@ class ScriptRequest:
     turn: int
     input_ids: tuple[int, ...]
     params: Mapping[str, object]
+    images: tuple[bytes, ...] = ()
 
 
 class FinishReason(NamedTuple):
@@ -119,6 +128,12 @@ class SeenRequest:
         """The ids sent; empty when the body carried none."""
         ids = self.body.get("input_ids")
         return tuple(ids) if isinstance(ids, list) else ()
+
+    @property
+    def image_data(self) -> tuple[object, ...]:
+        """The images sent, as they were sent; none where the body carried no list of them."""
+        data = self.body.get("image_data")
+        return tuple(data) if isinstance(data, list) else ()
 
     @property
     def rid(self) -> str | None:

@@ -60,7 +60,7 @@ def chunk_body(
     meta: dict[str, object] = {
         "id": request.rid,
         "finish_reason": None,
-        "prompt_tokens": len(request.input_ids),
+        "prompt_tokens": len(request.prompt),
         "weight_version": weight_version,
         "num_retractions": num_retractions,
     }
@@ -77,7 +77,7 @@ def chunk_body(
         meta["response_sent_to_client_ts"] = sent_at
     body: dict[str, object] = {"output_ids": [token.id for token in tokens], "meta_info": meta}
     if request.return_prompt_token_ids:
-        body["prompt_token_ids"] = list(request.input_ids)
+        body["prompt_token_ids"] = list(request.prompt)
     return body
 
 

@@ -42,6 +42,8 @@ FLAGS = {
     "--device": "cpu",
     "--attention-backend": "torch_native",
     "--sampling-backend": "pytorch",
+    # Of a vision model's image encoder; the others need a GPU.
+    "--mm-attention-backend": "sdpa",
     # The learner computes in float32 too: their log-probs agree to about 1e-6.
     "--dtype": "float32",
     # The pool's size is said in tokens; the fraction only has to be small enough for a laptop.

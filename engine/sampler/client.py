@@ -38,6 +38,7 @@ class ServerInfo:
 
     incremental: bool
     reads_text: bool
+    reads_images: bool
     version: str
     weight_version: str
     model_path: str
@@ -116,6 +117,7 @@ class SamplerClient:
         return ServerInfo(
             incremental=bool(server.get("incremental_streaming_output")),
             reads_text=not server.get("skip_tokenizer_init"),
+            reads_images=bool(model.get("has_image_understanding")),
             version=str(server.get("version", "")),
             weight_version=str(model.get("weight_version", "")),
             model_path=str(model.get("model_path", "")),

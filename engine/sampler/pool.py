@@ -21,7 +21,7 @@ from engine.errors import SamplerFailed, StartupError
 from engine.sampler.client import SamplerClient, ServerInfo, ServerRefused, ServerUnreachable
 from engine.sampler.stops import StopDetector, StopTable
 from engine.sampler.wire import Chunk, WireError, generate_request
-from engine.types import Codec, Generated, StopHit
+from engine.types import Codec, Generated, Images, StopHit
 from toolwright.recipe import Sampler as SamplerTable
 from toolwright.types import FinishKind, FinishReason, SamplingParams, WeightVersion
 
@@ -79,6 +79,11 @@ class SamplerPool:
                     f"sampler {url} is down or is no SGLang server ({error}); start it or "
                     "correct sampler.endpoints"
                 ) from error
+            if self._codec.image_mark is not None and not server.info.reads_images:
+                raise StartupError(
+                    f"sampler {url} reads no images, but policy.model does: start it with that "
+                    "folder, or one of its architecture"
+                )
             self.servers.append(server)
 
     async def close(self) -> None:
@@ -113,8 +118,10 @@ class SamplerPool:
         max_new_tokens: int,
         stops: StopTable,
         on_stop: OnStop,
+        images: Images | None = None,
     ) -> Generated:
-        """One action after `token_ids`; ends at a stop, the length, or a failure.
+        """One action after `token_ids` with their `images`; ends at a stop, the length, or a
+        failure.
 
         `on_stop` is called before the stream has ended. SamplerFailed when the retries are used
         up or no sampler takes the request.
@@ -123,7 +130,7 @@ class SamplerPool:
             raise SamplerFailed(
                 f"token id {max(token_ids)} is outside the policy's vocabulary", permanent=True
             )
-        action = _Action(stops, self._codec, on_stop)
+        action = _Action(stops, self._codec, on_stop, images)
         failures = 0
         while True:
             server = await self._pick(key)
@@ -227,6 +234,7 @@ class SamplerPool:
             stop=action.stops.longer if server.reads_text else (),
             stream_interval=self._table.stream_interval,
             routing_key=key,
+            images=action.images,
         )
         server.in_flight += 1
         action.begin()
@@ -259,8 +267,13 @@ class SamplerPool:
 class _Action:
     """Tokens of one action over all its requests."""
 
-    def __init__(self, stops: StopTable, codec: Codec, on_stop: OnStop) -> None:
+    def __init__(
+        self, stops: StopTable, codec: Codec, on_stop: OnStop, images: Images | None = None
+    ) -> None:
         self.stops = stops
+        self.images = images
+        self._prompt: tuple[int, tuple[int, ...]] | None = None
+        """What the server made of the prompt, as the first chunk tells."""
         self.token_ids: list[int] = []
         self._logprobs: list[float] = []
         self._versions: list[str] = []
@@ -282,6 +295,9 @@ class _Action:
             raise ServerUnreachable(
                 f"it writes under weights {chunk.weight_version!r}, not ours: it was started anew"
             )
+        if self._prompt is None and chunk.prompt_tokens:
+            end = len(chunk.prompt_ids) - self._base
+            self._prompt = (chunk.prompt_tokens - self._base, tuple(chunk.prompt_ids[:end]))
         hit = self._detector.feed(chunk.token_ids)
         keep = len(chunk.token_ids) if hit is None else hit.keep - len(self.token_ids)
         self.token_ids.extend(chunk.token_ids[:keep])
@@ -310,11 +326,14 @@ class _Action:
 
     def generated(self, finish: FinishReason) -> Generated:
         parsed = {text: WeightVersion.parse(text) for text in set(self._versions)}
+        prompt_tokens, prompt_ids = self._prompt or (0, ())
         return Generated(
             token_ids=tuple(self.token_ids),
             logprobs=tuple(self._logprobs),
             versions=tuple(parsed[text] for text in self._versions),
             finish=finish,
+            prompt_tokens=prompt_tokens,
+            prompt_ids=prompt_ids,
         )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 
+from engine.types import Images
 from toolwright.types import FinishKind, FinishReason, SamplingParams
 
 DONE = b"[DONE]"
@@ -31,13 +32,19 @@ class WireError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """What one event added. token_ids, logprobs: [n]; weight_spans: (version, start, end)."""
+    """What one event added. token_ids, logprobs: [n]; weight_spans: (version, start, end).
+
+    prompt_tokens: what the server counted before them, 0 where it does not say; prompt_ids: those
+    tokens, where they were asked for.
+    """
 
     token_ids: Sequence[int]
     logprobs: Sequence[float]
     weight_version: str
     finish: FinishReason | None
     weight_spans: tuple[tuple[str, int, int], ...] = ()
+    prompt_tokens: int = 0
+    prompt_ids: Sequence[int] = ()
 
 
 def generate_request(
@@ -50,8 +57,13 @@ def generate_request(
     stop: Sequence[str] = (),
     stream_interval: int = 1,
     routing_key: str = "",
+    images: Images | None = None,
 ) -> dict[str, Any]:
-    """Body of POST /generate: token ids in, token ids and log-probs out, streamed."""
+    """Body of POST /generate: token ids in, token ids and log-probs out, streamed.
+
+    `images` go with the ids, which have one placeholder for each: the server puts as many as the
+    image takes and leaves the other ids as they are.
+    """
     params: dict[str, Any] = {
         "max_new_tokens": max_new_tokens,
         "stop_token_ids": list(stop_token_ids),
@@ -79,6 +91,11 @@ def generate_request(
         "logprob_start_len": -1,
         "sampling_params": params,
     }
+    if images is not None:
+        body["image_data"] = list(images.data)
+        if images.tell_prompt:
+            # Every chunk then repeats them: asked for only where something is new in them.
+            body["return_prompt_token_ids"] = True
     if routing_key:
         body["routing_key"] = routing_key
     if sampling.adapter:
@@ -150,6 +167,8 @@ class ChunkReader:
                 (span["version"], span["start"], span["end"])
                 for span in meta.get("weight_versions") or ()
             ),
+            prompt_tokens=meta.get("prompt_tokens") or 0,
+            prompt_ids=event.get("prompt_token_ids") or (),
         )
 
 

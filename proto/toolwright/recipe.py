@@ -28,6 +28,8 @@ ENTRY_POINTS = "toolwright.tables"
 
 ARCHITECTURES = ("qwen2", "qwen3")
 """`model_type` of the policies that can be sampled and trained."""
+VISION_ARCHITECTURES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe")
+"""Of those that read images: they can be sampled and evaluated, our learner cannot train them."""
 
 
 class RecipeError(ValueError):
@@ -70,7 +72,8 @@ class Run(Table):
 
 
 class Policy(Table):
-    """The policy to start from: a local Hugging Face folder (Qwen2 or Qwen3)."""
+    """The policy to start from: a local Hugging Face folder (Qwen2 or Qwen3; Qwen-VL can be
+    sampled and not trained)."""
 
     model: Path
 
@@ -84,6 +87,12 @@ class Limits(Table):
     response: int = Field(default=4096, ge=1, description="actions and observations together")
     model: int = Field(default=32768, ge=2, description="the sampler's context")
     seconds: float = Field(default=600.0, gt=0, description="wall clock of one trajectory")
+    image_tokens: int = Field(
+        default=1280, ge=1, description="set aside for an image until the sampler tells its tokens"
+    )
+    image_bytes: int = Field(
+        default=16 << 20, ge=0, description="of all images that the policy is shown, as files"
+    )
 
 
 class TaskTable(Table):

@@ -76,6 +76,7 @@ class StopReason(IntEnum):
     BUDGET_EXHAUSTED = 16
     CANCELLED = 17
     MAX_ACTION_LENGTH = 18
+    MAX_IMAGE_BYTES = 19
 
 
 class ToolErrorKind(IntEnum):
@@ -349,6 +350,11 @@ class Trajectory:
     def weight_versions(self) -> tuple[WeightVersion, ...]:
         """Versions that wrote in any sequence, without repeats."""
         return tuple(dict.fromkeys(v for s in self.sequences for v in s.weight_versions))
+
+    @property
+    def shown_media(self) -> tuple[MediaRef, ...]:
+        """What tokens of any sequence stand for, in order."""
+        return tuple(ref for q in self.sequences for s in q.segments for ref in s.media)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

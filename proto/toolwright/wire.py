@@ -111,6 +111,10 @@ def blob_to_proto(blob: t.BlobRef) -> media_pb2.BlobRef:
     return media_pb2.BlobRef(sha256=blob.sha256, media_type=blob.media_type, size=blob.size)
 
 
+def blob_from_proto(blob: media_pb2.BlobRef) -> t.BlobRef:
+    return t.BlobRef(sha256=blob.sha256, media_type=blob.media_type, size=blob.size)
+
+
 def _media_to_proto(media: t.MediaRef) -> media_pb2.MediaRef:
     return media_pb2.MediaRef(
         blob=blob_to_proto(media.blob),
@@ -121,9 +125,7 @@ def _media_to_proto(media: t.MediaRef) -> media_pb2.MediaRef:
 
 def _media_from_proto(media: media_pb2.MediaRef) -> t.MediaRef:
     return t.MediaRef(
-        blob=t.BlobRef(
-            sha256=media.blob.sha256, media_type=media.blob.media_type, size=media.blob.size
-        ),
+        blob=blob_from_proto(media.blob),
         token_offset=media.token_offset,
         placeholder_tokens=media.placeholder_tokens,
     )

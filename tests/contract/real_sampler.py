@@ -25,12 +25,12 @@ START_S = 180.0
 STOP_S = 10.0
 
 
-def write_model(folder: Path, seed: int, vocabulary: int = 512) -> Path:
-    """A tiny random policy, written by SGLang's own interpreter; a tokenizer that is in the folder
-    stays there."""
-    script = Path(__file__).with_name("tiny_model.py")
+def write_model(folder: Path, seed: int, *more: str, script: str = "tiny_model.py") -> Path:
+    """A tiny random policy, written by a script beside this one in SGLang's own interpreter, which
+    gets `more` words; a tokenizer that is in the folder stays there."""
+    program = str(Path(__file__).with_name(script))
     done = subprocess.run(
-        [str(_required(PYTHON)), str(script), str(folder), str(seed), str(vocabulary)],
+        [str(_required(PYTHON)), program, str(folder), str(seed), *more],
         capture_output=True,
         text=True,
         check=False,

@@ -13,6 +13,7 @@ import pytest
 from bench.scripted import SchemaError
 from bench.scripted.body import SAMPLING_FIELDS, check_schema
 from engine.sampler.wire import generate_request
+from engine.types import Images
 from tests.contract import schema
 from tests.contract.sampler_suite import SCHEMA_REFUSALS, VALUE_REFUSALS
 from toolwright.types import SamplingParams
@@ -90,7 +91,19 @@ RICH = generate_request(
 )
 
 
-@pytest.mark.parametrize("body", [FULL, PLAIN, RICH], ids=["full", "plain", "rich"])
+SEEING = generate_request(
+    rid="r",
+    input_ids=[1, 2, 3],
+    sampling=SamplingParams(),
+    max_new_tokens=8,
+    stop_token_ids=[],
+    images=Images(data=("data:image/png;base64,AA==",) * 2, tell_prompt=True),
+)
+
+
+@pytest.mark.parametrize(
+    "body", [FULL, PLAIN, RICH, SEEING], ids=["full", "plain", "rich", "seeing"]
+)
 def test_admitted_by_the_schema(body: dict[str, Any]) -> None:
     assert schema.refusal(body) is None
     assert body.keys() <= set(schema.load().GenerateRequest.__struct_fields__)
@@ -118,7 +131,7 @@ def test_scripted_sampler_refuses_in_the_same_words(change: dict[str, Any]) -> N
     assert str(caught.value) == schema.refusal(body)
 
 
-@pytest.mark.parametrize("body", [FULL, PLAIN, *({**FULL, **c} for c, _ in VALUE_REFUSALS)])
+@pytest.mark.parametrize("body", [FULL, PLAIN, SEEING, *({**FULL, **c} for c, _ in VALUE_REFUSALS)])
 def test_scripted_sampler_admits_the_same(body: dict[str, Any]) -> None:
     assert schema.refusal(body) is None
     assert check_schema(body) is body

@@ -2,7 +2,7 @@
 
 Run by the interpreter of .venv-sglang, which has torch and transformers of the right versions:
 
-    .venv-sglang/bin/python tests/contract/tiny_model.py FOLDER SEED VOCABULARY
+    .venv-sglang/bin/python tests/contract/tiny_model.py FOLDER SEED [VOCABULARY]
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 
-def main(folder: str, seed: int, vocabulary: int) -> None:
+def main(folder: str, seed: int, vocabulary: int = 512) -> None:
     """Save the model; the same seed gives the same weights."""
     torch.manual_seed(seed)
     config = Qwen3Config(
@@ -33,4 +33,4 @@ def main(folder: str, seed: int, vocabulary: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    main(sys.argv[1], *map(int, sys.argv[2:]))

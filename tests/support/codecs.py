@@ -15,6 +15,7 @@ class ToyCodec:
     """
 
     end_of_turn = END
+    image_mark = None
     vocab_size = 512
     hash = "toy"
 

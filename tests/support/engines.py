@@ -94,6 +94,15 @@ class Learner:
         answer = await call(self.rollout.AckGroups, request, timeout=30)
         return int(answer.durable_sequence)
 
+    async def blob(self, sha256: str) -> bytes:
+        """What a segment of a leased trajectory refers to."""
+        request = rollout_pb2.GetBlobRequest(sha256=sha256)
+        try:
+            pieces = [piece.data async for piece in self.rollout.GetBlob(request, timeout=30)]
+        except grpc.aio.AioRpcError as error:
+            raise from_rpc_error(error) from error
+        return b"".join(pieces)
+
     async def status(self) -> rollout_pb2.GetStatusResponse:
         return await call(self.rollout.GetStatus, rollout_pb2.GetStatusRequest(), timeout=30)
 

@@ -6,6 +6,7 @@ Nobody loads weights where the sampler is scripted; the engine reads the rest.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ SPECIAL = (
 )  # fmt: skip
 MERGES = (("/", "r"), ("/r", "u"), ("/ru", "n"), (">", "x"))
 """`</run>` is several tokens, and its last character may share a token with what follows: `>x`."""
+VISION = ("<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>")
 PLAIN_TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
@@ -41,6 +43,15 @@ QWEN_TEMPLATE = (
 )
 """Qwen's habits: tools in a system message, tool results inside a user turn, and an empty
 thinking block before an assistant message only while it is the last one."""
+VISION_TEMPLATE = (
+    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n"
+    "{% if m['content'] is string %}{{ m['content'] }}{% else %}"
+    "{% for part in m['content'] %}"
+    "{% if part['type'] == 'image' %}<|vision_start|><|image_pad|><|vision_end|>"
+    "{% else %}{{ part['text'] }}{% endif %}{% endfor %}{% endif %}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+"""As Qwen2-VL's: content may be a list of parts."""
 
 
 def write_policy(
@@ -49,6 +60,7 @@ def write_policy(
     template: str | None = PLAIN_TEMPLATE,
     vocab_size: int | None = None,
     bos_token: str | None = None,
+    special: Sequence[str] = (),
     **config: Any,
 ) -> Path:
     """Writes the folder and returns it. `vocab_size` None = what the tokenizer needs, rounded."""
@@ -67,10 +79,29 @@ def write_policy(
         pad_token="<|endoftext|>",
         bos_token=bos_token,
     )
-    fast.add_special_tokens({"additional_special_tokens": list(SPECIAL)})
+    fast.add_special_tokens({"additional_special_tokens": [*SPECIAL, *special]})
     if template is not None:
         fast.chat_template = template
     fast.save_pretrained(str(folder))
     values = {"model_type": "qwen3", "vocab_size": vocab_size or 320, **config}
+    (folder / "config.json").write_text(json.dumps(values))
+    return folder
+
+
+def write_vision_policy(folder: Path, **config: Any) -> Path:
+    """A policy that reads images, as Qwen2-VL does."""
+    from tokenizers import Tokenizer
+
+    write_policy(folder, template=VISION_TEMPLATE, special=VISION)
+    ids = Tokenizer.from_file(str(folder / "tokenizer.json")).token_to_id
+    values = {
+        "model_type": "qwen2_vl",
+        "vocab_size": 320,
+        "vision_start_token_id": ids("<|vision_start|>"),
+        "vision_end_token_id": ids("<|vision_end|>"),
+        "image_token_id": ids("<|image_pad|>"),
+        "video_token_id": ids("<|video_pad|>"),
+        **config,
+    }
     (folder / "config.json").write_text(json.dumps(values))
     return folder

@@ -15,6 +15,7 @@ from engine.codec import HuggingFaceCodec
 from tests.support.dialogue import ANSWER, CALL, by_turn
 from tests.support.engines import Running, running
 from tests.support.net import free_port
+from tests.support.policy import write_vision_policy
 from tests.support.recipes import merged, recipe_tables, write_recipe
 from tests.support.tools import ToolDouble, serving
 
@@ -22,6 +23,12 @@ from tests.support.tools import ToolDouble, serving
 @pytest.fixture(scope="session")
 def codec(policy_folder: Path) -> HuggingFaceCodec:
     return HuggingFaceCodec(policy_folder)
+
+
+@pytest.fixture(scope="session")
+def vision(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a policy that reads images."""
+    return write_vision_policy(tmp_path_factory.mktemp("vision"))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -71,20 +78,24 @@ async def world(
             timing: Timing | None = None,
             faults: Faults | None = None,
             incremental: bool = True,
+            policy: Path = policy_folder,
             **changes: Any,
         ) -> World:
+            spoken = codec if policy == policy_folder else HuggingFaceCodec(policy)
+            mark = spoken.image_mark
             sampler = await stack.enter_async_context(
                 ScriptedSampler(
-                    script=script or by_turn(codec, [CALL, ANSWER]),
+                    script=script or by_turn(spoken, [CALL, ANSWER]),
                     timing=timing,
                     faults=faults,
                     incremental=incremental,
-                    vocab_size=codec.vocab_size,
+                    vocab_size=spoken.vocab_size,
+                    image_token=mark.placeholder if mark else None,
                 )
             )
             double = await stack.enter_async_context(serving(tools or ToolDouble()))
             tables = recipe_tables(
-                policy=policy_folder,
+                policy=policy,
                 sampler=sampler.url,
                 tools={"python": double.address},
                 engine=f"127.0.0.1:{free_port()}",
@@ -94,7 +105,7 @@ async def world(
                 tools=double,
                 tables=merged(tables, changes),
                 folder=tmp_path,
-                codec=codec,
+                codec=spoken,
             )
 
         yield make

@@ -62,7 +62,7 @@ SKY: dict[str, Any] = {
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A policy folder with everything: tokenizer, chat template, random weights."""
     folder = write_policy(tmp_path_factory.mktemp("model"))
-    return real_sampler.write_model(folder, 1, VOCABULARY)
+    return real_sampler.write_model(folder, 1, str(VOCABULARY))
 
 
 @pytest.fixture(scope="module")

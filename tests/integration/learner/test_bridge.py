@@ -90,3 +90,6 @@ def test_folders_that_cannot_be_trained_are_named(tmp_path: Path, one_rank: None
     (tmp_path / "config.json").write_text('{"model_type": "llama", "vocab_size": 8}')
     with pytest.raises(ModelError, match="llama"):
         load_policy(tmp_path, Optimizer(), "float32")
+    (tmp_path / "config.json").write_text('{"model_type": "qwen2_vl"}')
+    with pytest.raises(ModelError, match="can be sampled and evaluated, not trained here"):
+        load_policy(tmp_path, Optimizer(), "float32")

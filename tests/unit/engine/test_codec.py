@@ -15,7 +15,13 @@ from engine.errors import StartupError
 from engine.protocols.chat import Chat
 from engine.protocols.tagged import Tagged
 from engine.serve import rehearse
-from tests.support.policy import PLAIN_TEMPLATE, QWEN_TEMPLATE, write_policy
+from tests.support.policy import (
+    PLAIN_TEMPLATE,
+    QWEN_TEMPLATE,
+    VISION_TEMPLATE,
+    write_policy,
+    write_vision_policy,
+)
 from toolwright.types import Task
 
 TASK = Task(id="t", messages=({"role": "user", "content": "q"},))
@@ -153,3 +159,29 @@ def test_a_tokenizer_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (folder / "tokenizer.json").write_text("{}")
     with pytest.raises(StartupError, match=r"tokenizer\.json is no tokenizer: "):
         HuggingFaceCodec(folder)
+
+
+@pytest.mark.parametrize(
+    ("config", "template", "says"),
+    [
+        ({"image_token_id": 3}, None, "is not one token 3"),
+        ({}, VISION_TEMPLATE.replace("<|image_pad|>", "<|image_pad|>" * 2), "is not one token"),
+        ({}, PLAIN_TEMPLATE, "is not one token"),
+        ({}, "{{ raise_exception('no lists') }}", "no lists"),
+    ],
+)
+def test_images_whose_template_does_not_fit_are_refused(
+    tmp_path: Path, config: dict[str, int], template: str | None, says: str
+) -> None:
+    folder = write_vision_policy(tmp_path / "vision", **config)
+    if template is not None:
+        (folder / "chat_template.jinja").write_text(template)
+    with pytest.raises(StartupError, match=says):
+        HuggingFaceCodec(folder)
+
+
+def test_the_vocabulary_may_be_the_text_model_s(tmp_path: Path) -> None:
+    folder = write_vision_policy(
+        tmp_path / "vision", vocab_size=None, text_config={"vocab_size": 400}
+    )
+    assert HuggingFaceCodec(folder).vocab_size == 400

@@ -6,7 +6,7 @@ import asyncio
 import sqlite3
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import grpc
@@ -14,15 +14,20 @@ import pytest
 
 from engine.errors import StartupError
 from engine.journal import Journal, JournalFull
+from engine.media import Media, media_of
 from toolwright.types import WeightVersion
 from toolwright.wire import content_hash
 
 V0, V1 = WeightVersion(lineage="a", step=0), WeightVersion(lineage="a", step=1)
 
 
-async def add(journal: Journal, position: int, *members: bytes) -> int:
+async def add(journal: Journal, position: int, *members: bytes, blobs: Sequence[Media] = ()) -> int:
     return await journal.add_group(
-        position=position, identity=f"g{position}", members=members or (b"m",), versions=[V0]
+        position=position,
+        identity=f"g{position}",
+        members=members or (b"m",),
+        versions=[V0],
+        blobs=blobs,
     )
 
 
@@ -87,6 +92,38 @@ async def test_an_acknowledgement_frees_the_bytes_and_keeps_the_rest(tmp_path: P
     with sqlite3.connect(tmp_path / "j.sqlite") as db:
         held = db.execute("SELECT sequence FROM members").fetchall()
     assert held == [(numbers[2],)]
+
+
+async def test_a_blob_is_held_once_and_as_long_as_a_group_needs_it(tmp_path: Path) -> None:
+    file = tmp_path / "j.sqlite"
+    shared, own = media_of(b"\x00shared", "image/png"), media_of(b"own", "image/png")
+    journal = Journal(file)
+    first = await add(journal, 0, blobs=[shared])
+    second = await add(journal, 1, blobs=[own, shared, shared])
+    third = await add(journal, 2, blobs=[shared])
+    await journal.close()
+    with sqlite3.connect(file) as db:
+        assert db.execute("SELECT count(*) FROM blobs").fetchone() == (2,)
+    db.close()
+    journal = Journal(file)
+    assert await journal.blob(shared.blob.sha256) == shared.data
+    await journal.acknowledge(first)
+    assert await journal.blob(shared.blob.sha256) == shared.data
+    await journal.drop([second])
+    assert await journal.blob(own.blob.sha256) is None
+    assert await journal.blob(shared.blob.sha256) == shared.data
+    await journal.acknowledge(third)
+    assert await journal.blob(shared.blob.sha256) is None
+    await journal.close()
+
+
+async def test_a_group_that_is_not_stored_leaves_no_blob(journal: Journal) -> None:
+    blob = media_of(b"own", "image/png")
+    unstorable = Media(blob=media_of(b"other", "image/png").blob, data=None)  # type: ignore[arg-type]
+    with pytest.raises(sqlite3.Error):
+        await add(journal, 0, blobs=[blob, unstorable])
+    assert await journal.blob(blob.blob.sha256) is None
+    assert await journal.groups_after(0, 10) == []
 
 
 async def test_a_number_is_never_given_twice(tmp_path: Path) -> None:

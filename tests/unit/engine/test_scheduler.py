@@ -13,6 +13,7 @@ import pytest
 
 from engine import scheduler
 from engine.journal import Counts, Journal, JournalFull
+from engine.media import Media
 from engine.scheduler import TrainLane
 from tests.support.engines import until
 from toolwright.recipe import Run
@@ -65,7 +66,9 @@ class Lane:
         await self.finish.wait()
         return []
 
-    async def begin(self, position: int, _round: int = 0) -> list[Trajectory]:
+    async def begin(
+        self, position: int, _round: int = 0, _shown: dict[str, Media] | None = None
+    ) -> list[Trajectory]:
         self.admitted.append(position)
         await self._roll_out(position)
         return [trajectory(position, index) for index in range(self.size)]
@@ -263,7 +266,7 @@ async def test_a_group_that_infrastructure_failed_whole_is_run_again(
     monkeypatch.setattr(scheduler, "LONGEST_PAUSE", 0.01)
     rounds: list[int] = []
 
-    async def roll_out(position: int, round_: int) -> list[Trajectory]:
+    async def roll_out(position: int, round_: int, _shown: dict[str, Media]) -> list[Trajectory]:
         rounds.append(round_)
         made = errored if round_ < 2 else trajectory
         return [made(position, 0), errored(position, 1)]

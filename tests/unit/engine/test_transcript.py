@@ -2,24 +2,57 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.images import ExpansionMismatch
+from engine.media import media_of
 from engine.transcript import Transcript
 from engine.types import Generated
-from toolwright.types import Author, FinishKind, FinishReason, SamplingParams, WeightVersion
+from toolwright.types import (
+    Author,
+    FinishKind,
+    FinishReason,
+    MediaRef,
+    SamplingParams,
+    WeightVersion,
+)
 
 V1, V2 = WeightVersion(lineage="a", step=1), WeightVersion(lineage="a", step=2)
 STOP = FinishReason(kind=FinishKind.STOP, matched_token=9)
 HOT = SamplingParams(temperature=0.7)
 
 
-def generated(*token_ids: int, versions: list[WeightVersion] | None = None) -> Generated:
+IMAGE = 50
+RED, BLUE = media_of(b"red", "image/png"), media_of(b"blue!", "image/png")
+
+
+def generated(
+    *token_ids: int,
+    versions: list[WeightVersion] | None = None,
+    prompt: tuple[int, ...] = (),
+    prompt_tokens: int = 0,
+) -> Generated:
     return Generated(
         token_ids=token_ids,
         logprobs=tuple(-i / 8 for i in token_ids),
         versions=tuple(versions or [V1] * len(token_ids)),
         finish=STOP,
+        prompt_tokens=prompt_tokens or len(prompt),
+        prompt_ids=prompt,
+    )
+
+
+def with_an_image() -> Transcript:
+    """Of a red image, for which 5 tokens are set aside."""
+    return Transcript(
+        [1, IMAGE, 2],
+        response=20,
+        model=40,
+        images=[RED],
+        placeholder=IMAGE,
+        image_tokens=5,
     )
 
 
@@ -75,6 +108,70 @@ def test_the_prompt_that_was_given_is_not_shared() -> None:
     transcript = Transcript(prompt, response=3, model=100)
     transcript.append_observation([2], turn=0)
     assert prompt == [1]
+
+
+def test_an_image_is_sent_as_one_token_and_recorded_as_many() -> None:
+    transcript = with_an_image()
+    assert transcript.has_unseen_images
+    assert (transcript.model_room, transcript.image_bytes) == (40 - 2 - 5, 3)
+    reply = generated(3, 4, prompt=(1, IMAGE, IMAGE, IMAGE, 2))
+    transcript.learn(reply)
+    transcript.append_action(reply, turn=0)
+    assert not transcript.has_unseen_images
+    assert (transcript.model_room, transcript.used) == (40 - 5 - 2, 2)
+    assert transcript.append_observation([7, IMAGE, 8], turn=0, images=[BLUE])
+    assert transcript.token_ids == [1, IMAGE, 2, 3, 4, 7, IMAGE, 8]
+    assert transcript.images == [RED, BLUE]
+    assert transcript.used == 2 + 2 + 5
+    reply = generated(6, prompt=(1, IMAGE, IMAGE, IMAGE, 2, 3, 4, 7, IMAGE, IMAGE, 8))
+    transcript.learn(reply)
+    transcript.append_action(reply, turn=1)
+    prompt, _, observation, _ = transcript.sequence("s").segments
+    assert prompt.token_ids == (1, IMAGE, IMAGE, IMAGE, 2)
+    assert prompt.media == (MediaRef(blob=RED.blob, token_offset=1, placeholder_tokens=3),)
+    assert observation.token_ids == (7, IMAGE, IMAGE, 8)
+    assert observation.media == (MediaRef(blob=BLUE.blob, token_offset=1, placeholder_tokens=2),)
+    assert transcript.used == 2 + 4 + 1
+
+
+def test_an_image_that_no_sampler_saw_stays_one_token() -> None:
+    transcript = with_an_image()
+    (prompt,) = transcript.sequence("s").segments
+    assert prompt.token_ids == (1, IMAGE, 2)
+    assert prompt.media[0].placeholder_tokens == 1
+
+
+def test_what_the_policy_wrote_is_no_image() -> None:
+    transcript = with_an_image()
+    reply = generated(IMAGE, prompt=(1, IMAGE, 2))
+    transcript.learn(reply)
+    transcript.append_action(reply, turn=0)
+    _, action = transcript.sequence("s").segments
+    assert (action.token_ids, action.media) == ((IMAGE,), ())
+
+
+def test_the_same_image_takes_the_same_tokens() -> None:
+    transcript = with_an_image()
+    transcript.learn(generated(prompt=(1, IMAGE, IMAGE, 2)))
+    with pytest.raises(ExpansionMismatch, match="has 4 tokens, the sampler counted 5"):
+        transcript.learn(generated(prompt_tokens=5))
+    transcript.append_observation([IMAGE], turn=0, images=[BLUE])
+    with pytest.raises(ExpansionMismatch, match="image 0 took 2 tokens before and 3 now"):
+        transcript.learn(generated(prompt=(1, IMAGE, IMAGE, IMAGE, 2, IMAGE)))
+
+
+def test_a_sampler_that_does_not_tell_is_noticed() -> None:
+    with pytest.raises(ExpansionMismatch):
+        with_an_image().learn(generated(prompt_tokens=5))
+
+
+def test_an_observation_is_cut_before_an_image_that_does_not_fit() -> None:
+    transcript = Transcript([1], response=9, model=100, placeholder=IMAGE, image_tokens=5)
+    body = [2, IMAGE, 3, IMAGE, 4]
+    assert not transcript.append_observation(body, turn=0, images=[RED, BLUE])
+    assert transcript.token_ids == [1, 2, IMAGE, 3]
+    assert transcript.images == [RED]
+    assert transcript.used == 7
 
 
 STEP = st.tuples(st.booleans(), st.lists(st.integers(0, 99), max_size=6), st.booleans())

@@ -11,6 +11,8 @@ from learner.batch import Row, check_vocabulary, collate, rows_of, share, split
 from learner.errors import DataError
 from toolwright.types import (
     Author,
+    BlobRef,
+    MediaRef,
     SamplingParams,
     Segment,
     Sequence,
@@ -130,3 +132,12 @@ def test_an_empty_micro_batch_is_legal() -> None:
 def test_an_id_outside_of_the_vocabulary_is_named() -> None:
     with pytest.raises(DataError, match="token id 5"):
         check_vocabulary([row(5)], 5)
+
+
+def test_images_are_refused_and_not_trained_as_text() -> None:
+    blob = BlobRef(sha256="ab", media_type="image/png", size=2)
+    ref = MediaRef(blob=blob, token_offset=0, placeholder_tokens=2)
+    seen = Segment(author=Author.PROMPT, token_ids=(9, 9, 1), media=(ref,))
+    with pytest.raises(DataError, match=r"t: its policy was shown images.*a text policy"):
+        rows_of(trajectory(seen, model((3,))), temperature=1.0)
+    assert rows_of(trajectory(seen, model((3,)), masked=True), temperature=1.0) == []

@@ -6,14 +6,16 @@ goes to SGLang's own torch code. So the names have to exist, and this module own
 
 Invariant: nothing is faked. A name either computes what the kernel computes
 (`assign_req_to_token_pool_cpu`), or raises `NotImplementedError` with its own name. Those that
-raise belong to speculative decoding, which the launcher leaves off. `torch.ops.sgl_kernel` stays
-empty, so a model that needs a CPU kernel (Qwen3-Next, some mixtures of experts) fails aloud.
+raise belong to speculative decoding, which the launcher leaves off. `torch.ops.sgl_kernel` holds
+no kernel, so a model that needs one (Qwen3-Next, Qwen3.5, some mixtures of experts) fails aloud.
+Qwen3.5's are declared there, names alone: SGLang's image processor of Qwen-VL imports Qwen3.5 too.
 """
 
 from collections.abc import Callable
 from typing import NoReturn
 
 from torch import Tensor
+from torch.library import Library
 
 SPECULATIVE_ONLY = (
     "assign_draft_cache_locs_contiguous_cpu",
@@ -24,6 +26,12 @@ SPECULATIVE_ONLY = (
     "fill_bonus_tokens_cpu",
     "rotate_input_ids_cpu",
     "verify_tree_greedy_cpu",
+)
+QWEN3_5_ONLY = (
+    "fused_qk_gemma_rmsnorm_cpu",
+    "fused_qk_gemma_rmsnorm_with_gate_cpu",
+    "fused_qkvzba_split_reshape_cat_contiguous_cpu",
+    "fused_sigmoid_mul_cpu",
 )
 
 
@@ -62,3 +70,7 @@ def _absent(name: str) -> Callable[..., NoReturn]:
 
 
 globals().update({name: _absent(name) for name in SPECULATIVE_ONLY})
+
+_DECLARED = Library("sgl_kernel", "FRAGMENT")  # torch takes the names back with this object
+for _name in QWEN3_5_ONLY:
+    _DECLARED.define(f"{_name}(...) -> ...")

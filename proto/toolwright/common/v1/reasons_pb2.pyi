@@ -60,6 +60,8 @@ class _StopReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     """Cancelled by the engine or by its owner."""
     STOP_REASON_MAX_ACTION_LENGTH: _StopReason.ValueType  # 18
     """An action came to its length limit without a stop, while the response had room."""
+    STOP_REASON_MAX_IMAGE_BYTES: _StopReason.ValueType  # 19
+    """The images of the trajectory, an observation's among them, would have more bytes than it may."""
 
 class StopReason(_StopReason, metaclass=_StopReasonEnumTypeWrapper):
     """Why a trajectory ended. Closed set; loss handling per reason is a recipe's choice."""
@@ -101,6 +103,8 @@ STOP_REASON_CANCELLED: StopReason.ValueType  # 17
 """Cancelled by the engine or by its owner."""
 STOP_REASON_MAX_ACTION_LENGTH: StopReason.ValueType  # 18
 """An action came to its length limit without a stop, while the response had room."""
+STOP_REASON_MAX_IMAGE_BYTES: StopReason.ValueType  # 19
+"""The images of the trajectory, an observation's among them, would have more bytes than it may."""
 global___StopReason = StopReason
 
 class _ErrorReason:

@@ -294,3 +294,38 @@ class DrainResponse(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["unfinished", b"unfinished"]) -> None: ...
 
 global___DrainResponse = DrainResponse
+
+@typing.final
+class GetBlobRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SHA256_FIELD_NUMBER: builtins.int
+    OFFSET_FIELD_NUMBER: builtins.int
+    sha256: builtins.str
+    """Lower-case hex SHA-256 of the content."""
+    offset: builtins.int
+    """Bytes to leave out from the start."""
+    def __init__(
+        self,
+        *,
+        sha256: builtins.str = ...,
+        offset: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["offset", b"offset", "sha256", b"sha256"]) -> None: ...
+
+global___GetBlobRequest = GetBlobRequest
+
+@typing.final
+class GetBlobResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    DATA_FIELD_NUMBER: builtins.int
+    data: builtins.bytes
+    def __init__(
+        self,
+        *,
+        data: builtins.bytes = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["data", b"data"]) -> None: ...
+
+global___GetBlobResponse = GetBlobResponse

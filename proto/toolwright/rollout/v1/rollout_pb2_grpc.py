@@ -68,6 +68,11 @@ class RolloutServiceStub(object):
                 request_serializer=toolwright_dot_rollout_dot_v1_dot_rollout__pb2.DrainRequest.SerializeToString,
                 response_deserializer=toolwright_dot_rollout_dot_v1_dot_rollout__pb2.DrainResponse.FromString,
                 _registered_method=True)
+        self.GetBlob = channel.unary_stream(
+                '/toolwright.rollout.v1.RolloutService/GetBlob',
+                request_serializer=toolwright_dot_rollout_dot_v1_dot_rollout__pb2.GetBlobRequest.SerializeToString,
+                response_deserializer=toolwright_dot_rollout_dot_v1_dot_rollout__pb2.GetBlobResponse.FromString,
+                _registered_method=True)
 
 
 class RolloutServiceServicer(object):
@@ -118,6 +123,14 @@ class RolloutServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetBlob(self, request, context):
+        """A blob that a segment of a leased trajectory refers to, in pieces of at most 1 MiB. It is held
+        until the group is acknowledged or dropped.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_RolloutServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -150,6 +163,11 @@ def add_RolloutServiceServicer_to_server(servicer, server):
                     servicer.Drain,
                     request_deserializer=toolwright_dot_rollout_dot_v1_dot_rollout__pb2.DrainRequest.FromString,
                     response_serializer=toolwright_dot_rollout_dot_v1_dot_rollout__pb2.DrainResponse.SerializeToString,
+            ),
+            'GetBlob': grpc.unary_stream_rpc_method_handler(
+                    servicer.GetBlob,
+                    request_deserializer=toolwright_dot_rollout_dot_v1_dot_rollout__pb2.GetBlobRequest.FromString,
+                    response_serializer=toolwright_dot_rollout_dot_v1_dot_rollout__pb2.GetBlobResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -318,6 +336,33 @@ class RolloutService(object):
             '/toolwright.rollout.v1.RolloutService/Drain',
             toolwright_dot_rollout_dot_v1_dot_rollout__pb2.DrainRequest.SerializeToString,
             toolwright_dot_rollout_dot_v1_dot_rollout__pb2.DrainResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetBlob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/toolwright.rollout.v1.RolloutService/GetBlob',
+            toolwright_dot_rollout_dot_v1_dot_rollout__pb2.GetBlobRequest.SerializeToString,
+            toolwright_dot_rollout_dot_v1_dot_rollout__pb2.GetBlobResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -60,6 +60,14 @@ class RolloutServiceStub:
     ]
     """Stops admissions, finishes what is in flight, keeps answering leases."""
 
+    GetBlob: grpc.UnaryStreamMultiCallable[
+        toolwright.rollout.v1.rollout_pb2.GetBlobRequest,
+        toolwright.rollout.v1.rollout_pb2.GetBlobResponse,
+    ]
+    """A blob that a segment of a leased trajectory refers to, in pieces of at most 1 MiB. It is held
+    until the group is acknowledged or dropped.
+    """
+
 class RolloutServiceAsyncStub:
     """The engine: tasks in, groups of trajectories out.
 
@@ -101,6 +109,14 @@ class RolloutServiceAsyncStub:
         toolwright.rollout.v1.rollout_pb2.DrainResponse,
     ]
     """Stops admissions, finishes what is in flight, keeps answering leases."""
+
+    GetBlob: grpc.aio.UnaryStreamMultiCallable[
+        toolwright.rollout.v1.rollout_pb2.GetBlobRequest,
+        toolwright.rollout.v1.rollout_pb2.GetBlobResponse,
+    ]
+    """A blob that a segment of a leased trajectory refers to, in pieces of at most 1 MiB. It is held
+    until the group is acknowledged or dropped.
+    """
 
 class RolloutServiceServicer(metaclass=abc.ABCMeta):
     """The engine: tasks in, groups of trajectories out.
@@ -155,5 +171,15 @@ class RolloutServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[toolwright.rollout.v1.rollout_pb2.DrainResponse, collections.abc.Awaitable[toolwright.rollout.v1.rollout_pb2.DrainResponse]]:
         """Stops admissions, finishes what is in flight, keeps answering leases."""
+
+    @abc.abstractmethod
+    def GetBlob(
+        self,
+        request: toolwright.rollout.v1.rollout_pb2.GetBlobRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[collections.abc.Iterator[toolwright.rollout.v1.rollout_pb2.GetBlobResponse], collections.abc.AsyncIterator[toolwright.rollout.v1.rollout_pb2.GetBlobResponse]]:
+        """A blob that a segment of a leased trajectory refers to, in pieces of at most 1 MiB. It is held
+        until the group is acknowledged or dropped.
+        """
 
 def add_RolloutServiceServicer_to_server(servicer: RolloutServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

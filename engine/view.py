@@ -1,0 +1,129 @@
+"""What the policy reads: its prompt and the outcomes of its calls, as ids with their images.
+
+For a policy that reads text alone, media are named in the text and never fetched. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from engine.images import (
+    ImagesUnplaced,
+    fold,
+    is_image,
+    plain,
+    shown_refs,
+    unfold,
+    with_images,
+)
+from engine.media import Media
+from engine.protocols import Protocol
+from engine.text import truncate_observation
+from engine.toolcalls import named
+from engine.types import CallOutcome, Codec, ToolSpec
+from toolwright.truncation import Keep
+from toolwright.types import BlobRef, Task
+
+MARKER = " ... "
+"""Where something was cut out of an observation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """Of one turn, without its frame. images: one for each placeholder in `token_ids`."""
+
+    token_ids: list[int]
+    images: list[Media]
+    cut: bool
+
+
+def prompt_ids(
+    protocol: Protocol, task: Task, tools: Sequence[ToolSpec], codec: Codec
+) -> list[int]:
+    """Ids of the first request, one placeholder for each image that the policy is shown.
+
+    ValueError when protocol, chat template, task and images do not fit.
+    """
+    mark = codec.image_mark
+    if mark is None:
+        return protocol.prompt(task, tools, codec)
+    token_ids = protocol.prompt(with_images(task, mark), tools, codec)
+    images = len(shown_refs(task))
+    if token_ids.count(mark.placeholder) != images:
+        raise ImagesUnplaced(
+            f"task.protocol writes {token_ids.count(mark.placeholder)} images into the prompt of "
+            f"a task that has {images}: let it render the task's messages, parts and all"
+        )
+    return token_ids
+
+
+def images_of(outcome: CallOutcome, codec: Codec) -> list[Media | BlobRef]:
+    """What the policy shall see of an outcome besides text, in order."""
+    if codec.image_mark is None:
+        return []
+    return [part for part in outcome.parts if not isinstance(part, str) and _is_shown(part)]
+
+
+def observation(
+    outcomes: Sequence[CallOutcome],
+    images: Mapping[str, Media],
+    protocol: Protocol,
+    codec: Codec,
+    *,
+    limit: int,
+    keep: Keep,
+) -> Observation:
+    """The turn's outcomes as the policy reads them. `images` by hash; one that is not among them
+    is named only.
+
+    Above `limit` tokens, of which an image counts as one here, it is cut, never inside an image.
+    """
+    texts = [_text(outcome, images, codec) for outcome in outcomes]
+    body = protocol.observation(texts, codec)
+    shown = [
+        images[_blob(part).sha256]
+        for outcome in outcomes
+        for part in images_of(outcome, codec)
+        if _blob(part).sha256 in images
+    ]
+    mark = codec.image_mark
+    units = body if mark is None else fold(body, mark)
+    if mark is not None and sum(unit < 0 for unit in units) != len(shown):
+        raise ImagesUnplaced(
+            f"task.protocol writes {sum(unit < 0 for unit in units)} images into an observation "
+            f"of {len(shown)}: let it keep each text of a call whole, once"
+        )
+    cut = len(units) > limit
+    if cut:
+        marker = codec.encode(MARKER)
+        units = truncate_observation(units, limit=limit, marker=marker, keep=keep)
+    if mark is None:
+        return Observation(token_ids=units, images=[], cut=cut)
+    token_ids, kept = unfold(units, mark)
+    return Observation(token_ids=token_ids, images=[shown[number] for number in kept], cut=cut)
+
+
+def _text(outcome: CallOutcome, images: Mapping[str, Media], codec: Codec) -> str:
+    """One outcome; an image is its mark."""
+    mark = codec.image_mark
+    if mark is None:
+        return outcome.text or ("" if outcome.valid else outcome.invalid_reason)
+    if not outcome.valid and not outcome.text:
+        return plain(outcome.invalid_reason, mark)
+    return "".join(
+        plain(part, mark)
+        if isinstance(part, str)
+        else mark.text
+        if _is_shown(part) and _blob(part).sha256 in images
+        else named(part)
+        for part in outcome.parts or (outcome.text,)
+    )
+
+
+def _is_shown(part: Media | BlobRef) -> bool:
+    return is_image(_blob(part).media_type)
+
+
+def _blob(part: Media | BlobRef) -> BlobRef:
+    return part.blob if isinstance(part, Media) else part

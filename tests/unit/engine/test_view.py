@@ -1,0 +1,117 @@
+"""What the policy reads of its task and of its calls, with vision and without."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from engine.codec import HuggingFaceCodec
+from engine.images import ImagesUnplaced
+from engine.media import Media, media_of
+from engine.protocols.tagged import Tagged
+from engine.types import CallOutcome, Part
+from engine.view import Observation, images_of, observation, prompt_ids
+from tests.support.policy import write_vision_policy
+from toolwright.types import BlobRef, MediaRef, Task
+
+RED, BLUE = media_of(b"red", "image/png"), media_of(b"blue", "image/jpeg")
+FAR = BlobRef(sha256="f" * 64, media_type="image/webp", size=9)
+CLIP = media_of(b"clip", "video/mp4")
+
+
+@pytest.fixture(scope="module")
+def vision(tmp_path_factory: pytest.TempPathFactory) -> HuggingFaceCodec:
+    return HuggingFaceCodec(write_vision_policy(tmp_path_factory.mktemp("vision")))
+
+
+def outcome(*parts: Part) -> CallOutcome:
+    text = "".join(part if isinstance(part, str) else "[media]" for part in parts)
+    return CallOutcome(text=text, valid=True, parts=parts)
+
+
+def seen(
+    codec: HuggingFaceCodec,
+    *outcomes: CallOutcome,
+    images: Mapping[str, Media] | None = None,
+    limit: int = 100,
+) -> Observation:
+    known = {one.blob.sha256: one for one in (RED, BLUE)} if images is None else images
+    return observation(outcomes, known, Tagged(), codec, limit=limit, keep="head")
+
+
+def test_images_stand_where_the_tool_put_them(vision: HuggingFaceCodec) -> None:
+    found = seen(vision, outcome("a", RED, "b"), outcome(BLUE))
+    image = "<|vision_start|><|image_pad|><|vision_end|>"
+    assert vision.decode(found.token_ids) == f"a{image}b\n{image}"
+    assert (found.images, found.cut) == ([RED, BLUE], False)
+
+
+def test_what_is_no_image_or_was_not_fetched_is_named(vision: HuggingFaceCodec) -> None:
+    found = seen(vision, outcome(CLIP, FAR, RED), images={})
+    assert vision.decode(found.token_ids) == "[video/mp4][image/webp][image/png]"
+    assert found.images == []
+    assert images_of(outcome(CLIP, FAR, RED), vision) == [FAR, RED]
+
+
+def test_without_vision_all_media_are_named(codec: HuggingFaceCodec) -> None:
+    found = seen(codec, outcome("a", RED))
+    assert codec.decode(found.token_ids) == "a[media]"
+    assert images_of(outcome(RED, FAR), codec) == []
+
+
+def test_a_failure_without_words_gives_its_reason(
+    codec: HuggingFaceCodec, vision: HuggingFaceCodec
+) -> None:
+    refused = CallOutcome(text="", valid=False, invalid_reason="no tool <image>")
+    assert codec.decode(seen(codec, refused).token_ids) == "no tool <image>"
+    assert vision.decode(seen(vision, refused).token_ids) == "no tool < image>"
+
+
+def test_a_cut_is_never_inside_an_image(vision: HuggingFaceCodec) -> None:
+    found = seen(vision, outcome("ab", RED, "c" * 20, BLUE), limit=10)
+    assert found.cut
+    assert found.images == [RED]
+    text = vision.decode(found.token_ids)
+    assert text == "ab<|vision_start|><|image_pad|><|vision_end|>cc ... "
+
+
+def test_a_protocol_that_loses_an_image_is_told(vision: HuggingFaceCodec) -> None:
+    class Forgetful(Tagged):
+        def observation(self, texts, codec):  # type: ignore[no-untyped-def]
+            return codec.encode("nothing")
+
+    with pytest.raises(ImagesUnplaced, match="0 images into an observation of 1"):
+        observation(
+            [outcome(RED)], {RED.blob.sha256: RED}, Forgetful(), vision, limit=9, keep="head"
+        )
+
+
+def test_the_prompt_has_a_place_for_each_image(vision: HuggingFaceCodec) -> None:
+    ref = MediaRef(blob=RED.blob, token_offset=0, placeholder_tokens=0)
+    task = Task(id="t", prompt="one <image> two <image>", media=(ref, ref))
+    assert vision.image_mark is not None
+    ids = prompt_ids(Tagged(), task, (), vision)
+    assert ids.count(vision.image_mark.placeholder) == 2
+    with pytest.raises(ImagesUnplaced, match="1 places for 2 images"):
+        prompt_ids(Tagged(), Task(id="t", prompt="<image>", media=(ref, ref)), (), vision)
+
+
+def test_a_protocol_that_reads_the_raw_prompt_is_told(vision: HuggingFaceCodec) -> None:
+    class Raw(Tagged):
+        def prompt(self, task, tools, codec):  # type: ignore[no-untyped-def]
+            return codec.encode("my own words")
+
+    ref = MediaRef(blob=RED.blob, token_offset=0, placeholder_tokens=0)
+    with pytest.raises(ImagesUnplaced, match="let it render the task's messages"):
+        prompt_ids(Raw(), Task(id="t", prompt="x", media=(ref,)), (), vision)
+
+
+def test_a_codec_says_how_its_policy_is_shown_an_image(
+    vision: HuggingFaceCodec, codec: HuggingFaceCodec
+) -> None:
+    mark = vision.image_mark
+    assert mark is not None
+    assert mark.text == "<|vision_start|><|image_pad|><|vision_end|>"
+    assert mark.reserved == ("<|image_pad|>", "<|video_pad|>")
+    assert codec.image_mark is None
