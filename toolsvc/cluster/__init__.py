@@ -4,9 +4,13 @@ serving.py      the service: its address, its hosts, its end
 front.py        ToolService as clients meet it; passes everything on to the host that it belongs to
 sessions.py     which host a session is on, and what became of it; pure
 resources.py    what hosts have and sessions take; pure
-fleet.py        the hosts: started, watched, replaced, ended
+fleet.py        the hosts that sessions share, replaced when they are lost
+own_hosts.py    the hosts of one session each
+starting.py     from an actor to a host that answers
+watching.py     what becomes of a host and the sessions on it
 link.py         one host as the front has it: gRPC to it, and whether it lives
 ray_cluster.py  Ray, as far as it is needed
+own_cluster.py  and a cluster on this machine alone
 host_actor.py   what runs in an actor: an ordinary host with an ordinary gRPC server
 
 Invariants

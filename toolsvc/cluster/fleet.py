@@ -100,7 +100,8 @@ class Fleet:
         restarts = Restarts()
         while True:
             began = time.monotonic()
-            self._lost += await watch(self._slots[slot], self._sessions)
+            lost = await watch(self._slots[slot], self._sessions)
+            self._lost += lost
             await self._serving(bool(self.hosts))
             await self._replace(slot, restarts, time.monotonic() - began)
             self._replaced += 1

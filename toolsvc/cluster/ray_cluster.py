@@ -6,7 +6,7 @@ Ray's exceptions end here.
 from __future__ import annotations
 
 import contextlib
-import os
+import logging
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -34,7 +34,7 @@ class ActorSilent(Exception):
 @contextlib.contextmanager
 def connected(address: str) -> Iterator[None]:
     """To the cluster of which `address` is the head, host:port; "" = to one on this machine alone,
-    which ends with the block. StartError if it cannot be had."""
+    which ends with the block (see `own_cluster`). StartError if it cannot be had."""
     own: dict[str, Any] = {}
     if address:
         _check_reachable(address)
@@ -42,11 +42,14 @@ def connected(address: str) -> Iterator[None]:
         own = {
             "object_store_memory": OBJECT_STORE_BYTES,
             "include_dashboard": False,
-            "_node_ip_address": "127.0.0.1",
         }
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
-        ray.init(address=address or "local", log_to_driver=False, **own)
+        ray.init(
+            address=address or "local",
+            log_to_driver=False,  # What hosts and plugins print is in Ray's own logs.
+            logging_level=logging.WARNING,
+            **own,
+        )
     except (ConnectionError, RuntimeError, ValueError, RayError) as error:
         where = f"the Ray cluster at {address}" if address else "a Ray cluster on this machine"
         raise StartError(

@@ -12,6 +12,7 @@ import typer
 import uvloop
 
 from toolsvc.built_in import BUILT_IN
+from toolsvc.cluster.own_cluster import keep_to_this_machine
 from toolsvc.commands.endings import Unusable, one_sentence
 from toolsvc.observation import DEFAULT_LIMIT
 from toolsvc.sandbox.config import MIB, Backend, Isolation, SandboxConfig
@@ -166,6 +167,8 @@ def serve(
         if backend is Hosting.RAY:
             if workers > 1:
                 raise Unusable("--workers is for one machine: with --backend ray say --hosts")
+            if not ray_address:
+                keep_to_this_machine()
             from toolsvc.cluster.resources import Resources
             from toolsvc.cluster.serving import Shape, serve_on_ray
 
