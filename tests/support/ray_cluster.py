@@ -43,7 +43,6 @@ class RayCluster:
             process.suspend()
         for process in (raylet, *below):
             process.kill()
-        psutil.wait_procs([raylet, *below], timeout=10)
 
     def node_of(self, pid: int) -> int:
         """Process id of the raylet that an actor's process belongs to."""

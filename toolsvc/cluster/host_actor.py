@@ -11,7 +11,7 @@ import contextlib
 import os
 from dataclasses import dataclass
 
-import ray.util
+import ray
 from prometheus_client import generate_latest
 
 from toolsvc.errors import StartError
