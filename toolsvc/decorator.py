@@ -28,6 +28,9 @@ def tool(
     run_limit: float = ...,
     media: bool = ...,
     keep: Keep = ...,
+    cpus: float = ...,
+    gpus: float = ...,
+    memory_bytes: int = ...,
 ) -> Callable[[Function], Function]: ...
 
 
@@ -100,4 +103,5 @@ class _FunctionTool(Tool):
 
 _SETTINGS = {
     *("name", "description", "usage", "format", "parallel_calls", "run_limit", "media", "keep"),
+    *("cpus", "gpus", "memory_bytes"),
 }

@@ -8,7 +8,9 @@ puts them on one, where the label `worker` keeps them apart: a sum in which one 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -123,6 +125,22 @@ def merge(pages: Mapping[str, str]) -> list[Metric]:
             for sample in found.samples:
                 family.add_sample(sample.name, {**sample.labels, "worker": worker}, sample.value)
     return list(families.values())
+
+
+def asked(metrics: Callable[[], Coroutine[Any, Any, list[Metric]]]) -> CollectorRegistry:
+    """For what can only be gathered on this event loop: a page's own thread has it asked there."""
+    loop = asyncio.get_running_loop()
+
+    class Asked(Collector):
+        def describe(self) -> list[Metric]:
+            return []  # Else it would be asked for all of it when it is registered.
+
+        def collect(self) -> list[Metric]:
+            return asyncio.run_coroutine_threadsafe(metrics(), loop).result()
+
+    registry = CollectorRegistry()
+    registry.register(Asked())
+    return registry
 
 
 def serve_page(address: str, registry: CollectorRegistry, *, insecure: bool) -> None:

@@ -13,7 +13,7 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -31,6 +31,7 @@ from toolsvc.plugins import plugins_in_threads
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.service import SERVICE_NAME, ToolServicer
 from toolsvc.task_blobs import DEFAULT_ROOM
+from toolsvc.tool import Tool
 from toolwright.rpc import options
 from toolwright.rpc.server import Server
 from toolwright.rpc.tls import Certificate, TlsError, read_certificate
@@ -102,10 +103,14 @@ async def _verltool_face(config: ServiceConfig, host: Host) -> AsyncIterator[Non
 
 
 @contextlib.asynccontextmanager
-async def running_host(config: ServiceConfig) -> AsyncIterator[tuple[Host, Metrics]]:
-    """The tools, started, and counted if anybody wants to see it; every session ends with the
-    block."""
-    tools = await load_tools(config.tools, parse_settings(list(config.settings)), config.sandbox)
+async def running_host(
+    config: ServiceConfig, only: Collection[str] = ()
+) -> AsyncIterator[tuple[Host, Metrics]]:
+    """The tools, or `only` those of these names, started, and counted if anybody wants to see it;
+    every session ends with the block."""
+    tools = await tools_of(config)
+    if only:
+        tools = [tool for tool in tools if tool.name in only]
     metrics = Metrics(tools)
     most = _allow_open_files(config.max_sessions)
     async with Host(
@@ -118,6 +123,11 @@ async def running_host(config: ServiceConfig) -> AsyncIterator[tuple[Host, Metri
     ) as host:
         metrics.look_at(host)
         yield host, metrics
+
+
+async def tools_of(config: ServiceConfig) -> list[Tool]:
+    """What the configuration names, not started. StartError."""
+    return await load_tools(config.tools, parse_settings(list(config.settings)), config.sandbox)
 
 
 def make_server(config: ServiceConfig, listen: str, **how: Any) -> Server:

@@ -64,6 +64,11 @@ class Tool:
     queues: bool = False
     """Its calls wait in a queue of its own, which bounds what runs: they need no leave of the host
     to start."""
+    cpus: float = 0.0
+    """Cores that a session keeps busy; with `gpus` and `memory_bytes` what a cluster sets aside for
+    it (`toolsvc.cluster`). Nothing holds the tool to it."""
+    gpus: float = 0.0
+    memory_bytes: int = 0
     callable: bool = True
     """False for one that only gives sessions their own tools: nobody sees it or calls it."""
 

@@ -4,6 +4,7 @@ Whatever keeps it from starting is one sentence on standard error and exit code 
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -11,12 +12,22 @@ import typer
 import uvloop
 
 from toolsvc.built_in import BUILT_IN
+from toolsvc.cluster.own_cluster import keep_to_this_machine
 from toolsvc.commands.endings import Unusable, one_sentence
 from toolsvc.observation import DEFAULT_LIMIT
 from toolsvc.sandbox.config import MIB, Backend, Isolation, SandboxConfig
 from toolsvc.serving import ServiceConfig, leave, log_to_stderr, serve_alone
 from toolsvc.task_blobs import DEFAULT_ROOM
 from toolsvc.workers.supervisor import supervise
+
+
+class Hosting(StrEnum):
+    """Where sessions are held."""
+
+    LOCAL = "local"
+    """In this process, or in `--workers` beside it."""
+    RAY = "ray"
+    """In actors on a Ray cluster."""
 
 
 def serve(
@@ -48,6 +59,18 @@ def serve(
     worker_port: Annotated[
         int, typer.Option(min=0, help="port of the first worker, the others follow; 0 = any")
     ] = 0,
+    backend: Annotated[
+        Hosting, typer.Option(help="where sessions are held: by this machine, or a Ray cluster")
+    ] = Hosting.LOCAL,
+    ray_address: Annotated[
+        str, typer.Option(help="host:port of the Ray cluster's head; default: one for the service")
+    ] = "",
+    hosts: Annotated[int, typer.Option(min=1, help="Ray actors that sessions share")] = 1,
+    host_cpus: Annotated[float, typer.Option(min=0, help="of the cluster, for each of them")] = 1.0,
+    host_gpus: Annotated[float, typer.Option(min=0, help="of the cluster, for each of them")] = 0.0,
+    host_memory_mib: Annotated[
+        int, typer.Option(min=0, help="of the cluster, for each of them")
+    ] = 1024,
     metrics: Annotated[
         str, typer.Option(help="serve a page for Prometheus at this host:port")
     ] = "",
@@ -111,6 +134,10 @@ def serve(
     own endpoint the client uses from then on. --max-sessions, --blobs-mib, --ready and --shards
     are of the whole service. A worker that dies loses its own sessions and is replaced.
 
+    With --backend ray, --hosts actors of a Ray cluster hold the sessions and this process alone is
+    spoken to; a tool that asks for a GPU or more than 1 GiB gets an actor for each session. When a
+    node dies its sessions are lost, no others, and its hosts are replaced.
+
     On SIGTERM calls in flight get 10 s, then every session ends and no process is left.
     """
     config = ServiceConfig(
@@ -144,8 +171,18 @@ def serve(
         until_eof=until_eof,
     )
     log_to_stderr()
-    with one_sentence():
-        if workers == 1:
+    with one_sentence(extra="ray" if backend is Hosting.RAY else ""):
+        if backend is Hosting.RAY:
+            if workers > 1:
+                raise Unusable("--workers is for one machine: with --backend ray say --hosts")
+            if not ray_address:
+                keep_to_this_machine()
+            from toolsvc.cluster.resources import Resources
+            from toolsvc.cluster.serving import Shape, serve_on_ray
+
+            room = Resources(cpus=host_cpus, gpus=host_gpus, memory_bytes=host_memory_mib * MIB)
+            serve_on_ray(config, Shape(address=ray_address, hosts=hosts, host=room))
+        elif workers == 1:
             if advertise or worker_port:
                 raise Unusable("--advertise and --worker-port are for --workers of two or more")
             uvloop.run(serve_alone(config))

@@ -25,14 +25,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import structlog
-from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
 
 from toolsvc.admission import PERMITS_PER_CORE
-from toolsvc.errors import StartError
-from toolsvc.metrics import merge, serve_page
+from toolsvc.errors import StartError, start_error_alone
+from toolsvc.metrics import asked, merge, serve_page
 from toolsvc.serving import DRAIN_SECONDS, ServiceConfig, announce, stop_event
 from toolsvc.task_blobs import BLOB_BYTES
 from toolsvc.workers.messages import (
@@ -86,23 +84,13 @@ async def supervise(
         )
         supervisor = Supervisor(part, own, advertise)
         try:
-            async with asyncio.TaskGroup() as group:
-                running = group.create_task(supervisor.run())
-                await stop.wait()
-                running.cancel()
-        except BaseExceptionGroup as failures:
-            cannot_start = failures.subgroup(StartError)
-            if cannot_start is None:
-                raise
-            raise _first(cannot_start) from None
+            with start_error_alone():
+                async with asyncio.TaskGroup() as group:
+                    running = group.create_task(supervisor.run())
+                    await stop.wait()
+                    running.cancel()
         finally:
             await supervisor.end()
-
-
-def _first(failures: BaseExceptionGroup[StartError]) -> StartError:
-    """Of those in groups of groups."""
-    first = failures.exceptions[0]
-    return _first(first) if isinstance(first, BaseExceptionGroup) else first
 
 
 @contextlib.contextmanager
@@ -230,9 +218,7 @@ class Supervisor:
 
     def _serve_metrics(self) -> None:
         """One page for all workers. StartError if it cannot be served there."""
-        registry = CollectorRegistry()
-        registry.register(_AllWorkers(self, asyncio.get_running_loop()))
-        serve_page(self._config.metrics, registry, insecure=self._config.insecure)
+        serve_page(self._config.metrics, asked(self.metrics), insecure=self._config.insecure)
 
     async def _keep(self, worker: _Worker) -> None:
         """One slot: a worker, its death, the next one. StartError where that cannot start and no
@@ -327,21 +313,6 @@ class Supervisor:
         message = Membership(view=View(epoch=self._epoch, members=members))
         for worker in self._living.values():
             _say(worker.process, message)
-
-
-class _AllWorkers(Collector):
-    """Asks the supervisor from the thread of the HTTP server."""
-
-    def __init__(self, supervisor: Supervisor, loop: asyncio.AbstractEventLoop) -> None:
-        self._supervisor = supervisor
-        self._loop = loop
-
-    def describe(self) -> list[Metric]:
-        return []  # Else it would be asked for all of it when it is registered.
-
-    def collect(self) -> list[Metric]:
-        asked = asyncio.run_coroutine_threadsafe(self._supervisor.metrics(), self._loop)
-        return asked.result()
 
 
 def _say(process: asyncio.subprocess.Process, message: Message) -> None:

@@ -1,0 +1,269 @@
+"""Session hosts on a real Ray cluster of two nodes, bound to loopback, one of which dies."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import urllib.request
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from google.protobuf.duration_pb2 import Duration
+
+from tests.support.net import free_port
+from tests.support.ray_cluster import ENVIRONMENT, RayCluster, ray_cluster
+from toolwright.rpc.channel import call as rpc
+from toolwright.rpc.channel import open_channel
+from toolwright.rpc.errors import ServiceError
+from toolwright.tool.v1 import tool_pb2 as pb
+from toolwright.tool.v1 import tool_pb2_grpc
+
+from .conftest import Service, start_service
+
+HOSTS, SESSIONS, APART = 8, 1000, 20
+PLUGIN = '''
+import asyncio, os
+from toolsvc import Tool
+
+class Count(Tool):
+    """Counts its calls; `pid` tells the process, and a path is waited for, uncounted."""
+    name = "count"
+    stateful = True
+    async def open(self, session):
+        return [0]
+    async def call(self, state, call):
+        text = call.arguments["text"]
+        if text.startswith("/"):
+            while not os.path.exists(text):
+                await asyncio.sleep(0.05)
+        if text.startswith(("/", "pid")):
+            return str(os.getpid())
+        if text == "gpus":
+            return os.environ["CUDA_VISIBLE_DEVICES"]
+        state[0] += 1
+        return str(state[0])
+
+class Large(Count):
+    name = "large"
+    memory_bytes = 2 << 30
+
+class Fast(Count):
+    name = "fast"
+    gpus = 1
+'''
+HUNGRY = """
+from toolsvc import tool
+
+@tool(gpus=1000)
+def hungry(text: str) -> str:
+    return text
+"""
+Until = Callable[[Callable[[], bool]], Awaitable[None]]
+
+
+class Client:
+    def __init__(self, address: str) -> None:
+        self.channel = open_channel(address)
+        self.stub: Any = tool_pb2_grpc.ToolServiceStub(self.channel)
+
+    async def open(self, session: str, *, lease: int = 300, queue_limit: int = 100) -> None:
+        """With the one tool that its name begins with."""
+        request = pb.OpenSessionRequest(
+            session_id=session,
+            owner="tests",
+            tools=[session.partition("-")[0]],
+            lease=Duration(seconds=lease),
+            queue_limit=Duration(seconds=queue_limit),
+        )
+        opened = await rpc(self.stub.OpenSession, request, timeout=120)
+        assert opened.endpoint == ""
+
+    async def say(self, session: str, text: str = "one more") -> str:
+        """What the session's tool answers, or the reason of the refusal."""
+        tool = session.partition("-")[0]
+        request = pb.CallToolRequest(
+            session_id=session,
+            call_id=uuid.uuid4().hex,
+            action=f"<{tool}>{text}</{tool}>",
+        )
+        try:
+            answer = await rpc(self.stub.CallTool, request, timeout=40)
+        except ServiceError as error:
+            return error.reason_name
+        return str(answer.result.observation[0].text)
+
+    async def pid(self, session: str) -> int:
+        """Of the process that the session is in."""
+        return int(await self.say(session, "pid"))
+
+    async def close(self, session: str) -> bool:
+        request = pb.CloseSessionRequest(session_id=session)
+        return bool((await rpc(self.stub.CloseSession, request, timeout=40)).closed)
+
+    async def renew(self, *believed: str) -> tuple[set[str], set[str]]:
+        """Held and lost."""
+        request = pb.RenewLeasesRequest(
+            owner="tests", session_ids=believed, lease=Duration(seconds=300)
+        )
+        answer = await rpc(self.stub.RenewLeases, request, timeout=40)
+        return set(answer.held), set(answer.lost)
+
+
+async def each(names: list[str], ask: Callable[[str], Awaitable[Any]]) -> dict[str, Any]:
+    """The answers of all, by name; sixty-four at once."""
+    free = asyncio.Semaphore(64)
+
+    async def one(name: str) -> Any:
+        async with free:
+            return await ask(name)
+
+    return dict(zip(names, await asyncio.gather(*map(one, names)), strict=True))
+
+
+@dataclass
+class OnRay(Service):
+    metrics: str
+
+    def figure(self, name: str) -> float:
+        """Of the metrics page."""
+        with urllib.request.urlopen(f"http://{self.metrics}/metrics", timeout=20) as page:
+            lines = page.read().decode().splitlines()
+        return float(next(line for line in lines if line.startswith(f"{name} ")).split()[1])
+
+
+def start_on_ray(log: Path, *arguments: str) -> OnRay:
+    metrics = f"127.0.0.1:{free_port()}"
+    service = start_service(
+        log, *arguments, "--backend", "ray", "--metrics", metrics,
+        "--host-cpus", "0.5", "--host-memory-mib", "256",
+    )  # fmt: skip
+    return OnRay(service.process, service.address, metrics)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[RayCluster]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in ENVIRONMENT.items():
+            patch.setenv(name, value)
+        with ray_cluster(num_cpus=4, num_gpus=1, memory=64 << 30) as running:
+            yield running
+
+
+@pytest.fixture(scope="module")
+def service(cluster: RayCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OnRay]:
+    """For all tests of the two nodes; the last of them ends it."""
+    folder = tmp_path_factory.mktemp("service")
+    (folder / "count.py").write_text(PLUGIN)
+    running = start_on_ray(
+        folder / "errors.log", str(folder / "count.py"), "--ray-address", cluster.address,
+        "--hosts", str(HOSTS), "--max-sessions", str(SESSIONS + APART),
+    )  # fmt: skip
+    yield running
+    running.process.kill()
+    running.process.wait(20)
+
+
+@pytest.fixture
+async def client(service: Service) -> AsyncIterator[Client]:
+    one = Client(service.address)
+    async with one.channel:
+        yield one
+
+
+async def test_a_session_that_wants_a_gpu_has_an_actor_with_one(
+    client: Client, until: Until
+) -> None:
+    both = ["fast-0", "fast-1"]
+    await each(both, client.open)
+    pids = await each(both, client.pid)
+    assert len(set(pids.values())) == 2
+    assert set((await each(both, lambda name: client.say(name, "gpus"))).values()) == {"0"}
+    with pytest.raises(ServiceError, match="QUEUE_LIMIT: session fast-2 got no actor with 1 GPUs"):
+        await client.open("fast-2", queue_limit=1)
+    opening = asyncio.create_task(client.open("fast-3"))
+    await until(lambda: not opening.done())
+    assert await client.close("fast-0")
+    await opening
+    await until(lambda: not psutil.pid_exists(pids["fast-0"]))
+    assert await each([*both, "fast-3"], client.say) == {
+        "fast-0": "SESSION_CLOSED",
+        "fast-1": "1",
+        "fast-3": "1",
+    }
+    assert (await each(["fast-1", "fast-3"], client.close)) == {"fast-1": True, "fast-3": True}
+
+
+async def test_an_actor_ends_with_the_lease_of_its_session(client: Client, until: Until) -> None:
+    await client.open("large-leased", lease=3)
+    pid = await client.pid("large-leased")
+    await until(lambda: not psutil.pid_exists(pid))
+    assert await client.say("large-leased") == "SESSION_CLOSED"
+    assert await client.renew("large-leased") == (set(), {"large-leased"})
+
+
+def test_what_no_node_has_is_said_at_the_start(
+    cluster: RayCluster, serve_fails: Callable[..., str], tmp_path: Path
+) -> None:
+    on_ray = ("--backend", "ray", "--ray-address", cluster.address)
+    (tmp_path / "hungry.py").write_text(HUNGRY)
+    said = serve_fails(str(tmp_path / "hungry.py"), *on_ray, environment=dict(os.environ))
+    assert said.startswith(
+        "toolsvc: tool 'hungry' asks for 1000 GPUs a session, and no node of the cluster has that "
+        "much (they have 4 CPUs, 1 GPUs, 64 GiB; 4 CPUs, 1 GPUs, 64 GiB)"
+    )
+    said = serve_fails("finish", *on_ray, "--hosts", "9", environment=dict(os.environ))
+    assert said.startswith("toolsvc: 9 hosts of 1 CPUs, 1 GiB do not fit on the cluster")
+
+
+async def test_a_node_that_dies_takes_its_own_sessions_and_no_others(
+    cluster: RayCluster, service: OnRay, client: Client, until: Until, tmp_path: Path
+) -> None:
+    shared = [f"count-{number}" for number in range(SESSIONS)]
+    apart = [f"large-{number}" for number in range(APART)]
+    names = shared + apart
+    await asyncio.gather(each(shared, client.open), each(apart, client.open))
+    at = await each(names, client.pid)
+    assert len({at[name] for name in shared}) == HOSTS
+    assert len({at[name] for name in names}) == HOSTS + APART
+    node = {pid: cluster.node_of(pid) for pid in set(at.values())}
+    lost = {name for name in names if node[at[name]] == cluster.second}
+    kept = set(names) - lost
+    for some in (shared, apart):
+        assert lost.intersection(some)
+        assert kept.intersection(some)
+    assert set((await each(names, client.say)).values()) == {"1"}
+    waiting = {
+        name: asyncio.create_task(client.say(name, str(tmp_path / "go-on")))
+        for some in (lost, kept)
+        for name in (min(some), max(some))
+    }
+    cluster.kill_second()
+    after = await each(sorted(set(names) - set(waiting)), client.say)
+    assert {reply for name, reply in after.items() if name in kept} == {"2"}
+    assert {reply for name, reply in after.items() if name in lost} == {"SESSION_LOST"}
+    (tmp_path / "go-on").touch()
+    for name, call in waiting.items():
+        assert await call == ("SESSION_LOST" if name in lost else str(at[name]))
+    assert await client.renew(*names) == (kept, lost)
+    with pytest.raises(ServiceError, match="SESSION_LOST"):
+        await client.open(min(lost))
+    assert not await client.close(min(lost))
+
+    assert await client.close(min(kept))
+    await client.open("count-new")
+    assert await client.say("count-new") == "1"
+    await until(lambda: service.figure("toolsvc_hosts") == HOSTS)
+    assert service.figure("toolsvc_hosts_replaced_total") == len(
+        {at[name] for name in lost.intersection(shared)}
+    )
+    assert service.figure("toolsvc_sessions_lost_total") == len(lost.intersection(shared))
+    below = psutil.Process(cluster.head).children()
+    actors = [one for one in below if one.name().startswith("ray::HostActor")]
+    assert len(actors) == HOSTS + len(kept.intersection(apart))
+    service.process.kill()
+    assert not psutil.wait_procs(actors, timeout=20)[1]

@@ -1,0 +1,84 @@
+"""`toolsvc serve --backend ray` with a cluster of its own, and what keeps it from starting."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from .conftest import Service
+from .test_check_services import PLUGIN, PROBES, check
+
+RAY = ("--backend", "ray")
+
+
+@pytest.fixture
+def short_folder() -> Iterator[str]:
+    """Ray puts sockets there."""
+    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp") as folder:
+        yield folder
+
+
+def test_it_is_for_this_machine_alone_keeps_the_contract_and_leaves_nothing(
+    start: Callable[..., Service],
+    short_folder: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setenv("RAY_TMPDIR", short_folder)
+    (tmp_path / "tally.py").write_text(PLUGIN)
+    (tmp_path / "probes.toml").write_text(PROBES)
+    service = start(
+        str(tmp_path / "tally.py"), *RAY, "--hosts", "2", "--host-cpus", "0.5",
+        "--host-memory-mib", "256",
+    )  # fmt: skip
+    processes = psutil.Process(service.process.pid).children(recursive=True)
+    listening = {
+        at.laddr.ip
+        for one in processes
+        for at in one.net_connections("inet")
+        if at.status == psutil.CONN_LISTEN
+    }
+    assert listening
+    assert listening <= {"127.0.0.1", "::ffff:127.0.0.1"}
+    probes = ("--probe", tmp_path / "probes.toml")
+    code, found, shown = check(service.address, *probes, folder=tmp_path)
+    assert (code, found["failed"]) == (0, 0), shown
+    assert found["passed"] >= 100
+    service.process.terminate()
+    assert service.process.wait(60) == 0
+    assert not psutil.wait_procs(processes, timeout=20)[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--ray-address", "127.0.0.1:9"), "no Ray cluster answers at 127.0.0.1:9 ("),
+        (("--ray-address", "auto"), "--ray-address auto: write it as host:port"),
+        (("--workers", "2"), "--workers is for one machine: with --backend ray say --hosts"),
+        (("--verltool-http", "127.0.0.1:0"), "--verltool-http is for one process: "),
+    ],
+)
+def test_what_cannot_be_is_said_at_once(
+    serve_fails: Callable[..., str], arguments: tuple[str, ...], says: str
+) -> None:
+    said = serve_fails("finish", *RAY, *arguments, environment=dict(os.environ))
+    assert said.startswith(f"toolsvc: {says}")
+
+
+def test_without_the_package_the_extra_is_named() -> None:
+    without = "import sys; sys.modules['ray'] = None; from toolsvc.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", without, "serve", "finish", *RAY],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert done.stderr == ("toolsvc: this needs the package ray: pip install 'toolwright[ray]'\n")

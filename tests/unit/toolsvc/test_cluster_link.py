@@ -1,0 +1,136 @@
+"""One host as the front has it: a real server and real connections; Ray's word is played."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import grpc
+import pytest
+
+import toolsvc.cluster.link
+from tests.support.tools import ToolDouble, serving, session_lost, text
+from toolsvc.cluster.host_actor import Ready
+from toolsvc.cluster.link import HostLink, HostLost
+from toolsvc.cluster.ray_cluster import Actor, ActorGone, ActorSilent
+from toolwright.rpc.errors import ServiceError, TransportError
+from toolwright.tool.v1 import tool_pb2 as pb
+
+CALL = pb.CallToolRequest(session_id="s", call_id="c", arguments={"code": "1+2"})
+
+
+class Word:
+    """What Ray says of an actor: one thing after the other, then nothing any more."""
+
+    def __init__(self, said: Sequence[frozenset[str] | Exception]) -> None:
+        self.said = list(said)
+        self.killed = False
+
+    async def beat(self) -> frozenset[str]:
+        if not self.said:
+            await asyncio.Event().wait()
+        one = self.said.pop(0)
+        if isinstance(one, Exception):
+            raise one
+        return one
+
+    def kill(self) -> None:
+        self.killed = True
+
+
+@asynccontextmanager
+async def linked(
+    double: ToolDouble, *said: frozenset[str] | Exception
+) -> AsyncIterator[tuple[HostLink, Word]]:
+    word = Word(said)
+    link = HostLink(0, cast("Actor", word), Ready(endpoint=double.address, isolation=""), "")
+    try:
+        yield link, word
+    finally:
+        await link.close()
+
+
+async def answer(link: HostLink, seconds: float = 20.0) -> str:
+    response: Any = await link.ask("CallTool", CALL, seconds)
+    return str(response.result.observation[0].text)
+
+
+async def test_what_the_host_says_is_the_answer() -> None:
+    async with serving(ToolDouble(faults=[session_lost()])) as double, linked(double) as (link, _):
+        with pytest.raises(ServiceError, match="SESSION_LOST"):
+            await answer(link)
+        assert await answer(link) == "3"
+
+
+async def test_a_host_that_comes_back_is_asked_again_and_runs_it_once() -> None:
+    double = ToolDouble()
+    async with serving(double), linked(double) as (link, _):
+        assert await answer(link) == "3"
+        await double.stop()
+        asking = asyncio.create_task(answer(link))
+        async with serving(double, int(double.address.rpartition(":")[2])):
+            assert await asking == "3"
+        assert double.ran == ["c"]
+
+
+async def test_a_host_that_does_not_come_back_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(toolsvc.cluster.link, "GIVE_UP_SECONDS", 0.05)
+    async with serving(ToolDouble()) as double, linked(double) as (link, _):
+        await double.stop()
+        asked = await asyncio.gather(*(answer(link) for _ in range(8)), return_exceptions=True)
+        assert {type(one) for one in asked} == {HostLost}
+        assert link.lost
+        with pytest.raises(HostLost, match="does not answer any more"):
+            await answer(link)
+
+
+async def test_an_actor_that_has_died_ends_all_waiting() -> None:
+    """Also where the connection still looks well, as that to a machine without power does."""
+
+    async def never(request: pb.CallToolRequest) -> pb.CallResult:
+        await asyncio.Event().wait()
+        return text("")
+
+    gone = ActorGone("its node has died")
+    async with serving(ToolDouble(never)) as double, linked(double, gone) as (link, word):
+        waiting = asyncio.create_task(answer(link))
+        await double.called.wait()
+        with pytest.raises(HostLost, match="its node has died"):
+            await link.sessions()
+        await link.close()
+        with pytest.raises(HostLost, match="its node has died"):
+            await waiting
+        assert word.killed
+
+
+async def test_an_actor_that_ray_does_not_reach_lives_as_long_as_it_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(toolsvc.cluster.link, "_PAUSE_SECONDS", 0.0)
+    silent, held = ActorSilent("no connection"), frozenset({"s"})
+    async with serving(ToolDouble()) as double, linked(double, silent, silent, held) as (link, _):
+        assert await link.sessions() == held
+        assert not link.lost
+
+
+async def test_a_caller_that_is_cancelled_loses_nothing() -> None:
+    release = asyncio.Event()
+
+    async def slow(request: pb.CallToolRequest) -> pb.CallResult:
+        await release.wait()
+        return text("done")
+
+    async with serving(ToolDouble(slow)) as double, linked(double) as (link, _):
+        waiting = asyncio.create_task(answer(link))
+        await double.called.wait()
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        with pytest.raises(TransportError) as late:
+            await answer(link, 0.05)
+        assert late.value.code is grpc.StatusCode.DEADLINE_EXCEEDED
+        release.set()
+        assert await answer(link) == "done"
+        assert not link.lost

@@ -1,0 +1,308 @@
+"""ToolService as clients meet it: one address for the sessions of all hosts.
+
+It holds the table of sessions and the blobs of tasks, and passes every request on to the host that
+the session is on. What a host says is the answer; that a host has died is SESSION_LOST, and nothing
+that a client could take for anything else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from toolsvc.client import blob_in_pieces
+from toolsvc.cluster.link import HostLink, HostLost
+from toolsvc.cluster.own_hosts import OwnHosts
+from toolsvc.cluster.resources import Resources, apart, together
+from toolsvc.cluster.sessions import Placed, Sessions, session_lost
+from toolsvc.cluster.starting import Starter
+from toolsvc.errors import RETRY_SECONDS, Reason, Refused
+from toolsvc.servicer import Servicer
+from toolsvc.task_blobs import TaskBlobs, Upload
+from toolsvc.types import OpenRequest
+from toolsvc.wire import DEFAULT_LEASE, error_of, open_from_proto, require, seconds_of
+from toolsvc.workers.siblings import LONGEST_SECONDS, unreachable
+from toolwright import wire
+from toolwright.common.v1 import reasons_pb2
+from toolwright.rpc.errors import ServiceError, TransportError, answers_errors
+from toolwright.tool.v1 import tool_pb2 as pb
+from toolwright.types import BlobRef
+
+_NO_BLOB = reasons_pb2.ERROR_REASON_BLOB_NOT_FOUND
+
+
+class FrontServicer(Servicer):
+    """toolwright.tool.v1.ToolService over a fleet of hosts."""
+
+    def __init__(
+        self,
+        listed: pb.ListToolsResponse,
+        needs: Mapping[str, Resources],
+        room: Resources,
+        sessions: Sessions[HostLink],
+        blobs: TaskBlobs,
+        starter: Starter,
+        own: OwnHosts,
+    ) -> None:
+        """`listed`: what ListTools answers; `needs`: of a session, by tool; `room`: of a host that
+        sessions share."""
+        self._listed = listed
+        self._needs = needs
+        self._room = room
+        self._sessions = sessions
+        self._blobs = blobs
+        self._starter = starter
+        self._own = own
+        self._draining = False
+        sessions.leaving.append(lambda placed: blobs.forget(placed.session_id))
+
+    def drain(self) -> None:
+        """Opens nothing new from here on."""
+        self._draining = True
+
+    @answers_errors
+    async def ListTools(self, request: pb.ListToolsRequest, context: Any) -> pb.ListToolsResponse:
+        return self._listed
+
+    @answers_errors
+    async def OpenSession(
+        self, request: pb.OpenSessionRequest, context: Any
+    ) -> pb.OpenSessionResponse:
+        began = time.monotonic()
+        with _told():
+            wish = open_from_proto(_copy(request))
+            placed = self._placed(wish)
+            placed.opening += 1
+            try:
+                host = placed.host or await self._own.host_of(placed)
+                queued = time.monotonic() - began
+                response = await self._open_at(host, placed, request, context)
+                placed.opened = True
+            except ServiceError as error:
+                # The host holds nothing, and nobody else is asking it to. What was not heard of
+                # at all, `watch` clears up.
+                if placed.opening == 1 and not placed.opened and not _is_unsure(error):
+                    self._sessions.drop(placed)
+                raise
+            finally:
+                placed.opening -= 1
+            self._sessions.find(wish.session_id)  # It may have been closed meanwhile.
+        response.queued.CopyFrom(wire.duration(queued))
+        return response
+
+    @answers_errors
+    async def CallTool(self, request: pb.CallToolRequest, context: Any) -> pb.CallToolResponse:
+        answer: pb.CallToolResponse = await self._pass_on("CallTool", request, context)
+        return answer
+
+    @answers_errors
+    async def CancelCall(
+        self, request: pb.CancelCallRequest, context: Any
+    ) -> pb.CancelCallResponse:
+        answer: pb.CancelCallResponse = await self._pass_on("CancelCall", request, context)
+        return answer
+
+    @answers_errors
+    async def RenewLeases(
+        self, request: pb.RenewLeasesRequest, context: Any
+    ) -> pb.RenewLeasesResponse:
+        require(request, "owner")
+        seconds_of(request, "lease", DEFAULT_LEASE)
+        renewal = pb.RenewLeasesRequest(owner=request.owner)
+        if request.HasField("lease"):
+            renewal.lease.CopyFrom(request.lease)
+        sessions = self._sessions.of(request.owner)
+        held = [placed.session_id for placed in sessions if placed.host is None]
+
+        async def renew(host: HostLink) -> Iterable[str]:
+            try:
+                return (await self._ask(host, "RenewLeases", renewal, context)).held  # type: ignore[no-any-return]
+            except HostLost:
+                return ()
+
+        # One that is not heard is an error: to call its sessions lost would end them for nothing.
+        hosts = {placed.host for placed in sessions if placed.host is not None}
+        for answer in await asyncio.gather(*map(renew, hosts)):
+            held += answer
+        known = set(held)
+        lost = [name for name in request.session_ids if name not in known]
+        return pb.RenewLeasesResponse(held=held, lost=lost)
+
+    @answers_errors
+    async def CloseSession(
+        self, request: pb.CloseSessionRequest, context: Any
+    ) -> pb.CloseSessionResponse:
+        require(request, "session_id")
+        try:
+            placed = self._sessions.get(request.session_id)
+        except Refused:
+            placed = None
+        if placed is None:
+            return pb.CloseSessionResponse(closed=False)
+        closed = True
+        if placed.host is not None:
+            try:
+                answer = await self._ask(placed.host, "CloseSession", request, context)
+            except HostLost:
+                return pb.CloseSessionResponse(closed=False)
+            closed = answer.closed
+        if closed or not placed.opening:
+            self._sessions.end(placed, "it was closed")
+        return pb.CloseSessionResponse(closed=closed)
+
+    async def blob(self, sha256: str, context: Any) -> bytes:
+        data = self._blobs.get(sha256)
+        if data is not None:
+            return data
+        for host in self._starter.hosts:
+            try:
+                return await host.blob(sha256, _seconds_left(context))
+            except HostLost:
+                continue
+            except TransportError as error:
+                raise _unheard(host, error) from error
+            except ServiceError as error:
+                if error.reason != _NO_BLOB:
+                    raise
+        raise ServiceError(
+            _NO_BLOB,
+            f"no blob {sha256} is held here",
+            subject=sha256,
+            mend="fetch it before its session is closed",
+        )
+
+    def take_in(self, blob: BlobRef) -> Upload:
+        if self._draining:
+            raise _is_ending()
+        return self._blobs.take_in(blob)
+
+    def _placed(self, wish: OpenRequest) -> Placed[HostLink]:
+        """The session, known or new. Refused."""
+        placed = self._sessions.get(wish.session_id)
+        if placed is None:
+            return self._place(wish)
+        if placed.digest != wish.digest:
+            raise Refused(
+                Reason.INVALID_REQUEST,
+                f"session {wish.session_id} is open already, by another request",
+                subject=wish.session_id,
+                mend="choose a session_id that was never used",
+            )
+        return placed
+
+    def _place(self, wish: OpenRequest) -> Placed[HostLink]:
+        if self._draining:
+            raise _is_ending()
+        tools = tuple(dict.fromkeys(wish.tools or self._needs))
+        for tool in tools:
+            if tool not in self._needs:
+                raise Refused(
+                    Reason.UNKNOWN_TOOL,
+                    f"there is no tool {tool!r} here, only {', '.join(self._needs)}",
+                    subject=tool,
+                )
+        needs = together(self._needs[tool] for tool in tools)
+        alone = apart(needs, self._room)
+        place = self._sessions.place_apart if alone else self._sessions.place
+        placed = place(wish, needs)
+        try:
+            self._blobs.claim(wish.session_id, wish.blobs)
+        except Refused:
+            self._sessions.drop(placed)
+            raise
+        if alone:
+            self._own.start(placed, tools, wish.queue_limit)
+        return placed
+
+    async def _open_at(
+        self,
+        host: HostLink,
+        placed: Placed[HostLink],
+        request: pb.OpenSessionRequest,
+        context: Any,
+    ) -> pb.OpenSessionResponse:
+        """Brings the host the blobs that it misses."""
+        missing = {blob.sha256: blob for blob in request.blobs}
+        while True:
+            try:
+                answer: pb.OpenSessionResponse = await self._ask_for(
+                    placed, host, "OpenSession", request, context
+                )
+            except ServiceError as error:
+                data = self._blobs.get(error.subject)
+                if error.reason != _NO_BLOB or error.subject not in missing or data is None:
+                    raise
+                pieces = list(blob_in_pieces(missing.pop(error.subject), data))
+                await self._ask_for(placed, host, "PutBlob", pieces, context)
+            else:
+                return answer
+
+    async def _pass_on(
+        self, method: str, request: pb.CallToolRequest | pb.CancelCallRequest, context: Any
+    ) -> Any:
+        require(request, "session_id")
+        with _told():
+            placed = self._sessions.find(request.session_id)
+            if placed.host is None:
+                raise Refused(
+                    Reason.SESSION_NOT_FOUND,
+                    f"session {request.session_id} is only being opened",
+                    subject=request.session_id,
+                    mend="wait for the answer to OpenSession",
+                )
+            return await self._ask_for(placed, placed.host, method, request, context)
+
+    async def _ask_for(
+        self, placed: Placed[HostLink], host: HostLink, method: str, request: Any, context: Any
+    ) -> Any:
+        """As `_ask`, but a lost host is Refused with SESSION_LOST."""
+        try:
+            return await self._ask(host, method, request, context)
+        except HostLost as error:
+            raise session_lost(placed.session_id, str(error)) from error
+
+    async def _ask(self, host: HostLink, method: str, request: Any, context: Any) -> Any:
+        """Within the time of the client's request. ServiceError; HostLost."""
+        try:
+            return await host.ask(method, request, _seconds_left(context))
+        except TransportError as error:
+            raise _unheard(host, error) from error
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except Refused as refusal:
+        raise error_of(refusal) from refusal
+
+
+def _copy(request: pb.OpenSessionRequest) -> pb.OpenSessionRequest:
+    copy = pb.OpenSessionRequest()
+    copy.CopyFrom(request)
+    return copy
+
+
+def _seconds_left(context: Any) -> float:
+    return min(context.time_remaining() or LONGEST_SECONDS, LONGEST_SECONDS)
+
+
+def _unheard(host: HostLink, error: TransportError) -> ServiceError:
+    return unreachable(f"the host at {host.endpoint} did not answer in time: {error}")
+
+
+def _is_unsure(error: ServiceError) -> bool:
+    """Whether the host may have done what it was asked."""
+    return isinstance(error.__cause__, TransportError)
+
+
+def _is_ending() -> Refused:
+    return Refused(
+        Reason.DRAINING,
+        "the service is shutting down",
+        retry_after=RETRY_SECONDS,
+        mend="send it to another service, or wait for the restart",
+    )

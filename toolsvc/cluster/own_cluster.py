@@ -1,0 +1,19 @@
+"""A cluster on this machine alone: what Ray reads of the environment before it is imported."""
+
+from __future__ import annotations
+
+import os
+import secrets
+
+
+def keep_to_this_machine() -> None:
+    """Ray listens on loopback only, and to nobody who lacks a token that is made here. What the
+    operator has set stays."""
+    for name, value in (
+        # Ray's word for machines whose firewall would ask: not only for Windows and macOS.
+        ("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0"),
+        ("RAY_AUTH_MODE", "token"),
+        ("RAY_AUTH_TOKEN", secrets.token_hex(32)),
+        ("RAY_USAGE_STATS_ENABLED", "0"),
+    ):
+        os.environ.setdefault(name, value)

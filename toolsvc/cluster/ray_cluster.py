@@ -1,0 +1,139 @@
+"""Ray, as far as it is needed: a cluster to connect to, what its nodes have, and actors on them.
+
+Ray's exceptions end here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import ray
+from ray.exceptions import ActorUnavailableError, RayError
+
+from toolsvc.cluster.host_actor import Assignment, Failed, HostActor, Ready
+from toolsvc.cluster.resources import Resources
+from toolsvc.errors import StartError
+
+OBJECT_STORE_BYTES = 100 << 20
+"""Of a cluster of our own: about the least that Ray takes, for nothing large is kept there."""
+_CONNECT_SECONDS = 5.0
+
+
+class ActorGone(Exception):
+    """It has died, and stays dead."""
+
+
+class ActorSilent(Exception):
+    """Ray does not reach it; it may live."""
+
+
+@contextlib.contextmanager
+def connected(address: str) -> Iterator[None]:
+    """To the cluster of which `address` is the head, host:port; "" = to one on this machine alone,
+    which ends with the block (see `own_cluster`). StartError if it cannot be had."""
+    own: dict[str, Any] = {}
+    if address:
+        _check_reachable(address)
+    else:
+        own = {
+            "object_store_memory": OBJECT_STORE_BYTES,
+            "include_dashboard": False,
+        }
+    try:
+        ray.init(
+            address=address or "local",
+            log_to_driver=False,  # What hosts and plugins print is in Ray's own logs.
+            logging_level=logging.WARNING,
+            **own,
+        )
+    except (ConnectionError, RuntimeError, ValueError, RayError) as error:
+        where = f"the Ray cluster at {address}" if address else "a Ray cluster on this machine"
+        raise StartError(
+            f"cannot use {where}: {_first_line(error)}; this process has to run on one of its "
+            "nodes, with the same versions of Python and Ray"
+        ) from error
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _check_reachable(address: str) -> None:
+    """Before Ray is asked, which would wait for minutes."""
+    host, colon, port = address.rpartition(":")
+    mend = "start one with `ray start --head`, or leave --ray-address out for one on this machine"
+    if not (colon and host and port.isdigit()):
+        raise StartError(f"--ray-address {address}: write it as host:port")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise StartError(f"no Ray cluster answers at {address} ({error}): {mend}") from error
+
+
+def nodes() -> list[Resources]:
+    """All that the living ones have, taken or not."""
+    return [
+        Resources(
+            cpus=node["Resources"].get("CPU", 0.0),
+            gpus=node["Resources"].get("GPU", 0.0),
+            memory_bytes=int(node["Resources"].get("memory", 0)),
+        )
+        for node in ray.nodes()  # type: ignore[no-untyped-call]
+        if node["Alive"]
+    ]
+
+
+class Actor:
+    """A `HostActor` on whichever node has room, nodes with fewer of them first. Its methods raise
+    ActorGone and ActorSilent."""
+
+    def __init__(self, needs: Resources) -> None:
+        """It exists once a node has room; until then `start` waits."""
+        memory = {"memory": needs.memory_bytes} if needs.memory_bytes else {}
+        self._handle: Any = (
+            ray.remote(HostActor)
+            .options(
+                num_cpus=needs.cpus,
+                num_gpus=needs.gpus,
+                max_restarts=0,  # A new one has none of the sessions; it is another host.
+                scheduling_strategy="SPREAD",
+                **memory,
+            )
+            .remote()
+        )
+
+    async def start(self, assignment: Assignment) -> Ready | Failed:
+        answer: Ready | Failed = await self._ask("start", assignment)
+        return answer
+
+    async def beat(self) -> frozenset[str]:
+        held: frozenset[str] = await self._ask("beat")
+        return held
+
+    async def page(self) -> str:
+        page: str = await self._ask("page")
+        return page
+
+    async def end(self) -> None:
+        await self._ask("end")
+
+    def kill(self) -> None:
+        """Now, wherever it is, or before it is anywhere."""
+        with contextlib.suppress(RayError, ValueError):
+            ray.kill(self._handle)
+
+    async def _ask(self, method: str, *arguments: Any) -> Any:
+        try:
+            return await getattr(self._handle, method).remote(*arguments)
+        except ActorUnavailableError as error:
+            raise ActorSilent(_first_line(error)) from error
+        except RayError as error:
+            raise ActorGone(_first_line(error)) from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

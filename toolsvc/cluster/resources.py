@@ -1,0 +1,97 @@
+"""What a host has and what a session takes, in the units in which Ray deals it out; pure.
+
+Ray counts and does not confine: what a session is allowed to use is its tool's own matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass
+
+from toolsvc.errors import StartError
+from toolsvc.tool import Tool
+
+GIB = 1 << 30
+MOST_SHARED_BYTES = GIB
+"""Memory up to which a session shares its host with others."""
+_SLACK = 1e-6
+"""Below Ray's own unit, a ten-thousandth: sums of fractions are not exact."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resources:
+    cpus: float = 0.0
+    gpus: float = 0.0
+    memory_bytes: int = 0
+
+    def __add__(self, other: Resources) -> Resources:
+        return Resources(
+            cpus=self.cpus + other.cpus,
+            gpus=self.gpus + other.gpus,
+            memory_bytes=self.memory_bytes + other.memory_bytes,
+        )
+
+    def __str__(self) -> str:
+        words = [
+            f"{self.cpus:g} CPUs" if self.cpus else "",
+            f"{self.gpus:g} GPUs" * bool(self.gpus),
+        ]
+        words.append(f"{self.memory_bytes / GIB:.3g} GiB" if self.memory_bytes else "")
+        return ", ".join(filter(None, words)) or "nothing"
+
+    def fits(self, room: Resources) -> bool:
+        return all(
+            want <= have + _SLACK for want, have in zip(astuple(self), astuple(room), strict=True)
+        )
+
+    def times_in(self, room: Resources) -> float:
+        """How often it fits; infinity where it is nothing."""
+        pairs = zip(astuple(self), astuple(room), strict=True)
+        return min(((have + _SLACK) // want for want, have in pairs if want), default=float("inf"))
+
+
+NOTHING = Resources()
+
+
+def declared(tool: Tool) -> Resources:
+    """What a session of the tool takes. StartError for what nobody can have."""
+    needs = Resources(cpus=tool.cpus, gpus=tool.gpus, memory_bytes=tool.memory_bytes)
+    if min(astuple(needs)) < 0:
+        raise StartError(f"tool {tool.name!r} asks for less than nothing: {needs}")
+    if needs.gpus > 1 and needs.gpus % 1:
+        raise StartError(
+            f"tool {tool.name!r} asks for {needs.gpus:g} GPUs: a part of one, or whole ones"
+        )
+    return needs
+
+
+def together(needs: Iterable[Resources]) -> Resources:
+    return sum(needs, NOTHING)
+
+
+def apart(needs: Resources, host: Resources) -> bool:
+    """Whether a session needs an actor of its own: it wants a GPU, more than `MOST_SHARED_BYTES`,
+    or more than a whole shared `host` has."""
+    return bool(needs.gpus) or needs.memory_bytes > MOST_SHARED_BYTES or not needs.fits(host)
+
+
+def check_room(hosts: int, host: Resources, nodes: Sequence[Resources]) -> None:
+    """StartError where the living nodes, were they empty, would not take all hosts."""
+    if sum(host.times_in(node) for node in nodes) >= hosts:
+        return
+    raise StartError(
+        f"{hosts} hosts of {host} do not fit on the cluster, whose nodes have "
+        f"{'; '.join(map(str, nodes))}: lower --hosts, --host-cpus, --host-gpus or "
+        "--host-memory-mib, or add nodes"
+    )
+
+
+def check_reach(tool: Tool, nodes: Sequence[Resources]) -> None:
+    """StartError where no living node could ever take a session of the tool."""
+    needs = declared(tool)
+    if any(needs.fits(node) for node in nodes):
+        return
+    raise StartError(
+        f"tool {tool.name!r} asks for {needs} a session, and no node of the cluster has that much "
+        f"(they have {'; '.join(map(str, nodes))}): add a node that has, or serve other tools"
+    )

@@ -1,0 +1,38 @@
+"""What becomes of a host and of the sessions on it, as long as it lives and at its end."""
+
+from __future__ import annotations
+
+import structlog
+
+from toolsvc.cluster.link import HostLink, HostLost
+from toolsvc.cluster.sessions import Sessions
+
+log = structlog.get_logger("toolsvc.cluster")
+
+
+async def watch(host: HostLink, sessions: Sessions[HostLink]) -> int:
+    """Until the host is given up, or ended; then its sessions are lost, and it returns how many
+    those were. Before, sessions that ended there by themselves are let go."""
+    try:
+        while True:
+            await _let_go(host, sessions)
+    except HostLost as error:
+        why = str(error)
+    lost = sessions.lose(host, why)
+    if not host.ended:
+        log.error("host lost", host=host.number, at=host.endpoint, sessions=lost, why=why)
+    await host.close()
+    return lost
+
+
+async def _let_go(host: HostLink, sessions: Sessions[HostLink]) -> None:
+    """Of what was there some seconds ago, with nobody asking to open it, and is not there now."""
+    before = [one for one in sessions.on(host) if not one.opening]
+    held = await host.sessions()
+    for placed in before:
+        if placed.session_id in held or placed.opening:
+            continue
+        if placed.opened:
+            sessions.end(placed, "it was closed, or its lease was not renewed")
+        else:
+            sessions.drop(placed)
