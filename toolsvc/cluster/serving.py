@@ -66,7 +66,7 @@ def serve_on_ray(config: ServiceConfig, shape: Shape) -> None:
 
 
 async def _serve(config: ServiceConfig, shape: Shape) -> None:
-    stop = stop_event()
+    stop = stop_event(until_eof=config.until_eof)
     tools = await tools_of(config)
     needs = {tool.name: declared(tool) for tool in tools}
     shared = tuple(name for name, one in needs.items() if not apart(one, shape.host))
