@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
+from structlog.testing import capture_logs
 
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.support.chat_endpoint import chat_endpoint
@@ -154,7 +154,7 @@ async def test_a_cassette_is_the_recorded_run_token_for_token(
 
 
 async def test_what_a_cassette_does_not_have_ends_the_attempt(
-    world: MakeWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    world: MakeWorld, tmp_path: Path
 ) -> None:
     """The policy never sees a guess, and whoever looks after the run reads what was missed."""
     (tmp_path / "dice.py").write_text(DICE)
@@ -165,16 +165,15 @@ async def test_what_a_cassette_does_not_have_ends_the_attempt(
     here.sampler._script = by_turn(here.codec, [call("dice", sides=6, times=1), ANSWER])
     here.tables["tools"] = {"tool": {"serve": ["cassette:run.jsonl"]}}
     here.tables["run"]["folder"] = "missed"
-    said = ""
+    with capture_logs() as said:
 
-    def told() -> bool:
-        nonlocal said
-        said += capsys.readouterr().out
-        return "group_failed" in said and "run.jsonl has no answer to call 0" in said
+        def told() -> bool:
+            failed = [str(entry) for entry in said if entry["event"] == "group_failed"]
+            return any("run.jsonl has no answer to call 0" in entry for entry in failed)
 
-    async with here.engine() as run:
-        await until(told, "the miss")
-        assert (await run.learner.status()).accepted == 0
+        async with here.engine() as run:
+            await until(told, "the miss")
+            assert (await run.learner.status()).accepted == 0
 
 
 def _set(*options: str) -> list[str]:

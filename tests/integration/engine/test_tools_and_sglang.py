@@ -79,7 +79,7 @@ async def test_a_greedy_run_on_a_cassette_is_the_recorded_one_token_for_token(
     """An observation is what the policy says its next words after, so one wrong token would show
     in all that follow."""
     (tmp_path / "oracle.py").write_text(ORACLE)
-    here = await world(**ONE_IN_FLIGHT, policy={"model": model})
+    here = await world(**ONE_IN_FLIGHT, policy=model)
     here.tables["sampler"] = {"endpoints": [sglang], "temperature": 0.0}
     here.tables["task"]["protocol_options"] = {"observation": "{text}"}
     record = ["--set", 'cassette.record=["oracle.py"]']
