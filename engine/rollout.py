@@ -229,8 +229,8 @@ class Rollout:
     ) -> dict[str, Media] | None:
         """Those that the policy shall see of this turn, by hash; None when the trajectory's would
         have more bytes than it may."""
-        if self._assignment.withhold_observations:
-            return {}
+        if self._assignment.withhold_observations or any(o.session_lost for o in outcomes):
+            return {}  # nothing is shown of them, or their service has nothing any more
         wanted = [
             (pending, image)
             for pending, outcome in zip(action.pending, outcomes, strict=True)

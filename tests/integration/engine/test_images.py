@@ -112,7 +112,13 @@ def check_record(trajectory: Trajectory, placeholder: int, images: Mapping[str, 
             assert ref.blob.size == len(data)
 
 
+@pytest.mark.parametrize(
+    ("protocol", "answered"),
+    [("tagged:Tagged", "</result>"), ("chat:Chat", "<|im_start|>tool")],
+)
 async def test_prompt_and_observations(
+    protocol: str,
+    answered: str,
     world: MakeWorld,
     vision: Path,
     rows: dict[str, Any],
@@ -120,7 +126,10 @@ async def test_prompt_and_observations(
     image_service: Service,
 ) -> None:
     here = await world(
-        policy=vision, script=replying(vision, SMALL, LARGE, ANSWER), run=RUN, task=rows
+        policy=vision,
+        script=by_turn(HuggingFaceCodec(vision), [SMALL, LARGE, ANSWER], mark=answered),
+        run=RUN,
+        task={**rows, "protocol": f"engine.protocols.{protocol}"},
     )
     add_tool(here, image_service)
     assert here.codec.image_mark is not None
