@@ -181,7 +181,8 @@ class Rollout:
         return self._full(transcript)
 
     def _full(self, transcript: Transcript) -> StopReason:
-        if transcript.model_room <= 0:
+        """Which budget ended it. An image that did not fit leaves room in both."""
+        if transcript.model_room <= 0 or transcript.model_room < transcript.response_room:
             return StopReason.MAX_MODEL_LENGTH
         return StopReason.MAX_RESPONSE_LENGTH
 
