@@ -9,7 +9,8 @@ Invariants
 - Sequence numbers grow and are never reused.
 - Bytes below the durable mark may go; id, hash and position of a group stay.
 - Which source positions are finished is derived from the groups; nothing else says it.
-- A group and the images that it refers to (`blobs.py`) come in one transaction, and go in one.
+- A group and the images that it refers to (`journal_blobs.py`) come in one transaction, and their
+  bytes go in one.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from engine import blobs as tables
+from engine import journal_blobs
 from engine.errors import StartupError
 from engine.media import Media
 from toolwright.common.v1 import reasons_pb2 as reasons
@@ -118,7 +119,7 @@ class Journal:
             self._db.execute("PRAGMA locking_mode=EXCLUSIVE")
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
-            self._db.executescript(_SCHEMA + tables.SCHEMA)
+            self._db.executescript(_SCHEMA + journal_blobs.SCHEMA)
             self.boot = int(self._fact("boot") or 0) + 1
             self._set_fact("boot", str(self.boot))
         except (sqlite3.Error, OSError) as error:
@@ -157,7 +158,7 @@ class Journal:
                     "INSERT INTO members VALUES (?, ?, ?)",
                     [(sequence, number, member) for number, member in enumerate(members)],
                 )
-                tables.add(self._db, sequence, blobs)
+                journal_blobs.add(self._db, sequence, blobs)
             return sequence
 
         return await self._run(work)
@@ -201,7 +202,7 @@ class Journal:
                 self._db.executemany(
                     "UPDATE groups SET dropped = 1 WHERE sequence = ?", [(s,) for s in sequences]
                 )
-                tables.release(self._db, dropped=sequences)
+                journal_blobs.release(self._db, dropped=sequences)
 
         await self._run(work)
 
@@ -213,14 +214,14 @@ class Journal:
             with self._transaction():
                 self._set_fact("durable", str(mark))
                 self._db.execute("DELETE FROM members WHERE sequence <= ?", (mark,))
-                tables.release(self._db, up_to=mark)
+                journal_blobs.release(self._db, up_to=mark)
             return mark
 
         return await self._run(work)
 
     async def blob(self, sha256: str) -> bytes | None:
         """What a group refers to; None once no group needs it."""
-        return await self._run(lambda: tables.read(self._db, sha256))
+        return await self._run(lambda: journal_blobs.read(self._db, sha256))
 
     async def counts(self) -> Counts:
         def work() -> Counts:

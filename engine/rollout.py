@@ -181,7 +181,8 @@ class Rollout:
         return self._full(transcript)
 
     def _full(self, transcript: Transcript) -> StopReason:
-        if transcript.model_room <= 0:
+        """Which budget ended it. An image that did not fit leaves room in both."""
+        if transcript.model_room <= 0 or transcript.model_room < transcript.response_room:
             return StopReason.MAX_MODEL_LENGTH
         return StopReason.MAX_RESPONSE_LENGTH
 
@@ -229,8 +230,8 @@ class Rollout:
     ) -> dict[str, Media] | None:
         """Those that the policy shall see of this turn, by hash; None when the trajectory's would
         have more bytes than it may."""
-        if self._assignment.withhold_observations:
-            return {}
+        if self._assignment.withhold_observations or any(o.session_lost for o in outcomes):
+            return {}  # nothing is shown of them, or their service has nothing any more
         wanted = [
             (pending, image)
             for pending, outcome in zip(action.pending, outcomes, strict=True)

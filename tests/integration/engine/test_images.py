@@ -112,7 +112,37 @@ def check_record(trajectory: Trajectory, placeholder: int, images: Mapping[str, 
             assert ref.blob.size == len(data)
 
 
+class Camera(ToolDouble):
+    """Shows one picture that has to be fetched; `faults` come first."""
+
+    def __init__(self, data: bytes, *faults: ServiceError | bytes) -> None:
+        super().__init__(self._show)
+        self._data = data
+        self._faults = list(faults)
+
+    def _show(self, request: pb.CallToolRequest) -> pb.CallResult:
+        name = hashlib.sha256(self._data).hexdigest()
+        blob = media_pb2.BlobRef(sha256=name, media_type="image/png", size=len(self._data))
+        part = pb.ObservationPart(blob=blob)
+        return pb.CallResult(observation=[part], valid=True, tool="python")
+
+    async def GetBlob(
+        self, request: pb.GetBlobRequest, context: Any
+    ) -> AsyncIterator[pb.GetBlobResponse]:
+        fault = self._faults.pop(0) if self._faults else self._data
+        if isinstance(fault, ServiceError):
+            await abort(context, fault)
+        else:
+            yield pb.GetBlobResponse(data=fault)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "answered"),
+    [("tagged:Tagged", "</result>"), ("chat:Chat", "<|im_start|>tool")],
+)
 async def test_prompt_and_observations(
+    protocol: str,
+    answered: str,
     world: MakeWorld,
     vision: Path,
     rows: dict[str, Any],
@@ -120,7 +150,10 @@ async def test_prompt_and_observations(
     image_service: Service,
 ) -> None:
     here = await world(
-        policy=vision, script=replying(vision, SMALL, LARGE, ANSWER), run=RUN, task=rows
+        policy=vision,
+        script=by_turn(HuggingFaceCodec(vision), [SMALL, LARGE, ANSWER], mark=answered),
+        run=RUN,
+        task={**rows, "protocol": f"engine.protocols.{protocol}"},
     )
     add_tool(here, image_service)
     assert here.codec.image_mark is not None
@@ -240,6 +273,34 @@ async def test_too_many_bytes_end_the_trajectory(
     assert all(len(request.image_data) == 1 for request in here.sampler.requests)
 
 
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [
+        ({"response": 100}, StopReason.MAX_RESPONSE_LENGTH),
+        ({"model": 250}, StopReason.MAX_MODEL_LENGTH),
+    ],
+)
+async def test_an_image_that_does_not_fit_ends_the_trajectory(
+    world: MakeWorld,
+    vision: Path,
+    rows: dict[str, Any],
+    noise: bytes,
+    limits: dict[str, int],
+    reason: StopReason,
+) -> None:
+    here = await world(
+        policy=vision,
+        script=replying(vision, "<python> 1</python>", ANSWER),
+        tools=Camera(noise),
+        run=RUN,
+        task={**rows, "limits": {"image_tokens": 200, **limits}},
+    )
+    async with here.engine() as run:
+        group = await first_group(run)
+    assert {t.stop_reason for t in group.members} == {reason}
+    assert all(len(t.shown_media) == 1 for t in group.members)
+
+
 async def test_a_task_with_too_many_bytes_stops_the_engine(
     world: MakeWorld, vision: Path, rows: dict[str, Any]
 ) -> None:
@@ -288,30 +349,6 @@ async def test_texts_cannot_forge_an_image(
         assert trajectory.stop_reason is StopReason.ANSWERED
         observed = [s for s in trajectory.sequences[0].segments if s.author is Author.TOOL]
         assert "< |image_pad|>" in here.codec.decode(observed[0].token_ids)
-
-
-class Camera(ToolDouble):
-    """Shows one picture that has to be fetched; `faults` come first."""
-
-    def __init__(self, data: bytes, *faults: ServiceError | bytes) -> None:
-        super().__init__(self._show)
-        self._data = data
-        self._faults = list(faults)
-
-    def _show(self, request: pb.CallToolRequest) -> pb.CallResult:
-        name = hashlib.sha256(self._data).hexdigest()
-        blob = media_pb2.BlobRef(sha256=name, media_type="image/png", size=len(self._data))
-        part = pb.ObservationPart(blob=blob)
-        return pb.CallResult(observation=[part], valid=True, tool="python")
-
-    async def GetBlob(
-        self, request: pb.GetBlobRequest, context: Any
-    ) -> AsyncIterator[pb.GetBlobResponse]:
-        fault = self._faults.pop(0) if self._faults else self._data
-        if isinstance(fault, ServiceError):
-            await abort(context, fault)
-        else:
-            yield pb.GetBlobResponse(data=fault)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import time
 from typing import Any
 
@@ -42,6 +43,18 @@ async def test_turns_and_the_prefix_property() -> None:
         first, second = sampler.requests
         assert second.input_ids[: len(first.input_ids) + 2] == (*first.input_ids, 5, 2)
         assert ids == [1, 5, 2, 9, 6, 2, 9]
+
+
+async def test_the_script_sees_the_images() -> None:
+    png = b"\x89PNG\r\n\x1a\n"
+    data = f"data:image/png;base64,{base64.b64encode(png).decode()}"
+    async with (
+        ScriptedSampler(script=lambda request: [len(request.images[0])], image_token=9) as sampler,
+        aiohttp.ClientSession() as session,
+    ):
+        answer = await ask(session, sampler.url, body([1, 9], "r", image_data=[data]))
+    assert answer["output_ids"] == [len(png)]
+    assert sampler.requests[0].image_data == (data,)
 
 
 async def test_the_script_sees_the_request() -> None:

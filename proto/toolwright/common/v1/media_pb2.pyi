@@ -48,7 +48,9 @@ class MediaRef(google.protobuf.message.Message):
     token_offset: builtins.int
     """Index within the segment's token ids of the first placeholder token, after expansion."""
     placeholder_tokens: builtins.int
-    """How many placeholder tokens the sampler expanded it to."""
+    """How many placeholder tokens the sampler expanded it to; 1 for an image of the segment that no
+    sampler was shown, because the trajectory ended with it.
+    """
     @property
     def blob(self) -> global___BlobRef: ...
     def __init__(
