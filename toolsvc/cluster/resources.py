@@ -80,9 +80,8 @@ def check_room(hosts: int, host: Resources, nodes: Sequence[Resources]) -> None:
     if sum(host.times_in(node) for node in nodes) >= hosts:
         return
     raise StartError(
-        f"{hosts} hosts of {host} do not fit on the cluster, whose nodes have "
-        f"{'; '.join(map(str, nodes))}: lower --hosts, --host-cpus, --host-gpus or "
-        "--host-memory-mib, or add nodes"
+        f"{hosts} hosts of {host} do not fit on the cluster ({_in_words(nodes)}): lower --hosts, "
+        "--host-cpus, --host-gpus or --host-memory-mib, or add nodes"
     )
 
 
@@ -93,5 +92,9 @@ def check_reach(tool: Tool, nodes: Sequence[Resources]) -> None:
         return
     raise StartError(
         f"tool {tool.name!r} asks for {needs} a session, and no node of the cluster has that much "
-        f"(they have {'; '.join(map(str, nodes))}): add a node that has, or serve other tools"
+        f"({_in_words(nodes)}): add a node that has, or serve other tools"
     )
+
+
+def _in_words(nodes: Sequence[Resources]) -> str:
+    return f"its nodes have {'; '.join(map(str, nodes))}" if nodes else "it has no nodes"

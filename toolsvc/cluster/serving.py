@@ -28,6 +28,7 @@ from toolsvc.serving import (
     bound,
     make_server,
     service_name,
+    settle,
     stop_event,
     tools_of,
 )
@@ -119,6 +120,7 @@ async def _listen(server: Server, front: FrontServicer) -> None:
 
 
 def _announce(tools: list[Tool], where: str, fleet: Fleet) -> None:
+    settle()
     names = tuple(tool.name for tool in tools if tool.callable)
     isolation = ",".join(sorted({host.isolation for host in fleet.hosts} - {""}))
     announce(names, where, isolation, f", {len(fleet.hosts)} hosts on Ray")

@@ -214,7 +214,7 @@ def test_what_no_node_has_is_said_at_the_start(
     said = serve_fails(str(tmp_path / "hungry.py"), *on_ray, environment=dict(os.environ))
     assert said.startswith(
         "toolsvc: tool 'hungry' asks for 1000 GPUs a session, and no node of the cluster has that "
-        "much (they have 4 CPUs, 1 GPUs, 64 GiB; 4 CPUs, 1 GPUs, 64 GiB)"
+        "much (its nodes have 4 CPUs, 1 GPUs, 64 GiB; 4 CPUs, 1 GPUs, 64 GiB)"
     )
     said = serve_fails("finish", *on_ray, "--hosts", "9", environment=dict(os.environ))
     assert said.startswith("toolsvc: 9 hosts of 1 CPUs, 1 GiB do not fit on the cluster")
