@@ -185,8 +185,12 @@ async def test_a_session_that_wants_a_gpu_has_an_actor_with_one(
     assert set((await each(both, lambda name: client.say(name, "gpus"))).values()) == {"0"}
     with pytest.raises(ServiceError, match="QUEUE_LIMIT: session fast-2 got no actor with 1 GPUs"):
         await client.open("fast-2", queue_limit=1)
+    given_up = asyncio.create_task(client.open("fast-given-up"))
+    while not await client.close("fast-given-up"):
+        assert not given_up.done()
+    with pytest.raises(ServiceError, match="SESSION_CLOSED"):
+        await given_up
     opening = asyncio.create_task(client.open("fast-3"))
-    await until(lambda: not opening.done())
     assert await client.close("fast-0")
     await opening
     await until(lambda: not psutil.pid_exists(pids["fast-0"]))
