@@ -15,6 +15,7 @@ from toolsvc.cluster.fleet import Fleet
 from toolsvc.cluster.front import FrontServicer
 from toolsvc.cluster.link import HostLink
 from toolsvc.cluster.own_hosts import OwnHosts
+from toolsvc.cluster.placing import Placer
 from toolsvc.cluster.ray_cluster import connected, nodes
 from toolsvc.cluster.resources import Resources, apart, check_reach, check_room, declared
 from toolsvc.cluster.sessions import Sessions
@@ -85,8 +86,8 @@ async def _serve(config: ServiceConfig, shape: Shape) -> None:
             async with asyncio.TaskGroup() as group:
                 own = OwnHosts(sessions, starter, group)
                 blobs = TaskBlobs(config.blob_room)
-                listed = _listed(tools)
-                front = FrontServicer(listed, needs, shape.host, sessions, blobs, starter, own)
+                placer = Placer(needs, shape.host, sessions, blobs, own)
+                front = FrontServicer(_listed(tools), sessions, blobs, placer, starter)
                 await _listen(server, front)
                 if config.metrics:
                     page = asked(fleet.metrics)
@@ -98,7 +99,7 @@ async def _serve(config: ServiceConfig, shape: Shape) -> None:
                     group.create_task(_expire(blobs)),
                 ]
                 await stop.wait()
-                front.drain()
+                placer.draining = True
                 await server.set_serving(False)
                 own.stop()
                 for task in running:
