@@ -17,7 +17,14 @@ from toolsvc.cluster.link import HostLink
 from toolsvc.cluster.own_hosts import OwnHosts
 from toolsvc.cluster.placing import Placer
 from toolsvc.cluster.ray_cluster import connected, nodes
-from toolsvc.cluster.resources import Resources, apart, check_reach, check_room, declared
+from toolsvc.cluster.resources import (
+    Resources,
+    apart,
+    check_reach,
+    check_room,
+    counted,
+    declared,
+)
 from toolsvc.cluster.sessions import Sessions
 from toolsvc.cluster.starting import Starter
 from toolsvc.errors import StartError, start_error_alone
@@ -124,7 +131,7 @@ def _announce(tools: list[Tool], where: str, fleet: Fleet) -> None:
     settle()
     names = tuple(tool.name for tool in tools if tool.callable)
     isolation = ",".join(sorted({host.isolation for host in fleet.hosts} - {""}))
-    announce(names, where, isolation, f", {len(fleet.hosts)} hosts on Ray")
+    announce(names, where, isolation, f", {counted(len(fleet.hosts), 'host')} on Ray")
 
 
 def _listed(tools: list[Tool]) -> pb.ListToolsResponse:
