@@ -27,6 +27,15 @@ from toolsvc.errors import RETRY_SECONDS, Reason, Refused
 from toolsvc.ledger import CallIdReused, ResultForgotten
 from toolsvc.observation import DEFAULT_LIMIT
 from toolsvc.open_session import OpenSession, RunningCall, levels
+from toolsvc.refusals import (
+    draining,
+    opened_otherwise,
+    session_closed,
+    session_lost,
+    session_not_found,
+    too_many_sessions,
+    unknown_tool,
+)
 from toolsvc.task_blobs import DEFAULT_ROOM, TaskBlobs, Upload
 from toolsvc.tool import Tool
 from toolsvc.types import (
@@ -136,12 +145,7 @@ class Host:
         session = self._sessions.get(name)
         if session is not None:
             if session.digest != request.digest:
-                raise Refused(
-                    Reason.INVALID_REQUEST,
-                    f"session {name} is open already, by another request",
-                    subject=name,
-                    mend="choose a session_id that was never used",
-                )
+                raise opened_otherwise(name)
             if session.opened is not None:
                 session.lease_until = max(session.lease_until, self._lease_end(request.lease))
                 return session.opened
@@ -149,23 +153,13 @@ class Host:
         if name in self._closed:
             raise self._gone(name)
         if self._draining:
-            raise _draining()
+            raise draining()
         if len(self._sessions) >= self._max_sessions:
-            raise Refused(
-                Reason.TOO_MANY_SESSIONS,
-                f"{self._max_sessions} sessions are open, the most that this service holds",
-                subject=name,
-                retry_after=RETRY_SECONDS,
-                mend="close sessions, or raise --max-sessions",
-            )
+            raise too_many_sessions(name, self._max_sessions)
         wanted = dict.fromkeys(request.tools or self._tools)  # a name said twice is one tool
         for tool in wanted:
             if tool not in self._tools:
-                raise Refused(
-                    Reason.UNKNOWN_TOOL,
-                    f"there is no tool {tool!r} here, only {', '.join(self._tools)}",
-                    subject=tool,
-                )
+                raise unknown_tool(tool, self._tools)
         blobs = self._task_blobs.claim(name, request.blobs)
         session = OpenSession(request, wanted, blobs, self._lease_end(request.lease))
         self._sessions[name] = session
@@ -224,7 +218,7 @@ class Host:
     def take_in(self, blob: BlobRef) -> Upload:
         """A blob of a task, about to come in pieces. Refused if it cannot be held."""
         if self._draining:
-            raise _draining()
+            raise draining()
         return self._task_blobs.take_in(blob)
 
     def cancel(self, session_id: str, call_id: str) -> bool:
@@ -287,16 +281,7 @@ class Host:
 
     def _gone(self, session_id: str) -> Refused:
         why = self._closed.get(session_id)
-        if why is None:
-            return Refused(
-                Reason.SESSION_NOT_FOUND,
-                f"session {session_id} is not known here",
-                subject=session_id,
-                mend="open it first",
-            )
-        return Refused(
-            Reason.SESSION_CLOSED, f"session {session_id} has ended: {why}", subject=session_id
-        )
+        return session_not_found(session_id) if why is None else session_closed(session_id, why)
 
     def _lease_end(self, lease: float) -> float:
         return time.monotonic() + min(lease, LONGEST_LEASE)
@@ -361,15 +346,10 @@ class Host:
 
     def _begin(self, session: OpenSession, request: CallRequest) -> RunningCall:
         if self._draining:
-            raise _draining()
+            raise draining()
         lost = session.lost
         if lost is not None:
-            raise Refused(
-                Reason.SESSION_LOST,
-                f"session {request.session_id} was lost: {lost}",
-                subject=request.session_id,
-                mend="open a new session",
-            )
+            raise session_lost(request.session_id, lost)
         return self._calls.begin(session, request)
 
     async def _reap(self) -> None:
@@ -390,12 +370,3 @@ def _tasks(sessions: Iterable[OpenSession]) -> list[asyncio.Task[None]]:
     """Of their calls in flight."""
     running = (call for session in sessions for call in session.ledger.in_flight())
     return [call.task for call in running if call.task is not None]
-
-
-def _draining() -> Refused:
-    return Refused(
-        Reason.DRAINING,
-        "the service is shutting down",
-        retry_after=RETRY_SECONDS,
-        mend="send it to another service, or wait for the restart",
-    )

@@ -150,7 +150,11 @@ async def start_server(server: Server, servicer: ToolServicer) -> None:
 
     server.add(SERVICE_NAME, register)
     await server.start()
-    # What exists by now stays; the collector need not look at it again and again.
+    settle()
+
+
+def settle() -> None:
+    """What exists by now stays; the collector need not look at it again and again."""
     gc.collect()
     gc.freeze()
 

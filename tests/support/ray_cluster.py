@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -61,6 +62,7 @@ def ray_cluster(**resources: Any) -> Iterator[RayCluster]:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            cwd=Path(__file__).parents[2],
             env={**os.environ, **ENVIRONMENT},
         )
         below: list[psutil.Process] = []

@@ -11,7 +11,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
 from toolsvc.cluster.link import HostLink
-from toolsvc.cluster.resources import Resources
+from toolsvc.cluster.ray_cluster import nodes
+from toolsvc.cluster.resources import Resources, check_room
 from toolsvc.cluster.sessions import Sessions
 from toolsvc.cluster.starting import Starter
 from toolsvc.cluster.watching import watch
@@ -111,6 +112,8 @@ class Fleet:
         while True:
             await asyncio.sleep(restarts.pause(lived))
             try:
+                # In a thread, for Ray asks over the network and waits.
+                check_room(1, self._room, await asyncio.to_thread(nodes))
                 return await self._fill(slot)
             except StartError as error:
                 if not self.hosts:

@@ -10,19 +10,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from toolsvc.client import blob_in_pieces
 from toolsvc.cluster.link import HostLink, HostLost
-from toolsvc.cluster.own_hosts import OwnHosts
-from toolsvc.cluster.resources import Resources, apart, together
-from toolsvc.cluster.sessions import Placed, Sessions, session_lost
+from toolsvc.cluster.placing import Placer
+from toolsvc.cluster.sessions import Placed, Sessions
 from toolsvc.cluster.starting import Starter
-from toolsvc.errors import RETRY_SECONDS, Reason, Refused
+from toolsvc.errors import Reason, Refused
+from toolsvc.refusals import draining, session_lost
 from toolsvc.servicer import Servicer
 from toolsvc.task_blobs import TaskBlobs, Upload
-from toolsvc.types import OpenRequest
 from toolsvc.wire import DEFAULT_LEASE, error_of, open_from_proto, require, seconds_of
 from toolsvc.workers.siblings import LONGEST_SECONDS, unreachable
 from toolwright import wire
@@ -40,28 +39,17 @@ class FrontServicer(Servicer):
     def __init__(
         self,
         listed: pb.ListToolsResponse,
-        needs: Mapping[str, Resources],
-        room: Resources,
         sessions: Sessions[HostLink],
         blobs: TaskBlobs,
+        placer: Placer,
         starter: Starter,
-        own: OwnHosts,
     ) -> None:
-        """`listed`: what ListTools answers; `needs`: of a session, by tool; `room`: of a host that
-        sessions share."""
+        """`listed`: what ListTools answers."""
         self._listed = listed
-        self._needs = needs
-        self._room = room
         self._sessions = sessions
         self._blobs = blobs
+        self._placer = placer
         self._starter = starter
-        self._own = own
-        self._draining = False
-        sessions.leaving.append(lambda placed: blobs.forget(placed.session_id))
-
-    def drain(self) -> None:
-        """Opens nothing new from here on."""
-        self._draining = True
 
     @answers_errors
     async def ListTools(self, request: pb.ListToolsRequest, context: Any) -> pb.ListToolsResponse:
@@ -74,10 +62,10 @@ class FrontServicer(Servicer):
         began = time.monotonic()
         with _told():
             wish = open_from_proto(_copy(request))
-            placed = self._placed(wish)
+            placed = self._placer.place(wish)
             placed.opening += 1
             try:
-                host = placed.host or await self._own.host_of(placed)
+                host = await self._placer.host_of(placed)
                 queued = time.monotonic() - began
                 response = await self._open_at(host, placed, request, context)
                 placed.opened = True
@@ -175,47 +163,9 @@ class FrontServicer(Servicer):
         )
 
     def take_in(self, blob: BlobRef) -> Upload:
-        if self._draining:
-            raise _is_ending()
+        if self._placer.draining:
+            raise draining()
         return self._blobs.take_in(blob)
-
-    def _placed(self, wish: OpenRequest) -> Placed[HostLink]:
-        """The session, known or new. Refused."""
-        placed = self._sessions.get(wish.session_id)
-        if placed is None:
-            return self._place(wish)
-        if placed.digest != wish.digest:
-            raise Refused(
-                Reason.INVALID_REQUEST,
-                f"session {wish.session_id} is open already, by another request",
-                subject=wish.session_id,
-                mend="choose a session_id that was never used",
-            )
-        return placed
-
-    def _place(self, wish: OpenRequest) -> Placed[HostLink]:
-        if self._draining:
-            raise _is_ending()
-        tools = tuple(dict.fromkeys(wish.tools or self._needs))
-        for tool in tools:
-            if tool not in self._needs:
-                raise Refused(
-                    Reason.UNKNOWN_TOOL,
-                    f"there is no tool {tool!r} here, only {', '.join(self._needs)}",
-                    subject=tool,
-                )
-        needs = together(self._needs[tool] for tool in tools)
-        alone = apart(needs, self._room)
-        place = self._sessions.place_apart if alone else self._sessions.place
-        placed = place(wish, needs)
-        try:
-            self._blobs.claim(wish.session_id, wish.blobs)
-        except Refused:
-            self._sessions.drop(placed)
-            raise
-        if alone:
-            self._own.start(placed, tools, wish.queue_limit)
-        return placed
 
     async def _open_at(
         self,
@@ -297,12 +247,3 @@ def _unheard(host: HostLink, error: TransportError) -> ServiceError:
 def _is_unsure(error: ServiceError) -> bool:
     """Whether the host may have done what it was asked."""
     return isinstance(error.__cause__, TransportError)
-
-
-def _is_ending() -> Refused:
-    return Refused(
-        Reason.DRAINING,
-        "the service is shutting down",
-        retry_after=RETRY_SECONDS,
-        mend="send it to another service, or wait for the restart",
-    )

@@ -48,7 +48,9 @@ class HostLink:
         self._actor = actor
         self._lost = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
-        self._channel = open_channel(ready.endpoint, token)
+        # With each request and not by the channel: its interceptors make every call dearer.
+        self._metadata = (("authorization", f"Bearer {token}"),)
+        self._channel = open_channel(ready.endpoint)
         self._stub: Any = tool_pb2_grpc.ToolServiceStub(self._channel)
 
     @property
@@ -71,7 +73,9 @@ class HostLink:
             if self.lost:
                 raise HostLost(self.why_lost)
             try:
-                return await getattr(self._stub, method)(request, timeout=until - loop.time())
+                return await getattr(self._stub, method)(
+                    request, timeout=until - loop.time(), metadata=self._metadata
+                )
             except asyncio.CancelledError:
                 if not self._cut():
                     raise
@@ -88,7 +92,8 @@ class HostLink:
         if self.lost:
             raise HostLost(self.why_lost)
         try:
-            pieces = self._stub.GetBlob(pb.GetBlobRequest(sha256=sha256), timeout=seconds)
+            request = pb.GetBlobRequest(sha256=sha256)
+            pieces = self._stub.GetBlob(request, timeout=seconds, metadata=self._metadata)
             return b"".join([piece.data async for piece in pieces])
         except asyncio.CancelledError:
             if not self._cut():

@@ -51,10 +51,11 @@ def connected(address: str) -> Iterator[None]:
             **own,
         )
     except (ConnectionError, RuntimeError, ValueError, RayError) as error:
-        where = f"the Ray cluster at {address}" if address else "a Ray cluster on this machine"
+        if not address:
+            raise StartError(f"Ray does not start on this machine: {_first_line(error)}") from error
         raise StartError(
-            f"cannot use {where}: {_first_line(error)}; this process has to run on one of its "
-            "nodes, with the same versions of Python and Ray"
+            f"cannot use the Ray cluster at {address}: {_first_line(error)}; this process has to "
+            "run on one of its nodes, with the same versions of Python and Ray"
         ) from error
     try:
         yield

@@ -32,11 +32,11 @@ class Resources:
         )
 
     def __str__(self) -> str:
-        words = [
-            f"{self.cpus:g} CPUs" if self.cpus else "",
-            f"{self.gpus:g} GPUs" * bool(self.gpus),
-        ]
-        words.append(f"{self.memory_bytes / GIB:.3g} GiB" if self.memory_bytes else "")
+        words = (
+            counted(self.cpus, "CPU") if self.cpus else "",
+            counted(self.gpus, "GPU") if self.gpus else "",
+            f"{self.memory_bytes / GIB:.3g} GiB" if self.memory_bytes else "",
+        )
         return ", ".join(filter(None, words)) or "nothing"
 
     def fits(self, room: Resources) -> bool:
@@ -50,6 +50,11 @@ class Resources:
         return min(((have + _SLACK) // want for want, have in pairs if want), default=float("inf"))
 
 
+def counted(number: float, what: str) -> str:
+    """For example "2 hosts"."""
+    return f"{number:g} {what}{'s' * (number != 1)}"
+
+
 NOTHING = Resources()
 
 
@@ -60,7 +65,7 @@ def declared(tool: Tool) -> Resources:
         raise StartError(f"tool {tool.name!r} asks for less than nothing: {needs}")
     if needs.gpus > 1 and needs.gpus % 1:
         raise StartError(
-            f"tool {tool.name!r} asks for {needs.gpus:g} GPUs: a part of one, or whole ones"
+            f"tool {tool.name!r} asks for {needs.gpus:g} GPUs: say a part of one, or whole ones"
         )
     return needs
 
@@ -80,9 +85,8 @@ def check_room(hosts: int, host: Resources, nodes: Sequence[Resources]) -> None:
     if sum(host.times_in(node) for node in nodes) >= hosts:
         return
     raise StartError(
-        f"{hosts} hosts of {host} do not fit on the cluster, whose nodes have "
-        f"{'; '.join(map(str, nodes))}: lower --hosts, --host-cpus, --host-gpus or "
-        "--host-memory-mib, or add nodes"
+        f"the cluster has no room for {counted(hosts, 'host')} of {host} ({_in_words(nodes)}): "
+        "lower --hosts, --host-cpus, --host-gpus or --host-memory-mib, or add nodes"
     )
 
 
@@ -93,5 +97,9 @@ def check_reach(tool: Tool, nodes: Sequence[Resources]) -> None:
         return
     raise StartError(
         f"tool {tool.name!r} asks for {needs} a session, and no node of the cluster has that much "
-        f"(they have {'; '.join(map(str, nodes))}): add a node that has, or serve other tools"
+        f"({_in_words(nodes)}): add a node that has, or serve other tools"
     )
+
+
+def _in_words(nodes: Sequence[Resources]) -> str:
+    return f"its nodes have {'; '.join(map(str, nodes))}" if nodes else "it has no nodes"

@@ -15,8 +15,16 @@ from toolsvc.cluster.fleet import Fleet
 from toolsvc.cluster.front import FrontServicer
 from toolsvc.cluster.link import HostLink
 from toolsvc.cluster.own_hosts import OwnHosts
+from toolsvc.cluster.placing import Placer
 from toolsvc.cluster.ray_cluster import connected, nodes
-from toolsvc.cluster.resources import Resources, apart, check_reach, check_room, declared
+from toolsvc.cluster.resources import (
+    Resources,
+    apart,
+    check_reach,
+    check_room,
+    counted,
+    declared,
+)
 from toolsvc.cluster.sessions import Sessions
 from toolsvc.cluster.starting import Starter
 from toolsvc.errors import StartError, start_error_alone
@@ -28,6 +36,7 @@ from toolsvc.serving import (
     bound,
     make_server,
     service_name,
+    settle,
     stop_event,
     tools_of,
 )
@@ -84,8 +93,8 @@ async def _serve(config: ServiceConfig, shape: Shape) -> None:
             async with asyncio.TaskGroup() as group:
                 own = OwnHosts(sessions, starter, group)
                 blobs = TaskBlobs(config.blob_room)
-                listed = _listed(tools)
-                front = FrontServicer(listed, needs, shape.host, sessions, blobs, starter, own)
+                placer = Placer(needs, shape.host, sessions, blobs, own)
+                front = FrontServicer(_listed(tools), sessions, blobs, placer, starter)
                 await _listen(server, front)
                 if config.metrics:
                     page = asked(fleet.metrics)
@@ -97,7 +106,7 @@ async def _serve(config: ServiceConfig, shape: Shape) -> None:
                     group.create_task(_expire(blobs)),
                 ]
                 await stop.wait()
-                front.drain()
+                placer.draining = True
                 await server.set_serving(False)
                 own.stop()
                 for task in running:
@@ -119,9 +128,10 @@ async def _listen(server: Server, front: FrontServicer) -> None:
 
 
 def _announce(tools: list[Tool], where: str, fleet: Fleet) -> None:
+    settle()
     names = tuple(tool.name for tool in tools if tool.callable)
     isolation = ",".join(sorted({host.isolation for host in fleet.hosts} - {""}))
-    announce(names, where, isolation, f", {len(fleet.hosts)} hosts on Ray")
+    announce(names, where, isolation, f", {counted(len(fleet.hosts), 'host')} on Ray")
 
 
 def _listed(tools: list[Tool]) -> pb.ListToolsResponse:

@@ -15,6 +15,12 @@ from typing import Generic, TypeVar
 
 from toolsvc.cluster.resources import Resources, together
 from toolsvc.errors import RETRY_SECONDS, Reason, Refused, backend_down
+from toolsvc.refusals import (
+    session_closed,
+    session_lost,
+    session_not_found,
+    too_many_sessions,
+)
 from toolsvc.types import OpenRequest
 
 _REMEMBERED = 65_536
@@ -88,10 +94,12 @@ class Sessions(Generic[H]):
             raise backend_down("no host lives; new ones are being started")
         fitting = [host for host in self._shared if self._has_room(host, needs)]
         if not fitting:
-            raise _full(
-                request,
+            raise Refused(
+                Reason.TOO_MANY_SESSIONS,
                 f"no host has room for {needs} more",
-                "close sessions, or start the service with more --hosts",
+                subject=request.session_id,
+                retry_after=RETRY_SECONDS,
+                mend="close sessions, or start the service with more --hosts",
             )
         host = min(fitting, key=lambda one: len(self._shared[one]))
         placed = self._new(request, needs, host)
@@ -138,11 +146,7 @@ class Sessions(Generic[H]):
 
     def _check_number(self, request: OpenRequest) -> None:
         if len(self) >= self._most:
-            raise _full(
-                request,
-                f"{self._most} sessions are open, the most that this service holds",
-                "close sessions, or raise --max-sessions",
-            )
+            raise too_many_sessions(request.session_id, self._most)
 
     def _new(self, request: OpenRequest, needs: Resources, host: H | None) -> Placed[H]:
         placed = self._living[request.session_id] = Placed(
@@ -156,32 +160,7 @@ class Sessions(Generic[H]):
 
     def _gone(self, session_id: str) -> Refused:
         if session_id not in self._ended:
-            return Refused(
-                Reason.SESSION_NOT_FOUND,
-                f"session {session_id} is not known here",
-                subject=session_id,
-                mend="open it first",
-            )
+            return session_not_found(session_id)
         reason, why = self._ended[session_id]
-        if reason is Reason.SESSION_LOST:
-            return session_lost(session_id, why)
-        return Refused(reason, f"session {session_id} has ended: {why}", subject=session_id)
-
-
-def session_lost(session_id: str, why: str) -> Refused:
-    return Refused(
-        Reason.SESSION_LOST,
-        f"session {session_id} was lost: {why}",
-        subject=session_id,
-        mend="open a new session",
-    )
-
-
-def _full(request: OpenRequest, message: str, mend: str) -> Refused:
-    return Refused(
-        Reason.TOO_MANY_SESSIONS,
-        message,
-        subject=request.session_id,
-        retry_after=RETRY_SECONDS,
-        mend=mend,
-    )
+        lost = reason is Reason.SESSION_LOST
+        return session_lost(session_id, why) if lost else session_closed(session_id, why)

@@ -173,8 +173,11 @@ def serve(
     log_to_stderr()
     with one_sentence(extra="ray" if backend is Hosting.RAY else ""):
         if backend is Hosting.RAY:
-            if workers > 1:
-                raise Unusable("--workers is for one machine: with --backend ray say --hosts")
+            if workers > 1 or advertise or worker_port:
+                raise Unusable(
+                    "--workers, --advertise and --worker-port are for one machine: with --backend "
+                    "ray say --hosts"
+                )
             if not ray_address:
                 keep_to_this_machine()
             from toolsvc.cluster.resources import Resources
@@ -182,6 +185,8 @@ def serve(
 
             room = Resources(cpus=host_cpus, gpus=host_gpus, memory_bytes=host_memory_mib * MIB)
             serve_on_ray(config, Shape(address=ray_address, hosts=hosts, host=room))
+        elif ray_address or hosts > 1:
+            raise Unusable("--ray-address and --hosts are for --backend ray: say that too")
         elif workers == 1:
             if advertise or worker_port:
                 raise Unusable("--advertise and --worker-port are for --workers of two or more")

@@ -31,7 +31,8 @@ import asyncio, os
 from toolsvc import Tool
 
 class Count(Tool):
-    """Counts its calls; `pid` tells the process, and a path is waited for, uncounted."""
+    """Counts its calls; `pid` tells the process, and a path is waited for, uncounted, beside
+    which the session leaves a file."""
     name = "count"
     stateful = True
     async def open(self, session):
@@ -39,6 +40,7 @@ class Count(Tool):
     async def call(self, state, call):
         text = call.arguments["text"]
         if text.startswith("/"):
+            open(f"{text}.{call.session.session_id}", "w").close()
             while not os.path.exists(text):
                 await asyncio.sleep(0.05)
         if text.startswith(("/", "pid")):
@@ -183,10 +185,16 @@ async def test_a_session_that_wants_a_gpu_has_an_actor_with_one(
     pids = await each(both, client.pid)
     assert len(set(pids.values())) == 2
     assert set((await each(both, lambda name: client.say(name, "gpus"))).values()) == {"0"}
-    with pytest.raises(ServiceError, match="QUEUE_LIMIT: session fast-2 got no actor with 1 GPUs"):
+    with pytest.raises(
+        ServiceError, match="QUEUE_LIMIT: session fast-2 got no actor with 1 GPU within"
+    ):
         await client.open("fast-2", queue_limit=1)
+    given_up = asyncio.create_task(client.open("fast-given-up"))
+    while not await client.close("fast-given-up"):
+        assert not given_up.done()
+    with pytest.raises(ServiceError, match="SESSION_CLOSED"):
+        await given_up
     opening = asyncio.create_task(client.open("fast-3"))
-    await until(lambda: not opening.done())
     assert await client.close("fast-0")
     await opening
     await until(lambda: not psutil.pid_exists(pids["fast-0"]))
@@ -199,7 +207,7 @@ async def test_a_session_that_wants_a_gpu_has_an_actor_with_one(
 
 
 async def test_an_actor_ends_with_the_lease_of_its_session(client: Client, until: Until) -> None:
-    await client.open("large-leased", lease=3)
+    await client.open("large-leased", lease=5)
     pid = await client.pid("large-leased")
     await until(lambda: not psutil.pid_exists(pid))
     assert await client.say("large-leased") == "SESSION_CLOSED"
@@ -214,10 +222,10 @@ def test_what_no_node_has_is_said_at_the_start(
     said = serve_fails(str(tmp_path / "hungry.py"), *on_ray, environment=dict(os.environ))
     assert said.startswith(
         "toolsvc: tool 'hungry' asks for 1000 GPUs a session, and no node of the cluster has that "
-        "much (they have 4 CPUs, 1 GPUs, 64 GiB; 4 CPUs, 1 GPUs, 64 GiB)"
+        "much (its nodes have 4 CPUs, 1 GPU, 64 GiB; 4 CPUs, 1 GPU, 64 GiB)"
     )
     said = serve_fails("finish", *on_ray, "--hosts", "9", environment=dict(os.environ))
-    assert said.startswith("toolsvc: 9 hosts of 1 CPUs, 1 GiB do not fit on the cluster")
+    assert said.startswith("toolsvc: the cluster has no room for 9 hosts of 1 CPU, 1 GiB")
 
 
 async def test_a_node_that_dies_takes_its_own_sessions_and_no_others(
@@ -242,6 +250,7 @@ async def test_a_node_that_dies_takes_its_own_sessions_and_no_others(
         for some in (lost, kept)
         for name in (min(some), max(some))
     }
+    await until(lambda: len(list(tmp_path.iterdir())) == len(waiting))
     cluster.kill_second()
     after = await each(sorted(set(names) - set(waiting)), client.say)
     assert {reply for name, reply in after.items() if name in kept} == {"2"}

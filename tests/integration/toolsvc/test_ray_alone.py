@@ -61,7 +61,8 @@ def test_it_is_for_this_machine_alone_keeps_the_contract_and_leaves_nothing(
     [
         (("--ray-address", "127.0.0.1:9"), "no Ray cluster answers at 127.0.0.1:9 ("),
         (("--ray-address", "auto"), "--ray-address auto: write it as host:port"),
-        (("--workers", "2"), "--workers is for one machine: with --backend ray say --hosts"),
+        (("--workers", "2"), "--workers, --advertise and --worker-port are for one machine: "),
+        (("--backend", "local", "--hosts", "2"), "--ray-address and --hosts are for --backend ray"),
         (("--verltool-http", "127.0.0.1:0"), "--verltool-http is for one process: "),
     ],
 )

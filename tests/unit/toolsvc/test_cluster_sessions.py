@@ -162,7 +162,7 @@ def test_hosts_must_fit_on_the_nodes_one_by_one() -> None:
     nodes = [Resources(cpus=3, memory_bytes=64 * GIB), Resources(cpus=5, memory_bytes=8 * GIB)]
     check_room(3, ROOM, nodes)
     check_room(1000, NOTHING, nodes)
-    with pytest.raises(StartError, match="4 hosts of 2 CPUs, 4 GiB do not fit on the cluster"):
+    with pytest.raises(StartError, match="no room for 4 hosts of 2 CPUs, 4 GiB"):
         check_room(4, ROOM, nodes)
 
 

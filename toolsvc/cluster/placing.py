@@ -1,0 +1,68 @@
+"""From a wish for a session to the host that it is on: a shared one, or one of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from toolsvc.cluster.link import HostLink
+from toolsvc.cluster.own_hosts import OwnHosts
+from toolsvc.cluster.resources import Resources, apart, together
+from toolsvc.cluster.sessions import Placed, Sessions
+from toolsvc.errors import Refused
+from toolsvc.refusals import draining, opened_otherwise, unknown_tool
+from toolsvc.task_blobs import TaskBlobs
+from toolsvc.types import OpenRequest
+
+
+class Placer:
+    def __init__(
+        self,
+        needs: Mapping[str, Resources],
+        room: Resources,
+        sessions: Sessions[HostLink],
+        blobs: TaskBlobs,
+        own: OwnHosts,
+    ) -> None:
+        """`needs`: of a session, by tool; `room`: of a host that sessions share."""
+        self.draining = False
+        """Nothing new is placed."""
+        self._needs = needs
+        self._room = room
+        self._sessions = sessions
+        self._blobs = blobs
+        self._own = own
+        sessions.leaving.append(lambda placed: blobs.forget(placed.session_id))
+
+    def place(self, wish: OpenRequest) -> Placed[HostLink]:
+        """Where it is, for a session that is known and was wished for in the same way; else where
+        it is to be, its blobs claimed. Refused."""
+        placed = self._sessions.get(wish.session_id)
+        if placed is None:
+            return self._place_new(wish)
+        if placed.digest != wish.digest:
+            raise opened_otherwise(wish.session_id)
+        return placed
+
+    async def host_of(self, placed: Placed[HostLink]) -> HostLink:
+        """Once it is up. Refused if it cannot be had."""
+        return placed.host or await self._own.host_of(placed)
+
+    def _place_new(self, wish: OpenRequest) -> Placed[HostLink]:
+        if self.draining:
+            raise draining()
+        tools = tuple(dict.fromkeys(wish.tools or self._needs))
+        for tool in tools:
+            if tool not in self._needs:
+                raise unknown_tool(tool, self._needs)
+        needs = together(self._needs[tool] for tool in tools)
+        alone = apart(needs, self._room)
+        place = self._sessions.place_apart if alone else self._sessions.place
+        placed = place(wish, needs)
+        try:
+            self._blobs.claim(wish.session_id, wish.blobs)
+        except Refused:
+            self._sessions.drop(placed)
+            raise
+        if alone:
+            self._own.start(placed, tools, wish.queue_limit)
+        return placed
