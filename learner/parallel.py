@@ -6,6 +6,7 @@ Rank 0 is the only one that talks to the engine and writes files that are not sh
 
 from __future__ import annotations
 
+import gc
 import os
 import tempfile
 from collections.abc import Iterator
@@ -63,6 +64,9 @@ def ranks(*, tensor: int = 1, seed: int = 0) -> Iterator[None]:
         finally:
             parallel_state.destroy_model_parallel()
             dist.destroy_process_group()
+            # Megatron's objects refer to their groups in circles; each group holds four open files
+            # until it is collected, and there are fifteen.
+            gc.collect()
 
 
 def is_first() -> bool:
