@@ -1,9 +1,9 @@
 """What any sampler of SGLang's native wire must do, as checks that run against a live one.
 
-Gathers the checks of `sampler/`: each takes a `Target`, leaves the sampler running and unpaused, and
-asserts only what a client may rely on. The same list runs against the scripted sampler and against the real
-server, so that the one never promises what the other does not keep. Knows neither how a sampler is
-started nor what it says.
+Gathers the checks of `sampler/`: each takes a `Target`, leaves the sampler running and unpaused,
+and asserts only what a client may rely on. The same list runs against the scripted sampler and
+against the real server, so that the one never promises what the other does not keep. Knows neither
+how a sampler is started nor what it says.
 """
 
 from __future__ import annotations
