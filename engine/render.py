@@ -14,8 +14,8 @@ from engine.codec import HuggingFaceCodec
 from engine.errors import StartupError
 from engine.protocols import Protocol
 from engine.types import ToolSpec
+from toolwright.trajectory_files import write_trajectories
 from toolwright.types import Author, Segment, Sequence, Status, StopReason, Task, Trajectory
-from toolwright.wire import write_trajectories
 
 _AUTHORS = {"prompt": Author.PROMPT, "model": Author.MODEL, "tool": Author.TOOL}
 

@@ -26,7 +26,7 @@ from learner.objective import imitation
 from learner.progress import Reporter
 from learner.step import gradients
 from toolwright.recipe import Recipe
-from toolwright.wire import UnreadableTrajectories, read_trajectories
+from toolwright.trajectory_files import UnreadableTrajectories, read_trajectories
 
 LINE_EVERY = 10
 

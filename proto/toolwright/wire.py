@@ -1,4 +1,4 @@
-"""The record in protobuf, both ways, and in files.
+"""The record in protobuf, both ways.
 
 The only place where `toolwright.types` and `toolwright.common.v1` meet. Token ids and log-probs
 travel as little-endian int32 / float32 bytes. `from_proto(to_proto(x)) == x` for every record
@@ -8,24 +8,17 @@ whose log-probs are float32 values.
 from __future__ import annotations
 
 import hashlib
-import os
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterable, Mapping
 from sys import byteorder
 from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
-from google.protobuf.proto import parse_length_prefixed, serialize_length_prefixed
 from google.protobuf.struct_pb2 import Struct, Value
 
 from toolwright import types as t
 from toolwright.common.v1 import media_pb2, sampling_pb2
 from toolwright.common.v1 import trajectory_pb2 as pb
-
-
-class UnreadableTrajectories(ValueError):
-    """A trajectories file that is cut or is something else."""
 
 
 def pack(values: Iterable[float], code: str) -> bytes:
@@ -375,36 +368,3 @@ def content_hash(members: Iterable[bytes]) -> str:
         digest.update(len(member).to_bytes(8, "little"))
         digest.update(member)
     return digest.hexdigest()
-
-
-def write_trajectories(path: Path, trajectories: Iterable[t.Trajectory]) -> int:
-    """Writes a file of length-prefixed messages, whole or not at all; returns how many."""
-    count = 0
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(path.name + ".unfinished")
-    with unfinished.open("wb") as file:
-        for trajectory in trajectories:
-            message = trajectory_to_proto(trajectory)
-            serialize_length_prefixed(message, file)  # type: ignore[arg-type]
-            count += 1
-        file.flush()
-        os.fsync(file.fileno())
-    unfinished.replace(path)
-    return count
-
-
-def read_trajectories(path: Path) -> Iterator[t.Trajectory]:
-    """Trajectories of a file that `write_trajectories` wrote. UnreadableTrajectories else."""
-    with path.open("rb") as file:
-        while True:
-            try:
-                message = parse_length_prefixed(pb.Trajectory, file)  # type: ignore[arg-type]
-                trajectory = None if message is None else trajectory_from_proto(message)
-            except Exception as error:
-                raise UnreadableTrajectories(
-                    f"{path} is no trajectories file or is cut: {error}; "
-                    "`engine render RECIPE` writes one"
-                ) from error
-            if trajectory is None:
-                return
-            yield trajectory

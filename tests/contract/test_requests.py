@@ -15,7 +15,7 @@ from bench.scripted.body import SAMPLING_FIELDS, check_schema
 from engine.sampler.wire import generate_request
 from engine.types import Images
 from tests.contract import schema
-from tests.contract.sampler_suite import SCHEMA_REFUSALS, VALUE_REFUSALS
+from tests.contract.sampler.refusals import SCHEMA_REFUSALS, VALUE_REFUSALS
 from toolwright.types import SamplingParams
 
 FULL: dict[str, Any] = {

@@ -10,7 +10,8 @@ import pytest
 
 from bench.scripted import ScriptedSampler, Timing, cycle
 from tests.contract.client import WireClient
-from tests.contract.sampler_suite import CHECKS, VOCABULARY, Check, Target
+from tests.contract.sampler.target import VOCABULARY, Target
+from tests.contract.sampler_suite import CHECKS, Check
 
 
 @pytest.fixture(params=["incremental", "cumulative"])

@@ -15,7 +15,8 @@ import pytest
 
 from tests.contract import real_sampler
 from tests.contract.client import WireClient
-from tests.contract.sampler_suite import CHECKS, Check, Target
+from tests.contract.sampler.target import Target
+from tests.contract.sampler_suite import CHECKS, Check
 
 SERIAL = itertools.count()
 

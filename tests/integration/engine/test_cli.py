@@ -28,7 +28,7 @@ from tests.support.net import free_port
 from tests.support.policy import QWEN_TEMPLATE, write_policy
 from tests.support.recipes import merged, recipe_tables, write_recipe
 from tests.support.tools import ToolDouble, serving
-from toolwright.wire import read_trajectories
+from toolwright.trajectory_files import read_trajectories
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

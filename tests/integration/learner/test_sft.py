@@ -14,8 +14,8 @@ from learner.sft import order, sft
 from tests.integration.learner.fake_engine import random_group
 from tests.integration.learner.models import TEMPLATE, weights
 from toolwright.recipe import Recipe, load_recipe
+from toolwright.trajectory_files import write_trajectories
 from toolwright.types import WeightVersion
-from toolwright.wire import write_trajectories
 
 
 def write_recipe(folder: Path, model: Path, **changes: Any) -> Recipe:

@@ -15,7 +15,8 @@ import psutil
 import pytest
 import pytest_asyncio
 
-from tests.integration.toolsvc.attacks import BOMBS, DENIALS, PRELUDE, TRIES
+from tests.integration.toolsvc.attacks import DENIALS, PRELUDE, TRIES
+from tests.integration.toolsvc.bombs import BOMBS
 from toolsvc.sandbox.sandbox import Sandbox
 from toolsvc.sandbox.session import Ending, Outcome, Session
 

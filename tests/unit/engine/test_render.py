@@ -12,8 +12,8 @@ from engine.codec import HuggingFaceCodec
 from engine.errors import StartupError
 from engine.protocols.tagged import Tagged
 from engine.render import render
+from toolwright.trajectory_files import read_trajectories
 from toolwright.types import Author, Trajectory
-from toolwright.wire import read_trajectories
 
 CONVERSATION = {
     "id": "c1",

@@ -1,0 +1,50 @@
+"""Trajectories in files: length-prefixed messages, one after the other."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from google.protobuf.proto import parse_length_prefixed, serialize_length_prefixed
+
+from toolwright import types as t
+from toolwright.common.v1 import trajectory_pb2 as pb
+from toolwright.wire import trajectory_from_proto, trajectory_to_proto
+
+
+class UnreadableTrajectories(ValueError):
+    """A trajectories file that is cut or is something else."""
+
+
+def write_trajectories(path: Path, trajectories: Iterable[t.Trajectory]) -> int:
+    """Writes a file of length-prefixed messages, whole or not at all; returns how many."""
+    count = 0
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(path.name + ".unfinished")
+    with unfinished.open("wb") as file:
+        for trajectory in trajectories:
+            message = trajectory_to_proto(trajectory)
+            serialize_length_prefixed(message, file)  # type: ignore[arg-type]
+            count += 1
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.replace(path)
+    return count
+
+
+def read_trajectories(path: Path) -> Iterator[t.Trajectory]:
+    """Trajectories of a file that `write_trajectories` wrote. UnreadableTrajectories else."""
+    with path.open("rb") as file:
+        while True:
+            try:
+                message = parse_length_prefixed(pb.Trajectory, file)  # type: ignore[arg-type]
+                trajectory = None if message is None else trajectory_from_proto(message)
+            except Exception as error:
+                raise UnreadableTrajectories(
+                    f"{path} is no trajectories file or is cut: {error}; "
+                    "`engine render RECIPE` writes one"
+                ) from error
+            if trajectory is None:
+                return
+            yield trajectory

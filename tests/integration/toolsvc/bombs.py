@@ -1,0 +1,360 @@
+"""Foreign code that takes as much of something as it gets, and how it has to end."""
+
+from dataclasses import dataclass
+
+from toolsvc.sandbox.session import Ending
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bomb:
+    """Code that takes as much of something as it gets. Every text gives up by itself at a size
+    that a small machine survives."""
+
+    code: str
+    endings: set[Ending]
+    says: str = ""
+    """What the output or the reason holds, if the ending does not tell enough."""
+    limit: float = 4.0
+
+
+_OF_FILES = {Ending.LIMIT, Ending.EXCEPTION}
+"""Ended by the watch, or told by the kernel that there is no space."""
+BOMBS = {
+    "processes": Bomb(
+        code="""
+children = []
+try:
+    while len(children) < 100:
+        pid = os.fork()
+        if pid == 0:
+            time.sleep(30)
+            os._exit(0)
+        children.append(pid)
+except BlockingIOError:
+    pass
+print("processes:", len(children) < 16)
+for pid in children:
+    os.kill(pid, 9)
+""",
+        endings={Ending.OK},
+        says="processes: True",
+    ),
+    "threads": Bomb(
+        code="""
+threads = 0
+try:
+    while threads < 100:
+        threading.Thread(target=time.sleep, args=(1,), daemon=True).start()
+        threads += 1
+except RuntimeError:
+    pass
+print("threads:", threads < 16)
+""",
+        endings={Ending.OK},
+        says="threads: True",
+    ),
+    "forks without end": Bomb(
+        code="""
+while True:
+    try:
+        os.fork()
+    except OSError:
+        pass
+""",
+        endings={Ending.TIMEOUT},
+        limit=0.3,
+    ),
+    "forks that lose their parents": Bomb(
+        code="""
+while True:
+    try:
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork():
+                os._exit(0)
+    except OSError:
+        pass
+""",
+        endings={Ending.TIMEOUT},
+        limit=0.3,
+    ),
+    "memory of one process": Bomb(
+        code="bytearray(1 << 30)", endings={Ending.OUT_OF_MEMORY}, says="MemoryError"
+    ),
+    "memory of many processes": Bomb(
+        code="""
+for _ in range(4):
+    if os.fork() == 0:
+        block = bytearray(90 << 20)
+        time.sleep(30)
+        os._exit(0)
+time.sleep(30)
+""",
+        endings={Ending.OUT_OF_MEMORY},
+        says="192 MiB",
+        limit=15,
+    ),
+    "memory shared by many processes": Bomb(
+        code="""
+blocks = []
+for _ in range(4):
+    if os.fork():
+        time.sleep(30)
+    shared = mmap.mmap(-1, 80 << 20)
+    for at in range(0, 80 << 20, 4096):
+        shared[at] = 1
+    blocks.append(shared)
+    # The address space of one process must not be what stops it.
+    if len(blocks) > 1:
+        blocks.pop(0)
+time.sleep(30)
+""",
+        endings={Ending.OUT_OF_MEMORY},
+        says="192 MiB",
+        limit=15,
+    ),
+    "memory of programs": Bomb(
+        code="""
+hungry = "b = bytearray(90 << 20)\\nimport time\\ntime.sleep(30)"
+for _ in range(4):
+    subprocess.Popen(["/usr/bin/python3", "-I", "-c", hungry])
+time.sleep(30)
+""",
+        endings={Ending.OUT_OF_MEMORY},
+        says="192 MiB",
+        limit=15,
+    ),
+    "a large file": Bomb(
+        code="""
+with open("big", "wb") as file:
+    for _ in range(16):
+        file.write(bytes(1 << 20))
+        file.flush()
+""",
+        endings={Ending.EXCEPTION},
+        says="File too large",
+    ),
+    "a sparse file": Bomb(
+        code="os.truncate(os.open('big', os.O_RDWR | os.O_CREAT), 1 << 40)",
+        endings={Ending.EXCEPTION},
+        says="File too large",
+    ),
+    "many sparse files made full by mapping them": Bomb(
+        code="""
+for number in range(8):
+    file = os.open(f"sparse{number}", os.O_RDWR | os.O_CREAT)
+    os.truncate(file, 3 << 20)
+    with mmap.mmap(file, 3 << 20) as mapped:
+        for at in range(0, 3 << 20, 4096):
+            mapped[at] = 1
+    os.close(file)
+time.sleep(30)
+""",
+        # Where the file system is full, a touch of the mapping is a bus error.
+        endings={Ending.LIMIT, Ending.CRASHED},
+        limit=15,
+    ),
+    "many files": Bomb(
+        code="""
+for number in range(6):
+    with open(f"part{number}", "wb") as file:
+        file.write(bytes(2 << 20))
+time.sleep(30)
+""",
+        endings=_OF_FILES,
+        limit=15,
+    ),
+    "many empty files": Bomb(
+        code="""
+for number in range(20000):
+    os.close(os.open(str(number), os.O_CREAT))
+time.sleep(30)
+""",
+        endings=_OF_FILES,
+        limit=15,
+    ),
+    "many folders": Bomb(
+        code="""
+for number in range(20000):
+    os.mkdir(str(number))
+time.sleep(30)
+""",
+        endings=_OF_FILES,
+        limit=15,
+    ),
+    "folders in folders": Bomb(
+        code="""
+try:
+    for number in range(20000):
+        os.mkdir("d")
+        os.chdir("d")
+finally:
+    print("stopped at", number)
+time.sleep(30)
+""",
+        # Making one takes longer the deeper it lies, so time may be what ends it.
+        endings={*_OF_FILES, Ending.TIMEOUT},
+        limit=3,
+    ),
+    "files that nothing names": Bomb(
+        code="""
+held = []
+for number in range(6):
+    held.append(os.open("gone", os.O_RDWR | os.O_CREAT))
+    os.unlink("gone")
+    os.write(held[-1], bytes(2 << 20))
+time.sleep(30)
+""",
+        endings=_OF_FILES,
+        limit=15,
+    ),
+    "the output file grown": Bomb(
+        code="os.posix_fallocate(1, 0, 1 << 30)", endings={Ending.EXCEPTION}, says="too large"
+    ),
+    "/tmp and /dev/shm": Bomb(
+        code="""
+stored = 0
+for folder in ("/tmp", "/dev/shm", "/var/tmp", "/dev", "/", "/run"):
+    for number in range(6):
+        try:
+            with open(f"{folder}/fill{number}", "wb") as file:
+                file.write(bytes(2 << 20))
+                stored += 2
+        except OSError:
+            pass
+if stored > 0:
+    time.sleep(30)
+raise PermissionError("nowhere")
+""",
+        endings=_OF_FILES,
+        limit=15,
+    ),
+    "output": Bomb(
+        code="for _ in range(3000): print('x' * 1000)\nprint('end')", endings={Ending.OK}
+    ),
+    "output of a child": Bomb(
+        code="os.system('yes | head -c 300000000')", endings={Ending.OK}, limit=10
+    ),
+    "output of many children": Bomb(
+        code="for _ in range(8): subprocess.Popen(['yes'])\ntime.sleep(30)",
+        endings={Ending.TIMEOUT},
+        limit=0.5,
+    ),
+    "open files": Bomb(
+        code="held = [os.open('.', os.O_RDONLY) for _ in range(1000)]",
+        endings={Ending.EXCEPTION},
+        says="Too many open files",
+    ),
+    "pipes": Bomb(
+        code="""
+pipes = []
+try:
+    while len(pipes) < 1000:
+        pipes.append(os.pipe())
+        fcntl.fcntl(pipes[-1][1], fcntl.F_SETPIPE_SZ, 1 << 24)
+except OSError as error:
+    print("pipes:", len(pipes) < 32)
+""",
+        endings={Ending.OK},
+        says="pipes: True",
+    ),
+    "deep recursion": Bomb(
+        code="import sys\nsys.setrecursionlimit(10**9)\ndef f(): return f() + 1\nf()",
+        endings={Ending.CRASHED, Ending.OUT_OF_MEMORY, Ending.TIMEOUT},
+        limit=1,
+    ),
+    "a number without end": Bomb(
+        code="x = 9 ** 9 ** 9", endings={Ending.TIMEOUT, Ending.OUT_OF_MEMORY}, limit=0.3
+    ),
+    "sleep": Bomb(code="time.sleep(600)", endings={Ending.TIMEOUT}, limit=0.2),
+    "deaf to interrupts": Bomb(
+        code="signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 32))\nwhile True: pass",
+        endings={Ending.TIMEOUT},
+        limit=0.2,
+    ),
+    "swallows interrupts": Bomb(
+        code="""
+while True:
+    try:
+        time.sleep(60)
+    except BaseException:
+        pass
+""",
+        endings={Ending.TIMEOUT},
+        limit=0.2,
+    ),
+    "stops itself": Bomb(
+        code="os.kill(os.getpid(), signal.SIGSTOP)\nwhile True: time.sleep(1)",
+        endings={Ending.TIMEOUT, Ending.OK},
+        limit=0.2,
+    ),
+    "abort, with a core dump": Bomb(
+        code="if os.fork() == 0: os.abort()\nprint('dumped:', os.WCOREDUMP(os.wait()[1]))",
+        endings={Ending.OK},
+        says="dumped: False",
+    ),
+    "closes all files": Bomb(code="os.closerange(0, 64)", endings={Ending.CRASHED}),
+    "hangs up and stays": Bomb(
+        code="os.close(3)\nwhile True: time.sleep(1)", endings={Ending.CRASHED, Ending.TIMEOUT}
+    ),
+    "nonsense to the host": Bomb(
+        code="os.write(3, b'nonsense')\ntime.sleep(30)",
+        endings={Ending.CRASHED},
+        says="out of turn",
+    ),
+    "an answer too early": Bomb(
+        code="os.write(3, bytes([0, 3]) + bytes(17))\ntime.sleep(30)",
+        endings={Ending.CRASHED},
+        says="out of turn",
+    ),
+    "a forged answer": Bomb(
+        # It ends the call that is its own: the second of the session.
+        code="os.write(3, bytes([0]) + struct.pack('<BIBQ', 3, 2, 0, 1 << 60))\ntime.sleep(30)",
+        endings={Ending.OK},
+    ),
+    "a message without end": Bomb(
+        code="while True: os.write(3, bytes([1]) + bytes(1000))",
+        endings={Ending.CRASHED},
+        says="out of turn",
+    ),
+    "an oversized packet": Bomb(
+        code="os.write(3, bytes([0]) + bytes(100000))\ntime.sleep(30)",
+        endings={Ending.CRASHED},
+        says="out of turn",
+    ),
+    "ready once more": Bomb(
+        code="os.write(3, bytes([0, 2]))\ntime.sleep(30)",
+        endings={Ending.CRASHED},
+        says="out of turn",
+    ),
+    "descriptors for the host": Bomb(
+        code="""
+channel = socket.socket(fileno=os.dup(3))
+while True:
+    socket.send_fds(channel, [bytes([1]) + b"x"], [0, 1, 2])
+""",
+        endings={Ending.CRASHED},
+        says="out of turn",
+    ),
+    "seals on the output file": Bomb(
+        code="fcntl.fcntl(1, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)",
+        endings={Ending.EXCEPTION},
+        says="PermissionError",
+    ),
+    "leases and locks on the output file": Bomb(
+        code="""
+for attempt in (
+    lambda: fcntl.fcntl(1, fcntl.F_SETLEASE, fcntl.F_WRLCK),
+    lambda: fcntl.flock(1, fcntl.LOCK_EX),
+    lambda: fcntl.lockf(1, fcntl.LOCK_EX),
+    lambda: fcntl.fcntl(1, fcntl.F_SETFL, 0),
+    lambda: os.lseek(1, 1 << 20, os.SEEK_SET),
+):
+    try:
+        attempt()
+    except OSError:
+        pass
+""",
+        endings={Ending.OK},
+    ),
+}
