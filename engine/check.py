@@ -31,8 +31,9 @@ def check(recipe: Recipe, table: EngineTable, *, connect: bool) -> list[str]:
         TaskSource(suite.source, recipe.folder, seed=suite.seed, shuffle=False).take(suite.n)
         lines.append(f"evaluation {suite.name}: {suite.n} tasks")
     if connect:
-        lines += asyncio.run(_connect(recipe, codec))
-    return lines
+        return lines + asyncio.run(_connect(recipe, codec))
+    asked = ", ".join(("samplers", *(f"tools.{name}" for name in shared.tools)))
+    return [*lines, f"not asked: {asked} (--connect asks them)"]
 
 
 async def _connect(recipe: Recipe, codec: HuggingFaceCodec) -> list[str]:

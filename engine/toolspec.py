@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from engine.types import ToolSpec
 from toolwright import wire
+from toolwright.schemas import in_order
 from toolwright.tool.v1 import tool_pb2 as pb
 
 
@@ -15,7 +16,7 @@ def spec(tool: pb.ToolDescriptor, service: str) -> ToolSpec:
         name=tool.name,
         description=tool.description,
         usage=tool.usage,
-        arguments_schema=wire.mapping(tool.arguments_schema),
+        arguments_schema=in_order(wire.mapping(tool.arguments_schema)),
         stop_strings=tuple(tool.stop_strings),
         open_tag=tag.open if kind != "raw" else "",
         close_tag=tag.close if kind != "raw" else "",

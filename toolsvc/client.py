@@ -123,9 +123,7 @@ class Session:
     ) -> pb.CallResult:
         """The result, however long it takes. For a tool between tags the body alone will do. A
         caller that is cancelled cancels the call."""
-        form = self.tools[tool].action_format
-        if form.HasField("tag") and form.tag.close not in action:
-            action = f"{form.tag.open}{action}{form.tag.close}"
+        action = _whole(self.tools[tool], action)
         if not self._in_flight:  # all results have come: the service need not hold them
             self._turn = next(self._turns)
         request = pb.CallToolRequest(
@@ -188,6 +186,19 @@ def blob_in_pieces(blob: media_pb2.BlobRef, data: bytes) -> Iterator[pb.PutBlobR
     yield pb.PutBlobRequest(blob=blob)
     for at in range(0, len(data), PIECE_BYTES):
         yield pb.PutBlobRequest(data=data[at : at + PIECE_BYTES])
+
+
+def _whole(tool: pb.ToolDescriptor, action: str) -> str:
+    """A body without any mark, between the tool's tags."""
+    form = tool.action_format
+    opening, closing = form.tag.open, form.tag.close
+    if not form.HasField("tag"):  # some read their own tag beside other forms
+        opening, closing = f"<{tool.name}>", f"</{tool.name}>"
+        if closing not in tool.stop_strings:
+            return action
+    if any(mark in action for mark in (closing, *tool.stop_strings)):
+        return action
+    return f"{opening}{action}{closing}"
 
 
 def _stub(channel: grpc.aio.Channel) -> tool_pb2_grpc.ToolServiceAsyncStub:

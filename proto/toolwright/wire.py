@@ -52,8 +52,9 @@ def struct(data: Mapping[str, Any]) -> Struct:
 
 
 def mapping(data: Struct) -> dict[str, Any]:
-    """JSON-like data of a Struct; whole numbers come back as int."""
-    return {key: _plain(value) for key, value in data.fields.items()}
+    """JSON-like data of a Struct, by name; whole numbers come back as int."""
+    fields = data.fields
+    return {key: _plain(fields[key]) for key in sorted(fields)}
 
 
 def _plain(value: Value) -> Any:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from grpc import StatusCode
 
 from toolsvc.client import Client
 from toolsvc.errors import StartError
@@ -43,6 +44,8 @@ def one_sentence(address: str = "", *, extra: str = "") -> Iterator[None]:
         yield
     except TransportError as error:
         sentence = f"no service answers at {address} ({error})"
+        if error.code is StatusCode.UNAUTHENTICATED:
+            sentence = f"the service at {address} wants another bearer token: set {TOKEN_VARIABLE}"
     except (ListenError, ServiceError, StartError, TlsError, Unusable) as error:
         sentence = str(error)
     except ImportError as error:

@@ -17,14 +17,15 @@ from collections.abc import Mapping
 from typing import Any
 
 import mcp_types as types
-from google.protobuf.json_format import MessageToDict
 from mcp import MCPError
 from mcp.server import Server, ServerRequestContext
 
 from toolsvc.client import Client, Session
 from toolsvc.mcp.content import as_content
 from toolsvc.types import Media, Text
+from toolwright import wire
 from toolwright.rpc.errors import ServiceError, TransportError
+from toolwright.schemas import in_order
 from toolwright.tool.v1 import tool_pb2 as pb
 
 SESSION_HEADER = "mcp-session-id"
@@ -112,7 +113,7 @@ def _session_of(context: _Context) -> str:
 
 
 def _described(tool: pb.ToolDescriptor) -> types.Tool:
-    schema = {"type": "object", **MessageToDict(tool.arguments_schema)}
+    schema = in_order({"type": "object", **wire.mapping(tool.arguments_schema)})
     return types.Tool(name=tool.name, description=tool.description, input_schema=schema)
 
 

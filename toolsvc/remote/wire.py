@@ -19,6 +19,7 @@ from toolsvc.types import (
 )
 from toolwright import wire
 from toolwright.rpc.errors import ServiceError, TransportError
+from toolwright.schemas import in_order
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import BlobRef, ToolErrorKind
 
@@ -28,7 +29,7 @@ def descriptor_from_proto(tool: pb.ToolDescriptor) -> Descriptor:
         name=tool.name,
         description=tool.description,
         usage=tool.usage,
-        arguments_schema=wire.mapping(tool.arguments_schema),
+        arguments_schema=in_order(wire.mapping(tool.arguments_schema)),
         output_schema=wire.mapping(tool.output_schema) if tool.HasField("output_schema") else None,
         stop_strings=tuple(tool.stop_strings),
         format=_format_from_proto(tool.action_format),

@@ -45,7 +45,7 @@ class Server:
             if not (options.is_local(address) or token or certificate or insecure):
                 raise ListenError(
                     f"{address} is reachable from other machines: set a bearer token "
-                    "(TOOLWRIGHT_TOKEN), use TLS, or listen on 127.0.0.1"
+                    "(TOOLWRIGHT_TOKEN), or listen on 127.0.0.1"
                 )
         interceptors = (_RequireBearer(token),) if token else ()
         how = (*options.SERVER, ("grpc.so_reuseport", int(share_port)))

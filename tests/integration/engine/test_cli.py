@@ -239,6 +239,7 @@ def test_check_says_what_is_in_order(run: Command, services: Services) -> None:
     assert "first prompt: " in said
     assert "evaluation heldout: 5 tasks" in said
     assert "the recipe is in order" in said
+    assert "not asked: samplers, tools.python (--connect asks them)" in said
     assert services.sampler not in said
     assert not (run.folder / "run").exists()
 

@@ -173,8 +173,12 @@ async def test_a_service_behind_tls_and_a_token_is_offered(guarded: Service, pem
 
 def test_a_service_that_lets_nobody_in_is_not_offered(guarded: Service, pem: Pem) -> None:
     trusted = ("--tls-ca", str(pem.authority))
-    assert "UNAUTHENTICATED" in mcp_fails(guarded.address, *trusted, **{TOKEN_VARIABLE: ""})
-    assert "UNAUTHENTICATED" in mcp_fails(guarded.address, *trusted, **{TOKEN_VARIABLE: "guessed"})
+    assert "wants another bearer token" in mcp_fails(
+        guarded.address, *trusted, **{TOKEN_VARIABLE: ""}
+    )
+    assert "wants another bearer token" in mcp_fails(
+        guarded.address, *trusted, **{TOKEN_VARIABLE: "guessed"}
+    )
     assert "UNAVAILABLE" in mcp_fails(guarded.address)
 
 

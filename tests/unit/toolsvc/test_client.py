@@ -12,7 +12,7 @@ from toolsvc.client import Client, Session
 from toolsvc.host import Host
 from toolsvc.service import SERVICE_NAME, ToolServicer
 from toolsvc.tool import Tool
-from toolsvc.types import Call
+from toolsvc.types import Call, RawFormat
 from toolwright.rpc.server import Server
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.tool.v1 import tool_pb2_grpc
@@ -33,6 +33,17 @@ class Turn(Tool):
         return str(call.turn)
 
 
+class Shell(Tool):
+    """Reads its own tag beside other forms, as `bash` does."""
+
+    name = "shell"
+    format = RawFormat()
+    stop_strings = ("</shell>", "</tool_call>")
+
+    def call(self, state: None, call: Call) -> str:
+        return call.action
+
+
 @pytest.fixture
 def tool() -> Turn:
     return Turn()
@@ -41,7 +52,7 @@ def tool() -> Turn:
 @pytest.fixture
 async def client(tool: Turn) -> AsyncIterator[Client]:
     address = f"unix-abstract:toolsvc-test-{secrets.token_hex(8)}"
-    async with Host([tool]) as host:
+    async with Host([tool, Shell()]) as host:
         server = Server(address)
         servicer = ToolServicer(host, "test")
         server.add(
@@ -81,3 +92,17 @@ async def test_in_a_shared_session_nothing_is_acknowledged(client: Client) -> No
     assert await turns(first, "a", "b") == [0, 0]
     assert await turns(second, "c") == [0]
     assert await turns(first, "d") == [0]
+
+
+@pytest.mark.parametrize(
+    ("typed", "sent"),
+    [
+        ("ls", "<shell>ls</shell>"),
+        ("I look. <shell>ls</shell>", "I look. <shell>ls</shell>"),
+        ("<tool_call>{}</tool_call>", "<tool_call>{}</tool_call>"),
+    ],
+)
+async def test_a_body_alone_will_do(client: Client, typed: str, sent: str) -> None:
+    session = await client.open(("shell",), {})
+    result = await session.call("shell", typed)
+    assert result.observation[0].text == sent

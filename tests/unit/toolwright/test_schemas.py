@@ -1,0 +1,59 @@
+"""Schemas read the same wherever they arrive."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+from toolwright import wire
+from toolwright.schemas import in_order
+from toolwright.tool.v1.tool_pb2 import ToolDescriptor
+
+SCHEMA = {
+    "additionalProperties": False,
+    "required": ["town", "day"],
+    "properties": {
+        "unit": {"enum": ["C", "F"], "type": "string"},
+        "day": {"type": "integer", "minimum": 0},
+        "town": {"description": "where", "type": "string"},
+    },
+    "type": "object",
+}
+ORDERED = (
+    '{"type": "object", "properties": {"town": {"type": "string", "description": "where"}, '
+    '"day": {"type": "integer", "minimum": 0}, "unit": {"type": "string", "enum": ["C", "F"]}}, '
+    '"required": ["town", "day"], "additionalProperties": false}'
+)
+READS = """
+import json, sys
+from engine.toolspec import spec
+from toolwright.tool.v1.tool_pb2 import ToolDescriptor
+found = spec(ToolDescriptor.FromString(bytes.fromhex(sys.argv[1])), "s").arguments_schema
+print(json.dumps(found))
+"""
+
+
+def test_an_author_s_order_comes_back() -> None:
+    assert in_order(SCHEMA) == SCHEMA
+    assert json.dumps(in_order(SCHEMA)) == ORDERED
+
+
+def test_odd_schemas_are_kept_as_they_are() -> None:
+    for odd in ({}, {"required": 3}, {"properties": []}, {"anyOf": [{"b": 1, "a": [{}]}]}):
+        assert in_order(odd) == odd
+
+
+def test_every_process_reads_the_same() -> None:
+    """Protobuf's own order is another one in each."""
+    sent = ToolDescriptor(name="t", arguments_schema=wire.struct(SCHEMA)).SerializeToString().hex()
+    for _ in range(4):
+        done = subprocess.run(
+            [sys.executable, "-c", READS, sent],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        assert done.stdout.strip() == ORDERED
