@@ -1,0 +1,77 @@
+"""What clients hear of a front, some of whose hosts are slow, silent or dead."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import grpc.aio
+import pytest
+
+from tests.support.clusters import Front, fronting
+from tests.support.tools import ToolDouble, serving
+from toolwright.common.v1 import reasons_pb2 as reasons
+from toolwright.rpc.errors import ServiceError, abort, from_rpc_error
+from toolwright.tool.v1 import tool_pb2 as pb
+
+SECONDS = 10.0
+"""More than enough: what is late here never comes."""
+
+
+class Holder(ToolDouble):
+    """Holds one blob, or none."""
+
+    def __init__(self, data: bytes = b"") -> None:
+        super().__init__()
+        self.data = data
+
+    async def GetBlob(
+        self, request: pb.GetBlobRequest, context: Any
+    ) -> AsyncIterator[pb.GetBlobResponse]:
+        if not self.data:
+            await abort(context, ServiceError(reasons.ERROR_REASON_BLOB_NOT_FOUND, "not here"))
+        yield pb.GetBlobResponse(data=self.data)
+
+
+class Silent(Holder):
+    """Takes the request and never answers, as a machine that swaps does."""
+
+    async def GetBlob(
+        self, request: pb.GetBlobRequest, context: Any
+    ) -> AsyncIterator[pb.GetBlobResponse]:
+        await asyncio.Event().wait()
+        yield pb.GetBlobResponse()
+
+
+async def blob(front: Front) -> bytes:
+    pieces = front.stub.GetBlob(pb.GetBlobRequest(sha256="5" * 64), timeout=SECONDS)
+    try:
+        return b"".join([piece.data async for piece in pieces])
+    except grpc.aio.AioRpcError as error:
+        raise from_rpc_error(error) from error
+
+
+async def test_a_silent_host_keeps_no_blob_of_another_back() -> None:
+    async with AsyncExitStack() as stack:
+        doubles = [Silent(), Holder(), Holder(b"an image"), Silent()]
+        for double in doubles:
+            await stack.enter_async_context(serving(double))
+        front = await stack.enter_async_context(fronting(*doubles))
+        assert await blob(front) == b"an image"
+
+
+@pytest.mark.parametrize(
+    ("dead", "reason"),
+    [(False, reasons.ERROR_REASON_BLOB_NOT_FOUND), (True, reasons.ERROR_REASON_BACKEND_DOWN)],
+)
+async def test_only_all_hosts_together_can_say_that_a_blob_is_not_there(
+    dead: bool, reason: int
+) -> None:
+    async with serving(Holder()) as one, serving(Holder()) as other, fronting(one, other) as front:
+        if dead:
+            await one.stop()
+        with pytest.raises(ServiceError) as failure:
+            await blob(front)
+        assert failure.value.reason == reason
