@@ -44,10 +44,9 @@ class Word:
         self.killed = True
 
 
-def link_to(double: ToolDouble, word: Any, number: int = 0) -> HostLink:
+def link_to(double: ToolDouble, word: Any) -> HostLink:
     """To be closed."""
-    ready = Ready(endpoint=double.address, isolation="")
-    return HostLink(number, cast("Actor", word), ready, "")
+    return HostLink(0, cast("Actor", word), Ready(endpoint=double.address, isolation=""), "")
 
 
 class Started:
@@ -74,9 +73,10 @@ class Front:
 
 
 @asynccontextmanager
-async def fronting(*doubles: ToolDouble) -> AsyncIterator[Front]:
-    """Before hosts that are served and that sessions share."""
-    front = Front([link_to(double, Word(()), number) for number, double in enumerate(doubles)])
+async def fronting(*doubles: ToolDouble, words: Sequence[Any] = ()) -> AsyncIterator[Front]:
+    """Before hosts that are served and that sessions share; `words`: what Ray says of each."""
+    said = words or [Word(()) for _ in doubles]
+    front = Front([link_to(double, word) for double, word in zip(doubles, said, strict=True)])
     server = grpc.aio.server(options=(("grpc.so_reuseport", 0),))
     starter = cast("Starter", Started(front.links))
     async with asyncio.TaskGroup() as group:

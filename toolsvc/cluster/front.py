@@ -65,6 +65,7 @@ class FrontServicer(Servicer):
             wish = open_from_proto(_copy(request))
             placed = self._placer.place(wish)
             placed.opening += 1
+            placed.asked += 1
             try:
                 host = await self._placer.host_of(placed)
                 queued = time.monotonic() - began

@@ -11,8 +11,14 @@ import grpc.aio
 import pytest
 
 from tests.support.clusters import Front, fronting
+from tests.support.hosts import refused
 from tests.support.tools import ToolDouble, serving
+from toolsvc.cluster.resources import NOTHING
+from toolsvc.cluster.watching import watch
+from toolsvc.errors import Reason
+from toolsvc.wire import open_from_proto
 from toolwright.common.v1 import reasons_pb2 as reasons
+from toolwright.rpc.channel import call as rpc
 from toolwright.rpc.errors import ServiceError, abort, from_rpc_error
 from toolwright.tool.v1 import tool_pb2 as pb
 
@@ -45,6 +51,30 @@ class Silent(Holder):
         yield pb.GetBlobResponse()
 
 
+class Beats:
+    """Ray's word of which sessions the host holds, when the test says so."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self._held: asyncio.Queue[frozenset[str]] = asyncio.Queue()
+
+    async def beat(self) -> frozenset[str]:
+        self.asked.set()
+        return await self._held.get()
+
+    async def say(self, *held: str) -> None:
+        """Returns once the front has acted on it and asks again."""
+        self.asked.clear()
+        self._held.put_nowait(frozenset(held))
+        await self.asked.wait()
+
+    def kill(self) -> None:
+        """There is nobody."""
+
+
+OPEN = pb.OpenSessionRequest(session_id="s", owner="o")
+
+
 async def blob(front: Front) -> bytes:
     pieces = front.stub.GetBlob(pb.GetBlobRequest(sha256="5" * 64), timeout=SECONDS)
     try:
@@ -75,3 +105,19 @@ async def test_only_all_hosts_together_can_say_that_a_blob_is_not_there(
         with pytest.raises(ServiceError) as failure:
             await blob(front)
         assert failure.value.reason == reason
+
+
+async def test_a_session_that_is_opened_after_the_host_looked_lives_on() -> None:
+    beats = Beats()
+    async with serving(ToolDouble()) as double, fronting(double, words=[beats]) as front:
+        # As after a first request that was not heard of.
+        front.sessions.place(open_from_proto(OPEN), NOTHING)
+        watching = asyncio.create_task(watch(front.links[0], front.sessions))
+        await beats.asked.wait()
+        await rpc(front.stub.OpenSession, OPEN, timeout=SECONDS)
+        await beats.say()
+        assert front.sessions.find("s").opened
+        await beats.say()
+        with refused(Reason.SESSION_CLOSED):
+            front.sessions.find("s")
+    assert await watching == 0
