@@ -2,6 +2,7 @@
 
 serving.py      the service: its address, its hosts, its end
 front.py        ToolService as clients meet it; passes everything on to the host that it belongs to
+fetching.py     a blob of a result, from whichever host holds it
 placing.py      from a wish for a session to its host
 sessions.py     which host a session is on, and what became of it; pure
 resources.py    what hosts have and sessions take; pure

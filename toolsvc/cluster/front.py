@@ -14,7 +14,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from toolsvc.client import blob_in_pieces
-from toolsvc.cluster.link import HostLink, HostLost
+from toolsvc.cluster.fetching import blob_of
+from toolsvc.cluster.link import HostLink, HostLost, unheard
 from toolsvc.cluster.placing import Placer
 from toolsvc.cluster.sessions import Placed, Sessions
 from toolsvc.cluster.starting import Starter
@@ -23,7 +24,7 @@ from toolsvc.refusals import draining, session_lost
 from toolsvc.servicer import Servicer
 from toolsvc.task_blobs import TaskBlobs, Upload
 from toolsvc.wire import DEFAULT_LEASE, error_of, open_from_proto, require, seconds_of
-from toolsvc.workers.siblings import LONGEST_SECONDS, unreachable
+from toolsvc.workers.siblings import LONGEST_SECONDS
 from toolwright import wire
 from toolwright.common.v1 import reasons_pb2
 from toolwright.rpc.errors import ServiceError, TransportError, answers_errors
@@ -64,6 +65,7 @@ class FrontServicer(Servicer):
             wish = open_from_proto(_copy(request))
             placed = self._placer.place(wish)
             placed.opening += 1
+            placed.asked += 1
             try:
                 host = await self._placer.host_of(placed)
                 queued = time.monotonic() - began
@@ -145,22 +147,7 @@ class FrontServicer(Servicer):
         data = self._blobs.get(sha256)
         if data is not None:
             return data
-        for host in self._starter.hosts:
-            try:
-                return await host.blob(sha256, _seconds_left(context))
-            except HostLost:
-                continue
-            except TransportError as error:
-                raise _unheard(host, error) from error
-            except ServiceError as error:
-                if error.reason != _NO_BLOB:
-                    raise
-        raise ServiceError(
-            _NO_BLOB,
-            f"no blob {sha256} is held here",
-            subject=sha256,
-            mend="fetch it before its session is closed",
-        )
+        return await blob_of(self._starter.hosts, sha256, _seconds_left(context))
 
     def take_in(self, blob: BlobRef) -> Upload:
         if self._placer.draining:
@@ -219,7 +206,7 @@ class FrontServicer(Servicer):
         try:
             return await host.ask(method, request, _seconds_left(context))
         except TransportError as error:
-            raise _unheard(host, error) from error
+            raise unheard(host, error) from error
 
 
 @contextlib.contextmanager
@@ -238,10 +225,6 @@ def _copy(request: pb.OpenSessionRequest) -> pb.OpenSessionRequest:
 
 def _seconds_left(context: Any) -> float:
     return min(context.time_remaining() or LONGEST_SECONDS, LONGEST_SECONDS)
-
-
-def _unheard(host: HostLink, error: TransportError) -> ServiceError:
-    return unreachable(f"the host at {host.endpoint} did not answer in time: {error}")
 
 
 def _is_unsure(error: ServiceError) -> bool:

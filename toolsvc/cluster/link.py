@@ -18,8 +18,9 @@ import grpc.aio
 
 from toolsvc.cluster.host_actor import Ready
 from toolsvc.cluster.ray_cluster import Actor, ActorGone, ActorSilent
+from toolsvc.workers.siblings import unreachable
 from toolwright.rpc.channel import backoff, open_channel
-from toolwright.rpc.errors import TransportError, from_rpc_error
+from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.tool.v1 import tool_pb2_grpc
 
@@ -169,6 +170,11 @@ class HostLink:
             task.cancel()
         if not done:
             self.lose(f"its host at {self.endpoint} does not answer any more")
+
+
+def unheard(host: HostLink, error: TransportError) -> ServiceError:
+    """For a client whose request the host did not answer."""
+    return unreachable(f"the host at {host.endpoint} did not answer in time: {error}")
 
 
 def _broken(error: Exception) -> bool:

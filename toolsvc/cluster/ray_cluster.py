@@ -76,14 +76,20 @@ def _check_reachable(address: str) -> None:
 
 
 def nodes() -> list[Resources]:
-    """All that the living ones have, taken or not."""
+    """All that the living ones have, taken or not. StartError if Ray does not say."""
+    try:
+        told = ray.nodes()  # type: ignore[no-untyped-call]
+    except (ConnectionError, RuntimeError, RayError) as error:
+        raise StartError(
+            f"Ray does not say which nodes it has: {_first_line(error)}; see `ray status`"
+        ) from error
     return [
         Resources(
             cpus=node["Resources"].get("CPU", 0.0),
             gpus=node["Resources"].get("GPU", 0.0),
             memory_bytes=int(node["Resources"].get("memory", 0)),
         )
-        for node in ray.nodes()  # type: ignore[no-untyped-call]
+        for node in told
         if node["Alive"]
     ]
 

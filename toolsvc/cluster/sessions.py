@@ -41,6 +41,8 @@ class Placed(Generic[H]):
     """None while the actor that is to be its own is being started."""
     opening: int = 0
     """Requests to open it that are on their way to the host."""
+    asked: int = 0
+    """Requests to open it that were ever on their way there."""
     opened: bool = False
     """The host said so."""
 

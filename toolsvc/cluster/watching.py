@@ -26,11 +26,12 @@ async def watch(host: HostLink, sessions: Sessions[HostLink]) -> int:
 
 
 async def _let_go(host: HostLink, sessions: Sessions[HostLink]) -> None:
-    """Of what was there some seconds ago, with nobody asking to open it, and is not there now."""
-    before = [one for one in sessions.on(host) if not one.opening]
+    """Of what was placed there some seconds ago and is not there now. What somebody asked to open
+    meanwhile may have come after the host looked: it is for the next time."""
+    before = [(one, one.asked) for one in sessions.on(host) if not one.opening]
     held = await host.sessions()
-    for placed in before:
-        if placed.session_id in held or placed.opening:
+    for placed, asked in before:
+        if placed.session_id in held or placed.asked != asked:
             continue
         if placed.opened:
             sessions.end(placed, "it was closed, or its lease was not renewed")

@@ -30,7 +30,11 @@ class Hosting(StrEnum):
     """In actors on a Ray cluster."""
 
 
+_OF_RAY = ("ray_address", "hosts", "host_cpus", "host_gpus", "host_memory_mib")
+
+
 def serve(
+    context: typer.Context,
     tools: Annotated[
         list[str],
         typer.Argument(
@@ -185,8 +189,10 @@ def serve(
 
             room = Resources(cpus=host_cpus, gpus=host_gpus, memory_bytes=host_memory_mib * MIB)
             serve_on_ray(config, Shape(address=ray_address, hosts=hosts, host=room))
-        elif ray_address or hosts > 1:
-            raise Unusable("--ray-address and --hosts are for --backend ray: say that too")
+        elif any(_is_given(context, option) for option in _OF_RAY):
+            raise Unusable(
+                "--ray-address, --hosts and --host-... are for --backend ray: say that too"
+            )
         elif workers == 1:
             if advertise or worker_port:
                 raise Unusable("--advertise and --worker-port are for --workers of two or more")
@@ -194,3 +200,9 @@ def serve(
         else:
             uvloop.run(supervise(config, workers, advertise=advertise, first_port=worker_port))
     leave(0)
+
+
+def _is_given(context: typer.Context, option: str) -> bool:
+    """Whether the operator said it, be it the default."""
+    source = context.get_parameter_source(option)
+    return source is not None and source.name != "DEFAULT"

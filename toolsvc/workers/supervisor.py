@@ -1,10 +1,11 @@
 """Starts the workers, replaces those that die, and tells all of them who lives.
 
 It holds no session and opens no gRPC channel, and it starts processes by exec, so it may start them
-at any time. The public port is reserved here for as long as the service lives; every worker listens
-on it (SO_REUSEPORT) and on a port of its own, and while none lives the supervisor says so there
-(`stand_in`). A Unix socket has one listener: worker 0 takes the public one, and while it is being
-replaced nobody can be placed through it, though all other sessions go on.
+at any time. The public port, and that of health, are reserved here for as long as the service
+lives; every worker listens there (SO_REUSEPORT) and on a port of its own, and while none lives the
+supervisor says so there (`stand_in`). A Unix socket has one listener: worker 0 takes the public
+one, and while it is being replaced nobody can be placed through it, though all other sessions go
+on.
 
 When the supervisor ends, by whatever signal, so do the workers.
 """
@@ -31,7 +32,7 @@ from prometheus_client.metrics_core import Metric
 from toolsvc.admission import PERMITS_PER_CORE
 from toolsvc.errors import StartError, start_error_alone
 from toolsvc.metrics import asked, merge, serve_page
-from toolsvc.serving import DRAIN_SECONDS, ServiceConfig, announce, stop_event
+from toolsvc.serving import DRAIN_SECONDS, ServiceConfig, announce, bound, stop_event
 from toolsvc.task_blobs import BLOB_BYTES
 from toolsvc.workers.messages import (
     LONGEST_LINE,
@@ -69,7 +70,10 @@ async def supervise(
             "--verltool-http is for one process: leave --workers out, or start several services"
         )
     stop = stop_event(until_eof=config.until_eof)
-    with _addresses(config.listen, workers, advertise, first_port) as (public, own):
+    with (
+        _addresses(config.listen, workers, advertise, first_port) as (public, own),
+        _address_of_health(config.health),
+    ):
         part = replace(
             config,
             listen=public,
@@ -109,13 +113,33 @@ def _addresses(
             "machine as they do, with --advertise HOST"
         )
     own = [f"{host}:{first_port + slot if first_port else 0}" for slot in range(workers)]
-    # Alone first: a port that others hold must not be shared with them by accident.
     for address in own if first_port else ():
         _bind(address, socket.SO_REUSEADDR).close()
-    with _bind(listen, socket.SO_REUSEADDR) as alone:
-        public = f"{host}:{alone.getsockname()[1]}"
-    with _bind(public, socket.SO_REUSEPORT):
+    with _reserved(listen) as public:
         yield public, own
+
+
+@contextlib.contextmanager
+def _address_of_health(health: str) -> Iterator[None]:
+    """The workers answer there as one, so its port is known and reserved too. StartError or
+    ListenError."""
+    if not health:
+        yield
+        return
+    if is_unix(health) or health.endswith(":0"):
+        raise StartError(f"--health {health}: with --workers name a host and a port, not port 0")
+    with _reserved(health):
+        yield
+
+
+@contextlib.contextmanager
+def _reserved(address: str) -> Iterator[str]:
+    """With its port known. Alone first: a port that others hold must not be shared with them by
+    accident. ListenError."""
+    with _bind(address, socket.SO_REUSEADDR) as alone:
+        known = bound(address, alone.getsockname()[1])
+    with _bind(known, socket.SO_REUSEPORT):
+        yield known
 
 
 def _bind(address: str, option: int) -> socket.socket:

@@ -16,6 +16,8 @@ from .conftest import Service
 from .test_check_services import PLUGIN, PROBES, check
 
 RAY = ("--backend", "ray")
+LOCAL = ("--backend", "local")
+NOT_LOCAL = "--ray-address, --hosts and --host-... are for --backend ray: say that too"
 
 
 @pytest.fixture
@@ -62,7 +64,10 @@ def test_it_is_for_this_machine_alone_keeps_the_contract_and_leaves_nothing(
         (("--ray-address", "127.0.0.1:9"), "no Ray cluster answers at 127.0.0.1:9 ("),
         (("--ray-address", "auto"), "--ray-address auto: write it as host:port"),
         (("--workers", "2"), "--workers, --advertise and --worker-port are for one machine: "),
-        (("--backend", "local", "--hosts", "2"), "--ray-address and --hosts are for --backend ray"),
+        ((*LOCAL, "--hosts", "2"), NOT_LOCAL),
+        ((*LOCAL, "--host-gpus", "1"), NOT_LOCAL),
+        ((*LOCAL, "--host-cpus", "1"), NOT_LOCAL),
+        ((*LOCAL, "--workers", "2", "--host-memory-mib", "4096"), NOT_LOCAL),
         (("--verltool-http", "127.0.0.1:0"), "--verltool-http is for one process: "),
     ],
 )

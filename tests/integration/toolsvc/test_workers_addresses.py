@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -57,13 +58,19 @@ async def test_advertised_workers_listen_where_they_are_told(start: Callable[...
                 assert await there.say(session, "a") == "a"
 
 
+@pytest.mark.parametrize("option", ["--listen", "--health"])
 def test_a_port_that_others_hold_is_not_shared(
-    serve_fails: Callable[..., str], service: Service
+    serve_fails: Callable[..., str], option: str
 ) -> None:
-    line = serve_fails(
-        NOTES, "--workers", "2", "--listen", service.address, environment=dict(os.environ)
-    )
-    assert service.address in line
+    """By whatever option, and although they would share it."""
+    with socket.socket() as sharing:
+        sharing.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        sharing.bind(("127.0.0.1", 0))
+        sharing.listen()
+        address = f"127.0.0.1:{sharing.getsockname()[1]}"
+        options = ("--workers", "2", "--listen", "127.0.0.1:0", option, address)
+        line = serve_fails(NOTES, *options, environment=dict(os.environ))
+    assert address in line
     assert "in use" in line
 
 
@@ -72,6 +79,7 @@ def test_a_port_that_others_hold_is_not_shared(
     [
         (("--listen", "0.0.0.0:0", "--insecure"), "--advertise HOST"),
         (("--listen", "0.0.0.0:0", "--advertise", "localhost"), "TOOLWRIGHT_TOKEN"),
+        (("--listen", "127.0.0.1:0", "--health", "127.0.0.1:0"), "--health 127.0.0.1:0: with"),
     ],
 )
 def test_what_is_missing_is_said(

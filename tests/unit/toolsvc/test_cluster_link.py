@@ -3,41 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import Any
 
 import grpc
 import pytest
 
 import toolsvc.cluster.link
+from tests.support.clusters import Word, link_to
 from tests.support.tools import ToolDouble, serving, session_lost, text
-from toolsvc.cluster.host_actor import Ready
 from toolsvc.cluster.link import HostLink, HostLost
-from toolsvc.cluster.ray_cluster import Actor, ActorGone, ActorSilent
+from toolsvc.cluster.ray_cluster import ActorGone, ActorSilent
 from toolwright.rpc.errors import ServiceError, TransportError
 from toolwright.tool.v1 import tool_pb2 as pb
 
 CALL = pb.CallToolRequest(session_id="s", call_id="c", arguments={"code": "1+2"})
-
-
-class Word:
-    """What Ray says of an actor: one thing after the other, then nothing any more."""
-
-    def __init__(self, said: Sequence[frozenset[str] | Exception]) -> None:
-        self.said = list(said)
-        self.killed = False
-
-    async def beat(self) -> frozenset[str]:
-        if not self.said:
-            await asyncio.Event().wait()
-        one = self.said.pop(0)
-        if isinstance(one, Exception):
-            raise one
-        return one
-
-    def kill(self) -> None:
-        self.killed = True
 
 
 @asynccontextmanager
@@ -45,7 +26,7 @@ async def linked(
     double: ToolDouble, *said: frozenset[str] | Exception
 ) -> AsyncIterator[tuple[HostLink, Word]]:
     word = Word(said)
-    link = HostLink(0, cast("Actor", word), Ready(endpoint=double.address, isolation=""), "")
+    link = link_to(double, word)
     try:
         yield link, word
     finally:

@@ -1,0 +1,123 @@
+"""What clients hear of a front, some of whose hosts are slow, silent or dead."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import grpc.aio
+import pytest
+
+from tests.support.clusters import Front, fronting
+from tests.support.hosts import refused
+from tests.support.tools import ToolDouble, serving
+from toolsvc.cluster.resources import NOTHING
+from toolsvc.cluster.watching import watch
+from toolsvc.errors import Reason
+from toolsvc.wire import open_from_proto
+from toolwright.common.v1 import reasons_pb2 as reasons
+from toolwright.rpc.channel import call as rpc
+from toolwright.rpc.errors import ServiceError, abort, from_rpc_error
+from toolwright.tool.v1 import tool_pb2 as pb
+
+SECONDS = 10.0
+"""More than enough: what is late here never comes."""
+
+
+class Holder(ToolDouble):
+    """Holds one blob, or none."""
+
+    def __init__(self, data: bytes = b"") -> None:
+        super().__init__()
+        self.data = data
+
+    async def GetBlob(
+        self, request: pb.GetBlobRequest, context: Any
+    ) -> AsyncIterator[pb.GetBlobResponse]:
+        if not self.data:
+            await abort(context, ServiceError(reasons.ERROR_REASON_BLOB_NOT_FOUND, "not here"))
+        yield pb.GetBlobResponse(data=self.data)
+
+
+class Silent(Holder):
+    """Takes the request and never answers, as a machine that swaps does."""
+
+    async def GetBlob(
+        self, request: pb.GetBlobRequest, context: Any
+    ) -> AsyncIterator[pb.GetBlobResponse]:
+        await asyncio.Event().wait()
+        yield pb.GetBlobResponse()
+
+
+class Beats:
+    """Ray's word of which sessions the host holds, when the test says so."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self._held: asyncio.Queue[frozenset[str]] = asyncio.Queue()
+
+    async def beat(self) -> frozenset[str]:
+        self.asked.set()
+        return await self._held.get()
+
+    async def say(self, *held: str) -> None:
+        """Returns once the front has acted on it and asks again."""
+        self.asked.clear()
+        self._held.put_nowait(frozenset(held))
+        await self.asked.wait()
+
+    def kill(self) -> None:
+        """There is nobody."""
+
+
+OPEN = pb.OpenSessionRequest(session_id="s", owner="o")
+
+
+async def blob(front: Front) -> bytes:
+    pieces = front.stub.GetBlob(pb.GetBlobRequest(sha256="5" * 64), timeout=SECONDS)
+    try:
+        return b"".join([piece.data async for piece in pieces])
+    except grpc.aio.AioRpcError as error:
+        raise from_rpc_error(error) from error
+
+
+async def test_a_silent_host_keeps_no_blob_of_another_back() -> None:
+    async with AsyncExitStack() as stack:
+        doubles = [Silent(), Holder(), Holder(b"an image"), Silent()]
+        for double in doubles:
+            await stack.enter_async_context(serving(double))
+        front = await stack.enter_async_context(fronting(*doubles))
+        assert await blob(front) == b"an image"
+
+
+@pytest.mark.parametrize(
+    ("dead", "reason"),
+    [(False, reasons.ERROR_REASON_BLOB_NOT_FOUND), (True, reasons.ERROR_REASON_BACKEND_DOWN)],
+)
+async def test_only_all_hosts_together_can_say_that_a_blob_is_not_there(
+    dead: bool, reason: int
+) -> None:
+    async with serving(Holder()) as one, serving(Holder()) as other, fronting(one, other) as front:
+        if dead:
+            await one.stop()
+        with pytest.raises(ServiceError) as failure:
+            await blob(front)
+        assert failure.value.reason == reason
+
+
+async def test_a_session_that_is_opened_after_the_host_looked_lives_on() -> None:
+    beats = Beats()
+    async with serving(ToolDouble()) as double, fronting(double, words=[beats]) as front:
+        # As after a first request that was not heard of.
+        front.sessions.place(open_from_proto(OPEN), NOTHING)
+        watching = asyncio.create_task(watch(front.links[0], front.sessions))
+        await beats.asked.wait()
+        await rpc(front.stub.OpenSession, OPEN, timeout=SECONDS)
+        await beats.say()
+        assert front.sessions.find("s").opened
+        await beats.say()
+        with refused(Reason.SESSION_CLOSED):
+            front.sessions.find("s")
+    assert await watching == 0
