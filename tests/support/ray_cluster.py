@@ -63,7 +63,7 @@ def ray_cluster(**resources: Any) -> Iterator[RayCluster]:
             stdout=subprocess.PIPE,
             text=True,
             cwd=Path(__file__).parents[2],
-            env={**os.environ, **ENVIRONMENT},
+            env={**os.environ, **ENVIRONMENT, "RAY_TMPDIR": folder},
         )
         below: list[psutil.Process] = []
         try:
@@ -80,13 +80,14 @@ def ray_cluster(**resources: Any) -> Iterator[RayCluster]:
 def main() -> None:
     from ray.cluster_utils import Cluster
 
-    folder, resources = sys.argv[1], json.loads(sys.argv[2])
+    folder, resources = Path(sys.argv[1], "ray"), json.loads(sys.argv[2])
+    folder.mkdir()  # where Ray writes the address, which it takes to be there
     cluster = Cluster()
     nodes = [
         cluster.add_node(
             object_store_memory=80 * MIB,
             include_dashboard=False,
-            temp_dir=folder,
+            temp_dir=str(folder),
             **resources,
         )
         for _ in range(2)

@@ -153,8 +153,9 @@ def test_a_tool_that_cannot_start_ends_the_service_in_one_sentence(
     broken.write_text("import nothing_like_it")
     line = serve_fails(str(broken), "--workers", "2", environment=dict(os.environ))
     assert "nothing_like_it" in line
-    broken.write_text("import os; os._exit(3)")
-    line = serve_fails(str(broken), "--workers", "2", environment=dict(os.environ))
+    deadly = tmp_path / "deadly.py"
+    deadly.write_text("import os; os._exit(3)")
+    line = serve_fails(str(deadly), "--workers", "2", environment=dict(os.environ))
     assert "died at its start, with exit code 3" in line
 
 

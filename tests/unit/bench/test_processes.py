@@ -71,7 +71,7 @@ async def test_grandchildren_that_left_the_group_are_ended(tmp_path: Path) -> No
 
 
 async def test_a_service_that_dies_at_once_gives_the_tail_of_its_log(tmp_path: Path) -> None:
-    code = "print('line one'); raise SystemExit('port 1 is taken')"
+    code = "print('line one', flush=True); raise SystemExit('port 1 is taken')"
     with pytest.raises(ProcessFailed) as caught:
         async with Processes(tmp_path) as processes:
             other = await processes.start(python("other", *SLEEPS))

@@ -1,8 +1,10 @@
 """The swe tool's pure parts: calls, reports, what is a submission and what reaches too far."""
 
 import io
+import os
 import stat
 import tarfile
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from toolsvc.tools.files import FILE_MODE, Entry
 from toolsvc.tools.swe.action import find_call
 from toolsvc.tools.swe.arguments import SweArguments
 from toolsvc.tools.swe.box import BoxGone, StartFailed
+from toolsvc.tools.swe.checkout import unpack
 from toolsvc.tools.swe.kubernetes import exit_code, is_running
 from toolsvc.tools.swe.options import SweOptions
 from toolsvc.tools.swe.report import Report, read_report
@@ -237,3 +240,44 @@ def test_requests_never_exceed_limits() -> None:
     for wrong in ({"runner": "docker"}, {}, {"image": "x", "repositories": "y"}):
         with pytest.raises(ValidationError):
             SweOptions.model_validate(wrong)
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.TarInfo:
+    made = tarfile.TarInfo(name)
+    made.type, made.linkname, made.uid = kind, link, 12345
+    return made
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        [member("../out")],
+        [member("/etc/out")],
+        [member("link", tarfile.SYMTYPE, "/etc")],
+        [member("a/link", tarfile.SYMTYPE, "../../etc")],
+        [member("link", tarfile.LNKTYPE, "../out")],
+        [member("a", tarfile.SYMTYPE, "."), member("a/b", tarfile.SYMTYPE, "../..")],
+        [member("device", tarfile.CHRTYPE)],
+        [member("pipe", tarfile.FIFOTYPE)],
+    ],
+    ids=lambda bad: bad[-1].name,
+)
+def test_an_archive_that_leads_out_is_refused(tmp_path: Path, bad: list[tarfile.TarInfo]) -> None:
+    archive = tmp_path / "a.tar"
+    with tarfile.open(archive, "w") as file:
+        for one in (member("tree/file"), *bad):
+            file.addfile(one)
+    with pytest.raises(tarfile.TarError, match="leads out"):
+        unpack(archive, tmp_path / "unpacked")
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_archive_is_ours_once_it_is_unpacked(tmp_path: Path) -> None:
+    archive = tmp_path / "a.tar"
+    with tarfile.open(archive, "w") as file:
+        file.addfile(member("tree/file"))
+        file.addfile(member("tree/link", tarfile.SYMTYPE, "file"))
+    tree = unpack(archive, tmp_path / "unpacked")
+    assert tree == tmp_path / "unpacked/tree"
+    assert (tree / "file").stat().st_uid == os.getuid()
+    assert (tree / "link").readlink() == Path("file")

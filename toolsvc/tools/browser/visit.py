@@ -61,6 +61,8 @@ class Visit:
         self._bounds = bounds
         self._notes: list[str] = []
         self._crashed: set[Page] = set()
+        self._given_up: set[Page] = set()
+        """Pages that do not answer, and may take their time to close."""
         self._shown: Page | None = None
         self._in_flight: set[Request] = set()
         self._quiet = asyncio.Event()
@@ -116,6 +118,9 @@ class Visit:
         """Stops what the page is doing. One that does not answer is closed."""
         try:
             page = await self._page()
+        except PlaywrightError:
+            return  # It went by itself.
+        try:
             async with asyncio.timeout(_HALT_SECONDS):
                 devtools = await self._context.new_cdp_session(page)
                 await devtools.send("Page.stopLoading")
@@ -124,6 +129,7 @@ class Visit:
                 await page.evaluate("0")
         except (PlaywrightError, TimeoutError):
             self._note("the page did not stop, and was closed")
+            self._given_up.add(page)
             with contextlib.suppress(PlaywrightError, TimeoutError):
                 async with asyncio.timeout(_HALT_SECONDS):
                     await page.close()
@@ -177,7 +183,7 @@ class Visit:
         while self._crashed:
             self._note(_CRASHED)
             await self._crashed.pop().close()
-        pages = self._context.pages
+        pages = [page for page in self._context.pages if page not in self._given_up]
         return pages[-1] if pages else await self._context.new_page()
 
     async def _explained(self, error: PlaywrightError) -> PageFailed | BrowserLost:

@@ -103,7 +103,7 @@ async def _check_out(source: Path, commit: str, work: Path) -> Path:
     tree = work / "tree"
     kind = _kind(source)
     if kind == "archive":
-        source = await asyncio.to_thread(_unpack, source, work / "archive")
+        source = await asyncio.to_thread(unpack, source, work / "archive")
         if not _is_repository(source):
             return await _new_repository(source, commit, work)
     elif kind == "bundle":
@@ -147,13 +147,34 @@ async def _tidied(tree: Path, work: Path) -> Path:
     return tree
 
 
-def _unpack(archive: Path, folder: Path) -> Path:
+def unpack(archive: Path, folder: Path) -> Path:
     """The repository or tree in it: the one folder of the archive, or its top."""
+    folder.mkdir()
     with tarfile.open(archive) as file:
-        file.extractall(folder, filter="data")
+        # What tarfile's filter "data" refuses, which Python has from 3.11.4 on only.
+        file.extraction_filter = getattr(tarfile, "fully_trusted_filter", None)
+        for member in file:
+            _check_member(member, folder)
+            file.extract(member, folder)
     inner = list(folder.iterdir())
     one_folder = len(inner) == 1 and inner[0].is_dir() and inner[0].name != ".git"
     return inner[0] if one_folder else folder
+
+
+def _check_member(member: tarfile.TarInfo, folder: Path) -> None:
+    """TarError for what is no file, folder or link, or leads out of `folder`, where the members
+    before it are already."""
+    place = (folder / member.name).resolve()
+    leads = [place]
+    if member.islnk():
+        leads.append((folder / member.linkname).resolve())
+    elif member.issym():
+        leads.append((place.parent / member.linkname).resolve())
+    sort_is_known = member.isfile() or member.isdir() or member.islnk() or member.issym()
+    if not sort_is_known or not all(one.is_relative_to(folder.resolve()) for one in leads):
+        raise tarfile.TarError(f"{member.name} is no file, or leads out of the archive")
+    member.uid, member.gid, member.uname, member.gname = os.getuid(), os.getgid(), "", ""
+    member.mode = (member.mode & 0o755) | (0o700 if member.isdir() else 0o600)
 
 
 class _GitFailed(Exception):
