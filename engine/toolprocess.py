@@ -59,6 +59,7 @@ class ToolProcess:
         """Bytes of the file that earlier lives printed."""
         self._private = TemporaryDirectory(prefix="toolwright-")
         self._process: Process | None = None
+        self._serving = asyncio.Event()
         self.address = f"unix:{self._private.name}/tools.sock"
 
     async def start(self) -> None:
@@ -84,7 +85,13 @@ class ToolProcess:
                         raise self._refused(self._last_words() or f"it ended with exit code {code}")
             except TimeoutError:
                 raise self._refused(f"it does not serve after {START_SECONDS:g} s") from None
+        self._serving.set()
         log.info("tool_service_started", service=self._name, pid=process.pid)
+
+    async def serving(self) -> None:
+        """Returns when it serves: at once, or when `keep` has started it again. Bounded as that
+        is: one that does not serve in `START_SECONDS` ends the engine."""
+        await self._serving.wait()
 
     async def keep(self) -> None:
         """Starts it again whenever it has ended; runs until cancelled. StartupError where it does
@@ -122,6 +129,7 @@ class ToolProcess:
         async with asyncio.TaskGroup() as group:
             copying = group.create_task(self._copy(_stdout(process)))
             code = await process.wait()
+            self._serving.clear()
             # The pipe may have other holders, and they may live longer.
             await asyncio.wait({copying}, timeout=LAST_WORDS_SECONDS)
             copying.cancel()

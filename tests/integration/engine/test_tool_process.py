@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterable
 from pathlib import Path
 
 import psutil
 import pytest
 
+from bench.scripted import ScriptRequest
 from engine.errors import StartupError
 from tests.integration.engine.conftest import MakeWorld
 from tests.integration.engine.test_process import ended, process
@@ -28,6 +30,24 @@ print("a word before it serves")
 def frail(text: str) -> str:
     "Takes its whole service down, once."
     print("x" * 200_000)
+    if not Path("down").exists():
+        Path("down").touch()
+        os.kill(os.getpid(), 9)
+    return text.upper()
+"""
+SLOW = """
+import os
+import time
+from pathlib import Path
+from toolsvc import tool
+
+while Path("down").exists() and not Path("go").exists():
+    time.sleep(0.01)
+
+
+@tool
+def frail(text: str) -> str:
+    "Takes its whole service down, once, which is back when it is let."
     if not Path("down").exists():
         Path("down").touch()
         os.kill(os.getpid(), 9)
@@ -63,6 +83,27 @@ async def test_one_that_dies_is_started_again_and_its_trajectories_too(
     printed = (tmp_path / "run" / "tools.tool.log").read_text()
     assert printed.count("a word before it serves") == 2
     assert printed.count("x") >= 400_000
+
+
+async def test_attempts_wait_for_the_one_that_died(world: MakeWorld, tmp_path: Path) -> None:
+    """The member that had ended before is not the only one left of its group."""
+    (tmp_path / "slow.py").write_text(SLOW)
+    here = await world(run={**RUN, "groups_per_step": 1, "group_size": 2})
+    here.tables["tools"] = {"tool": {"serve": ["slow.py"], "max_retries": 0}}
+    here.tables["engine"] = {"max_attempts": 2}
+    calls, answers = by_turn(here.codec, SAID), by_turn(here.codec, [ANSWER])
+
+    def script(request: ScriptRequest) -> Iterable[int]:
+        return (answers if "-0/" in request.conversation else calls)(request)
+
+    here.sampler._script = script
+    async with here.engine() as run:
+        version = await run.learner.version()
+        assert await run.learner.lease(version, wait=2) == []
+        (tmp_path / "go").touch()
+        (group,) = await run.learner.lease(version, wait=60)
+    assert [t.stop_reason for t in group.members] == [StopReason.ANSWERED] * 2
+    assert [t.attempt for t in group.members] == [0, 1]
 
 
 async def test_it_does_not_outlive_a_killed_engine(world: MakeWorld, tmp_path: Path) -> None:
