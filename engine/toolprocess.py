@@ -141,11 +141,15 @@ class ToolProcess:
                 output.write(said)
 
     async def _serves(self, stdout: asyncio.StreamReader, output: RawIOBase) -> bool:
-        """True when it says so, False at its end. Files with tools may print before, too."""
-        async for line in stdout:
-            if self.address.encode() in line:
+        """True when it says so, False at its end. Files with tools may print before, too, and
+        lines of any length."""
+        word = self.address.encode()
+        seen = b""
+        while said := await stdout.read(_PIECE):
+            output.write(said)
+            seen = seen[-len(word) :] + said
+            if word in seen:
                 return True
-            output.write(line)
         return False
 
     def _last_words(self) -> str:

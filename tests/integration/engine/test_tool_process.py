@@ -23,7 +23,7 @@ import os
 from pathlib import Path
 from toolsvc import tool
 
-print("a word before it serves")
+print("a word before it serves", "y" * 200_000)
 
 
 @tool
@@ -83,6 +83,7 @@ async def test_one_that_dies_is_started_again_and_its_trajectories_too(
     printed = (tmp_path / "run" / "tools.tool.log").read_text()
     assert printed.count("a word before it serves") == 2
     assert printed.count("x") >= 400_000
+    assert printed.count("y") >= 400_000
 
 
 async def test_attempts_wait_for_the_one_that_died(world: MakeWorld, tmp_path: Path) -> None:
