@@ -37,6 +37,8 @@ END_SECONDS = 20.0
 """It gives its calls ten seconds and then closes its sessions."""
 LAST_WORDS_SECONDS = 1.0
 """For what is in the pipe when it has ended."""
+LAST_WORDS_BYTES = 4096
+"""Its log may be large, and one sentence is looked for."""
 STEADY_SECONDS = 60.0
 """What lived that long and ends is started again at once."""
 _PIECE = 1 << 16
@@ -153,8 +155,11 @@ class ToolProcess:
         return False
 
     def _last_words(self) -> str:
-        """The last line that it wrote, "" if it wrote none."""
-        printed = self._output.read_bytes()[self._printed :].decode("utf-8", "replace")
+        """The last line that it wrote, or the end of a long one; "" if it wrote none."""
+        with self._output.open("rb") as output:
+            size = output.seek(0, os.SEEK_END)
+            output.seek(max(self._printed, size - LAST_WORDS_BYTES))
+            printed = output.read().decode("utf-8", "replace")
         lines = printed.strip().splitlines()
         return lines[-1].removeprefix("toolsvc: ") if lines else ""
 

@@ -130,6 +130,7 @@ async def test_it_does_not_outlive_a_killed_engine(world: MakeWorld, tmp_path: P
         (["cassette:broken.py", *RECORD], r"broken\.py is there already: name another file"),
         (["broken.py"], r"ZeroDivisionError"),
         (["deaf.py"], r"it ended with exit code 3"),
+        (["wordy.py"], r"`toolsvc serve wordy\.py`: x{4096} \("),
     ],
 )
 async def test_one_that_does_not_start_is_one_sentence(
@@ -137,6 +138,7 @@ async def test_one_that_does_not_start_is_one_sentence(
 ) -> None:
     (tmp_path / "broken.py").write_text("1 / 0\n")
     (tmp_path / "deaf.py").write_text("import os\nos._exit(3)\n")
+    (tmp_path / "wordy.py").write_text("import os\nos.write(2, b'x' * 200_000)\nos._exit(3)\n")
     here = await world(run=RUN)
     here.tables["tools"] = {"tool": {"serve": words}}
     before = children(psutil.Process().pid)
