@@ -11,10 +11,13 @@ import pytest
 
 from bench.scripted import ScriptRequest
 from engine.errors import StartupError
+from engine.toolclient import ToolServices
+from engine.toolprocess import ToolProcess
 from tests.integration.engine.conftest import MakeWorld
 from tests.integration.engine.test_process import ended, process
 from tests.support.dialogue import ANSWER, by_turn
 from tests.support.engines import until
+from toolwright.recipe import Tool
 from toolwright.types import StopReason
 
 RUN = {"steps": 1, "groups_per_step": 2, "group_size": 1}
@@ -52,6 +55,25 @@ def frail(text: str) -> str:
         Path("down").touch()
         os.kill(os.getpid(), 9)
     return text.upper()
+"""
+PAIRED = """
+import time
+from pathlib import Path
+from toolsvc import tool
+
+Path("{own}").touch()
+for _ in range(2000):
+    if Path("{other}").exists():
+        break
+    time.sleep(0.01)
+else:
+    raise SystemExit("{other} is not started beside it")
+
+
+@tool
+def {own}(text: str) -> str:
+    "Says it again."
+    return text
 """
 RECORD = ("--set", 'cassette.record=["finish"]')
 SAID = ["<frail>hello</frail>", ANSWER]
@@ -107,6 +129,30 @@ async def test_attempts_wait_for_the_one_that_died(world: MakeWorld, tmp_path: P
     assert [t.attempt for t in group.members] == [0, 1]
 
 
+async def test_several_start_at_once(tmp_path: Path) -> None:
+    """Each takes its minutes beside the others. What is described comes in the recipe's order."""
+    tools: dict[str, Tool] = {}
+    for own, other in (("left", "right"), ("right", "left")):
+        (tmp_path / f"{own}.py").write_text(PAIRED.format(own=own, other=other))
+        tools[own] = Tool(serve=[f"{own}.py"])
+    services = ToolServices(
+        tools,
+        "an owner",
+        {
+            name: ToolProcess(name, table, folder=tmp_path, output=tmp_path / f"{name}.log")
+            for name, table in tools.items()
+        },
+    )
+    try:
+        found = await services.open()
+    finally:
+        await services.close()
+    assert [(name, *(tool.name for tool in found[name])) for name in found] == [
+        ("left", "left"),
+        ("right", "right"),
+    ]
+
+
 async def test_it_does_not_outlive_a_killed_engine(world: MakeWorld, tmp_path: Path) -> None:
     (tmp_path / "frail.py").write_text(FRAIL)
     here = await world(run=RUN)
@@ -140,7 +186,7 @@ async def test_one_that_does_not_start_is_one_sentence(
     (tmp_path / "deaf.py").write_text("import os\nos._exit(3)\n")
     (tmp_path / "wordy.py").write_text("import os\nos.write(2, b'x' * 200_000)\nos._exit(3)\n")
     here = await world(run=RUN)
-    here.tables["tools"] = {"tool": {"serve": words}}
+    here.tables["tools"] = {"tool": {"serve": words}, "beside": {"serve": ["finish"]}}
     before = children(psutil.Process().pid)
     with pytest.raises(StartupError, match=says) as caught:
         async with here.engine():
