@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+from engine.build import build_protocol, build_rewards, build_source, build_tools, rehearse
 from engine.codec import HuggingFaceCodec
 from engine.config import EngineTable
 from engine.sampler.pool import SamplerPool
-from engine.serve import build_protocol, build_rewards, build_source, build_tools, rehearse
 from engine.tasks import TaskSource
 from toolwright.recipe import Recipe, check_all
 

@@ -67,9 +67,9 @@ def check(
 def render(recipe: RecipeArgument, set_: Overrides = None) -> None:
     """Turn recorded conversations (JSONL) into the trajectories file that `learner sft` reads."""
     with _one_sentence():
+        from engine.build import build_protocol, tools_of
         from engine.codec import HuggingFaceCodec
         from engine.render import render as render_file
-        from engine.serve import build_protocol, tools_of
 
         read = load_recipe(recipe, set_ or ())
         table = read.table("render", RenderTable)

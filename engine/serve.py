@@ -18,119 +18,39 @@ from typing import Any
 import structlog
 
 from engine.assignment import Setting
+from engine.build import (
+    build_protocol,
+    build_rewards,
+    build_sampling,
+    build_source,
+    build_tools,
+    rehearse,
+)
 from engine.codec import HuggingFaceCodec
 from engine.config import EngineTable
 from engine.delivery import Delivery
 from engine.errors import PublishFailed, StartupError
 from engine.evaluation import EvaluationLane
-from engine.images import ImagesUnplaced
 from engine.journal import Journal
-from engine.protocols import Protocol
 from engine.publishing import Publisher
-from engine.rewards import Rewards
 from engine.sampler.control import WeightControl
 from engine.sampler.pool import SamplerPool
 from engine.scheduler import TrainLane
 from engine.service import PolicyServicer, RolloutServicer
-from engine.tasks import TaskSource
 from engine.telemetry import Metrics, Progress
-from engine.toolclient import ToolServices
-from engine.toolprocess import ToolProcess
-from engine.types import Codec, ToolSpec
-from engine.view import prompt_ids
 from toolwright import wire
-from toolwright.imports import ImportPathError, load_object
 from toolwright.policy.v1 import policy_pb2, policy_pb2_grpc
 from toolwright.recipe import Recipe
 from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
 from toolwright.rpc.options import TOKEN_VARIABLE
 from toolwright.rpc.server import Server
-from toolwright.types import SamplingParams, Task, Trajectory
+from toolwright.types import Trajectory
 
 PROGRESS_SECONDS = 5.0
 SPARE_TOKENS = 16
 """A server says how long a prompt may be, some tokens less than its context."""
 
 log = structlog.get_logger("engine")
-
-
-def build_protocol(recipe: Recipe) -> Protocol:
-    """The recipe's protocol. StartupError names the path or the option that does not fit."""
-    table = recipe.shared.task
-    try:
-        made: Protocol = load_object(table.protocol, recipe.folder)(**table.protocol_options)
-    except ImportPathError as error:
-        raise StartupError(f"task.protocol: {error}") from error
-    except (TypeError, ValueError) as error:
-        raise StartupError(f"task.protocol_options: {error}") from error
-    return made
-
-
-def build_sampling(recipe: Recipe) -> SamplingParams:
-    """How the policy is sampled in training."""
-    table = recipe.shared.sampler
-    return SamplingParams(
-        temperature=table.temperature,
-        top_p=table.top_p,
-        top_k=table.top_k,
-        min_p=table.min_p,
-        repetition_penalty=table.repetition_penalty,
-    )
-
-
-def build_rewards(recipe: Recipe) -> Rewards:
-    task = recipe.shared.task
-    return Rewards(
-        task.reward, recipe.folder, per_group=task.reward_per_group, seconds=task.reward_seconds
-    )
-
-
-def build_source(recipe: Recipe) -> TaskSource:
-    task = recipe.shared.task
-    return TaskSource(task.source, recipe.folder, seed=recipe.shared.run.seed, shuffle=task.shuffle)
-
-
-def build_tools(recipe: Recipe, owner: str) -> ToolServices:
-    """Clients for the [tools.*] tables that the task asks for, all of them unless it names some.
-    StartupError for a `tls_ca` that cannot be used."""
-    shared = recipe.shared
-    tables = {name: shared.tools[name] for name in shared.task.tools or shared.tools}
-    processes = {
-        name: ToolProcess(
-            name, table, folder=recipe.folder, output=recipe.run_folder / f"tools.{name}.log"
-        )
-        for name, table in tables.items()
-        if table.serve
-    }
-    resolved = {
-        name: table.model_copy(update={"tls_ca": recipe.resolve(table.tls_ca)})
-        if table.tls_ca
-        else table
-        for name, table in tables.items()
-    }
-    return ToolServices(resolved, owner, processes)
-
-
-async def tools_of(recipe: Recipe) -> list[ToolSpec]:
-    """What the recipe's tool services describe, in the recipe's order. StartupError when one
-    does not answer."""
-    services = build_tools(recipe, "render")
-    try:
-        return [tool for tools in (await services.open()).values() for tool in tools]
-    finally:
-        await services.close()
-
-
-def rehearse(protocol: Protocol, codec: Codec, task: Task) -> int:
-    """Tokens of the first prompt, without tools, an image as one. StartupError when the protocol
-    and the policy's chat template do not fit, or the task and its images."""
-    try:
-        protocol.frame(codec.end_of_turn, codec)
-        return len(prompt_ids(protocol, task, (), codec))
-    except ImagesUnplaced as error:
-        raise StartupError(f"task {task.id}: {error}") from error
-    except ValueError as error:
-        raise StartupError(f"task.protocol does not fit policy.model: {error}") from error
 
 
 class Engine:

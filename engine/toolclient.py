@@ -8,7 +8,8 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from engine.errors import AttemptFailed, StartupError
 from engine.media import Media
@@ -40,16 +41,19 @@ class ToolServices:
         self._live: dict[str, Session] = {}
 
     async def open(self) -> dict[str, list[ToolSpec]]:
-        """Starts what is the engine's to start, connects, closes what an earlier life of this owner
-        left, and lists the tools that the recipe takes of each service; single sessions may have
-        more.
+        """Starts what is the engine's to start, all at once, connects, closes what an earlier life
+        of this owner left, and lists the tools that the recipe takes of each service; single
+        sessions may have more.
 
         StartupError names the service that does not start or answer or lacks a tool, and the two
         that have tools of one name.
         """
+        with _first_of_group(StartupError):
+            async with asyncio.TaskGroup() as group:
+                for service in self._services.values():
+                    group.create_task(service.start())
         found: dict[str, list[ToolSpec]] = {}
         for name, service in self._services.items():
-            await service.start()
             found[name] = await service.describe()
             for session_id in (await service.renew(self._owner, {})).held:
                 await service.close_session(session_id, service.address)
@@ -74,16 +78,12 @@ class ToolServices:
         opening: list[asyncio.Task[Part]] = []
         whole = False
         try:
-            async with asyncio.TaskGroup() as group:
-                for service in self._services.values():
-                    work = service.open_session(session_id, self._owner, task, media)
-                    opening.append(group.create_task(work))
+            with _first_of_group(AttemptFailed):
+                async with asyncio.TaskGroup() as group:
+                    for service in self._services.values():
+                        work = service.open_session(session_id, self._owner, task, media)
+                        opening.append(group.create_task(work))
             whole = True
-        except BaseExceptionGroup as failures:
-            failed, others = failures.split(AttemptFailed)
-            if failed is None or others is not None:
-                raise
-            raise failed.exceptions[0] from None
         finally:
             for one in opening:
                 if not one.cancelled() and not one.exception():
@@ -137,6 +137,18 @@ class ToolServices:
                 self._live[session_id].lose(service.name)
             for session_id in leases.held - self._live.keys():
                 await service.close_everywhere(session_id)
+
+
+@contextmanager
+def _first_of_group(kind: type[Exception]) -> Iterator[None]:
+    """Of a group in which all are of the `kind` the first is raised; any other group as it is."""
+    try:
+        yield
+    except BaseExceptionGroup as failures:
+        failed, others = failures.split(kind)
+        if failed is None or others is not None:
+            raise
+        raise failed.exceptions[0] from None
 
 
 def _refuse_namesakes(tools: Iterable[ToolSpec]) -> None:

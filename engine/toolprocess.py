@@ -37,6 +37,8 @@ END_SECONDS = 20.0
 """It gives its calls ten seconds and then closes its sessions."""
 LAST_WORDS_SECONDS = 1.0
 """For what is in the pipe when it has ended."""
+LAST_WORDS_BYTES = 4096
+"""Its log may be large, and one sentence is looked for."""
 STEADY_SECONDS = 60.0
 """What lived that long and ends is started again at once."""
 _PIECE = 1 << 16
@@ -59,6 +61,7 @@ class ToolProcess:
         """Bytes of the file that earlier lives printed."""
         self._private = TemporaryDirectory(prefix="toolwright-")
         self._process: Process | None = None
+        self._serving = asyncio.Event()
         self.address = f"unix:{self._private.name}/tools.sock"
 
     async def start(self) -> None:
@@ -84,7 +87,13 @@ class ToolProcess:
                         raise self._refused(self._last_words() or f"it ended with exit code {code}")
             except TimeoutError:
                 raise self._refused(f"it does not serve after {START_SECONDS:g} s") from None
+        self._serving.set()
         log.info("tool_service_started", service=self._name, pid=process.pid)
+
+    async def serving(self) -> None:
+        """Returns when it serves: at once, or when `keep` has started it again. Bounded as that
+        is: one that does not serve in `START_SECONDS` ends the engine."""
+        await self._serving.wait()
 
     async def keep(self) -> None:
         """Starts it again whenever it has ended; runs until cancelled. StartupError where it does
@@ -122,6 +131,7 @@ class ToolProcess:
         async with asyncio.TaskGroup() as group:
             copying = group.create_task(self._copy(_stdout(process)))
             code = await process.wait()
+            self._serving.clear()
             # The pipe may have other holders, and they may live longer.
             await asyncio.wait({copying}, timeout=LAST_WORDS_SECONDS)
             copying.cancel()
@@ -133,16 +143,23 @@ class ToolProcess:
                 output.write(said)
 
     async def _serves(self, stdout: asyncio.StreamReader, output: RawIOBase) -> bool:
-        """True when it says so, False at its end. Files with tools may print before, too."""
-        async for line in stdout:
-            if self.address.encode() in line:
+        """True when it says so, False at its end. Files with tools may print before, too, and
+        lines of any length."""
+        word = self.address.encode()
+        seen = b""
+        while said := await stdout.read(_PIECE):
+            output.write(said)
+            seen = seen[-len(word) :] + said
+            if word in seen:
                 return True
-            output.write(line)
         return False
 
     def _last_words(self) -> str:
-        """The last line that it wrote, "" if it wrote none."""
-        printed = self._output.read_bytes()[self._printed :].decode("utf-8", "replace")
+        """The last line that it wrote, or the end of a long one; "" if it wrote none."""
+        with self._output.open("rb") as output:
+            size = output.seek(0, os.SEEK_END)
+            output.seek(max(self._printed, size - LAST_WORDS_BYTES))
+            printed = output.read().decode("utf-8", "replace")
         lines = printed.strip().splitlines()
         return lines[-1].removeprefix("toolsvc: ") if lines else ""
 

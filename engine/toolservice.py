@@ -4,6 +4,8 @@ Invariants
 - A session is spoken to at the endpoint that holds it, which may be another than the service's
   address.
 - What may pass is tried again, at most `max_retries` times; what is refused for good is not.
+- Nothing is opened on a service of the engine's own while that is away: it is waited for, and costs
+  no try.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import asyncio
 import os
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 import structlog
@@ -160,9 +163,13 @@ class Service:
     async def _open_once(
         self, request: pb.OpenSessionRequest, media: dict[str, Media], deadline: float
     ) -> pb.OpenSessionResponse:
+        # The channel to a service that is back may still be between two tries to connect.
+        open_there = partial(self.stub.OpenSession, wait_for_ready=self._process is not None)
         while True:
+            if self._process:
+                await self._process.serving()
             try:
-                return await call(self.stub.OpenSession, request, timeout=deadline)
+                return await call(open_there, request, timeout=deadline)
             except ServiceError as error:
                 if error.reason != _MISSES or error.subject not in media:
                     raise

@@ -1,15 +1,19 @@
 """Real tools, whose answers are written down.
 
 Invariants
-- A line is written once its answer is known, and before anybody has it.
+- A line is written once its answer is known, and before anybody has it; none before the first
+  session's.
 - Calls of a session are numbered in the order of their coming. One that was refused and comes again
   keeps its number; one that got no answer has a line that says so.
 """
 
 from __future__ import annotations
 
+import fcntl
 import itertools
+import os
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any
 
@@ -37,20 +41,30 @@ class Recorder:
         self.sessions = Shared(lambda info: Session(self, info, next(self._count)))
 
     def start(self) -> None:
-        """Makes the file, once. StartError if it is there already: no recording is overwritten."""
+        """Takes the file, once, and writes nothing yet: what was started only to be looked at has
+        recorded nothing. StartError if there is anything in it, or another records into it."""
         if self._file is not None:
             return
         try:
-            # A lone surrogate is escaped, as JSON has it.
-            self._file = self._path.open("x", encoding="utf-8", errors="backslashreplace")
-        except FileExistsError as error:
+            with ExitStack() as unless_taken:
+                # A lone surrogate is escaped, as JSON has it.
+                file = unless_taken.enter_context(
+                    self._path.open("a", encoding="utf-8", errors="backslashreplace")
+                )
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # for as long as it is open
+                if os.fstat(file.fileno()).st_size:
+                    raise StartError(
+                        f"{self._path} is there already: name another file, or remove it"
+                    )
+                unless_taken.pop_all()
+        except BlockingIOError as error:
             raise StartError(
-                f"{self._path} is there already: name another file, or remove it "
+                f"{self._path} is being recorded: name another file "
                 "(several --workers cannot record into one)"
             ) from error
         except OSError as error:
             raise StartError(f"{self._path} cannot be written: {error}") from error
-        self.write(header_line(descriptor_to_proto(tool.describe()) for tool in self._tools))
+        self._file = file
 
     def stop(self) -> None:
         if self._file is not None:
@@ -60,6 +74,9 @@ class Recorder:
     def write(self, line: str) -> None:
         if self._file is None:
             raise RuntimeError("recorded before the start")
+        if self._file.tell() == 0:
+            descriptors = (descriptor_to_proto(tool.describe()) for tool in self._tools)
+            self._file.write(header_line(descriptors))
         self._file.write(line)
         self._file.flush()
 

@@ -22,6 +22,8 @@ CHANNEL = (
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
+    # Its default is two minutes: who was away that long would not be found for as long again.
+    ("grpc.max_reconnect_backoff_ms", 5_000),
 )
 
 SERVER = (

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterable
 from pathlib import Path
 
 import psutil
 import pytest
 
+from bench.scripted import ScriptRequest
 from engine.errors import StartupError
+from engine.toolclient import ToolServices
+from engine.toolprocess import ToolProcess
 from tests.integration.engine.conftest import MakeWorld
 from tests.integration.engine.test_process import ended, process
 from tests.support.dialogue import ANSWER, by_turn
 from tests.support.engines import until
+from toolwright.recipe import Tool
 from toolwright.types import StopReason
 
 RUN = {"steps": 1, "groups_per_step": 2, "group_size": 1}
@@ -21,7 +26,7 @@ import os
 from pathlib import Path
 from toolsvc import tool
 
-print("a word before it serves")
+print("a word before it serves", "y" * 200_000)
 
 
 @tool
@@ -32,6 +37,43 @@ def frail(text: str) -> str:
         Path("down").touch()
         os.kill(os.getpid(), 9)
     return text.upper()
+"""
+SLOW = """
+import os
+import time
+from pathlib import Path
+from toolsvc import tool
+
+while Path("down").exists() and not Path("go").exists():
+    time.sleep(0.01)
+
+
+@tool
+def frail(text: str) -> str:
+    "Takes its whole service down, once, which is back when it is let."
+    if not Path("down").exists():
+        Path("down").touch()
+        os.kill(os.getpid(), 9)
+    return text.upper()
+"""
+PAIRED = """
+import time
+from pathlib import Path
+from toolsvc import tool
+
+Path("{own}").touch()
+for _ in range(2000):
+    if Path("{other}").exists():
+        break
+    time.sleep(0.01)
+else:
+    raise SystemExit("{other} is not started beside it")
+
+
+@tool
+def {own}(text: str) -> str:
+    "Says it again."
+    return text
 """
 RECORD = ("--set", 'cassette.record=["finish"]')
 SAID = ["<frail>hello</frail>", ANSWER]
@@ -63,6 +105,52 @@ async def test_one_that_dies_is_started_again_and_its_trajectories_too(
     printed = (tmp_path / "run" / "tools.tool.log").read_text()
     assert printed.count("a word before it serves") == 2
     assert printed.count("x") >= 400_000
+    assert printed.count("y") >= 400_000
+
+
+async def test_attempts_wait_for_the_one_that_died(world: MakeWorld, tmp_path: Path) -> None:
+    """The member that had ended before is not the only one left of its group."""
+    (tmp_path / "slow.py").write_text(SLOW)
+    here = await world(run={**RUN, "groups_per_step": 1, "group_size": 2})
+    here.tables["tools"] = {"tool": {"serve": ["slow.py"], "max_retries": 0}}
+    here.tables["engine"] = {"max_attempts": 2}
+    calls, answers = by_turn(here.codec, SAID), by_turn(here.codec, [ANSWER])
+
+    def script(request: ScriptRequest) -> Iterable[int]:
+        return (answers if "-0/" in request.conversation else calls)(request)
+
+    here.sampler._script = script
+    async with here.engine() as run:
+        version = await run.learner.version()
+        assert await run.learner.lease(version, wait=2) == []
+        (tmp_path / "go").touch()
+        (group,) = await run.learner.lease(version, wait=60)
+    assert [t.stop_reason for t in group.members] == [StopReason.ANSWERED] * 2
+    assert [t.attempt for t in group.members] == [0, 1]
+
+
+async def test_several_start_at_once(tmp_path: Path) -> None:
+    """Each takes its minutes beside the others. What is described comes in the recipe's order."""
+    tools: dict[str, Tool] = {}
+    for own, other in (("left", "right"), ("right", "left")):
+        (tmp_path / f"{own}.py").write_text(PAIRED.format(own=own, other=other))
+        tools[own] = Tool(serve=[f"{own}.py"])
+    services = ToolServices(
+        tools,
+        "an owner",
+        {
+            name: ToolProcess(name, table, folder=tmp_path, output=tmp_path / f"{name}.log")
+            for name, table in tools.items()
+        },
+    )
+    try:
+        found = await services.open()
+    finally:
+        await services.close()
+    assert [(name, *(tool.name for tool in found[name])) for name in found] == [
+        ("left", "left"),
+        ("right", "right"),
+    ]
 
 
 async def test_it_does_not_outlive_a_killed_engine(world: MakeWorld, tmp_path: Path) -> None:
@@ -88,6 +176,7 @@ async def test_it_does_not_outlive_a_killed_engine(world: MakeWorld, tmp_path: P
         (["cassette:broken.py", *RECORD], r"broken\.py is there already: name another file"),
         (["broken.py"], r"ZeroDivisionError"),
         (["deaf.py"], r"it ended with exit code 3"),
+        (["wordy.py"], r"`toolsvc serve wordy\.py`: x{4096} \("),
     ],
 )
 async def test_one_that_does_not_start_is_one_sentence(
@@ -95,8 +184,9 @@ async def test_one_that_does_not_start_is_one_sentence(
 ) -> None:
     (tmp_path / "broken.py").write_text("1 / 0\n")
     (tmp_path / "deaf.py").write_text("import os\nos._exit(3)\n")
+    (tmp_path / "wordy.py").write_text("import os\nos.write(2, b'x' * 200_000)\nos._exit(3)\n")
     here = await world(run=RUN)
-    here.tables["tools"] = {"tool": {"serve": words}}
+    here.tables["tools"] = {"tool": {"serve": words}, "beside": {"serve": ["finish"]}}
     before = children(psutil.Process().pid)
     with pytest.raises(StartupError, match=says) as caught:
         async with here.engine():

@@ -217,6 +217,30 @@ async def test_no_recording_is_overwritten(tmp_path: Path) -> None:
     assert path.read_text() == "mine"
 
 
+async def test_a_recorder_that_no_session_asked_leaves_the_file_to_the_next(
+    tmp_path: Path,
+) -> None:
+    """`engine check --connect` starts one, and ends it, before the run's."""
+    path = tmp_path / "c.jsonl"
+    async with recording(path, Note()):
+        pass
+    async with recording(path, Note()) as host:
+        real = await answers(host, "a", ["one"])
+    async with replaying(path) as host:
+        assert await answers(host, "b", ["one"]) == real
+
+
+async def test_two_cannot_record_into_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "c.jsonl"
+    async with recording(path, Note()) as host:
+        with pytest.raises(StartError, match="is being recorded: name another file"):
+            async with recording(path, Note()):
+                pass
+        real = await answers(host, "a", ["one"])
+    async with replaying(path) as host:
+        assert await answers(host, "b", ["one"]) == real
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

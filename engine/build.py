@@ -1,0 +1,98 @@
+"""The engine's parts, built as the recipe says; for `engine serve`, `check` and `render` alike.
+
+Nothing is started here but by `tools_of`, which ends what it starts.
+"""
+
+from __future__ import annotations
+
+from engine.errors import StartupError
+from engine.images import ImagesUnplaced
+from engine.protocols import Protocol
+from engine.rewards import Rewards
+from engine.tasks import TaskSource
+from engine.toolclient import ToolServices
+from engine.toolprocess import ToolProcess
+from engine.types import Codec, ToolSpec
+from engine.view import prompt_ids
+from toolwright.imports import ImportPathError, load_object
+from toolwright.recipe import Recipe
+from toolwright.types import SamplingParams, Task
+
+
+def build_protocol(recipe: Recipe) -> Protocol:
+    """The recipe's protocol. StartupError names the path or the option that does not fit."""
+    table = recipe.shared.task
+    try:
+        made: Protocol = load_object(table.protocol, recipe.folder)(**table.protocol_options)
+    except ImportPathError as error:
+        raise StartupError(f"task.protocol: {error}") from error
+    except (TypeError, ValueError) as error:
+        raise StartupError(f"task.protocol_options: {error}") from error
+    return made
+
+
+def build_sampling(recipe: Recipe) -> SamplingParams:
+    """How the policy is sampled in training."""
+    table = recipe.shared.sampler
+    return SamplingParams(
+        temperature=table.temperature,
+        top_p=table.top_p,
+        top_k=table.top_k,
+        min_p=table.min_p,
+        repetition_penalty=table.repetition_penalty,
+    )
+
+
+def build_rewards(recipe: Recipe) -> Rewards:
+    task = recipe.shared.task
+    return Rewards(
+        task.reward, recipe.folder, per_group=task.reward_per_group, seconds=task.reward_seconds
+    )
+
+
+def build_source(recipe: Recipe) -> TaskSource:
+    task = recipe.shared.task
+    return TaskSource(task.source, recipe.folder, seed=recipe.shared.run.seed, shuffle=task.shuffle)
+
+
+def build_tools(recipe: Recipe, owner: str) -> ToolServices:
+    """Clients for the [tools.*] tables that the task asks for, all of them unless it names some.
+    StartupError for a `tls_ca` that cannot be used."""
+    shared = recipe.shared
+    tables = {name: shared.tools[name] for name in shared.task.tools or shared.tools}
+    processes = {
+        name: ToolProcess(
+            name, table, folder=recipe.folder, output=recipe.run_folder / f"tools.{name}.log"
+        )
+        for name, table in tables.items()
+        if table.serve
+    }
+    resolved = {
+        name: table.model_copy(update={"tls_ca": recipe.resolve(table.tls_ca)})
+        if table.tls_ca
+        else table
+        for name, table in tables.items()
+    }
+    return ToolServices(resolved, owner, processes)
+
+
+async def tools_of(recipe: Recipe) -> list[ToolSpec]:
+    """What the recipe's tool services describe, in the recipe's order. StartupError when one
+    does not answer."""
+    services = build_tools(recipe, "render")
+    try:
+        return [tool for tools in (await services.open()).values() for tool in tools]
+    finally:
+        await services.close()
+
+
+def rehearse(protocol: Protocol, codec: Codec, task: Task) -> int:
+    """Tokens of the first prompt, without tools, an image as one. StartupError when the protocol
+    and the policy's chat template do not fit, or the task and its images."""
+    try:
+        protocol.frame(codec.end_of_turn, codec)
+        return len(prompt_ids(protocol, task, (), codec))
+    except ImagesUnplaced as error:
+        raise StartupError(f"task {task.id}: {error}") from error
+    except ValueError as error:
+        raise StartupError(f"task.protocol does not fit policy.model: {error}") from error
