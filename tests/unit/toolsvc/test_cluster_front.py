@@ -7,9 +7,11 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any
 
+import grpc
 import grpc.aio
 import pytest
 
+import toolsvc.cluster.link
 from tests.support.clusters import Front, fronting
 from tests.support.hosts import refused
 from tests.support.tools import ToolDouble, serving
@@ -24,6 +26,7 @@ from toolwright.tool.v1 import tool_pb2 as pb
 
 SECONDS = 10.0
 """More than enough: what is late here never comes."""
+UNHEARD = "BACKEND_DOWN: the host at .* did not answer in time"
 
 
 class Holder(ToolDouble):
@@ -51,6 +54,33 @@ class Silent(Holder):
         yield pb.GetBlobResponse()
 
 
+class Slow(ToolDouble):
+    """Does all that it is asked; until `free` is set too late to be heard."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.free = asyncio.Event()
+
+    async def OpenSession(
+        self, request: pb.OpenSessionRequest, context: Any
+    ) -> pb.OpenSessionResponse:
+        answer = await super().OpenSession(request, context)
+        await self._in_time(context)
+        return answer
+
+    async def RenewLeases(
+        self, request: pb.RenewLeasesRequest, context: Any
+    ) -> pb.RenewLeasesResponse:
+        answer = await super().RenewLeases(request, context)
+        await self._in_time(context)
+        return answer
+
+    async def _in_time(self, context: Any) -> None:
+        if not self.free.is_set():
+            # What the front sees when its own deadline has passed, without the wait for it.
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "too late")
+
+
 class Beats:
     """Ray's word of which sessions the host holds, when the test says so."""
 
@@ -72,7 +102,21 @@ class Beats:
         """There is nobody."""
 
 
-OPEN = pb.OpenSessionRequest(session_id="s", owner="o")
+def wish(session: str) -> pb.OpenSessionRequest:
+    return pb.OpenSessionRequest(session_id=session, owner="o")
+
+
+def calling(session: str) -> pb.CallToolRequest:
+    return pb.CallToolRequest(session_id=session, call_id="c", arguments={"code": "1+2"})
+
+
+async def opened(front: Front, session: str) -> None:
+    await rpc(front.stub.OpenSession, wish(session), timeout=SECONDS)
+
+
+async def observed(front: Front, session: str) -> str:
+    answer = await rpc(front.stub.CallTool, calling(session), timeout=SECONDS)
+    return str(answer.result.observation[0].text)
 
 
 async def blob(front: Front) -> bytes:
@@ -111,13 +155,64 @@ async def test_a_session_that_is_opened_after_the_host_looked_lives_on() -> None
     beats = Beats()
     async with serving(ToolDouble()) as double, fronting(double, words=[beats]) as front:
         # As after a first request that was not heard of.
-        front.sessions.place(open_from_proto(OPEN), NOTHING)
+        front.sessions.place(open_from_proto(wish("s")), NOTHING)
         watching = asyncio.create_task(watch(front.links[0], front.sessions))
         await beats.asked.wait()
-        await rpc(front.stub.OpenSession, OPEN, timeout=SECONDS)
+        await opened(front, "s")
         await beats.say()
         assert front.sessions.find("s").opened
         await beats.say()
         with refused(Reason.SESSION_CLOSED):
             front.sessions.find("s")
     assert await watching == 0
+
+
+async def test_a_session_whose_opening_was_not_heard_of_stays_where_it_was_placed() -> None:
+    slow, quick = Slow(), ToolDouble()
+    async with serving(slow), serving(quick), AsyncExitStack() as stack:
+        front = await stack.enter_async_context(fronting(slow, quick))
+        with pytest.raises(ServiceError, match=UNHEARD):
+            await opened(front, "s")
+        await opened(front, "other")
+        slow.free.set()
+        await opened(front, "s")
+        assert await observed(front, "s") == "3"
+    assert (slow.live, quick.live) == ({"s"}, {"other"})
+    assert (slow.ran, quick.ran) == (["c"], [])
+
+
+async def test_a_host_that_is_not_heard_has_lost_no_leases() -> None:
+    async with serving(Slow()) as slow, serving(ToolDouble()) as quick:
+        slow.free.set()
+        async with fronting(slow, quick) as front:
+            for session in "ab":
+                await opened(front, session)
+            slow.free.clear()
+            renewal = pb.RenewLeasesRequest(owner="o", session_ids=["a", "b", "c"])
+            with pytest.raises(ServiceError, match=UNHEARD):
+                await rpc(front.stub.RenewLeases, renewal, timeout=SECONDS)
+            slow.free.set()
+            answer = await rpc(front.stub.RenewLeases, renewal, timeout=SECONDS)
+    assert (set(answer.held), set(answer.lost)) == ({"a", "b"}, {"c"})
+
+
+async def test_a_host_that_is_given_up_loses_its_sessions_and_no_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(toolsvc.cluster.link, "GIVE_UP_SECONDS", 0.05)
+    dying, living = ToolDouble(), ToolDouble()
+    async with AsyncExitStack() as stack:
+        for double in (dying, living):
+            await stack.enter_async_context(serving(double))
+        front = await stack.enter_async_context(fronting(dying, living))
+        for session in "ab":
+            await opened(front, session)
+        (lost,) = dying.live
+        (kept,) = living.live
+        await dying.stop()
+        with pytest.raises(ServiceError, match=r"SESSION_LOST: .* does not answer any more"):
+            await observed(front, lost)
+        assert await observed(front, kept) == "3"
+        renewal = pb.RenewLeasesRequest(owner="o", session_ids=[lost, kept])
+        answer = await rpc(front.stub.RenewLeases, renewal, timeout=SECONDS)
+        assert (list(answer.held), list(answer.lost)) == ([kept], [lost])
