@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from engine.images import (
     ImagesUnplaced,
+    check_places,
     fold,
     is_image,
     plain,
@@ -49,12 +50,16 @@ def prompt_ids(
     if mark is None:
         return protocol.prompt(task, tools, codec)
     token_ids = protocol.prompt(with_images(task, mark), tools, codec)
-    images = len(shown_refs(task))
-    if token_ids.count(mark.placeholder) != images:
+    try:
+        check_places(token_ids, len(shown_refs(task)), codec)
+        for frame in protocol.frame(None, codec):
+            check_places(frame, 0, codec)
+    except ImagesUnplaced as error:
         raise ImagesUnplaced(
-            f"task.protocol writes {token_ids.count(mark.placeholder)} images into the prompt of "
-            f"a task that has {images}: let it render the task's messages, parts and all"
-        )
+            f"what task.protocol makes of the task and its tools has {error}: let it render the "
+            "task's messages, parts and all, and leave such words out of the tools' descriptions, "
+            "task.protocol_options and tool_calls"
+        ) from error
     return token_ids
 
 

@@ -323,10 +323,11 @@ async def test_a_task_whose_images_have_no_place_is_named(
             pass
 
 
+@pytest.mark.parametrize("word", ["<|image_pad|>", "<|video_pad|>", "<image>"])
 async def test_what_the_policy_writes_for_an_image_is_no_action(
-    world: MakeWorld, vision: Path, rows: dict[str, Any]
+    world: MakeWorld, vision: Path, rows: dict[str, Any], word: str
 ) -> None:
-    script = replying(vision, "<|image_pad|><python> 1+1</python>", ANSWER)
+    script = replying(vision, f"In {word} I see <python> 1+1</python>", ANSWER)
     here = await world(policy=vision, script=script, run=RUN, task=rows)
     async with here.engine() as run:
         group = await first_group(run)

@@ -10,7 +10,7 @@ from engine.codec import HuggingFaceCodec
 from engine.images import ImagesUnplaced
 from engine.media import Media, media_of
 from engine.protocols.tagged import Tagged
-from engine.types import CallOutcome, Part
+from engine.types import CallOutcome, Part, ToolSpec
 from engine.view import Observation, images_of, observation, prompt_ids
 from tests.support.policy import write_vision_policy
 from toolwright.types import BlobRef, MediaRef, Task
@@ -105,6 +105,20 @@ def test_a_protocol_that_reads_the_raw_prompt_is_told(vision: HuggingFaceCodec) 
     ref = MediaRef(blob=RED.blob, token_offset=0, placeholder_tokens=0)
     with pytest.raises(ImagesUnplaced, match="let it render the task's messages"):
         prompt_ids(Raw(), Task(id="t", prompt="x", media=(ref,)), (), vision)
+
+
+@pytest.mark.parametrize("word", ["<image>", "<|video_pad|>", "<|image_pad|>"])
+def test_what_is_not_the_task_s_own_text_cannot_place_an_image_either(
+    vision: HuggingFaceCodec, word: str
+) -> None:
+    """A sampler would look for an image there, at every turn."""
+    ref = MediaRef(blob=RED.blob, token_offset=0, placeholder_tokens=0)
+    task = Task(id="t", prompt="what?", media=(ref,))
+    tool = ToolSpec(name="crop", usage=f"Crops {word}.")
+    for protocol in (Tagged(system="{usage}"), Tagged(observation=f"{word} {{text}}")):
+        with pytest.raises(ImagesUnplaced, match="leave such words out"):
+            prompt_ids(protocol, task, (tool,), vision)
+    assert prompt_ids(Tagged(), task, (tool,), vision)
 
 
 def test_a_codec_says_how_its_policy_is_shown_an_image(
