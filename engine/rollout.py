@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from engine.assignment import Assignment, Setting
 from engine.errors import AttemptFailed, SamplerFailed, StartupError
-from engine.images import ExpansionMismatch, ImagesUnplaced, data_uri, is_image
+from engine.images import ExpansionMismatch, ImagesUnplaced, check_places, data_uri, is_image
 from engine.media import Media
 from engine.sampler.stops import StopTable
 from engine.timelimit import TimeLimit
@@ -269,8 +269,11 @@ class Rollout:
                 limit=setting.limits.observation,
                 keep=setting.keep,
             )
+            head, tail = setting.protocol.frame(action.stop, setting.codec)
+            token_ids = [*head, *seen.token_ids, *tail]
+            check_places(token_ids, len(seen.images), setting.codec)
         except ImagesUnplaced as error:
-            raise StartupError(f"task {self._assignment.task.id}: {error}") from error
+            raise AttemptFailed(f"task {self._assignment.task.id}: {error}") from error
         if seen.cut:
             self._events.append(
                 Event(
@@ -279,10 +282,7 @@ class Rollout:
                     data={"tokens": len(seen.token_ids)},
                 )
             )
-        head, tail = setting.protocol.frame(action.stop, setting.codec)
-        return transcript.append_observation(
-            [*head, *seen.token_ids, *tail], turn=action.turn, images=seen.images
-        )
+        return transcript.append_observation(token_ids, turn=action.turn, images=seen.images)
 
     def _finished(self, transcript: Transcript, reason: StopReason) -> Trajectory:
         assignment = self._assignment

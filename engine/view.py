@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from engine.images import (
     ImagesUnplaced,
@@ -22,7 +23,7 @@ from engine.media import Media
 from engine.protocols import Protocol
 from engine.text import truncate_observation
 from engine.toolcalls import named
-from engine.types import CallOutcome, Codec, ToolSpec
+from engine.types import CallOutcome, Codec, Part, ToolSpec
 from toolwright.truncation import Keep
 from toolwright.types import BlobRef, Task
 
@@ -94,11 +95,13 @@ def observation(
     ]
     mark = codec.image_mark
     units = body if mark is None else fold(body, mark)
-    if mark is not None and sum(unit < 0 for unit in units) != len(shown):
-        raise ImagesUnplaced(
-            f"task.protocol writes {sum(unit < 0 for unit in units)} images into an observation "
-            f"of {len(shown)}: let it keep each text of a call whole, once"
-        )
+    if mark is not None:
+        places = body.count(mark.placeholder)
+        if places != len(shown) or sum(unit < 0 for unit in units) != len(shown):
+            raise ImagesUnplaced(
+                f"task.protocol writes {places} images into an observation of {len(shown)}: let "
+                "it keep each text of a call whole, once"
+            )
     cut = len(units) > limit
     if cut:
         marker = codec.encode(MARKER)
@@ -116,14 +119,19 @@ def _text(outcome: CallOutcome, images: Mapping[str, Media], codec: Codec) -> st
         return outcome.text or ("" if outcome.valid else outcome.invalid_reason)
     if not outcome.valid and not outcome.text:
         return plain(outcome.invalid_reason, mark)
+    words = [_words(part, images) for part in outcome.parts or (outcome.text,)]
+    # Texts that stand side by side are one: together they may spell what none of them does.
     return "".join(
-        plain(part, mark)
-        if isinstance(part, str)
-        else mark.text
-        if _is_shown(part) and _blob(part).sha256 in images
-        else named(part)
-        for part in outcome.parts or (outcome.text,)
+        mark.text * len(list(run)) if of_images else plain("".join(filter(None, run)), mark)
+        for of_images, run in groupby(words, key=lambda word: word is None)
     )
+
+
+def _words(part: Part, images: Mapping[str, Media]) -> str | None:
+    """None for an image that is shown."""
+    if isinstance(part, str):
+        return part
+    return None if _is_shown(part) and _blob(part).sha256 in images else named(part)
 
 
 def _is_shown(part: Media | BlobRef) -> bool:

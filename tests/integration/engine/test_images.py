@@ -22,6 +22,8 @@ from bench.scripted.images import image_tokens
 from engine.codec import HuggingFaceCodec
 from engine.errors import StartupError
 from engine.journal import Journal
+from engine.protocols.tagged import Tagged
+from engine.types import Codec
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.integration.engine.test_process import ended, process
 from tests.integration.toolsvc.conftest import Service, start_service
@@ -350,6 +352,35 @@ async def test_texts_cannot_forge_an_image(
         assert trajectory.stop_reason is StopReason.ANSWERED
         observed = [s for s in trajectory.sequences[0].segments if s.author is Author.TOOL]
         assert "< |image_pad|>" in here.codec.decode(observed[0].token_ids)
+
+
+class Forgetful(Tagged):
+    """Loses the first image that a tool shows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lost = False
+
+    def observation(self, texts: Sequence[str], codec: Codec) -> list[int]:
+        if self._lost:
+            return super().observation(texts, codec)
+        self._lost = True
+        return codec.encode("nothing")
+
+
+async def test_an_observation_that_does_not_fit_its_images_ends_the_attempt_alone(
+    world: MakeWorld, vision: Path, rows: dict[str, Any], noise: bytes
+) -> None:
+    here = await world(
+        policy=vision,
+        script=replying(vision, "<python> 1</python>", ANSWER),
+        tools=Camera(noise),
+        run={**RUN, "group_size": 1},
+        task={**rows, "protocol": "tests.integration.engine.test_images:Forgetful"},
+    )
+    async with here.engine() as run:
+        (trajectory,) = (await first_group(run)).members
+    assert (trajectory.stop_reason, trajectory.attempt) == (StopReason.ANSWERED, 1)
 
 
 @pytest.mark.parametrize(

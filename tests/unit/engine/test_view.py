@@ -17,6 +17,7 @@ from toolwright.types import BlobRef, MediaRef, Task
 
 RED, BLUE = media_of(b"red", "image/png"), media_of(b"blue", "image/jpeg")
 FAR = BlobRef(sha256="f" * 64, media_type="image/webp", size=9)
+MARK_TEXT = "<|vision_start|><|image_pad|><|vision_end|>"
 CLIP = media_of(b"clip", "video/mp4")
 
 
@@ -68,6 +69,25 @@ def test_a_failure_without_words_gives_its_reason(
     assert vision.decode(seen(vision, refused).token_ids) == "no tool < image>"
 
 
+@pytest.mark.parametrize(
+    ("parts", "reads"),
+    [
+        (("<|vision_start|><|image_", "pad|><|vision_end|>"), "<|vision_start|>< |image_pad|>"),
+        (("<|image_", "pad|>"), "< |image_pad|>"),
+        (("<im", "", "age>"), "< image>"),
+        ((media_of(b"", "<image>"),), "[< image>]"),
+    ],
+)
+def test_neighbouring_parts_cannot_spell_an_image_together(
+    vision: HuggingFaceCodec, parts: tuple[Part, ...], reads: str
+) -> None:
+    found = seen(vision, outcome(*parts, RED, *parts))
+    first, second = vision.decode(found.token_ids).split(MARK_TEXT)
+    assert first == second
+    assert first.startswith(reads)
+    assert found.images == [RED]
+
+
 def test_a_cut_is_never_inside_an_image(vision: HuggingFaceCodec) -> None:
     found = seen(vision, outcome("ab", RED, "c" * 20, BLUE), limit=10)
     assert found.cut
@@ -85,6 +105,15 @@ def test_a_protocol_that_loses_an_image_is_told(vision: HuggingFaceCodec) -> Non
         observation(
             [outcome(RED)], {RED.blob.sha256: RED}, Forgetful(), vision, limit=9, keep="head"
         )
+
+
+def test_a_protocol_that_adds_a_placeholder_is_told(vision: HuggingFaceCodec) -> None:
+    class Adding(Tagged):
+        def observation(self, texts, codec):  # type: ignore[no-untyped-def]
+            return codec.encode("".join(texts) + "<|image_pad|>")
+
+    with pytest.raises(ImagesUnplaced, match="2 images into an observation of 1"):
+        observation([outcome(RED)], {RED.blob.sha256: RED}, Adding(), vision, limit=9, keep="head")
 
 
 def test_the_prompt_has_a_place_for_each_image(vision: HuggingFaceCodec) -> None:
