@@ -192,6 +192,7 @@ class ScriptedSampler:
                 image_token=self._image_token,
                 media_words=self._media_words,
             )
+            self._check_images(request)
             self._scheduler.register(request.rid)
         except RequestError as error:
             if fields.get("stream"):
@@ -203,6 +204,10 @@ class ScriptedSampler:
             return await self._answer(request)
         finally:
             await self._scheduler.forget(request.rid)
+
+    def _check_images(self, request: GenerateRequest) -> None:
+        if self._faults.bad_images.intersection(request.images):
+            raise RequestError("Error while loading data: image file is truncated")
 
     async def _start(self, request: GenerateRequest) -> Generation:
         started = asyncio.get_running_loop().time()

@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 from PIL import Image
+from structlog.testing import capture_logs
 
-from bench.scripted import Break, Faults, SeenRequest
+from bench.scripted import Break, BreakHow, Faults, SeenRequest
 from bench.scripted.images import image_tokens
 from engine.codec import HuggingFaceCodec
 from engine.errors import StartupError
@@ -352,6 +353,106 @@ async def test_texts_cannot_forge_an_image(
         assert trajectory.stop_reason is StopReason.ANSWERED
         observed = [s for s in trajectory.sequences[0].segments if s.author is Author.TOOL]
         assert "< |image_pad|>" in here.codec.decode(observed[0].token_ids)
+
+
+def picture(width: int, height: int) -> bytes:
+    out = io.BytesIO()
+    Image.new("RGB", (width, height)).save(out, "PNG")
+    return out.getvalue()
+
+
+def showing(*pictures: bytes) -> ToolDouble:
+    """Shows one after the other, the last one again and again."""
+    left = list(pictures)
+
+    def show(request: pb.CallToolRequest) -> pb.CallResult:
+        data = left.pop(0) if len(left) > 1 else left[0]
+        part = pb.ObservationPart(media=pb.InlineMedia(media_type="image/png", data=data))
+        return pb.CallResult(observation=[part], valid=True, tool="python")
+
+    return ToolDouble(show)
+
+
+async def test_what_no_sampler_takes_is_named(
+    world: MakeWorld, vision: Path, rows: dict[str, Any]
+) -> None:
+    here = await world(
+        policy=vision,
+        script=replying(vision, "<python> 1</python>", ANSWER),
+        tools=showing(picture(402, 2)),
+        run={**RUN, "group_size": 1},
+        task=rows,
+    )
+    async with here.engine() as run:
+        (trajectory,) = (await first_group(run)).members
+    assert (trajectory.stop_reason, trajectory.attempt) == (StopReason.ANSWERED, 0)
+    assert len(trajectory.shown_media) == 1
+    assert "[image/png]" in here.codec.decode(trajectory.sequences[0].segments[2].token_ids)
+    (event,) = trajectory.events
+    assert (event.kind, event.turn) == ("image_not_shown", 0)
+    assert "402 x 2 pixels" in event.data["error"]
+
+
+async def test_a_task_s_image_that_no_sampler_takes_stops_the_engine(
+    world: MakeWorld, vision: Path, rows: dict[str, Any], tmp_path: Path
+) -> None:
+    (tmp_path / "noise.png").write_bytes(picture(402, 2))
+    here = await world(policy=vision, run=RUN, task=rows)
+    with pytest.raises(BaseExceptionGroup) as stopped:
+        async with here.engine() as run:
+            await until(run.task.done, "the engine's end")
+    assert stopped.group_contains(StartupError, match="task q: it shows an image of 402 x 2")
+
+
+async def test_a_picture_that_the_sampler_refuses_ends_the_attempt_alone(
+    world: MakeWorld, vision: Path, rows: dict[str, Any]
+) -> None:
+    """Not the run, though it is the only member: another attempt may see another picture."""
+    bad = picture(30, 20)
+    here = await world(
+        policy=vision,
+        script=replying(vision, "<python> 1</python>", ANSWER),
+        tools=showing(bad, picture(20, 30)),
+        faults=Faults(bad_images=frozenset([bad])),
+        run={**RUN, "group_size": 1},
+        task=rows,
+    )
+    async with here.engine() as run:
+        (trajectory,) = (await first_group(run)).members
+    assert (trajectory.stop_reason, trajectory.attempt) == (StopReason.ANSWERED, 1)
+
+
+async def test_a_refusal_of_the_policy_s_own_words_ends_the_attempt_alone(
+    world: MakeWorld, vision: Path, rows: dict[str, Any]
+) -> None:
+    """A stream that broke goes on from what it said, and that the sampler does not take."""
+    here = await world(
+        policy=vision,
+        script=replying(vision, f"<image>{ANSWER}"),
+        faults=Faults(breaks={0: Break(chunks=9)}),
+        run={**RUN, "group_size": 1},
+        task=rows,
+    )
+    async with here.engine() as run:
+        (trajectory,) = (await first_group(run)).members
+    assert (trajectory.stop_reason, trajectory.attempt) == (StopReason.ANSWERED, 1)
+
+
+async def test_a_picture_that_breaks_the_stream_condemns_no_server(
+    world: MakeWorld, vision: Path, rows: dict[str, Any]
+) -> None:
+    here = await world(
+        policy=vision,
+        script=replying(vision, ANSWER),
+        faults=Faults(breaks={0: Break(chunks=0), 1: Break(chunks=0, how=BreakHow.DONE)}),
+        run={**RUN, "group_size": 1},
+        task=rows,
+    )
+    async with here.engine() as run:
+        with capture_logs() as logs:
+            (trajectory,) = (await first_group(run)).members
+    assert (trajectory.stop_reason, trajectory.attempt) == (StopReason.ANSWERED, 1)
+    assert "sampler_down" not in [line["event"] for line in logs]
 
 
 class Forgetful(Tagged):
