@@ -25,7 +25,7 @@ from engine.text import truncate_observation
 from engine.toolcalls import named
 from engine.types import CallOutcome, Codec, Part, ToolSpec
 from toolwright.truncation import Keep
-from toolwright.types import BlobRef, Task
+from toolwright.types import BlobRef, Segment, Task
 
 MARKER = " ... "
 """Where something was cut out of an observation."""
@@ -110,6 +110,15 @@ def observation(
         return Observation(token_ids=units, images=[], cut=cut)
     token_ids, kept = unfold(units, mark)
     return Observation(token_ids=token_ids, images=[shown[number] for number in kept], cut=cut)
+
+
+def spelled(segment: Segment, codec: Codec) -> str:
+    """A segment's text for people, each image by its media type in place of its placeholders."""
+    words, at = [], 0
+    for ref in segment.media:
+        words += [codec.decode(segment.token_ids[at : ref.token_offset]), named(ref.blob)]
+        at = ref.token_offset + ref.placeholder_tokens
+    return "".join([*words, codec.decode(segment.token_ids[at:])])
 
 
 def _text(outcome: CallOutcome, images: Mapping[str, Media], codec: Codec) -> str:

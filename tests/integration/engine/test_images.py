@@ -188,6 +188,25 @@ async def test_prompt_and_observations(
         assert [call.observation.count("[image/png]") for call in trajectory.calls] == [1, 1]
 
 
+async def test_a_sample_names_its_images(
+    world: MakeWorld, vision: Path, rows: dict[str, Any]
+) -> None:
+    """People read it: a picture is not a thousand placeholders there."""
+    suite = {"name": "heldout", "source": "rows.jsonl", "n": 1}
+    here = await world(
+        policy=vision,
+        script=replying(vision, ANSWER),
+        run=RUN,
+        task=rows,
+        engine={"evaluation": {"suites": [suite]}},
+    )
+    async with here.engine() as run:
+        samples = run.folder / "samples.jsonl"
+        await until(lambda: samples.exists() and samples.read_bytes() != b"", "a sample")
+    prompt, _ = json.loads(samples.read_text())["segments"]
+    assert "Look: <|vision_start|>[image/png]<|vision_end|>\nwhat is" in prompt["text"]
+
+
 async def test_later_turns_without_a_new_image_do_not_ask_for_the_prompt(
     world: MakeWorld, vision: Path, rows: dict[str, Any]
 ) -> None:
