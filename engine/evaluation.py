@@ -31,6 +31,7 @@ from engine.config import Evaluation, Suite
 from engine.rewards import Rewards
 from engine.rollout import run_trajectory
 from engine.tasks import TaskSource, for_purpose
+from engine.view import spelled
 from toolwright.types import Purpose, SamplingParams, Trajectory, WeightVersion
 
 FULL_SECONDS = 5.0
@@ -228,7 +229,7 @@ class EvaluationLane:
     def _sample(
         self, suite: Suite, version: WeightVersion, trajectory: Trajectory
     ) -> dict[str, object]:
-        decode = self._setting.codec.decode
+        codec = self._setting.codec
         return {
             "suite": suite.name,
             "lineage": version.lineage,
@@ -246,7 +247,7 @@ class EvaluationLane:
                 "reward_s": trajectory.timings.reward_s,
             },
             "segments": [
-                {"author": segment.author.name.lower(), "text": decode(segment.token_ids)}
+                {"author": segment.author.name.lower(), "text": spelled(segment, codec)}
                 for sequence in trajectory.sequences
                 for segment in sequence.segments
             ],

@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Any
 
 from engine.media import Media
-from engine.types import ImageMark
+from engine.types import Codec, ImageMark
 from toolwright.types import MediaRef, Task
 
 PLACE = "<image>"
@@ -51,6 +51,28 @@ def plain(text: str, mark: ImageMark) -> str:
     for spelled in (*mark.reserved, PLACE):
         text = text.replace(spelled, f"{spelled[0]} {spelled[1:]}")
     return text
+
+
+def forges(text: str, mark: ImageMark) -> bool:
+    """Whether a sampler that reads the text finds an image's place, or a video's, in it."""
+    return plain(text, mark) != text
+
+
+def check_places(token_ids: Sequence[int], images: int, codec: Codec) -> None:
+    """ImagesUnplaced when a sampler would find other places in the ids than those of `images`.
+
+    SGLang decodes the ids and looks for its words in the text, so ids alone do not tell.
+    """
+    mark = codec.image_mark
+    if mark is None:
+        return
+    places = token_ids.count(mark.placeholder)
+    if places != images or sum(unit < 0 for unit in fold(token_ids, mark)) != images:
+        raise ImagesUnplaced(f"{places} images in place of {images}")
+    for piece in codec.decode(token_ids).split(mark.text):
+        if forges(piece, mark):
+            words = next(word for word in (*mark.reserved, PLACE) if word in piece)
+            raise ImagesUnplaced(f"a text spells {words}, which the sampler takes for media")
 
 
 def with_images(task: Task, mark: ImageMark) -> Task:

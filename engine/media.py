@@ -51,13 +51,18 @@ def read_media(source: Source) -> Media:
             raise ValueError(f"{name} cannot be read: {error}") from error
     if len(data) > MOST_BYTES:
         raise ValueError(f"{name}: {len(data)} bytes; the limit is {MOST_BYTES}")
-    kinds = (kind for at, mark, kind in _SIGNATURES if data[at : at + len(mark)] == mark)
-    kind = next(kinds, None)
+    kind = kind_of(data)
     if kind is None:
         raise ValueError(
             f"{name}: no PNG, JPEG, GIF, WebP, BMP, MP4, WebM or WAV; convert it to one"
         )
     return media_of(data, kind)
+
+
+def kind_of(data: bytes) -> str | None:
+    """The media type that the first bytes tell; None for one that is not known."""
+    kinds = (kind for at, mark, kind in _SIGNATURES if data[at : at + len(mark)] == mark)
+    return next(kinds, None)
 
 
 def media_of(data: bytes, media_type: str) -> Media:

@@ -15,8 +15,9 @@ from dataclasses import dataclass, field, replace
 
 from engine.assignment import Assignment, Setting
 from engine.errors import AttemptFailed, SamplerFailed, StartupError
-from engine.images import ExpansionMismatch, ImagesUnplaced, data_uri, is_image
+from engine.images import ExpansionMismatch, ImagesUnplaced, check_places, data_uri, is_image
 from engine.media import Media
+from engine.picture import UnfitImage, check_picture
 from engine.sampler.stops import StopTable
 from engine.timelimit import TimeLimit
 from engine.toolblobs import fetch
@@ -83,6 +84,11 @@ class Rollout:
             prompt = prompt_ids(setting.protocol, task, session.tools, setting.codec)
         except ValueError as error:
             raise StartupError(f"task {task.id}: {error}") from error
+        for image in images:
+            try:
+                check_picture(image.data)
+            except UnfitImage as error:
+                raise StartupError(f"task {task.id}: it shows {error}") from error
         size = sum(image.blob.size for image in images)
         if size > limits.image_bytes:
             raise StartupError(
@@ -145,15 +151,20 @@ class Rollout:
         limits = self._setting.limits
         room = min(limits.action, transcript.response_room, transcript.model_room)
         room = min(room, self._assignment.sampling.max_new_tokens or room)
-        generated = await self._setting.pool.generate(
-            key=self._key,
-            token_ids=transcript.token_ids,
-            sampling=self._assignment.sampling,
-            max_new_tokens=room,
-            stops=stops,
-            on_stop=action.on_stop,
-            images=self._request_images(transcript),
-        )
+        try:
+            generated = await self._setting.pool.generate(
+                key=self._key,
+                token_ids=transcript.token_ids,
+                sampling=self._assignment.sampling,
+                max_new_tokens=room,
+                stops=stops,
+                on_stop=action.on_stop,
+                images=self._request_images(transcript),
+            )
+        except SamplerFailed as error:
+            if action.turn:  # what it refuses may be an observation: the next attempt's is another
+                raise SamplerFailed(str(error)) from error
+            raise
         try:
             transcript.learn(generated)
         except ExpansionMismatch as error:
@@ -228,8 +239,8 @@ class Rollout:
     async def _images(
         self, transcript: Transcript, action: Turn, outcomes: Sequence[CallOutcome]
     ) -> dict[str, Media] | None:
-        """Those that the policy shall see of this turn, by hash; None when the trajectory's would
-        have more bytes than it may."""
+        """Those that the policy shall see of this turn and a sampler takes, by hash; None when the
+        trajectory's would have more bytes than it may."""
         if self._assignment.withhold_observations or any(o.session_lost for o in outcomes):
             return {}  # nothing is shown of them, or their service has nothing any more
         wanted = [
@@ -248,7 +259,17 @@ class Rollout:
             elif image.sha256 not in found and isinstance(pending, PendingCall):
                 found[image.sha256] = await fetch(pending.place, image)
         self._clock.tool_s += time.monotonic() - began
-        return found
+        return {name: image for name, image in found.items() if self._fits(image, action.turn)}
+
+    def _fits(self, image: Media, turn: int) -> bool:
+        """Whether a sampler takes it; what a tool made that none does is named, not shown."""
+        try:
+            check_picture(image.data)
+        except UnfitImage as error:
+            data = {"sha256": image.blob.sha256, "error": str(error)}
+            self._events.append(Event(kind="image_not_shown", turn=turn, data=data))
+            return False
+        return True
 
     def _append_observation(
         self,
@@ -269,8 +290,11 @@ class Rollout:
                 limit=setting.limits.observation,
                 keep=setting.keep,
             )
+            head, tail = setting.protocol.frame(action.stop, setting.codec)
+            token_ids = [*head, *seen.token_ids, *tail]
+            check_places(token_ids, len(seen.images), setting.codec)
         except ImagesUnplaced as error:
-            raise StartupError(f"task {self._assignment.task.id}: {error}") from error
+            raise AttemptFailed(f"task {self._assignment.task.id}: {error}") from error
         if seen.cut:
             self._events.append(
                 Event(
@@ -279,10 +303,7 @@ class Rollout:
                     data={"tokens": len(seen.token_ids)},
                 )
             )
-        head, tail = setting.protocol.frame(action.stop, setting.codec)
-        return transcript.append_observation(
-            [*head, *seen.token_ids, *tail], turn=action.turn, images=seen.images
-        )
+        return transcript.append_observation(token_ids, turn=action.turn, images=seen.images)
 
     def _finished(self, transcript: Transcript, reason: StopReason) -> Trajectory:
         assignment = self._assignment

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine.assignment import Assignment, Setting
+from engine.images import forges
 from engine.text import stop_cut
 from engine.toolcalls import CallPlace, PendingCall, refused
 from engine.toolsession import Session
@@ -32,14 +33,13 @@ class Turn:
         self.stop_read_ns = read_ns
         self.stop = hit.matched_text
         # The token that holds the stop's end may hold more: the ids keep it, the action does not.
-        self.text, _, _ = stop_cut(
-            setting.codec.decode(token_ids), [self.stop] if self.stop else []
-        )
+        whole = setting.codec.decode(token_ids)
+        self.text, _, _ = stop_cut(whole, [self.stop] if self.stop else [])
         self.decision = setting.protocol.decide(
             self.text, self.stop, self._session.tools, setting.codec
         )
         mark = setting.codec.image_mark
-        if mark and mark.placeholder in token_ids and isinstance(self.decision, tuple):
+        if mark and forges(whole, mark) and isinstance(self.decision, tuple):
             # No request could go on from here: the sampler would look for an image.
             self.decision = NoAction()
         if isinstance(self.decision, tuple) and self.turn < setting.limits.turns:

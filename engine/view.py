@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from engine.images import (
     ImagesUnplaced,
+    check_places,
     fold,
     is_image,
     plain,
@@ -21,9 +23,9 @@ from engine.media import Media
 from engine.protocols import Protocol
 from engine.text import truncate_observation
 from engine.toolcalls import named
-from engine.types import CallOutcome, Codec, ToolSpec
+from engine.types import CallOutcome, Codec, Part, ToolSpec
 from toolwright.truncation import Keep
-from toolwright.types import BlobRef, Task
+from toolwright.types import BlobRef, Segment, Task
 
 MARKER = " ... "
 """Where something was cut out of an observation."""
@@ -49,12 +51,16 @@ def prompt_ids(
     if mark is None:
         return protocol.prompt(task, tools, codec)
     token_ids = protocol.prompt(with_images(task, mark), tools, codec)
-    images = len(shown_refs(task))
-    if token_ids.count(mark.placeholder) != images:
+    try:
+        check_places(token_ids, len(shown_refs(task)), codec)
+        for frame in protocol.frame(None, codec):
+            check_places(frame, 0, codec)
+    except ImagesUnplaced as error:
         raise ImagesUnplaced(
-            f"task.protocol writes {token_ids.count(mark.placeholder)} images into the prompt of "
-            f"a task that has {images}: let it render the task's messages, parts and all"
-        )
+            f"what task.protocol makes of the task and its tools has {error}: let it render the "
+            "task's messages, parts and all, and leave such words out of the tools' descriptions, "
+            "task.protocol_options and tool_calls"
+        ) from error
     return token_ids
 
 
@@ -89,11 +95,13 @@ def observation(
     ]
     mark = codec.image_mark
     units = body if mark is None else fold(body, mark)
-    if mark is not None and sum(unit < 0 for unit in units) != len(shown):
-        raise ImagesUnplaced(
-            f"task.protocol writes {sum(unit < 0 for unit in units)} images into an observation "
-            f"of {len(shown)}: let it keep each text of a call whole, once"
-        )
+    if mark is not None:
+        places = body.count(mark.placeholder)
+        if places != len(shown) or sum(unit < 0 for unit in units) != len(shown):
+            raise ImagesUnplaced(
+                f"task.protocol writes {places} images into an observation of {len(shown)}: let "
+                "it keep each text of a call whole, once"
+            )
     cut = len(units) > limit
     if cut:
         marker = codec.encode(MARKER)
@@ -104,6 +112,15 @@ def observation(
     return Observation(token_ids=token_ids, images=[shown[number] for number in kept], cut=cut)
 
 
+def spelled(segment: Segment, codec: Codec) -> str:
+    """A segment's text for people, each image by its media type in place of its placeholders."""
+    words, at = [], 0
+    for ref in segment.media:
+        words += [codec.decode(segment.token_ids[at : ref.token_offset]), named(ref.blob)]
+        at = ref.token_offset + ref.placeholder_tokens
+    return "".join([*words, codec.decode(segment.token_ids[at:])])
+
+
 def _text(outcome: CallOutcome, images: Mapping[str, Media], codec: Codec) -> str:
     """One outcome; an image is its mark."""
     mark = codec.image_mark
@@ -111,14 +128,19 @@ def _text(outcome: CallOutcome, images: Mapping[str, Media], codec: Codec) -> st
         return outcome.text or ("" if outcome.valid else outcome.invalid_reason)
     if not outcome.valid and not outcome.text:
         return plain(outcome.invalid_reason, mark)
+    words = [_words(part, images) for part in outcome.parts or (outcome.text,)]
+    # Texts that stand side by side are one: together they may spell what none of them does.
     return "".join(
-        plain(part, mark)
-        if isinstance(part, str)
-        else mark.text
-        if _is_shown(part) and _blob(part).sha256 in images
-        else named(part)
-        for part in outcome.parts or (outcome.text,)
+        mark.text * len(list(run)) if of_images else plain("".join(filter(None, run)), mark)
+        for of_images, run in groupby(words, key=lambda word: word is None)
     )
+
+
+def _words(part: Part, images: Mapping[str, Media]) -> str | None:
+    """None for an image that is shown."""
+    if isinstance(part, str):
+        return part
+    return None if _is_shown(part) and _blob(part).sha256 in images else named(part)
 
 
 def _is_shown(part: Media | BlobRef) -> bool:

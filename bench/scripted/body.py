@@ -9,7 +9,7 @@ Sampling parameters that shape a distribution are checked and otherwise ignored:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 from bench.scripted.images import expanded, read_images
@@ -225,6 +225,7 @@ def read_request(
     context_length: int,
     vocab_size: int | None,
     image_token: int | None = None,
+    media_words: Sequence[Sequence[int]] = (),
 ) -> GenerateRequest:
     """The request in a body that `check_schema` admitted; `new_rid` names one without a rid.
 
@@ -253,7 +254,7 @@ def read_request(
         worst = min(ids) if min(ids) < 0 else max(ids)
         raise RequestError(f"input id {worst} is outside the vocabulary of {vocab_size} ids")
     images = () if image_token is None else read_images(body.get("image_data"))
-    prompt = ids if image_token is None else expanded(ids, images, image_token)
+    prompt = ids if image_token is None else expanded(ids, images, image_token, media_words)
     room = context_length - len(prompt)
     if room <= 0:
         raise RequestError(

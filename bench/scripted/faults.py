@@ -37,12 +37,14 @@ class Faults:
     """The faults of one server.
 
     `breaks` maps a request's number to the break of its stream. `refuse` are the requests whose
-    connection is reset without an answer. `stale_weights` lets an update answer success and change
-    nothing. `fail_updates` is how many weight updates answer 400 before one may succeed.
+    connection is reset without an answer. `bad_images` are refused, as an image is whose pixels are
+    cut short. `stale_weights` lets an update answer success and change nothing. `fail_updates` is
+    how many weight updates answer 400 before one may succeed.
     """
 
     breaks: Mapping[int, Break] = field(default_factory=dict)
     refuse: frozenset[int] = frozenset()
+    bad_images: frozenset[bytes] = frozenset()
     stale_weights: bool = False
     fail_updates: int = 0
 

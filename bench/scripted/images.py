@@ -33,16 +33,25 @@ def read_images(image_data: object) -> tuple[bytes, ...]:
 
 
 def expanded(
-    input_ids: Sequence[int], images: Sequence[bytes], placeholder: int
+    input_ids: Sequence[int],
+    images: Sequence[bytes],
+    placeholder: int,
+    words: Sequence[Sequence[int]] = (),
 ) -> tuple[int, ...]:
     """The prompt with each image's placeholder repeated; all other ids stay.
 
+    words: what else the server takes for the place of an image or a video, as ids.
+
     Raises:
-        RequestError: there are not as many placeholders as images.
+        RequestError: there are not as many places as images.
     """
-    places = input_ids.count(placeholder)
     if not images:
         return tuple(input_ids)
+    places = input_ids.count(placeholder) + sum(
+        tuple(input_ids[at : at + len(word)]) == tuple(word)
+        for word in words
+        for at in range(len(input_ids))
+    )
     if places != len(images):
         raise RequestError(
             f"prompt has {places} image placeholder token(s) but {len(images)} image(s) were "

@@ -16,7 +16,7 @@ import itertools
 import time
 import uuid
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Self
 
@@ -55,6 +55,8 @@ class ScriptedSampler:
         eos: ids that end a reply unless the request says ignore_eos.
         vocab_size: when given, an input id outside it is refused (the real server dies of it).
         image_token: the id that stands for an image. When given, the sampler reads image_data.
+        media_words: what else it takes for the place of an image or a video, as ids: SGLang finds
+            `<image>` in the text of the ids.
         port: 0 takes a free one; `url` tells which.
         record: how many of the newest request bodies `requests` keeps.
     """
@@ -69,6 +71,7 @@ class ScriptedSampler:
         eos: Iterable[int] = (),
         vocab_size: int | None = None,
         image_token: int | None = None,
+        media_words: Sequence[Sequence[int]] = (),
         context_length: int = 32768,
         weight_version: str = "default",
         host: str = "127.0.0.1",
@@ -82,6 +85,7 @@ class ScriptedSampler:
         self._eos = frozenset(eos)
         self._vocab_size = vocab_size
         self._image_token = image_token
+        self._media_words = media_words
         self._context_length = context_length
         self._initial_version = weight_version
         self._host = host
@@ -186,7 +190,9 @@ class ScriptedSampler:
                 context_length=self._context_length,
                 vocab_size=self._vocab_size,
                 image_token=self._image_token,
+                media_words=self._media_words,
             )
+            self._check_images(request)
             self._scheduler.register(request.rid)
         except RequestError as error:
             if fields.get("stream"):
@@ -198,6 +204,10 @@ class ScriptedSampler:
             return await self._answer(request)
         finally:
             await self._scheduler.forget(request.rid)
+
+    def _check_images(self, request: GenerateRequest) -> None:
+        if self._faults.bad_images.intersection(request.images):
+            raise RequestError("Error while loading data: image file is truncated")
 
     async def _start(self, request: GenerateRequest) -> Generation:
         started = asyncio.get_running_loop().time()

@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 import orjson
 
-from engine.sampler.stream import StatusError, StreamBroken, StreamingHttp
+from engine.sampler.stream import StatusError, StreamBroken, StreamingHttp, StreamSilent
 from engine.sampler.wire import DONE, Chunk, ChunkReader, WireError
 
 OnChunk = Callable[[Chunk, int], bool]
@@ -26,6 +26,10 @@ CONTROL_TIMEOUT = 300.0
 
 class ServerUnreachable(Exception):
     """No connection, or it broke; the server may be gone."""
+
+
+class ServerSilent(ServerUnreachable):
+    """A stream stands still: the server may hang."""
 
 
 class ServerRefused(Exception):
@@ -59,8 +63,8 @@ class SamplerClient:
         """Hands every chunk to `on_chunk` as its bytes are read, until the finish reason came
         or `on_chunk` says stop; then the connection closes and the server drops the request.
 
-        ServerUnreachable when the stream breaks, WireError when it is malformed or an error,
-        ServerRefused for a request that the server does not take.
+        ServerUnreachable when the stream breaks, ServerSilent when it falls silent, WireError when
+        it is malformed or an error, ServerRefused for a request that the server does not take.
         """
         reader = ChunkReader(incremental=incremental)
         finished = stopped = False
@@ -78,7 +82,8 @@ class SamplerClient:
             await self._streams.post(orjson.dumps(body), on_event)
         except StreamBroken as error:
             if not (finished or stopped):
-                raise ServerUnreachable(f"{self.url}: {error}") from error
+                kind = ServerSilent if isinstance(error, StreamSilent) else ServerUnreachable
+                raise kind(f"{self.url}: {error}") from error
         except StatusError as error:
             raise _refusal(self.url, error.status, error.text) from error
         if not (finished or stopped):

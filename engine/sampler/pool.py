@@ -18,7 +18,13 @@ import aiohttp
 import structlog
 
 from engine.errors import SamplerFailed, StartupError
-from engine.sampler.client import SamplerClient, ServerInfo, ServerRefused, ServerUnreachable
+from engine.sampler.client import (
+    SamplerClient,
+    ServerInfo,
+    ServerRefused,
+    ServerSilent,
+    ServerUnreachable,
+)
 from engine.sampler.stops import StopDetector, StopTable
 from engine.sampler.wire import Chunk, WireError, generate_request
 from engine.types import Codec, Generated, Images, StopHit
@@ -124,14 +130,15 @@ class SamplerPool:
         failure.
 
         `on_stop` is called before the stream has ended. SamplerFailed when the retries are used
-        up or no sampler takes the request.
+        up or no sampler takes the request; permanent where all of the request came from the
+        caller.
         """
         if token_ids and max(token_ids) >= self._vocab_size:
             raise SamplerFailed(
                 f"token id {max(token_ids)} is outside the policy's vocabulary", permanent=True
             )
         action = _Action(stops, self._codec, on_stop, images)
-        failures = 0
+        failures = unanswered = 0
         while True:
             server = await self._pick(key)
             before = len(action.token_ids)
@@ -144,16 +151,24 @@ class SamplerPool:
                 failures += 1
                 log.warning("stream_broken", server=server.client.url, error=str(error))
                 if isinstance(error, ServerUnreachable):
-                    if failures > 1 or not await self._lives(server):
+                    dropped = images is not None and len(action.token_ids) == before
+                    dropped = dropped and not isinstance(error, ServerSilent)
+                    lives = (failures == 1 or dropped) and await self._lives(server)
+                    unanswered += dropped and lives
+                    if unanswered > 1:  # SGLang drops a request whose image breaks its decoder
+                        raise SamplerFailed(
+                            f"{error}, twice, with images, on a server that lives"
+                        ) from error
+                    if failures > 1 or not lives:
                         self.mark_down(server)
                 elif not error.retryable:
-                    raise SamplerFailed(str(error), permanent=True) from error
+                    raise SamplerFailed(str(error), permanent=not action.token_ids) from error
                 if failures > self._table.max_retries:
                     raise SamplerFailed(str(error)) from error
                 await asyncio.sleep(0.1 * failures)
                 continue
             except ServerRefused as error:
-                raise SamplerFailed(str(error), permanent=True) from error
+                raise SamplerFailed(str(error), permanent=not action.token_ids) from error
             if finish.kind is FinishKind.ABORT:
                 if len(action.token_ids) < max_new_tokens:  # a pause or a foreign abort: go on
                     if len(action.token_ids) == before:

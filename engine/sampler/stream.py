@@ -36,6 +36,10 @@ class StreamBroken(Exception):
     """No connection, or it ended or fell silent inside a response."""
 
 
+class StreamSilent(StreamBroken):
+    """The connection stands, and nothing came for the longest silence."""
+
+
 class StatusError(Exception):
     """The server answered with another status than 200."""
 
@@ -190,5 +194,5 @@ class StreamingHttp:
             await asyncio.wait([done], timeout=self._silence)
             quiet = (time.monotonic_ns() - connection.read_ns) / 1e9
             if not done.done() and quiet >= self._silence:
-                raise StreamBroken(f"silent for {quiet:.0f} s")
+                raise StreamSilent(f"silent for {quiet:.0f} s")
         done.result()

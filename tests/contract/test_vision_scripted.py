@@ -9,7 +9,7 @@ import pytest
 
 from bench.scripted import ScriptedSampler, cycle
 from tests.contract.client import WireClient
-from tests.contract.vision_suite import CHECKS, IMAGE, Check, Target
+from tests.contract.vision_suite import CHECKS, IMAGE, VIDEO, WORD, Check, Target
 
 
 @pytest.fixture(params=["incremental", "cumulative"])
@@ -19,6 +19,7 @@ async def target(request: pytest.FixtureRequest) -> AsyncIterator[Target]:
             script=cycle(stop_id=300, every=20, vocabulary=200),
             incremental=request.param == "incremental",
             image_token=IMAGE,
+            media_words=[WORD, [VIDEO]],
         ) as sampler,
         aiohttp.ClientSession() as session,
     ):

@@ -18,7 +18,9 @@ from PIL import Image
 from engine.images import expansions
 from tests.contract.client import WireClient
 
-IMAGE, VISION_START, VISION_END = 261, 259, 260
+IMAGE, VISION_START, VISION_END, VIDEO = 261, 259, 260, 262
+WORD = [ord(letter) - ord("!") for letter in "<image>"]
+"""As tiny_vision_model.py's tokenizer writes it."""
 TEXT = [65, 66, 67]
 ONE = [*TEXT, VISION_START, IMAGE, VISION_END, 70]
 
@@ -106,6 +108,13 @@ async def check_a_place_without_an_image_is_refused(t: Target) -> None:
     stream = await t.client.stream(t.body(ids, [RED]))
     assert (stream.status, stream.done) == (200, True)
     assert stream.events[0]["error"]["retryable"] is False
+
+
+async def check_other_words_for_media_are_refused(t: Target) -> None:
+    """The server looks for them in the text of the ids, wherever they came from."""
+    for ids in ([*ONE, *WORD], [*ONE, VIDEO]):
+        stream = await t.client.stream(t.body(ids, [RED]))
+        assert stream.events[0]["error"]["retryable"] is False
 
 
 async def check_text_alone_is_as_ever(t: Target) -> None:

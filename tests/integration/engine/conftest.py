@@ -91,6 +91,7 @@ async def world(
                     incremental=incremental,
                     vocab_size=spoken.vocab_size,
                     image_token=mark.placeholder if mark else None,
+                    media_words=[spoken.encode(word) for word in ("<image>", "<|video_pad|>")],
                 )
             )
             double = await stack.enter_async_context(serving(tools or ToolDouble()))

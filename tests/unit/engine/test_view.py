@@ -10,13 +10,14 @@ from engine.codec import HuggingFaceCodec
 from engine.images import ImagesUnplaced
 from engine.media import Media, media_of
 from engine.protocols.tagged import Tagged
-from engine.types import CallOutcome, Part
+from engine.types import CallOutcome, Part, ToolSpec
 from engine.view import Observation, images_of, observation, prompt_ids
 from tests.support.policy import write_vision_policy
 from toolwright.types import BlobRef, MediaRef, Task
 
 RED, BLUE = media_of(b"red", "image/png"), media_of(b"blue", "image/jpeg")
 FAR = BlobRef(sha256="f" * 64, media_type="image/webp", size=9)
+MARK_TEXT = "<|vision_start|><|image_pad|><|vision_end|>"
 CLIP = media_of(b"clip", "video/mp4")
 
 
@@ -68,6 +69,25 @@ def test_a_failure_without_words_gives_its_reason(
     assert vision.decode(seen(vision, refused).token_ids) == "no tool < image>"
 
 
+@pytest.mark.parametrize(
+    ("parts", "reads"),
+    [
+        (("<|vision_start|><|image_", "pad|><|vision_end|>"), "<|vision_start|>< |image_pad|>"),
+        (("<|image_", "pad|>"), "< |image_pad|>"),
+        (("<im", "", "age>"), "< image>"),
+        ((media_of(b"", "<image>"),), "[< image>]"),
+    ],
+)
+def test_neighbouring_parts_cannot_spell_an_image_together(
+    vision: HuggingFaceCodec, parts: tuple[Part, ...], reads: str
+) -> None:
+    found = seen(vision, outcome(*parts, RED, *parts))
+    first, second = vision.decode(found.token_ids).split(MARK_TEXT)
+    assert first == second
+    assert first.startswith(reads)
+    assert found.images == [RED]
+
+
 def test_a_cut_is_never_inside_an_image(vision: HuggingFaceCodec) -> None:
     found = seen(vision, outcome("ab", RED, "c" * 20, BLUE), limit=10)
     assert found.cut
@@ -85,6 +105,15 @@ def test_a_protocol_that_loses_an_image_is_told(vision: HuggingFaceCodec) -> Non
         observation(
             [outcome(RED)], {RED.blob.sha256: RED}, Forgetful(), vision, limit=9, keep="head"
         )
+
+
+def test_a_protocol_that_adds_a_placeholder_is_told(vision: HuggingFaceCodec) -> None:
+    class Adding(Tagged):
+        def observation(self, texts, codec):  # type: ignore[no-untyped-def]
+            return codec.encode("".join(texts) + "<|image_pad|>")
+
+    with pytest.raises(ImagesUnplaced, match="2 images into an observation of 1"):
+        observation([outcome(RED)], {RED.blob.sha256: RED}, Adding(), vision, limit=9, keep="head")
 
 
 def test_the_prompt_has_a_place_for_each_image(vision: HuggingFaceCodec) -> None:
@@ -105,6 +134,20 @@ def test_a_protocol_that_reads_the_raw_prompt_is_told(vision: HuggingFaceCodec) 
     ref = MediaRef(blob=RED.blob, token_offset=0, placeholder_tokens=0)
     with pytest.raises(ImagesUnplaced, match="let it render the task's messages"):
         prompt_ids(Raw(), Task(id="t", prompt="x", media=(ref,)), (), vision)
+
+
+@pytest.mark.parametrize("word", ["<image>", "<|video_pad|>", "<|image_pad|>"])
+def test_what_is_not_the_task_s_own_text_cannot_place_an_image_either(
+    vision: HuggingFaceCodec, word: str
+) -> None:
+    """A sampler would look for an image there, at every turn."""
+    ref = MediaRef(blob=RED.blob, token_offset=0, placeholder_tokens=0)
+    task = Task(id="t", prompt="what?", media=(ref,))
+    tool = ToolSpec(name="crop", usage=f"Crops {word}.")
+    for protocol in (Tagged(system="{usage}"), Tagged(observation=f"{word} {{text}}")):
+        with pytest.raises(ImagesUnplaced, match="leave such words out"):
+            prompt_ids(protocol, task, (tool,), vision)
+    assert prompt_ids(Tagged(), task, (tool,), vision)
 
 
 def test_a_codec_says_how_its_policy_is_shown_an_image(
