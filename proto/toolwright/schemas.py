@@ -7,7 +7,7 @@ rollouts see.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 _FIRST = ("type", "title", "description", "enum", "const", "items", "properties", "required")
@@ -20,7 +20,7 @@ def in_order(schema: Mapping[str, Any]) -> dict[str, Any]:
     """The same schema. Required properties come first, as `required` lists them (lists keep their
     order, so that is the order of the author), the others by name."""
     required = schema.get("required")
-    names = [name for name in required if isinstance(name, str)] if _is_list(required) else []
+    names = list(required) if isinstance(required, list | tuple) else []
     out: dict[str, Any] = {}
     for key in sorted(schema, key=lambda key: (_place(_FIRST, key), key)):
         value = schema[key]
@@ -35,12 +35,8 @@ def in_order(schema: Mapping[str, Any]) -> dict[str, Any]:
 def _value(value: Any) -> Any:
     if isinstance(value, Mapping):
         return in_order(value)
-    return [_value(one) for one in value] if _is_list(value) else value
+    return [_value(one) for one in value] if isinstance(value, list | tuple) else value
 
 
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list | tuple)
-
-
-def _place(order: list[str] | tuple[str, ...], name: str) -> int:
+def _place(order: Sequence[Any], name: str) -> int:
     return order.index(name) if name in order else len(order)
