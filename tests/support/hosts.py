@@ -29,6 +29,8 @@ class Counter(Tool):
         self.opened: list[str] = []
         self.closed: list[str] = []
         self.calls = 0
+        self.runs = asyncio.Event()
+        """A call has begun to run."""
 
     async def open(self, session: SessionInfo) -> list[Any]:
         self.opened.append(session.session_id)
@@ -36,6 +38,7 @@ class Counter(Tool):
 
     async def call(self, state: list[Any], call: Call) -> str:
         self.calls += 1
+        self.runs.set()
         state[1] += 1
         count = state[1]
         await asyncio.sleep(float(call.arguments["text"] or 0))

@@ -19,10 +19,9 @@ import math
 import os
 import secrets
 import signal
-import socket
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -32,8 +31,9 @@ from prometheus_client.metrics_core import Metric
 from toolsvc.admission import PERMITS_PER_CORE
 from toolsvc.errors import StartError, start_error_alone
 from toolsvc.metrics import asked, merge, serve_page
-from toolsvc.serving import DRAIN_SECONDS, ServiceConfig, announce, bound, stop_event
+from toolsvc.serving import DRAIN_SECONDS, ServiceConfig, announce, stop_event
 from toolsvc.task_blobs import BLOB_BYTES
+from toolsvc.workers.addresses import address_of_health, addresses
 from toolsvc.workers.messages import (
     LONGEST_LINE,
     TO_SUPERVISOR,
@@ -50,7 +50,6 @@ from toolsvc.workers.placement import Member, View, share
 from toolsvc.workers.restarts import Restarts
 from toolsvc.workers.stand_in import standing_in
 from toolwright.rpc.options import is_unix
-from toolwright.rpc.server import cannot_listen
 
 WORKER = (sys.executable, "-P", "-m", "toolsvc.workers.worker")
 END_SECONDS = DRAIN_SECONDS + 20.0
@@ -71,8 +70,8 @@ async def supervise(
         )
     stop = stop_event(until_eof=config.until_eof)
     with (
-        _addresses(config.listen, workers, advertise, first_port) as (public, own),
-        _address_of_health(config.health),
+        addresses(config.listen, workers, advertise, first_port) as (public, own),
+        address_of_health(config.health),
     ):
         part = replace(
             config,
@@ -95,64 +94,6 @@ async def supervise(
                     running.cancel()
         finally:
             await supervisor.end()
-
-
-@contextlib.contextmanager
-def _addresses(
-    listen: str, workers: int, advertise: str, first_port: int
-) -> Iterator[tuple[str, list[str]]]:
-    """The service's address, its port known and reserved, and where each worker is to listen.
-    ListenError if others hold one of them."""
-    if is_unix(listen):
-        yield listen, [f"{listen}.{slot}" for slot in range(workers)]
-        return
-    host = listen.rpartition(":")[0]
-    if host in ("0.0.0.0", "[::]", "") and not advertise:
-        raise StartError(
-            f"--workers with --listen {listen}: clients have to reach each worker; name this "
-            "machine as they do, with --advertise HOST"
-        )
-    own = [f"{host}:{first_port + slot if first_port else 0}" for slot in range(workers)]
-    for address in own if first_port else ():
-        _bind(address, socket.SO_REUSEADDR).close()
-    with _reserved(listen) as public:
-        yield public, own
-
-
-@contextlib.contextmanager
-def _address_of_health(health: str) -> Iterator[None]:
-    """The workers answer there as one, so its port is known and reserved too. StartError or
-    ListenError."""
-    if not health:
-        yield
-        return
-    if is_unix(health) or health.endswith(":0"):
-        raise StartError(f"--health {health}: with --workers name a host and a port, not port 0")
-    with _reserved(health):
-        yield
-
-
-@contextlib.contextmanager
-def _reserved(address: str) -> Iterator[str]:
-    """With its port known. Alone first: a port that others hold must not be shared with them by
-    accident. ListenError."""
-    with _bind(address, socket.SO_REUSEADDR) as alone:
-        known = bound(address, alone.getsockname()[1])
-    with _bind(known, socket.SO_REUSEPORT):
-        yield known
-
-
-def _bind(address: str, option: int) -> socket.socket:
-    """A socket with that option set, which does not listen. ListenError if it is not to be had."""
-    host, _, port = address.rpartition(":")
-    bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    bound.setsockopt(socket.SOL_SOCKET, option, 1)
-    try:
-        bound.bind((host.strip("[]"), int(port)))
-    except (OSError, OverflowError, ValueError) as error:
-        bound.close()
-        raise cannot_listen(address) from error
-    return bound
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -6,18 +6,39 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from tests.support.service import Client, refused
+from tests.support.service import Client, refused, seconds
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.errors import ServiceError, TransportError
 
 SMALL = ("--ready", "2", "--shards", "1")
+
+
+async def begun(client: Client, session: str, code: str) -> asyncio.Task[Any]:
+    """A call that is running; what it comes to."""
+    call_id = "long"
+    async with asyncio.timeout(20):
+        while True:
+            action = f"<python> {code}</python>"
+            answer = await client.call(session, action, call_id, wait=seconds(0.05))
+            assert answer.HasField("running"), answer
+            if answer.running.run.ToNanoseconds():
+                return asyncio.create_task(client.python(session, code, call_id))
+
+
+def spinning(pid: int) -> int:
+    """Processes below that one that want a CPU at this moment."""
+    count = 0
+    for process in psutil.Process(pid).children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            count += process.status() == psutil.STATUS_RUNNING
+    return count
 
 
 async def test_sigterm_lets_a_call_end_and_leaves_no_process(
@@ -28,10 +49,12 @@ async def test_sigterm_lets_a_call_end_and_leaves_no_process(
     session = await client.open()
     below = psutil.Process(service.process.pid).children(recursive=True)
     assert below
-    call = asyncio.create_task(client.python(session, "import time; time.sleep(1.0); 'finished'"))
-    await asyncio.sleep(0.4)
+    call = await begun(client, session, "import time; time.sleep(1.0); 'finished'")
     service.process.send_signal(signal.SIGTERM)
-    await asyncio.sleep(0.2)
+    async with asyncio.timeout(20):
+        with pytest.raises((ServiceError, TransportError)):
+            while True:  # until it has taken note
+                await client.open()
     with pytest.raises((ServiceError, TransportError)):
         await client.python(session, "1")
     assert (await call).observation[0].text == "'finished'"
@@ -45,8 +68,7 @@ async def test_a_lost_jail_is_never_an_observation(
     service = start("python", *SMALL)
     client = connect(service.address)
     session = await client.open()
-    call = asyncio.create_task(client.python(session, "while True: pass"))
-    await asyncio.sleep(0.5)
+    call = await begun(client, session, "while True: pass")
     for process in psutil.Process(service.process.pid).children(recursive=True):
         if process.name().startswith("python"):
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -64,13 +86,17 @@ async def test_a_lost_jail_is_never_an_observation(
                 assert error.reason == reasons.ERROR_REASON_SESSION_LOST
 
 
-async def test_kill_9_leaves_no_process(start: Any, connect: Callable[[str], Client]) -> None:
+async def test_kill_9_leaves_no_process(
+    start: Any,
+    connect: Callable[[str], Client],
+    until: Callable[[Callable[[], bool]], Awaitable[None]],
+) -> None:
     service = start("python", *SMALL)
     client = connect(service.address)
     session = await client.open()
     code = "import os\nif os.fork() == 0:\n    os.setsid()\nwhile True: pass"
-    call = asyncio.create_task(client.python(session, code))
-    await asyncio.sleep(0.5)
+    call = await begun(client, session, code)
+    await until(lambda: spinning(service.process.pid) >= 2)
     below = psutil.Process(service.process.pid).children(recursive=True)
     assert len(below) >= 5
     service.process.send_signal(signal.SIGKILL)

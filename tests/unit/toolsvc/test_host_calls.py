@@ -66,7 +66,7 @@ async def test_a_long_call_answers_running_until_it_is_done(host: Host) -> None:
 async def test_a_caller_that_goes_away_does_not_stop_the_call(host: Host, counter: Counter) -> None:
     await host.open(opening())
     caller = asyncio.create_task(host.call(calling("a", 0.2)))
-    await asyncio.sleep(0.05)
+    await counter.runs.wait()
     caller.cancel()
     with pytest.raises(asyncio.CancelledError):
         await caller
@@ -89,7 +89,7 @@ async def test_the_queue_limit_is_a_refusal_and_leaves_the_id_free(
 ) -> None:
     await host.open(opening())
     first = asyncio.create_task(host.call(calling("a", 0.4)))
-    await asyncio.sleep(0.02)
+    await counter.runs.wait()
     with refused(Reason.QUEUE_LIMIT) as failure:
         await host.call(calling("b", queue_limit=0.05))
     assert failure.value.retry_after is not None
@@ -133,12 +133,12 @@ async def test_a_tool_with_a_queue_of_its_own_needs_no_leave_to_start(
 
 
 async def test_too_many_waiting_calls_are_refused(
-    host: Host, monkeypatch: pytest.MonkeyPatch
+    host: Host, counter: Counter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(toolsvc.turnstile, "WAITING_CALLS", 2)
     await host.open(opening())
     waiting = [asyncio.create_task(host.call(calling(str(i), 0.1))) for i in range(3)]
-    await asyncio.sleep(0.02)
+    await counter.runs.wait()
     with refused(Reason.SESSION_BUSY) as failure:
         await host.call(calling("one too many"))
     assert failure.value.retry_after is not None
@@ -149,7 +149,7 @@ async def test_cancelling_a_running_and_a_queued_call(host: Host, counter: Count
     await host.open(opening())
     running = asyncio.create_task(host.call(calling("a", 10)))
     queued = asyncio.create_task(host.call(calling("b", 10)))
-    await asyncio.sleep(0.02)
+    await counter.runs.wait()
     assert host.cancel("s", "b")
     assert host.cancel("s", "a")
     for task in (running, queued):

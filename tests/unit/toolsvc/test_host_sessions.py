@@ -27,7 +27,7 @@ async def test_closing_ends_calls_and_states_and_is_idempotent(
 ) -> None:
     await host.open(opening())
     caller = asyncio.create_task(host.call(calling("a", 10)))
-    await asyncio.sleep(0.02)
+    await counter.runs.wait()
     assert await host.close("s")
     with refused(Reason.SESSION_CLOSED):
         await caller
@@ -74,8 +74,9 @@ async def test_a_full_service_says_when_to_come_back(counter: Counter) -> None:
 async def test_draining_begins_nothing_and_lets_what_runs_end(host: Host, counter: Counter) -> None:
     await host.open(opening())
     await host.call(calling("done"))
+    counter.runs.clear()
     running = asyncio.create_task(host.call(calling("a", 0.2)))
-    await asyncio.sleep(0.02)
+    await counter.runs.wait()
     draining = asyncio.create_task(host.drain(5.0))
     await asyncio.sleep(0)
     with refused(Reason.DRAINING):
@@ -92,7 +93,7 @@ async def test_leaving_the_host_closes_every_state(counter: Counter) -> None:
         for name in "abc":
             await host.open(opening(name))
         caller = asyncio.create_task(host.call(calling("x", 10, session="a")))
-        await asyncio.sleep(0.02)
+        await counter.runs.wait()
     assert sorted(counter.closed) == ["a", "b", "c"]
     with refused(Reason.SESSION_CLOSED):
         await caller
