@@ -100,7 +100,7 @@ class Rollout:
             response=limits.response,
             model=limits.model,
             images=images,
-            placeholder=mark.placeholder if mark else None,
+            mark=mark,
             image_tokens=limits.image_tokens,
         )
 
