@@ -14,9 +14,9 @@ Invariants
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from engine.media import Media
 from engine.types import Codec, ImageMark
@@ -25,6 +25,7 @@ from toolwright.types import MediaRef, Task
 PLACE = "<image>"
 """In a task's text: here is the next image. verl's data sets write it so."""
 
+_Shown = TypeVar("_Shown", Media, MediaRef)
 _IMAGE_PARTS = ("image", "image_url")
 
 
@@ -81,7 +82,7 @@ def with_images(task: Task, mark: ImageMark) -> Task:
 
     ImagesUnplaced when there are more or fewer places than images.
     """
-    images = sum(is_image(ref.blob.media_type) for ref in task.media)
+    images = len(visible(task.media))
     messages = list(task.messages) or [{"role": "user", "content": task.prompt}]
     if any(_is_image_part(part) for message in messages for part in _parts(message)):
         split = False
@@ -102,9 +103,9 @@ def with_images(task: Task, mark: ImageMark) -> Task:
     return replace(task, prompt="", messages=tuple(_as_text_where_it_is(m) for m in placed))
 
 
-def shown_refs(task: Task) -> list[MediaRef]:
-    """Those of the task's media that a vision policy is shown, in order."""
-    return [ref for ref in task.media if is_image(ref.blob.media_type)]
+def visible(media: Iterable[_Shown]) -> list[_Shown]:
+    """Those of a task's media that a vision policy is shown, in order."""
+    return [one for one in media if is_image(one.blob.media_type)]
 
 
 def fold(token_ids: Sequence[int], mark: ImageMark) -> list[int]:

@@ -39,6 +39,11 @@ class Media:
     data: bytes = field(repr=False)
 
 
+def blob_of(part: Media | BlobRef) -> BlobRef:
+    """What names media that are here, or that their service still holds."""
+    return part.blob if isinstance(part, Media) else part
+
+
 def read_media(source: Source) -> Media:
     """ValueError for a file that cannot be read, is too large, or is of no kind that is known."""
     if isinstance(source, bytes):

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 
 from engine.assignment import Assignment, Setting
 from engine.errors import AttemptFailed, SamplerFailed, StartupError
-from engine.images import ExpansionMismatch, ImagesUnplaced, check_places, data_uri, is_image
-from engine.media import Media
+from engine.images import ExpansionMismatch, ImagesUnplaced, check_places, data_uri, visible
+from engine.media import Media, blob_of
 from engine.picture import UnfitImage, check_picture
 from engine.sampler.stops import StopTable
 from engine.timelimit import TimeLimit
@@ -28,7 +28,6 @@ from engine.turn import Turn
 from engine.types import Answer, Call, CallOutcome, Generated, Images, NoAction
 from engine.view import images_of, observation, prompt_ids
 from toolwright.types import (
-    BlobRef,
     CallRecord,
     CallTimings,
     Event,
@@ -79,7 +78,7 @@ class Rollout:
         """The prompt with its images. StartupError for a task that does not fit the recipe."""
         setting, task, limits = self._setting, self._assignment.task, self._setting.limits
         mark = setting.codec.image_mark
-        images = [m for m in self._assignment.media if mark and is_image(m.blob.media_type)]
+        images = visible(self._assignment.media) if mark else []
         try:
             prompt = prompt_ids(setting.protocol, task, session.tools, setting.codec)
         except ValueError as error:
@@ -100,7 +99,7 @@ class Rollout:
             response=limits.response,
             model=limits.model,
             images=images,
-            placeholder=mark.placeholder if mark else None,
+            mark=mark,
             image_tokens=limits.image_tokens,
         )
 
@@ -248,7 +247,7 @@ class Rollout:
             for pending, outcome in zip(action.pending, outcomes, strict=True)
             for image in images_of(outcome, self._setting.codec)
         ]
-        size = sum(i.size if isinstance(i, BlobRef) else i.blob.size for _, i in wanted)
+        size = sum(blob_of(image).size for _, image in wanted)
         if transcript.image_bytes + size > self._setting.limits.image_bytes:
             return None
         found: dict[str, Media] = {}

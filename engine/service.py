@@ -19,13 +19,12 @@ from toolwright.policy.v1 import policy_pb2_grpc
 from toolwright.rollout.v1 import rollout_pb2 as rollout
 from toolwright.rollout.v1 import rollout_pb2_grpc
 from toolwright.rpc.errors import ServiceError, abort, answers_errors, not_served
+from toolwright.rpc.options import PIECE_BYTES
 
 LONGEST_DRAIN_WAIT = 60.0
 """Seconds that a Drain may wait for what is in flight; it may be asked again."""
 LONGEST_LEASE_WAIT = 60.0
 """Seconds that a lease may wait for the next group; the consumer asks again."""
-PIECE_BYTES = 1 << 20
-"""Of a blob in one message; the contract's bound."""
 
 Context = Any
 """grpc.aio.ServicerContext; the library is untyped."""

@@ -14,11 +14,10 @@ from engine.toolcalls import Place
 from toolwright import wire
 from toolwright.rpc.channel import backoff, may_retry
 from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
+from toolwright.rpc.options import PIECE_BYTES
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import BlobRef
 
-PIECE_BYTES = 1 << 20
-"""Of a blob in one message; the contract's bound."""
 FETCH_SECONDS = 60.0
 
 

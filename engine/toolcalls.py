@@ -19,7 +19,7 @@ import grpc.aio
 import structlog
 
 from engine.errors import SessionLost, ToolServiceFailed
-from engine.media import Media, media_of
+from engine.media import Media, blob_of, media_of
 from engine.timelimit import Outage, TimeLimit
 from engine.toolspec import spec
 from engine.types import Call, CallOutcome, Part, ToolSpec
@@ -225,8 +225,7 @@ def outcome(result: pb.CallResult, service: str) -> CallOutcome:
 
 def named(part: Media | BlobRef) -> str:
     """Media in a text."""
-    blob = part.blob if isinstance(part, Media) else part
-    return f"[{blob.media_type}]"
+    return f"[{blob_of(part).media_type}]"
 
 
 def _part(part: pb.ObservationPart) -> Part:

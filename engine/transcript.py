@@ -16,9 +16,9 @@ from collections.abc import Sequence as Many
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from engine.images import ExpansionMismatch, expansions
+from engine.images import ExpansionMismatch, expansions, fold, unfold
 from engine.media import Media
-from engine.types import Generated
+from engine.types import Generated, ImageMark
 from toolwright.types import (
     Author,
     FinishKind,
@@ -45,7 +45,7 @@ class _Image:
 class Transcript:
     """One sequence under construction; budgets in tokens (spec 3.2).
 
-    placeholder: the token that stands for an image, once for each of `images` in the prompt.
+    mark: how the policy is shown an image, once for each of `images` in the prompt.
     image_tokens: set aside for an image until its true number is known.
     """
 
@@ -56,14 +56,15 @@ class Transcript:
         response: int,
         model: int,
         images: Many[Media] = (),
-        placeholder: int | None = None,
+        mark: ImageMark | None = None,
         image_tokens: int = 1,
     ) -> None:
         self.token_ids: list[int] = list(prompt)
         self._response_ids = 0
         self._response = response
         self._model = model
-        self._placeholder = placeholder
+        self._mark = mark
+        self._placeholder = mark.placeholder if mark else None
         self._image_tokens = image_tokens
         self._images = [_Image(one, in_response=False) for one in images]
         self._segments: list[Segment] = [Segment(author=Author.PROMPT, token_ids=tuple(prompt))]
@@ -110,6 +111,9 @@ class Transcript:
                         f"image {number} took {one.tokens} tokens before and {count} now"
                     )
                 one.tokens = count
+        # The count alone tells enough while the server puts images into the very ids that were sent:
+        # SGLang's way unless SGLANG_MM_AVOID_RETOKENIZE is off. Else it encodes the decoded text
+        # anew, and other ids may be as many.
         expected = len(self.token_ids) + self._more(iter(self._images))
         if generated.prompt_tokens != expected:
             raise ExpansionMismatch(
@@ -152,7 +156,7 @@ class Transcript:
         """Adds what the environment said, cut to the room left but never inside an image; True
         when it fitted whole. `images`: one for each placeholder."""
         room = max(0, min(self.response_room, self.model_room))
-        kept = token_ids[: self._fitting(token_ids, room)] if images else token_ids[:room]
+        kept = self._fitting(token_ids, room, self._mark) if self._mark else token_ids[:room]
         if kept:
             shown = sum(token == self._placeholder for token in kept) if images else 0
             self._images += [_Image(one, in_response=True) for one in images[:shown]]
@@ -188,14 +192,15 @@ class Transcript:
             token_ids.extend([token] * tokens)
         return replace(segment, token_ids=tuple(token_ids), media=tuple(media))
 
-    def _fitting(self, token_ids: Many[int], room: int) -> int:
-        """How many of the ids fit, each image at the full number of its tokens."""
-        taken = 0
-        for position, token in enumerate(token_ids):
-            taken += self._image_tokens if token == self._placeholder else 1
-            if taken > room:
-                return position
-        return len(token_ids)
+    def _fitting(self, token_ids: Many[int], room: int, mark: ImageMark) -> list[int]:
+        """What fits of the ids; an image takes its whole mark and the full number of its tokens."""
+        units = fold(token_ids, mark)
+        image = len(mark.token_ids) - 1 + self._image_tokens
+        for position, unit in enumerate(units):
+            room -= image if unit < 0 else 1
+            if room < 0:
+                return unfold(units[:position], mark)[0]
+        return list(token_ids)
 
     def _more(self, images: Iterator[_Image]) -> int:
         """Tokens that images take beside the one placeholder in `token_ids`."""

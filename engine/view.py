@@ -15,11 +15,11 @@ from engine.images import (
     fold,
     is_image,
     plain,
-    shown_refs,
     unfold,
+    visible,
     with_images,
 )
-from engine.media import Media
+from engine.media import Media, blob_of
 from engine.protocols import Protocol
 from engine.text import truncate_observation
 from engine.toolcalls import named
@@ -52,7 +52,7 @@ def prompt_ids(
         return protocol.prompt(task, tools, codec)
     token_ids = protocol.prompt(with_images(task, mark), tools, codec)
     try:
-        check_places(token_ids, len(shown_refs(task)), codec)
+        check_places(token_ids, len(visible(task.media)), codec)
         for frame in protocol.frame(None, codec):
             check_places(frame, 0, codec)
     except ImagesUnplaced as error:
@@ -88,10 +88,10 @@ def observation(
     texts = [_text(outcome, images, codec) for outcome in outcomes]
     body = protocol.observation(texts, codec)
     shown = [
-        images[_blob(part).sha256]
+        images[blob_of(part).sha256]
         for outcome in outcomes
         for part in images_of(outcome, codec)
-        if _blob(part).sha256 in images
+        if blob_of(part).sha256 in images
     ]
     mark = codec.image_mark
     units = body if mark is None else fold(body, mark)
@@ -140,12 +140,8 @@ def _words(part: Part, images: Mapping[str, Media]) -> str | None:
     """None for an image that is shown."""
     if isinstance(part, str):
         return part
-    return None if _is_shown(part) and _blob(part).sha256 in images else named(part)
+    return None if _is_shown(part) and blob_of(part).sha256 in images else named(part)
 
 
 def _is_shown(part: Media | BlobRef) -> bool:
-    return is_image(_blob(part).media_type)
-
-
-def _blob(part: Media | BlobRef) -> BlobRef:
-    return part.blob if isinstance(part, Media) else part
+    return is_image(blob_of(part).media_type)

@@ -7,6 +7,9 @@ import ipaddress
 MESSAGE_LIMIT = 64 << 20
 """Bytes of the largest message; stated in the contracts."""
 
+PIECE_BYTES = 1 << 20
+"""Of a blob in one message of PutBlob or GetBlob; stated in the contracts."""
+
 LONGEST_WAIT = 30.0
 """Seconds that one RPC may wait for a call's result, so that no proxy cuts it."""
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from engine.images import ExpansionMismatch
 from engine.media import media_of
 from engine.transcript import Transcript
-from engine.types import Generated
+from engine.types import Generated, ImageMark
 from toolwright.types import (
     Author,
     FinishKind,
@@ -25,6 +25,7 @@ HOT = SamplingParams(temperature=0.7)
 
 
 IMAGE = 50
+MARK = ImageMark(text="[i]", token_ids=(IMAGE,), placeholder=IMAGE, reserved=())
 RED, BLUE = media_of(b"red", "image/png"), media_of(b"blue!", "image/png")
 
 
@@ -51,7 +52,7 @@ def with_an_image() -> Transcript:
         response=20,
         model=40,
         images=[RED],
-        placeholder=IMAGE,
+        mark=MARK,
         image_tokens=5,
     )
 
@@ -166,12 +167,22 @@ def test_a_sampler_that_does_not_tell_is_noticed() -> None:
 
 
 def test_an_observation_is_cut_before_an_image_that_does_not_fit() -> None:
-    transcript = Transcript([1], response=9, model=100, placeholder=IMAGE, image_tokens=5)
+    transcript = Transcript([1], response=9, model=100, mark=MARK, image_tokens=5)
     body = [2, IMAGE, 3, IMAGE, 4]
     assert not transcript.append_observation(body, turn=0, images=[RED, BLUE])
     assert transcript.token_ids == [1, 2, IMAGE, 3]
     assert transcript.images == [RED]
     assert transcript.used == 7
+
+
+@pytest.mark.parametrize(("response", "kept"), [(7, [2]), (8, [2, 40, IMAGE, 41])])
+def test_an_image_s_mark_is_never_cut(response: int, kept: list[int]) -> None:
+    """Neither between the placeholder and what stands before it, nor before what ends it."""
+    mark = ImageMark(text="([i])", token_ids=(40, IMAGE, 41), placeholder=IMAGE, reserved=())
+    transcript = Transcript([1], response=response, model=100, mark=mark, image_tokens=5)
+    assert not transcript.append_observation([2, 40, IMAGE, 41, 3], turn=0, images=[RED])
+    assert transcript.token_ids == [1, *kept]
+    assert transcript.images == [RED] * kept.count(IMAGE)
 
 
 STEP = st.tuples(st.booleans(), st.lists(st.integers(0, 99), max_size=6), st.booleans())
