@@ -4,6 +4,7 @@ Whatever keeps it from starting is one sentence on standard error and exit code 
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -20,6 +21,7 @@ from toolsvc.serving import ServiceConfig, leave, log_to_stderr, serve_alone
 from toolsvc.sources import SOURCES
 from toolsvc.task_blobs import DEFAULT_ROOM
 from toolsvc.workers.supervisor import supervise
+from toolwright.rpc.options import is_unix
 
 
 class Hosting(StrEnum):
@@ -176,6 +178,8 @@ def serve(
     )
     log_to_stderr()
     with one_sentence(extra="ray" if backend is Hosting.RAY else ""):
+        if not (is_unix(listen) or re.fullmatch(r".+:\d+", listen)):
+            raise Unusable(f"--listen {listen}: write it as host:port, or unix:/path")
         if backend is Hosting.RAY:
             if workers > 1 or advertise or worker_port:
                 raise Unusable(
