@@ -39,7 +39,7 @@ async def load_tools(
         elif word.endswith(".py"):
             tools += load_tool_file(Path(word))
         else:
-            raise no_such_word(word)
+            raise no_such_word(word, "a Python file (tool.py)")
     seen: set[str] = set()
     for tool in tools:
         if not _NAME.match(tool.name):
@@ -50,14 +50,12 @@ async def load_tools(
     return tools
 
 
-def no_such_word(word: str) -> StartError:
-    """For a word that is neither a built-in tool, nor a source, nor a file."""
+def no_such_word(word: str, otherwise: str) -> StartError:
+    """For a word that is neither a built-in tool nor a source. `otherwise`: what else would do."""
     known = [*BUILT_IN, *(f"{kind}:..." for kind in SOURCES)]
     near = get_close_matches(word, known, n=1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
-    return StartError(
-        f"no tool {word!r}{hint}: name one of {', '.join(known)}, or a Python file (tool.py)"
-    )
+    return StartError(f"no tool {word!r}{hint}: name one of {', '.join(known)}, or {otherwise}")
 
 
 def load_tool_file(path: Path) -> list[Tool]:
