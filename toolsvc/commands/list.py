@@ -217,7 +217,9 @@ def _action(tool: pb.ToolDescriptor) -> str:
 
 
 def _arguments(tool: pb.ToolDescriptor) -> list[str]:
-    return list(tool.arguments_schema.fields["properties"].struct_value.fields)
+    """Their names, in the order in which they are required: a Struct's own keys have none."""
+    schema = MessageToDict(tool.arguments_schema)
+    return list(dict.fromkeys([*schema.get("required", ()), *sorted(schema.get("properties", ()))]))
 
 
 def _traits(tool: pb.ToolDescriptor) -> Iterator[str]:
