@@ -28,6 +28,7 @@ help: ## this list
 setup: ## the project into .venv, SGLang into .venv-sglang, and what Debian has to give
 	@command -v firejail >/dev/null || deploy/setup/system.sh $(PACKAGES)
 	deploy/setup/setup.sh
+	case " $(MAKECMDGOALS) " in *" setup "*) echo "next: make demo, or docs/tools.md" ;; esac
 
 demo: setup ## train the calculator agent: make demo [SEEDS=3] [CONTROL=1]
 	@$(VENV_PYTHON) -m bench.demo --seeds $(SEEDS) $(if $(CONTROL),--control)

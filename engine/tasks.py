@@ -65,7 +65,10 @@ class TaskSource:
         tasks = [self._checked(row) for row in islice(self._open(), n)]
         found = len(tasks) if self._rows is None else min(len(tasks), self._rows)
         if found < n:
-            raise StartupError(f"task source {self._name} has {found} tasks, {n} are asked")
+            raise StartupError(
+                f"task source {self._name} has {found} tasks, {n} are asked: give it more, or "
+                "lower n of the evaluation suite that names it"
+            )
         return tasks
 
     def at(self, position: int) -> Task:
@@ -112,7 +115,10 @@ class TaskSource:
 
 def _read_rows(file: Path) -> list[_Row]:
     if not file.is_file():
-        raise StartupError(f"task source: no file {file}")
+        raise StartupError(
+            f"task source: no file {file}: put it there, or mend the `source` of [task] or of the "
+            "evaluation suite that names it"
+        )
     rows: Iterable[Mapping[str, Any]]
     if file.suffix == ".jsonl":
         rows = _jsonl(file)

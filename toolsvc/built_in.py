@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from toolsvc.errors import StartError
 from toolsvc.sandbox.config import SandboxConfig
@@ -88,12 +89,18 @@ def validated(model: type[BaseModel], name: str, given: Mapping[str, Any]) -> Ba
     try:
         return model.model_validate(dict(given))
     except ValidationError as error:
-        faults = "; ".join(
-            f"--set {name}.{'.'.join(map(str, item['loc']))}: {item['msg']}"
-            for item in error.errors()
-        )
+        faults = "; ".join(_fault(model, name, item) for item in error.errors())
         known = ", ".join(model.model_fields) or "none"
         raise StartError(f"{faults} (options of {name}: {known})") from error
+
+
+def _fault(model: type[BaseModel], name: str, item: ErrorDetails) -> str:
+    option = ".".join(map(str, (name, *item["loc"])))
+    says = item["msg"].removeprefix("Value error, ")
+    field = model.model_fields.get(str(item["loc"][0])) if len(item["loc"]) == 1 else None
+    if item["type"] == "missing" and field is not None and field.description:
+        says = f"{says}: {field.description}"
+    return f"--set {option}: {says}" if item["loc"] else f"{name}: {says}"
 
 
 def parse_settings(words: list[str]) -> dict[str, dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +39,7 @@ async def load_tools(
         elif word.endswith(".py"):
             tools += load_tool_file(Path(word))
         else:
-            known = ", ".join([*BUILT_IN, *(f"{kind}:..." for kind in SOURCES)])
-            raise StartError(f"no tool {word!r}: name one of {known}, or a Python file (tool.py)")
+            raise no_such_word(word, "a Python file (tool.py)")
     seen: set[str] = set()
     for tool in tools:
         if not _NAME.match(tool.name):
@@ -48,6 +48,14 @@ async def load_tools(
             raise StartError(f"two tools are called {tool.name!r}: give one of them another name")
         seen.add(tool.name)
     return tools
+
+
+def no_such_word(word: str, otherwise: str) -> StartError:
+    """For a word that is neither a built-in tool nor a source. `otherwise`: what else would do."""
+    known = [*BUILT_IN, *(f"{kind}:..." for kind in SOURCES)]
+    near = get_close_matches(word, known, n=1)
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    return StartError(f"no tool {word!r}{hint}: name one of {', '.join(known)}, or {otherwise}")
 
 
 def load_tool_file(path: Path) -> list[Tool]:

@@ -4,6 +4,7 @@ a call under its run limit.
 Invariants
 - `run_call` never raises what the plugin raised: that becomes a tool error which the policy sees.
   Only `Refused` goes through: the plugin says that nothing ran, and nothing is to be seen.
+- The log has the traceback of what a plugin did not mean to raise, once for each place in its code.
 - A thread cannot be stopped. When its limit passes, the call answers TIMEOUT, and tells its
   `Cancellation` that the thread goes on. A call that found no free thread until then is refused.
 """
@@ -13,9 +14,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import traceback
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
+
+import structlog
 
 from toolsvc.actions import InvalidAction
 from toolsvc.alarm import Alarm
@@ -27,6 +31,14 @@ from toolwright.types import ToolErrorKind
 
 _THREADS = ThreadPoolExecutor(max_workers=64, thread_name_prefix="tool")
 _IN_THREADS: set[Future[Any]] = set()
+
+_FRAMES = 12
+_TRACEBACK_CHARS = 8_000
+_MOST_PLACES = 256
+_LOGGED: set[tuple[str, str, int]] = set()
+"""Where a plugin raised, as tool, file and line: a policy may make the same fault all day."""
+
+log = structlog.get_logger(__name__)
 
 
 class ToolFailed(Exception):
@@ -118,6 +130,7 @@ async def run_call(
     except ToolFailed as error:
         return failure(ToolErrorKind.EXCEPTION, str(error))
     except Exception as error:  # noqa: BLE001 - the plugin's own fault, told to the policy
+        _log_fault(name, error)
         return failure(ToolErrorKind.EXCEPTION, f"{type(error).__name__}: {error}")
     finally:
         alarm.cancel()
@@ -128,6 +141,17 @@ async def run_call(
 def plugins_in_threads() -> int:
     """How many plugin functions have not returned; the interpreter waits for them at its end."""
     return len(_IN_THREADS)
+
+
+def _log_fault(tool: str, error: Exception) -> None:
+    """For the plugin's author, who has to find the line; the policy reads the message alone."""
+    where = traceback.extract_tb(error.__traceback__, limit=-1)[-1]
+    place = (tool, where.filename, where.lineno or 0)
+    if place in _LOGGED or len(_LOGGED) >= _MOST_PLACES:
+        return
+    _LOGGED.add(place)
+    text = "".join(traceback.format_exception(error, limit=-_FRAMES))
+    log.warning("tool raised", tool=tool, exception=text[-_TRACEBACK_CHARS:])
 
 
 def _no_thread(name: str, seconds: float) -> Refused:

@@ -31,7 +31,7 @@ def opened_otherwise(session_id: str) -> Refused:
         Reason.INVALID_REQUEST,
         f"session {session_id} is open already, by another request",
         subject=session_id,
-        mend="choose a session_id that was never used",
+        mend="give the same tools, metadata and media, or a session_id that was never used",
     )
 
 

@@ -210,7 +210,7 @@ def service_name() -> str:
 def log_to_stderr() -> None:
     renderer: Any = structlog.processors.JSONRenderer()
     if sys.stderr.isatty():
-        renderer = structlog.dev.ConsoleRenderer()
+        renderer = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,

@@ -173,4 +173,5 @@ def _said(report: Report, grid: str | None) -> Sequence[str]:
     if grid is not None:
         words += ["", *verltool.beside(report.rows)]
     machine = ", ".join(f"{name} {value}" for name, value in report.machine.items())
-    return [*words, "", f"isolation {', '.join(levels(report.rows)) or '-'}; {machine}"]
+    isolation = ", ".join(levels(report.rows)) or "stated by no answer"
+    return [*words, "", f"isolation {isolation}; {machine}", "columns: docs/8-benchmarks.md"]

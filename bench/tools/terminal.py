@@ -15,9 +15,10 @@ from bench.tools.knee import Point, knee
 from bench.tools.rows import Mode, Row
 
 HEADER = (
-    f"{'workload':9}{'mode':9}{'at once':>8}{'calls/s':>8}{'floor':>7}"
+    f"{'workload':9}{'mode':9}{'at once':>8}{'calls/s':>8}{'floor/s':>8}"
     f"{'p50 ms':>9}{'p99':>8}{'max':>8}{'wire':>8}{'queue':>7}{'run':>8}"
-    f"{'avg/max':>8}{'floor':>6}{'CPU ms':>8}{'client':>7}{'floor':>7}{'MiB/s.':>7}  errors"
+    f"{'avg/max':>8}{'floor avg/max':>14}{'CPU ms':>8}"
+    f"{'client':>7}{'floor CPU':>10}{'MiB/s.':>7}  errors"
 )
 
 
@@ -50,11 +51,11 @@ def line(row: Row) -> str:
     mode = f"{row.mode} {row.rate:g}" if row.rate is not None else str(row.mode)
     return (
         f"{row.workload:9}{mode:9}{row.concurrency:>8}"
-        f"{ours.requests_per_s:>8.0f}{floor.requests_per_s:>7.0f}"
+        f"{ours.requests_per_s:>8.0f}{floor.requests_per_s:>8.0f}"
         f"{ours.latency.p50:>9.1f}{ours.latency.p99:>8.1f}{ours.latency.max:>8.1f}"
         f"{ours.wire.avg:>8.1f}{ours.queue.avg:>7.1f}{ours.run.avg:>8.1f}"
-        f"{ours.average_to_max:>8.2f}{floor.average_to_max:>6.2f}"
-        f"{_or_dash(ours.cpu_ms, 3):>8}{ours.client_cpu_ms:>7.3f}{_or_dash(floor.cpu_ms, 3):>7}"
+        f"{ours.average_to_max:>8.2f}{floor.average_to_max:>14.2f}"
+        f"{_or_dash(ours.cpu_ms, 3):>8}{ours.client_cpu_ms:>7.3f}{_or_dash(floor.cpu_ms, 3):>10}"
         f"{_or_dash(row.pss_mib_per_session, 2):>7}  {row.errors}"
     )
 

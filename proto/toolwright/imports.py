@@ -47,7 +47,7 @@ def load_file(file: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except Exception as error:
         del sys.modules[name]
-        raise ImportPathError(f"{file} cannot be imported: {error!r}") from error
+        raise ImportPathError(f"{file} cannot be imported: {_in_words(error)}") from error
     finally:
         sys.path.remove(str(file.parent))
     return module
@@ -57,4 +57,9 @@ def _module(where: str, path: str) -> ModuleType:
     try:
         return importlib.import_module(where)
     except Exception as error:
-        raise ImportPathError(f"{path!r}: cannot import {where}: {error!r}") from error
+        raise ImportPathError(f"{path!r}: cannot import {where}: {_in_words(error)}") from error
+
+
+def _in_words(error: Exception) -> str:
+    """With file and line, where it is the file's own syntax."""
+    return f"SyntaxError: {error}" if isinstance(error, SyntaxError) else repr(error)

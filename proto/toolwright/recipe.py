@@ -11,6 +11,7 @@ What ties two processes together (group size, batch, staleness with its correcti
 
 from __future__ import annotations
 
+import json
 import shlex
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -181,7 +182,10 @@ class Shared(Table):
     def _tools_exist(self) -> Shared:
         unknown = [name for name in self.task.tools if name not in self.tools]
         if unknown:
-            raise ValueError(f"task.tools names {unknown}, which have no [tools.NAME] table")
+            raise ValueError(
+                f"task.tools names {unknown}, which have no [tools.NAME] table: "
+                f"there are {', '.join(self.tools) or 'none'}"
+            )
         return self
 
     @model_validator(mode="after")
@@ -297,9 +301,17 @@ def _validate(
                 lines.append(f"{where}: unknown key{_hint(str(item['loc'][-1]), known)}")
             elif item["type"] == "missing":
                 lines.append(f"{where}: missing")
+            elif item["type"] == "tuple_type":
+                lines.append(f"{where}: write a list, {_as_list(item['input'])}")
             else:
-                lines.append(f"{where}: {item['msg'].removeprefix('Value error, ')}")
+                says = item["msg"].removeprefix("Value error, ")
+                lines.append(f"{where}: {says}" if where else says)
         raise RecipeError(f"{path}: " + "; ".join(lines)) from error
+
+
+def _as_list(value: object) -> str:
+    """A list of TOML with what was written without brackets."""
+    return f"[{json.dumps(value)}]" if isinstance(value, str | int | float) else "[...]"
 
 
 def _table_at(model: type[Table], path: Iterable[int | str]) -> type[Table]:

@@ -48,7 +48,7 @@ def build(
     ] = None,
     vectors: Annotated[
         Path | None,
-        typer.Option(help=".npy file, float32 [passages, dimensions], instead of an encoder"),
+        typer.Option(help=".npy file, float32 of passages x dimensions, instead of an encoder"),
     ] = None,
     shard: Annotated[
         int | None, typer.Option(min=1, help="passages encoded between two writes to disk")

@@ -1,5 +1,5 @@
-"""`toolsvc list`: what `toolsvc serve` can be told and its options, or what a running service says
-of its own tools.
+"""`toolsvc list`: what `toolsvc serve` can be told and its options, all of it or one word of it, or
+what a running service says of its own tools.
 
 A service that does not answer is one sentence on standard error and exit code 1."""
 
@@ -26,13 +26,19 @@ from toolsvc.built_in import BUILT_IN, NoOptions, built_in
 from toolsvc.client import Client
 from toolsvc.commands.endings import Authority, client_of, one_sentence
 from toolsvc.errors import StartError
+from toolsvc.loader import no_such_word
 from toolsvc.sources import SOURCES, source
 from toolwright.tool.v1 import tool_pb2 as pb
 
 
 def list_tools(
     address: Annotated[
-        str, typer.Argument(help="host:port or unix:/path of a service; none: what can be served")
+        str,
+        typer.Argument(
+            metavar="NAME|ADDRESS",
+            help="a built-in tool or a source, or host:port or unix:/path of a service; none: all "
+            "that can be served",
+        ),
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
     tls_ca: Authority = None,
@@ -42,24 +48,38 @@ def list_tools(
     TOOLWRIGHT_TOKEN is the bearer token.
     """
     console = Console()
-    if not address:
-        words = [*map(_built_in, BUILT_IN), *map(_source, SOURCES)]
+    if ":" not in address and "/" not in address:
+        with one_sentence():
+            words = _words(address)
         if as_json:
             print(json.dumps(words, indent=2))
-        else:
-            _show_words(console, words)
+            return
+        if not address:
+            _show_overview(console, words)
+        _show_words(console, words)
         return
     with one_sentence(address):
         answer = asyncio.run(_ask(client_of(address, tls_ca)))
     if as_json:
         print(json.dumps(MessageToDict(answer, preserving_proto_field_name=True), indent=2))
     else:
-        _show_served(console, answer)
+        _show_served(console, address, answer)
 
 
 async def _ask(client: Client) -> pb.ListToolsResponse:
     async with client:
         return await client.list_tools()
+
+
+def _words(name: str) -> list[dict[str, Any]]:
+    """What can be served: all of it, or what has that name. StartError where nothing has."""
+    if name in BUILT_IN:
+        return [_built_in(name)]
+    if name in SOURCES:
+        return [_source(name)]
+    if name:
+        raise no_such_word(name, "the address of a service (host:port)")
+    return [*map(_built_in, BUILT_IN), *map(_source, SOURCES)]
 
 
 def _built_in(name: str) -> dict[str, Any]:
@@ -136,13 +156,26 @@ def _type_name(kind: Any) -> str:
     return names.get(kind, getattr(kind, "__name__", str(kind)).lower())
 
 
+def _show_overview(console: Console, words: list[dict[str, Any]]) -> None:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("toolsvc serve", no_wrap=True)
+    table.add_column("", overflow="fold")
+    for word in words:
+        sentence, _, _ = word["description"].partition(". ")
+        table.add_row(Text(word["word"], style="bold"), Text(sentence.rstrip(".")))
+    console.print(table)
+
+
 def _show_words(console: Console, words: list[dict[str, Any]]) -> None:
     for word in words:
         console.print(_heading(word["word"], word["description"]))
         if not word["options"]:
             continue
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        for column in ("--set", "type", "default", ""):
+        table.add_column(
+            "--set", no_wrap=True
+        )  # a name that is broken can be neither copied nor found
+        for column in ("type", "default", ""):
             table.add_column(column, overflow="fold")
         for option in word["options"]:
             default = "required" if option["required"] else _written(option["default"])
@@ -160,13 +193,18 @@ def _written(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _show_served(console: Console, answer: pb.ListToolsResponse) -> None:
+def _show_served(console: Console, address: str, answer: pb.ListToolsResponse) -> None:
     console.print(Text(answer.service), end="\n\n")
     for tool in answer.tools:
         limit = tool.default_run_limit.ToNanoseconds() / 1e9
         console.print(_heading(tool.name, tool.description))
         facts = (_action(tool), *_traits(tool), f"run limit {limit:g} s")
-        console.print(Text("  " + ", ".join(facts)), end="\n\n", soft_wrap=True)
+        console.print(Text("  " + ", ".join(facts)), soft_wrap=True)
+        if tool.action_format.HasField("json_call"):
+            given = ", ".join(f'"{name}": ...' for name in _arguments(tool))
+            by_hand = f"toolsvc call {address} {tool.name} --arguments '{{{given}}}'"
+            console.print(Text(f"  at a terminal: {by_hand}"), soft_wrap=True)
+        console.print()
 
 
 def _action(tool: pb.ToolDescriptor) -> str:
@@ -174,9 +212,14 @@ def _action(tool: pb.ToolDescriptor) -> str:
     if form.HasField("tag"):
         return f"{form.tag.open} {form.tag.argument} {form.tag.close}"
     if form.HasField("json_call"):
-        names = ", ".join(tool.arguments_schema.fields["properties"].struct_value.fields)
-        return f"JSON call: {names}"
+        return tool.usage.partition("\n")[0] or f"JSON call: {', '.join(_arguments(tool))}"
     return tool.usage.partition("\n")[0]
+
+
+def _arguments(tool: pb.ToolDescriptor) -> list[str]:
+    """Their names, in the order in which they are required: a Struct's own keys have none."""
+    schema = MessageToDict(tool.arguments_schema)
+    return list(dict.fromkeys([*schema.get("required", ()), *sorted(schema.get("properties", ()))]))
 
 
 def _traits(tool: pb.ToolDescriptor) -> Iterator[str]:

@@ -4,6 +4,7 @@ Whatever keeps it from starting is one sentence on standard error and exit code 
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -17,8 +18,10 @@ from toolsvc.commands.endings import Unusable, one_sentence
 from toolsvc.observation import DEFAULT_LIMIT
 from toolsvc.sandbox.config import MIB, Backend, Isolation, SandboxConfig
 from toolsvc.serving import ServiceConfig, leave, log_to_stderr, serve_alone
+from toolsvc.sources import SOURCES
 from toolsvc.task_blobs import DEFAULT_ROOM
 from toolsvc.workers.supervisor import supervise
+from toolwright.rpc.options import is_unix
 
 
 class Hosting(StrEnum):
@@ -38,13 +41,16 @@ def serve(
     tools: Annotated[
         list[str],
         typer.Argument(
-            metavar="NAME|FILE...",
-            help=f"a built-in tool ({', '.join(BUILT_IN)}), or a Python file that defines tools",
+            metavar="NAME|FILE|SOURCE:...",
+            help=f"a built-in tool ({', '.join(BUILT_IN)}), a Python file that defines tools, or a "
+            f"source of tools ({', '.join(f'{kind}:...' for kind in SOURCES)}); see `toolsvc list`",
         ),
     ],
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", help="an option of a built-in tool: --set python.output_kib=16"),
+        typer.Option(
+            "--set", help="an option of a built-in tool or a source: --set python.output_kib=16"
+        ),
     ] = None,
     listen: Annotated[
         str, typer.Option(help="host:port, or unix:/path; port 0 = any that is free")
@@ -176,6 +182,8 @@ def serve(
     )
     log_to_stderr()
     with one_sentence(extra="ray" if backend is Hosting.RAY else ""):
+        if not (is_unix(listen) or re.fullmatch(r".+:\d+", listen)):
+            raise Unusable(f"--listen {listen}: write it as host:port, or unix:/path")
         if backend is Hosting.RAY:
             if workers > 1 or advertise or worker_port:
                 raise Unusable(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -45,6 +46,8 @@ class McpServer:
             raise StartError(f"mcp:{where}: not a command line ({error})") from error
         if not words:
             raise StartError("mcp: name a command or a URL: 'mcp:npx some-server', mcp:http://...")
+        if "/" not in words[0] and shutil.which(words[0], path=environment.get("PATH")) is None:
+            raise StartError(f"mcp:{where}: there is no program {words[0]!r} on PATH")
         self._command = StdioServerParameters(
             command=words[0], args=words[1:], env=dict(environment), cwd=folder
         )

@@ -46,7 +46,7 @@ class SearchOptions(BaseModel):
 
     model_config = STRICT
 
-    index: Path = Field(description="folder that `toolsvc index build` made")
+    index: Path = Field(description="folder that `toolsvc index build` makes")
     corpus: Path | None = Field(default=None, description="where the corpus is, if it was moved")
     encoder: Path | None = Field(default=None, description="where the encoder is, if it was moved")
     kind: Retriever | None = Field(

@@ -1,6 +1,8 @@
 """`toolsvc call` and `toolsvc list` against a real service."""
 
 import json
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -54,6 +56,34 @@ def test_list_shows_what_stands_after_a_sources_colon() -> None:
     assert "verltool.num_workers" in table
 
 
+def test_a_name_in_the_list_is_never_broken() -> None:
+    """In 80 columns, as the output of a command has them that is no terminal."""
+    shown = run("list").stdout
+    for tool in json.loads(run("list", "--json").stdout):
+        for option in tool["options"]:
+            assert f"{tool['name']}.{option['name']} " in shown
+
+
+def test_list_shows_one_word_alone() -> None:
+    shown = run("list", "search").stdout
+    assert shown.startswith("search  Searches a corpus")
+    assert "search.index" in shown
+    assert "python" not in shown
+    (source,) = json.loads(run("list", "mcp", "--json").stdout)
+    assert source["word"] == "mcp:COMMAND|URL"
+
+
+def test_list_shows_how_to_call_at_a_terminal(start: Callable[..., Any], tmp_path: Path) -> None:
+    file = tmp_path / "add.py"
+    file.write_text(
+        "from toolsvc import tool\n\n@tool\ndef add(a: int, b: int) -> int:\n    return a + b\n"
+    )
+    address = start(str(file)).address
+    shown = run("list", address).stdout
+    assert '"name": "add", "arguments": {"a": ..., "b": ...}' in shown
+    assert f'toolsvc call {address} add --arguments \'{{"a": ..., "b": ...}}\'' in shown
+
+
 def test_list_shows_what_a_service_serves(service: Any) -> None:
     assert "<python> code </python>" in " ".join(run("list", service.address).stdout.split())
     (tool,) = json.loads(run("list", service.address, "--json").stdout)["tools"]
@@ -103,6 +133,7 @@ def test_a_named_session_is_gone_on_in(service: Any) -> None:
     [
         (("call", NOBODY, "python", "1"), "no service answers at 127.0.0.1:1"),
         (("list", NOBODY), "no service answers at 127.0.0.1:1"),
+        (("list", "pyhton"), "no tool 'pyhton' (did you mean 'python'?)"),
         (("call", "HERE", "nothing", "1"), "there is no tool 'nothing' here, only python"),
         (("call", "HERE", "python", "--arguments", "[1]"), "--arguments [1]"),
         (("call", "HERE", "python", "1", "--metadata", "{"), "--metadata {: not JSON"),

@@ -117,6 +117,7 @@ async def test_a_run_limit_leaves_the_session_usable(servers: Path) -> None:
     ("word", "options", "says"),
     [
         ("mcp:/no/such/program", {}, "no/such/program"),
+        ("mcp:nosuchcmd --stdio", {}, "no program .nosuchcmd. on PATH"),
         ("mcp:", {}, "name a command"),
         ("mcp:'", {}, "not a command line"),
         ("mcp:http://127.0.0.1:1/mcp", {}, "127.0.0.1:1"),

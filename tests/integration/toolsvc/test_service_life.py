@@ -152,3 +152,7 @@ def test_a_broken_plugin_is_one_sentence(
 
 def test_an_unknown_tool_is_one_sentence(fails: Callable[..., str]) -> None:
     assert "'pyton'" in fails("pyton", "--listen", "127.0.0.1:0")
+
+
+def test_an_address_without_a_host_is_one_sentence(fails: Callable[..., str]) -> None:
+    assert "--listen 52070: write it as host:port" in fails("finish", "--listen", "52070")

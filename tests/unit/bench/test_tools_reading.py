@@ -197,6 +197,11 @@ def test_lines_stand_below_their_headings() -> None:
         assert len(text) == HEADER.index("errors") + 1
 
 
+def test_no_two_headings_are_alike() -> None:
+    assert all(HEADER.count(heading) == 1 for heading in ("floor/s", "floor avg/max", "floor CPU"))
+    assert HEADER.count("floor") == 3
+
+
 def test_remarks_name_the_knee_and_the_errors() -> None:
     loops = [a_row(concurrency, Mode.CLOSED) for concurrency in (4, 16)]
     assert any("no knee up to 16" in text for text in remarks(loops))

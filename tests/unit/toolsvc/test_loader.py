@@ -47,7 +47,7 @@ async def test_a_built_in_name_and_a_file(tmp_path: Path) -> None:
     ("text", "says"),
     [
         ("import nothing_of_that_name", "nothing_of_that_name"),
-        ("def broken(:", "SyntaxError"),
+        ("def broken(:", "SyntaxError: invalid syntax (mine.py, line 1)"),
         ("x = 1", "@toolsvc.tool"),
         ("1 / 0", "ZeroDivisionError"),
         ("from toolsvc import Tool\nclass A(Tool):\n    name = 'two words'\n", "two words"),
@@ -69,7 +69,7 @@ async def test_a_file_that_does_not_serve_is_one_sentence(
 
 
 async def test_an_unknown_name_lists_the_known_ones() -> None:
-    with pytest.raises(StartError, match=r"'pyhton'.*python"):
+    with pytest.raises(StartError, match=r"'pyhton' \(did you mean 'python'\?\): .*python"):
         await load_tools(["pyhton"], {}, SANDBOX)
 
 
@@ -103,3 +103,8 @@ def test_a_missing_package_names_the_extra_that_brings_it(
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(StartError, match=rf"needs the package {package}: .*\[{extra}\]'$"):
         imported("mine", f"{package}:Anything")
+
+
+async def test_options_that_do_not_go_together_are_told_of_the_tool() -> None:
+    with pytest.raises(StartError, match=r"^swe: set swe\.repositories=FOLDER "):
+        await load_tools(["swe"], {}, SANDBOX)

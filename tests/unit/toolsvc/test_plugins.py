@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from structlog.testing import capture_logs
 
 import toolsvc.plugins
 from tests.support.hosts import calling, opening, refused, said
@@ -54,3 +55,23 @@ async def test_a_call_that_found_no_free_thread_ran_nothing_and_may_be_repeated(
             assert tool.calls == 1
             assert said(await host.call(request("second"))) == "second"
             assert tool.calls == 2
+
+
+class Faulty(Tool):
+    name = "threaded"
+    parallel_calls = True
+
+    def call(self, state: None, call: Call) -> str:
+        raise KeyError(call.arguments["text"])
+
+
+async def test_the_log_tells_an_author_the_line_once() -> None:
+    async with Host([Faulty()]) as host:
+        await host.open(opening())
+        with capture_logs() as logged:
+            for name in ("first", "second"):
+                assert said(await host.call(request(name))) == f"KeyError: {name!r}"
+    (line,) = [one for one in logged if one["event"] == "tool raised"]
+    assert (line["tool"], line["log_level"]) == ("threaded", "warning")
+    assert 'raise KeyError(call.arguments["text"])' in line["exception"]
+    assert line["exception"].endswith("KeyError: 'first'\n")

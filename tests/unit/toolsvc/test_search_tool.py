@@ -186,7 +186,7 @@ async def test_a_search_that_fails_is_no_observation(
 
 
 def test_options_that_are_wrong_are_named(folder: Path) -> None:
-    with pytest.raises(StartError, match=r"search.index: Field required"):
+    with pytest.raises(StartError, match=r"search.index: Field required: .*`toolsvc index build`"):
         make_built_in("search", {}, SandboxConfig())
     with pytest.raises(StartError, match=r"search.topk"):
         make_built_in("search", {"index": str(folder), "topk": 0}, SandboxConfig())

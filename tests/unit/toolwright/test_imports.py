@@ -52,7 +52,7 @@ def test_two_files_of_one_name_are_two_modules(tmp_path: Path) -> None:
         ("absent.py:name", "no file .*absent.py"),
         ("no.such.module:name", "cannot import no.such.module"),
         ("broken.py:name", "cannot be imported: ZeroDivisionError"),
-        ("unreadable.py:name", "cannot be imported: SyntaxError"),
+        ("unreadable.py:name", r"cannot be imported: SyntaxError: .*\(unreadable\.py, line 1\)$"),
         ("broken_on_the_path:name", "cannot import broken_on_the_path: .*ZeroDivisionError"),
     ],
 )

@@ -74,7 +74,15 @@ def test_paths_are_relative_to_the_recipe(
         ({"policy": None}, "policy: missing"),
         ({"sampler": {"endpoints": []}}, "sampler.endpoints: "),
         ({"sampler": {"temperature": "hot"}}, "sampler.temperature: "),
-        ({"task": {"tools": ["sql"]}}, "task.tools names ['sql'], which have no [tools.NAME]"),
+        (
+            {"task": {"tools": ["sql"]}},
+            "toml: task.tools names ['sql'], which have no [tools.NAME] table: there are python",
+        ),
+        (
+            {"sampler": {"endpoints": "http://127.0.0.1:1"}},
+            'sampler.endpoints: write a list, ["http://127.0.0.1:1"]',
+        ),
+        ({"task": {"tools": {"a": 1}}}, "task.tools: write a list, [...]"),
         ({"tools": {"python": {"service": None}}}, "tools.python: say `service`, "),
         ({"tools": {"python": {"serve": ["python"]}}}, "one of the two"),
         (
