@@ -5,6 +5,8 @@ Nothing is started here but by `tools_of`, which ends what it starts.
 
 from __future__ import annotations
 
+from inspect import signature
+
 from engine.errors import StartupError
 from engine.images import ImagesUnplaced
 from engine.protocols import Protocol
@@ -23,9 +25,16 @@ def build_protocol(recipe: Recipe) -> Protocol:
     """The recipe's protocol. StartupError names the path or the option that does not fit."""
     table = recipe.shared.task
     try:
-        made: Protocol = load_object(table.protocol, recipe.folder)(**table.protocol_options)
+        kind = load_object(table.protocol, recipe.folder)
     except ImportPathError as error:
         raise StartupError(f"task.protocol: {error}") from error
+    try:
+        signature(kind).bind(**table.protocol_options)
+    except TypeError as error:
+        known = ", ".join(signature(kind).parameters) or "none"
+        raise StartupError(f"task.protocol_options: {error} (its options: {known})") from error
+    try:
+        made: Protocol = kind(**table.protocol_options)
     except (TypeError, ValueError) as error:
         raise StartupError(f"task.protocol_options: {error}") from error
     return made

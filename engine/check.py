@@ -7,6 +7,7 @@ import asyncio
 from engine.build import build_protocol, build_rewards, build_source, build_tools, rehearse
 from engine.codec import HuggingFaceCodec
 from engine.config import EngineTable
+from engine.errors import StartupError
 from engine.sampler.pool import SamplerPool
 from engine.tasks import TaskSource
 from toolwright.recipe import Recipe, check_all
@@ -28,7 +29,10 @@ def check(recipe: Recipe, table: EngineTable, *, connect: bool) -> list[str]:
     lines.append(f"first prompt: {tokens} tokens without tools")
     lines.append(f"first task: {first.id}: {(first.prompt or str(first.messages[-1]))[:120]}")
     for suite in table.evaluation.suites:
-        TaskSource(suite.source, recipe.folder, seed=suite.seed, shuffle=False).take(suite.n)
+        try:
+            TaskSource(suite.source, recipe.folder, seed=suite.seed, shuffle=False).take(suite.n)
+        except StartupError as error:
+            raise StartupError(f"evaluation suite {suite.name!r}: {error}") from error
         lines.append(f"evaluation {suite.name}: {suite.n} tasks")
     if connect:
         return lines + asyncio.run(_connect(recipe, codec))

@@ -111,9 +111,9 @@ class Transcript:
                         f"image {number} took {one.tokens} tokens before and {count} now"
                     )
                 one.tokens = count
-        # The count alone tells enough while the server puts images into the very ids that were sent:
-        # SGLang's way unless SGLANG_MM_AVOID_RETOKENIZE is off. Else it encodes the decoded text
-        # anew, and other ids may be as many.
+        # The count alone tells enough while the server puts images into the very ids that it was
+        # sent: SGLang's way unless SGLANG_MM_AVOID_RETOKENIZE is off. Else it encodes the decoded
+        # text anew, and other ids may be as many.
         expected = len(self.token_ids) + self._more(iter(self._images))
         if generated.prompt_tokens != expected:
             raise ExpansionMismatch(

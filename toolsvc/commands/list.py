@@ -28,6 +28,8 @@ from toolsvc.commands.endings import Authority, client_of, one_sentence
 from toolsvc.errors import StartError
 from toolsvc.loader import no_such_word
 from toolsvc.sources import SOURCES, source
+from toolwright import wire
+from toolwright.schemas import in_order
 from toolwright.tool.v1 import tool_pb2 as pb
 
 
@@ -217,9 +219,8 @@ def _action(tool: pb.ToolDescriptor) -> str:
 
 
 def _arguments(tool: pb.ToolDescriptor) -> list[str]:
-    """Their names, in the order in which they are required: a Struct's own keys have none."""
-    schema = MessageToDict(tool.arguments_schema)
-    return list(dict.fromkeys([*schema.get("required", ()), *sorted(schema.get("properties", ()))]))
+    """Their names."""
+    return list(in_order(wire.mapping(tool.arguments_schema)).get("properties", {}))
 
 
 def _traits(tool: pb.ToolDescriptor) -> Iterator[str]:
