@@ -15,14 +15,13 @@ from typing import Any, cast
 
 import grpc.aio
 
-from toolsvc.task_blobs import PIECE_BYTES
 from toolsvc.types import Media
 from toolwright import wire
 from toolwright.common.v1 import media_pb2, reasons_pb2
 from toolwright.rpc.channel import call as rpc
 from toolwright.rpc.channel import open_channel
 from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
-from toolwright.rpc.options import LONGEST_WAIT
+from toolwright.rpc.options import LONGEST_WAIT, PIECE_BYTES
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.tool.v1 import tool_pb2_grpc
 

@@ -8,10 +8,11 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from toolsvc.errors import Refused
-from toolsvc.task_blobs import BLOB_BYTES, PIECE_BYTES, Upload
+from toolsvc.task_blobs import BLOB_BYTES, Upload
 from toolsvc.wire import blob_from_proto, error_of, invalid_field
 from toolwright.common.v1 import media_pb2
 from toolwright.rpc.errors import ServiceError, abort, answers_errors, not_served
+from toolwright.rpc.options import PIECE_BYTES
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.tool.v1 import tool_pb2_grpc
 from toolwright.types import BlobRef

@@ -22,10 +22,9 @@ from types import TracebackType
 
 from toolsvc.errors import RETRY_SECONDS, Reason, Refused
 from toolsvc.types import Media
+from toolwright.rpc.options import PIECE_BYTES
 from toolwright.types import BlobRef
 
-PIECE_BYTES = 1 << 20
-"""Of a blob in one message; the contract's bound."""
 BLOB_BYTES = 64 << 20
 DEFAULT_ROOM = 1 << 30
 LEAST_BYTES = 4 << 10

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from toolsvc.host import Host
-from toolsvc.task_blobs import PIECE_BYTES
 from toolsvc.types import CallRequest, Media, OpenRequest, Recorded, Result, Text
+from toolwright.rpc.options import PIECE_BYTES
 from toolwright.types import BlobRef
 
 _numbers = itertools.count()

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import io
+import json
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from bench.scripted import Faults, Script, ScriptedSampler, Timing
 from engine.codec import HuggingFaceCodec
+from tests.integration.toolsvc.conftest import Service, start_service
 from tests.support.dialogue import ANSWER, CALL, by_turn
 from tests.support.engines import Running, running
 from tests.support.net import free_port
 from tests.support.policy import write_vision_policy
 from tests.support.recipes import merged, recipe_tables, write_recipe
+from tests.support.shown_images import LIMITS, SIDE
 from tests.support.tools import ToolDouble, serving
 
 
@@ -110,3 +116,30 @@ async def world(
             )
 
         yield make
+
+
+@pytest.fixture(scope="module")
+def noise() -> bytes:
+    """A PNG of more than the 256 KiB that travel inside an answer."""
+    pixels = random.Random(7).randbytes(SIDE * SIDE * 3)
+    out = io.BytesIO()
+    Image.frombytes("RGB", (SIDE, SIDE), pixels).save(out, "PNG")
+    return out.getvalue()
+
+
+@pytest.fixture(scope="module")
+def image_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    log = tmp_path_factory.mktemp("image") / "service.log"
+    running = start_service(log, "image")
+    yield running
+    running.process.terminate()
+    assert running.process.wait(30) == 0, log.read_text()
+
+
+@pytest.fixture
+def rows(tmp_path: Path, noise: bytes) -> dict[str, Any]:
+    """A task table of one question about the picture."""
+    (tmp_path / "noise.png").write_bytes(noise)
+    row = {"id": "q", "prompt": "Look: <image>\nwhat is 0+1?", "images": ["noise.png"]}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
+    return {"source": "rows.jsonl", "limits": LIMITS}

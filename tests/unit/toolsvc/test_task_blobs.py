@@ -9,8 +9,9 @@ from contextlib import contextmanager
 import pytest
 
 from toolsvc.errors import Reason, Refused
-from toolsvc.task_blobs import BLOB_BYTES, LEAST_BYTES, PIECE_BYTES, UNCLAIMED_SECONDS, TaskBlobs
+from toolsvc.task_blobs import BLOB_BYTES, LEAST_BYTES, UNCLAIMED_SECONDS, TaskBlobs
 from toolsvc.types import Media
+from toolwright.rpc.options import PIECE_BYTES
 from toolwright.types import BlobRef
 
 ROOM = 8 * LEAST_BYTES
