@@ -185,23 +185,29 @@ class Service:
 
     async def renew(self, owner: str, placed: Mapping[str, str]) -> Leases:
         """Renews `owner`'s leases at the service's address and at every endpoint that holds one
-        of the sessions `placed`, id to endpoint."""
+        of the sessions `placed`, id to endpoint. Of the sessions of an endpoint that is silent the
+        service's address is asked: a worker that died says nothing, the others know."""
         believed: dict[str, list[str]] = {self.address: []}
         for session_id, endpoint in placed.items():
             believed.setdefault(endpoint, []).append(session_id)
         answers = await asyncio.gather(
             *(self._renew_at(endpoint, owner, believed[endpoint]) for endpoint in believed)
         )
+        heard = dict(zip(believed, answers, strict=True))
+        silent = [endpoint for endpoint, answer in heard.items() if answer is None]
+        unheard = [name for endpoint in silent for name in believed[endpoint]]
+        if unheard and heard[self.address] is not None:
+            answers.append(await self._renew_at(self.address, owner, unheard))
         await self._forget_idle(self._endpoints.keys() - believed)
         return Leases(
-            lost={name for answer in answers for name in answer.lost},
-            held={name for answer in answers for name in answer.held},
+            lost={name for answer in answers if answer for name in answer.lost},
+            held={name for answer in answers if answer for name in answer.held},
         )
 
     async def _renew_at(
         self, endpoint: str, owner: str, believed: list[str]
-    ) -> pb.RenewLeasesResponse:
-        """What it answers; nothing lost and nothing held where it does not."""
+    ) -> pb.RenewLeasesResponse | None:
+        """What it answers; None where it does not."""
         request = pb.RenewLeasesRequest(
             owner=owner, lease=wire.duration(self.table.lease_s), session_ids=believed
         )
@@ -209,7 +215,7 @@ class Service:
             return await call(self.stub_at(endpoint).RenewLeases, request, timeout=10)
         except (ServiceError, TransportError) as error:
             log.warning("lease_renewal_failed", endpoint=endpoint, error=str(error))
-            return pb.RenewLeasesResponse()
+            return None
 
     async def close_everywhere(self, session_id: str) -> None:
         """For a session of which it is not known where it is."""

@@ -132,6 +132,26 @@ async def test_a_session_lost_before_its_turns_begin_ends_at_once() -> None:
         await tools.close()
 
 
+async def test_a_session_whose_worker_is_silent_is_asked_for_at_the_service() -> None:
+    """Where another knows of it, it is not lost."""
+    async with serving(ToolDouble()) as back, serving(ToolDouble()) as front:
+        front.endpoint, back.owners = back.address, front.owners
+        tools = services(front, lease_s=0.06)
+        session = await tools.open_session("s", Task(id="t"))
+        keeping = asyncio.create_task(tools.keep_leases())
+        await until(lambda: back.renewals >= 2, "renewals")
+        await back.stop()
+        seen = front.renewals
+        await until(lambda: front.renewals >= seen + 4, "more renewals")
+        with pytest.raises(SessionLost, match="is lost"):
+            async with asyncio.timeout(20), session.held():
+                front.owners.clear()
+                await asyncio.Event().wait()
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+        await tools.close()
+
+
 async def test_a_limit_inside_a_held_session_is_no_loss() -> None:
     async with serving(ToolDouble()) as double:
         tools = services(double)
