@@ -27,9 +27,9 @@ import orjson
 import structlog
 
 from engine.assignment import Assignment, Setting
+from engine.attempts import run_trajectory
 from engine.config import Evaluation, Suite
 from engine.rewards import Rewards
-from engine.rollout import run_trajectory
 from engine.tasks import TaskSource, for_purpose
 from engine.view import spelled
 from toolwright.types import Purpose, SamplingParams, Trajectory, WeightVersion

@@ -40,11 +40,16 @@ class Cancellation:
         if self._left is None:
             then()
             return
-        loop = asyncio.get_running_loop()
+        on_loop_when_done(self._left, lambda _: then())
 
-        def ended(_: Future[Any]) -> None:
-            # The loop may have closed before the thread ended.
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(then)
 
-        self._left.add_done_callback(ended)
+def on_loop_when_done(work: Future[Any], then: Callable[[Future[Any]], object]) -> None:
+    """Calls `then` on the running loop once a thread's work has ended; not at all where the loop
+    has closed by then."""
+    loop = asyncio.get_running_loop()
+
+    def ended(done: Future[Any]) -> None:
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(then, done)
+
+    work.add_done_callback(ended)

@@ -79,3 +79,8 @@ def start_error_alone() -> Iterator[None]:
 def _first(failures: BaseExceptionGroup[StartError]) -> StartError:
     first = failures.exceptions[0]
     return _first(first) if isinstance(first, BaseExceptionGroup) else first
+
+
+def first_line(error: BaseException) -> str:
+    """What it says, without the logs and traces that libraries append; its kind if it is mute."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

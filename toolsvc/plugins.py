@@ -12,18 +12,18 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import inspect
 import traceback
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import structlog
 
 from toolsvc.actions import InvalidAction
 from toolsvc.alarm import Alarm
-from toolsvc.cancellation import Cancellation
+from toolsvc.cancellation import Cancellation, on_loop_when_done
 from toolsvc.errors import RETRY_SECONDS, Reason, Refused
 from toolsvc.results import as_result, failure, invalid
 from toolsvc.types import Call, Result
@@ -64,21 +64,14 @@ async def run_method(
         result = await asyncio.wrap_future(thread)
     except asyncio.CancelledError:
         if unwanted is not None:
-            _tell_late(thread, unwanted)
+            on_loop_when_done(thread, partial(_tell, unwanted))
         raise
     return await result if inspect.isawaitable(result) else result
 
 
-def _tell_late(thread: Future[Any], unwanted: Callable[[Any], object]) -> None:
-    loop = asyncio.get_running_loop()
-
-    def ended(work: Future[Any]) -> None:
-        # The loop may have closed before the thread ended.
-        if not work.cancelled() and work.exception() is None:
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(unwanted, work.result())
-
-    thread.add_done_callback(ended)
+def _tell(unwanted: Callable[[Any], object], work: Future[Any]) -> None:
+    if not work.cancelled() and work.exception() is None:
+        unwanted(work.result())
 
 
 async def run_call(

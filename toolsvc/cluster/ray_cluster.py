@@ -16,7 +16,7 @@ from ray.exceptions import ActorUnavailableError, RayError
 
 from toolsvc.cluster.host_actor import Assignment, Failed, HostActor, Ready
 from toolsvc.cluster.resources import Resources
-from toolsvc.errors import StartError
+from toolsvc.errors import StartError, first_line
 
 OBJECT_STORE_BYTES = 100 << 20
 """Of a cluster of our own: about the least that Ray takes, for nothing large is kept there."""
@@ -52,9 +52,9 @@ def connected(address: str) -> Iterator[None]:
         )
     except (ConnectionError, RuntimeError, ValueError, RayError) as error:
         if not address:
-            raise StartError(f"Ray does not start on this machine: {_first_line(error)}") from error
+            raise StartError(f"Ray does not start on this machine: {first_line(error)}") from error
         raise StartError(
-            f"cannot use the Ray cluster at {address}: {_first_line(error)}; this process has to "
+            f"cannot use the Ray cluster at {address}: {first_line(error)}; this process has to "
             "run on one of its nodes, with the same versions of Python and Ray"
         ) from error
     try:
@@ -81,7 +81,7 @@ def nodes() -> list[Resources]:
         told = ray.nodes()  # type: ignore[no-untyped-call]
     except (ConnectionError, RuntimeError, RayError) as error:
         raise StartError(
-            f"Ray does not say which nodes it has: {_first_line(error)}; see `ray status`"
+            f"Ray does not say which nodes it has: {first_line(error)}; see `ray status`"
         ) from error
     return [
         Resources(
@@ -137,10 +137,6 @@ class Actor:
         try:
             return await getattr(self._handle, method).remote(*arguments)
         except ActorUnavailableError as error:
-            raise ActorSilent(_first_line(error)) from error
+            raise ActorSilent(first_line(error)) from error
         except RayError as error:
-            raise ActorGone(_first_line(error)) from error
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise ActorGone(first_line(error)) from error

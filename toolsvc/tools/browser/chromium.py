@@ -27,6 +27,7 @@ import structlog
 from playwright.async_api import Browser, BrowserContext, CDPSession, Playwright, async_playwright
 from playwright.async_api import Error as PlaywrightError
 
+from toolsvc.errors import first_line
 from toolsvc.sandbox.config import MIB
 from toolsvc.sandbox.plan import Account
 from toolsvc.tools.browser.allow import AllowList
@@ -211,11 +212,6 @@ class Chromium:
             self.ended.set()
             return []
         return [one["id"] for one in answer["processInfo"] if one["type"] == "renderer"]
-
-
-def first_line(error: PlaywrightError) -> str:
-    """Without the browser's log that Playwright appends."""
-    return str(error).splitlines()[0]
 
 
 def _why_not(plan: Plan, complaint: str) -> str:

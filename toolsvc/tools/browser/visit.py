@@ -18,10 +18,11 @@ from playwright.async_api import BrowserContext, Dialog, Page, Request
 from playwright.async_api import Error as PlaywrightError
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
+from toolsvc.errors import first_line
 from toolsvc.tools.browser import actions
 from toolsvc.tools.browser.allow import AllowList
 from toolsvc.tools.browser.arguments import BrowserArguments
-from toolsvc.tools.browser.chromium import Chromium, first_line
+from toolsvc.tools.browser.chromium import Chromium
 from toolsvc.tools.browser.errors import BrowserLost, PageFailed
 from toolsvc.tools.browser.words import View, short, why_not_done, why_not_loaded
 

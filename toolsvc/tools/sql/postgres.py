@@ -20,7 +20,7 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 from psycopg.pq import TransactionStatus
 
-from toolsvc.errors import Reason, Refused, StartError, backend_down
+from toolsvc.errors import Reason, Refused, StartError, backend_down, first_line
 from toolsvc.sandbox.jailed.table import Table
 from toolsvc.tool import Cancellation
 from toolsvc.tools.sql.commands import objection
@@ -74,7 +74,7 @@ class PostgresBackend:
         try:
             connection = await self._connect(None)
         except psycopg.Error as error:
-            raise StartError(f"--set sql.dsn: {_first_line(error)}") from error
+            raise StartError(f"--set sql.dsn: {first_line(error)}") from error
         version = connection.info.server_version
         try:
             powers = await (await connection.execute(_POWERS)).fetchone()
@@ -210,7 +210,7 @@ class PostgresBackend:
                 "cancelled" if stopped is ToolErrorKind.CANCELLED else f"stopped after {limit:g} s"
             )
         else:
-            why = f"PostgreSQL ended the connection: {_first_line(error)}"
+            why = f"PostgreSQL ended the connection: {first_line(error)}"
             if lost:
                 session.lost = why
                 raise Refused(Reason.SESSION_LOST, why)
@@ -232,7 +232,7 @@ class PostgresBackend:
                             f"there is no database {session.database!r}",
                             subject=session.database,
                         )
-        return backend_down(f"no connection to PostgreSQL: {_first_line(error)}")
+        return backend_down(f"no connection to PostgreSQL: {first_line(error)}")
 
     async def _connect(self, database: str | None) -> Connection:
         named = {} if database is None else {"dbname": database}
@@ -281,7 +281,3 @@ async def _cancel(connection: Connection) -> None:
     """Asks the server to stop what it does; nothing if it does nothing."""
     with contextlib.suppress(psycopg.Error):
         await connection.cancel_safe(timeout=GRACE_SECONDS)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
