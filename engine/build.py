@@ -8,14 +8,14 @@ from __future__ import annotations
 from inspect import signature
 
 from engine.errors import StartupError
-from engine.images import ImagesUnplaced
+from engine.images.places import ImagesUnplaced
 from engine.protocols import Protocol
-from engine.rewards import Rewards
+from engine.rewards.rewards import Rewards
+from engine.rollout.view import prompt_ids
 from engine.tasks import TaskSource
-from engine.toolclient import ToolServices
-from engine.toolprocess import ToolProcess
+from engine.tools.process import ToolProcess
+from engine.tools.services import ToolServices
 from engine.types import Codec, ToolSpec
-from engine.view import prompt_ids
 from toolwright.imports import ImportPathError, load_object
 from toolwright.recipe import Recipe
 from toolwright.types import SamplingParams, Task

@@ -54,7 +54,7 @@ def check(
     """Check a recipe without running it: tables, policy, sources, reward, and with --connect
     the services that it names."""
     with _one_sentence():
-        from engine.check import check as check_recipe
+        from engine.commands.check import check as check_recipe
 
         read = load_recipe(recipe, set_ or ())
         table = read.table("engine", EngineTable)
@@ -68,8 +68,8 @@ def render(recipe: RecipeArgument, set_: Overrides = None) -> None:
     """Turn recorded conversations (JSONL) into the trajectories file that `learner sft` reads."""
     with _one_sentence():
         from engine.build import build_protocol, tools_of
-        from engine.codec import HuggingFaceCodec
-        from engine.render import render as render_file
+        from engine.commands.render import render as render_file
+        from engine.text.codec import HuggingFaceCodec
 
         read = load_recipe(recipe, set_ or ())
         table = read.table("render", RenderTable)
@@ -84,7 +84,7 @@ def render(recipe: RecipeArgument, set_: Overrides = None) -> None:
 
 async def _serve(recipe: Recipe) -> None:
     from engine.serve import Engine
-    from engine.telemetry import log_to
+    from engine.telemetry.telemetry import log_to
 
     table = recipe.table("engine", EngineTable)
     recipe.write_resolved("engine", table)

@@ -17,7 +17,6 @@ from typing import Any
 
 import structlog
 
-from engine.assignment import Setting
 from engine.build import (
     build_protocol,
     build_rewards,
@@ -26,18 +25,19 @@ from engine.build import (
     build_tools,
     rehearse,
 )
-from engine.codec import HuggingFaceCodec
 from engine.config import EngineTable
-from engine.delivery import Delivery
+from engine.edge.delivery import Delivery
+from engine.edge.publishing import Publisher
+from engine.edge.service import PolicyServicer, RolloutServicer
 from engine.errors import PublishFailed, StartupError
-from engine.evaluation import EvaluationLane
-from engine.journal import Journal
-from engine.publishing import Publisher
+from engine.journal.journal import Journal
+from engine.lanes.evaluation import EvaluationLane
+from engine.lanes.train import TrainLane
+from engine.rollout.assignment import Setting
 from engine.sampler.control import WeightControl
 from engine.sampler.pool import SamplerPool
-from engine.scheduler import TrainLane
-from engine.service import PolicyServicer, RolloutServicer
-from engine.telemetry import Metrics, Progress
+from engine.telemetry.telemetry import Metrics, Progress
+from engine.text.codec import HuggingFaceCodec
 from toolwright import wire
 from toolwright.policy.v1 import policy_pb2, policy_pb2_grpc
 from toolwright.recipe import Recipe

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import StartupError
-from engine.media import Media, Source, read_media
+from engine.images.media import Media, Source, read_media
 from toolwright.imports import ImportPathError, load_object
 from toolwright.types import MediaRef, Purpose, Task
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from engine.media import Media
+from engine.images.media import Media
 from toolwright.types import BlobRef, FinishReason, ToolErrorKind, WeightVersion
 
 

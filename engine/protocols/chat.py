@@ -12,7 +12,7 @@ from typing import Any
 
 from engine.protocols.actions import read_call, read_json_call
 from engine.protocols.conversation import calls_of, content_of, opening, split_opening
-from engine.text import stop_cut
+from engine.text.cut import stop_cut
 from engine.types import Answer, Call, Codec, Decision, NoAction, ToolSpec
 from toolwright.types import Task
 

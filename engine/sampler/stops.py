@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from engine.text import stop_cut
+from engine.text.cut import stop_cut
 from engine.types import Codec, StopHit
 
 

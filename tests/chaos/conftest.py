@@ -182,7 +182,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
 
 
 def _with_ids(text: str, policy: Path) -> str:
-    from engine.codec import HuggingFaceCodec
+    from engine.text.codec import HuggingFaceCodec
 
     codec = HuggingFaceCodec(policy)
     call = codec.encode("<python> 6*7</python>")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from engine.capacity import staleness_capacity
-from engine.text import stop_cut, truncate_observation
-from engine.transcript import Transcript
+from engine.lanes.capacity import staleness_capacity
+from engine.rollout.transcript import Transcript
+from engine.text.cut import stop_cut, truncate_observation
 from engine.types import Generated
 from toolwright.types import FinishKind, FinishReason, WeightVersion
 

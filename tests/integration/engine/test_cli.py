@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 
 from bench.scripted import ScriptedSampler, replies
 from engine.cli import app
-from engine.codec import HuggingFaceCodec
+from engine.text.codec import HuggingFaceCodec
 from tests.support.net import free_port
 from tests.support.policy import QWEN_TEMPLATE, write_policy
 from tests.support.recipes import merged, recipe_tables, write_recipe
@@ -220,7 +220,7 @@ def test_a_fault_of_our_own_is_no_sentence(run: Command) -> None:
 
 
 def test_the_same_run_twice(run: Command) -> None:
-    from engine.journal import Journal
+    from engine.journal.journal import Journal
 
     journal = Journal(run.folder / "run" / "journal.sqlite")
     line = sentence(run("serve"))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bench.scripted import ScriptRequest, Timing
-from engine import evaluation
+from engine.lanes import evaluation
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.support.dialogue import ANSWER, CALL
 from tests.support.engines import Running, until

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from bench.scripted import Break, Faults
-from engine.codec import HuggingFaceCodec
+from engine.text.codec import HuggingFaceCodec
 from tests.integration.engine.conftest import MakeWorld
 from tests.integration.toolsvc.conftest import Service
 from tests.support.dialogue import ANSWER, by_turn

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from bench.scripted import Break, BreakHow, Faults
 from engine.errors import StartupError
-from engine.journal import Journal
+from engine.journal.journal import Journal
 from engine.protocols.tagged import Tagged
 from engine.types import Codec
 from tests.integration.engine.conftest import MakeWorld

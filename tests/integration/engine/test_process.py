@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from engine.journal import Journal
+from engine.journal.journal import Journal
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.support.engines import Learner, in_order, listening, until
 from tests.support.recipes import TASK_FILE, write_recipe

@@ -10,7 +10,7 @@ import pytest
 
 from bench.scripted import ScriptRequest, Timing
 from bench.scripted.script import default_logprob
-from engine.codec import HuggingFaceCodec
+from engine.text.codec import HuggingFaceCodec
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.support.dialogue import ANSWER, CALL, by_turn
 from tests.support.engines import until

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from engine import toolservice
 from engine.errors import SessionLost, StartupError, ToolServiceFailed
-from engine.toolcalls import CallPlace, PendingCall
-from engine.toolclient import ToolServices
+from engine.tools import service as toolservice
+from engine.tools.calls import CallPlace, PendingCall
+from engine.tools.services import ToolServices
 from engine.types import Call
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.dialogue import ANSWER, by_turn

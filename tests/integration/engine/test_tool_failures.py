@@ -10,9 +10,9 @@ import grpc
 import pytest
 
 from bench.scripted import ScriptRequest
-from engine import scheduler
 from engine.errors import StartupError
-from engine.toolclient import ToolServices
+from engine.lanes import train as scheduler
+from engine.tools.services import ToolServices
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.dialogue import ANSWER, CALL
 from tests.support.engines import until

@@ -11,8 +11,8 @@ import pytest
 
 from bench.scripted import ScriptRequest
 from engine.errors import StartupError
-from engine.toolclient import ToolServices
-from engine.toolprocess import ToolProcess
+from engine.tools.process import ToolProcess
+from engine.tools.services import ToolServices
 from tests.integration.engine.conftest import MakeWorld
 from tests.integration.engine.test_process import ended, process
 from tests.support.dialogue import ANSWER, by_turn

@@ -10,8 +10,8 @@ from typing import Any
 import grpc
 import pytest
 
-from engine.toolcalls import CallPlace, PendingCall
-from engine.toolclient import ToolServices
+from engine.tools.calls import CallPlace, PendingCall
+from engine.tools.services import ToolServices
 from engine.types import Call
 from tests.support.tls import Pem, make_pem
 from toolwright.recipe import Tool

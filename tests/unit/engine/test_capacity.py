@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.capacity import staleness, staleness_capacity
+from engine.lanes.capacity import staleness, staleness_capacity
 from toolwright.types import WeightVersion
 
 

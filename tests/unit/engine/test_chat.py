@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.codec import HuggingFaceCodec
 from engine.protocols.chat import Chat
+from engine.text.codec import HuggingFaceCodec
 from engine.types import Answer, Call, NoAction, ToolSpec
 from tests.support.codecs import END, ToyCodec
 from toolwright.types import Task

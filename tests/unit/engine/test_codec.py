@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.codec import HuggingFaceCodec
 from engine.errors import StartupError
 from engine.protocols.chat import Chat
 from engine.protocols.tagged import Tagged
 from engine.serve import rehearse
+from engine.text.codec import HuggingFaceCodec
 from tests.support.policy import (
     PLAIN_TEMPLATE,
     QWEN_TEMPLATE,

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.images import (
+from engine.images.media import media_of
+from engine.images.places import (
     ExpansionMismatch,
     ImagesUnplaced,
     data_uri,
@@ -18,7 +19,6 @@ from engine.images import (
     unfold,
     with_images,
 )
-from engine.media import media_of
 from engine.types import ImageMark
 from toolwright.types import BlobRef, MediaRef, Task
 

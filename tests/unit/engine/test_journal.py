@@ -13,8 +13,8 @@ import grpc
 import pytest
 
 from engine.errors import StartupError
-from engine.journal import Journal, JournalFull
-from engine.media import Media, media_of
+from engine.images.media import Media, media_of
+from engine.journal.journal import Journal, JournalFull
 from toolwright.types import WeightVersion
 from toolwright.wire import content_hash
 
@@ -194,7 +194,7 @@ async def test_a_second_process_is_refused_in_one_sentence(
 ) -> None:
     await add(journal, 0)
     script = (
-        "import sys; from pathlib import Path; from engine.journal import Journal\n"
+        "import sys; from pathlib import Path; from engine.journal.journal import Journal\n"
         "from engine.errors import StartupError\n"
         "try: Journal(Path(sys.argv[1]))\n"
         "except StartupError as error: print(error); sys.exit(1)\n"

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from engine.codec import HuggingFaceCodec
+from engine.commands.render import render
 from engine.errors import StartupError
 from engine.protocols.tagged import Tagged
-from engine.render import render
+from engine.text.codec import HuggingFaceCodec
 from toolwright.trajectory_files import read_trajectories
 from toolwright.types import Author, Trajectory
 

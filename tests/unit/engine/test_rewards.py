@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from engine.errors import StartupError
-from engine.rewards import Rewards
+from engine.rewards.rewards import Rewards
 from toolwright.types import RewardPart, Status, StopReason, Task, Trajectory
 
 FUNCTIONS = """

@@ -11,10 +11,10 @@ from typing import Any, cast
 
 import pytest
 
-from engine import scheduler
-from engine.journal import Counts, Journal, JournalFull
-from engine.media import Media
-from engine.scheduler import TrainLane
+from engine.images.media import Media
+from engine.journal.journal import Counts, Journal, JournalFull
+from engine.lanes import train as scheduler
+from engine.lanes.train import TrainLane
 from tests.support.engines import until
 from toolwright.recipe import Run
 from toolwright.types import Event, SamplingParams, Status, StopReason, Task, Trajectory

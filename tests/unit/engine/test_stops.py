@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from engine.sampler.stops import StopDetector, StopTable
-from engine.text import stop_cut
+from engine.text.cut import stop_cut
 from engine.types import StopHit
 from tests.support.codecs import END, ToyCodec
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from engine.telemetry import Metrics, Progress, log_to
+from engine.telemetry.telemetry import Metrics, Progress, log_to
 from toolwright.types import (
     Author,
     CallRecord,

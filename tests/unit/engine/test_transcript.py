@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.images import ExpansionMismatch
-from engine.media import media_of
-from engine.transcript import Transcript
+from engine.images.media import media_of
+from engine.images.places import ExpansionMismatch
+from engine.rollout.transcript import Transcript
 from engine.types import Generated, ImageMark
 from toolwright.types import (
     Author,

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 import pytest
 
-from engine.codec import HuggingFaceCodec
-from engine.images import ImagesUnplaced
-from engine.media import Media, media_of
+from engine.images.media import Media, media_of
+from engine.images.places import ImagesUnplaced
 from engine.protocols.tagged import Tagged
+from engine.rollout.view import Observation, images_of, observation, prompt_ids
+from engine.text.codec import HuggingFaceCodec
 from engine.types import CallOutcome, Part, ToolSpec
-from engine.view import Observation, images_of, observation, prompt_ids
 from tests.support.policy import write_vision_policy
 from toolwright.types import BlobRef, MediaRef, Task
 

@@ -28,7 +28,7 @@ ORDERED = (
 )
 READS = """
 import json, sys
-from engine.toolspec import spec
+from engine.tools.spec import spec
 from toolwright.tool.v1.tool_pb2 import ToolDescriptor
 found = spec(ToolDescriptor.FromString(bytes.fromhex(sys.argv[1])), "s").arguments_schema
 print(json.dumps(found))

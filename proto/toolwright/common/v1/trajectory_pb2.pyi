@@ -558,6 +558,8 @@ class Trajectory(google.protobuf.message.Message):
     MASKED_FIELD_NUMBER: builtins.int
     TOKENIZER_HASH_FIELD_NUMBER: builtins.int
     METADATA_FIELD_NUMBER: builtins.int
+    ANCHORS_FIELD_NUMBER: builtins.int
+    OUTSIDE_BASELINE_FIELD_NUMBER: builtins.int
     id: builtins.str
     group_id: builtins.str
     attempt: builtins.int
@@ -570,6 +572,8 @@ class Trajectory(google.protobuf.message.Message):
     """Loss weight 0 for the whole trajectory (infrastructure failure, reward failure, stale)."""
     tokenizer_hash: builtins.str
     """SHA-256 over tokenizer and chat template: the ids mean the same only under the same hash."""
+    outside_baseline: builtins.bool
+    """Its reward does not enter the statistics of its group (mean, standard deviation)."""
     @property
     def task(self) -> global___Task: ...
     @property
@@ -585,6 +589,10 @@ class Trajectory(google.protobuf.message.Message):
     @property
     def metadata(self) -> google.protobuf.struct_pb2.Struct:
         """Facts that the reader of the data may want (evaluation suite, wording, ...)."""
+
+    @property
+    def anchors(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___TurnAnchors]:
+        """What the turns stand for when credit is assigned, one entry a turn that has any."""
 
     def __init__(
         self,
@@ -605,11 +613,36 @@ class Trajectory(google.protobuf.message.Message):
         masked: builtins.bool = ...,
         tokenizer_hash: builtins.str = ...,
         metadata: google.protobuf.struct_pb2.Struct | None = ...,
+        anchors: collections.abc.Iterable[global___TurnAnchors] | None = ...,
+        outside_baseline: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["metadata", b"metadata", "task", b"task", "timings", b"timings"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "calls", b"calls", "events", b"events", "group_id", b"group_id", "id", b"id", "index", b"index", "masked", b"masked", "metadata", b"metadata", "reward", b"reward", "reward_parts", b"reward_parts", "sequences", b"sequences", "status", b"status", "stop_reason", b"stop_reason", "task", b"task", "timings", b"timings", "tokenizer_hash", b"tokenizer_hash"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["anchors", b"anchors", "attempt", b"attempt", "calls", b"calls", "events", b"events", "group_id", b"group_id", "id", b"id", "index", b"index", "masked", b"masked", "metadata", b"metadata", "outside_baseline", b"outside_baseline", "reward", b"reward", "reward_parts", b"reward_parts", "sequences", b"sequences", "status", b"status", "stop_reason", b"stop_reason", "task", b"task", "timings", b"timings", "tokenizer_hash", b"tokenizer_hash"]) -> None: ...
 
 global___Trajectory = Trajectory
+
+@typing.final
+class TurnAnchors(google.protobuf.message.Message):
+    """Anchors of one turn: canonical ids, of tools above all. Steps of a group that share an anchor are
+    compared with each other.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TURN_FIELD_NUMBER: builtins.int
+    IDS_FIELD_NUMBER: builtins.int
+    turn: builtins.int
+    @property
+    def ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        turn: builtins.int = ...,
+        ids: collections.abc.Iterable[builtins.str] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["ids", b"ids", "turn", b"turn"]) -> None: ...
+
+global___TurnAnchors = TurnAnchors
 
 @typing.final
 class GroupInfo(google.protobuf.message.Message):

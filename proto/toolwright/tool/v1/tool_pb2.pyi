@@ -12,6 +12,7 @@ import google.protobuf.message
 import google.protobuf.struct_pb2
 import toolwright.common.v1.media_pb2
 import toolwright.common.v1.reasons_pb2
+import toolwright.common.v1.trajectory_pb2
 import typing
 
 DESCRIPTOR: google.protobuf.descriptor.FileDescriptor
@@ -175,10 +176,15 @@ class ToolCapabilities(google.protobuf.message.Message):
     FORK_FIELD_NUMBER: builtins.int
     CANCEL_FIELD_NUMBER: builtins.int
     MEDIA_FIELD_NUMBER: builtins.int
+    FORK_REPLAYS_FIELD_NUMBER: builtins.int
     snapshot: builtins.bool
     fork: builtins.bool
     cancel: builtins.bool
     media: builtins.bool
+    fork_replays: builtins.bool
+    """A fork runs the session's recorded calls again in a fresh environment: what they did outside of
+    the session is done again. Only with `fork`.
+    """
     def __init__(
         self,
         *,
@@ -186,8 +192,9 @@ class ToolCapabilities(google.protobuf.message.Message):
         fork: builtins.bool = ...,
         cancel: builtins.bool = ...,
         media: builtins.bool = ...,
+        fork_replays: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["cancel", b"cancel", "fork", b"fork", "media", b"media", "snapshot", b"snapshot"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["cancel", b"cancel", "fork", b"fork", "fork_replays", b"fork_replays", "media", b"media", "snapshot", b"snapshot"]) -> None: ...
 
 global___ToolCapabilities = ToolCapabilities
 
@@ -453,6 +460,8 @@ class CallResult(google.protobuf.message.Message):
     ISOLATION_FIELD_NUMBER: builtins.int
     TOOL_FIELD_NUMBER: builtins.int
     NEW_TOOLS_FIELD_NUMBER: builtins.int
+    AUTHOR_FIELD_NUMBER: builtins.int
+    TOKEN_BUDGET_FIELD_NUMBER: builtins.int
     valid: builtins.bool
     """The action was understood."""
     invalid_reason: builtins.str
@@ -466,6 +475,10 @@ class CallResult(google.protobuf.message.Message):
     """full, compat, per-session, none; empty where no foreign code runs."""
     tool: builtins.str
     """Name of the tool that answered."""
+    author: toolwright.common.v1.trajectory_pb2.Author.ValueType
+    """Who speaks in the observation: TOOL, MEMORY or SYSTEM; unspecified = TOOL."""
+    token_budget: builtins.int
+    """Tokens that this observation may take, in place of the caller's own limit; 0 = the caller's."""
     @property
     def observation(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ObservationPart]: ...
     @property
@@ -496,9 +509,11 @@ class CallResult(google.protobuf.message.Message):
         isolation: builtins.str = ...,
         tool: builtins.str = ...,
         new_tools: collections.abc.Iterable[global___ToolDescriptor] | None = ...,
+        author: toolwright.common.v1.trajectory_pb2.Author.ValueType = ...,
+        token_budget: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_reward", b"_reward", "error", b"error", "queued", b"queued", "reward", b"reward", "run", b"run"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_reward", b"_reward", "done", b"done", "error", b"error", "invalid_reason", b"invalid_reason", "isolation", b"isolation", "metrics", b"metrics", "new_tools", b"new_tools", "observation", b"observation", "queued", b"queued", "reward", b"reward", "run", b"run", "tool", b"tool", "truncated", b"truncated", "valid", b"valid"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_reward", b"_reward", "author", b"author", "done", b"done", "error", b"error", "invalid_reason", b"invalid_reason", "isolation", b"isolation", "metrics", b"metrics", "new_tools", b"new_tools", "observation", b"observation", "queued", b"queued", "reward", b"reward", "run", b"run", "token_budget", b"token_budget", "tool", b"tool", "truncated", b"truncated", "valid", b"valid"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_reward", b"_reward"]) -> typing.Literal["reward"] | None: ...
 
 global___CallResult = CallResult
@@ -860,3 +875,130 @@ class PutBlobResponse(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["blob", b"blob"]) -> None: ...
 
 global___PutBlobResponse = PutBlobResponse
+
+@typing.final
+class StreamCallsRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ID_FIELD_NUMBER: builtins.int
+    CALL_FIELD_NUMBER: builtins.int
+    id: builtins.int
+    """Chosen by the caller, another for each request of a stream."""
+    @property
+    def call(self) -> global___CallToolRequest: ...
+    def __init__(
+        self,
+        *,
+        id: builtins.int = ...,
+        call: global___CallToolRequest | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["call", b"call"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["call", b"call", "id", b"id"]) -> None: ...
+
+global___StreamCallsRequest = StreamCallsRequest
+
+@typing.final
+class StreamCallsResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ID_FIELD_NUMBER: builtins.int
+    ANSWER_FIELD_NUMBER: builtins.int
+    ERROR_FIELD_NUMBER: builtins.int
+    id: builtins.int
+    """Of the request that this answers."""
+    @property
+    def answer(self) -> global___CallToolResponse: ...
+    @property
+    def error(self) -> global___CallError:
+        """The gRPC error that CallTool would have answered with. The stream goes on."""
+
+    def __init__(
+        self,
+        *,
+        id: builtins.int = ...,
+        answer: global___CallToolResponse | None = ...,
+        error: global___CallError | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["answer", b"answer", "error", b"error", "outcome", b"outcome"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["answer", b"answer", "error", b"error", "id", b"id", "outcome", b"outcome"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["outcome", b"outcome"]) -> typing.Literal["answer", "error"] | None: ...
+
+global___StreamCallsResponse = StreamCallsResponse
+
+@typing.final
+class CallError(google.protobuf.message.Message):
+    """A gRPC error inside a stream."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CODE_FIELD_NUMBER: builtins.int
+    MESSAGE_FIELD_NUMBER: builtins.int
+    DETAIL_FIELD_NUMBER: builtins.int
+    RETRY_AFTER_FIELD_NUMBER: builtins.int
+    code: builtins.int
+    """Number of the gRPC status code."""
+    message: builtins.str
+    @property
+    def detail(self) -> toolwright.common.v1.reasons_pb2.ErrorDetail: ...
+    @property
+    def retry_after(self) -> google.protobuf.duration_pb2.Duration:
+        """As RetryInfo; absent = a retry is not invited."""
+
+    def __init__(
+        self,
+        *,
+        code: builtins.int = ...,
+        message: builtins.str = ...,
+        detail: toolwright.common.v1.reasons_pb2.ErrorDetail | None = ...,
+        retry_after: google.protobuf.duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_retry_after", b"_retry_after", "detail", b"detail", "retry_after", b"retry_after"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_retry_after", b"_retry_after", "code", b"code", "detail", b"detail", "message", b"message", "retry_after", b"retry_after"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_retry_after", b"_retry_after"]) -> typing.Literal["retry_after"] | None: ...
+
+global___CallError = CallError
+
+@typing.final
+class GetSessionRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SESSION_ID_FIELD_NUMBER: builtins.int
+    session_id: builtins.str
+    def __init__(
+        self,
+        *,
+        session_id: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["session_id", b"session_id"]) -> None: ...
+
+global___GetSessionRequest = GetSessionRequest
+
+@typing.final
+class GetSessionResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CALL_IDS_FIELD_NUMBER: builtins.int
+    TOOLS_FIELD_NUMBER: builtins.int
+    ENDPOINT_FIELD_NUMBER: builtins.int
+    endpoint: builtins.str
+    """Where the session is held; empty = the address that was asked."""
+    @property
+    def call_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Ids of all calls that have begun to run in the session, in that order, also of those whose
+        results are forgotten.
+        """
+
+    @property
+    def tools(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ToolDescriptor]:
+        """Tools that the session has now."""
+
+    def __init__(
+        self,
+        *,
+        call_ids: collections.abc.Iterable[builtins.str] | None = ...,
+        tools: collections.abc.Iterable[global___ToolDescriptor] | None = ...,
+        endpoint: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["call_ids", b"call_ids", "endpoint", b"endpoint", "tools", b"tools"]) -> None: ...
+
+global___GetSessionResponse = GetSessionResponse

@@ -94,6 +94,16 @@ class ToolServiceStub(object):
                 request_serializer=toolwright_dot_tool_dot_v1_dot_tool__pb2.PutBlobRequest.SerializeToString,
                 response_deserializer=toolwright_dot_tool_dot_v1_dot_tool__pb2.PutBlobResponse.FromString,
                 _registered_method=True)
+        self.StreamCalls = channel.stream_stream(
+                '/toolwright.tool.v1.ToolService/StreamCalls',
+                request_serializer=toolwright_dot_tool_dot_v1_dot_tool__pb2.StreamCallsRequest.SerializeToString,
+                response_deserializer=toolwright_dot_tool_dot_v1_dot_tool__pb2.StreamCallsResponse.FromString,
+                _registered_method=True)
+        self.GetSession = channel.unary_unary(
+                '/toolwright.tool.v1.ToolService/GetSession',
+                request_serializer=toolwright_dot_tool_dot_v1_dot_tool__pb2.GetSessionRequest.SerializeToString,
+                response_deserializer=toolwright_dot_tool_dot_v1_dot_tool__pb2.GetSessionResponse.FromString,
+                _registered_method=True)
 
 
 class ToolServiceServicer(object):
@@ -181,6 +191,23 @@ class ToolServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def StreamCalls(self, request_iterator, context):
+        """Optional: CallTool for many calls of many sessions over one stream. Each request is answered
+        once, as CallTool would answer it, in whatever order the answers come. A stream that ends
+        stops no call: the caller asks again, on another stream or by CallTool.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetSession(self, request, context):
+        """Optional: what is held of a session, for an owner that was started anew. It renews nothing and
+        runs nothing. A session that is not held here is an error, as it is for CallTool.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ToolServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -238,6 +265,16 @@ def add_ToolServiceServicer_to_server(servicer, server):
                     servicer.PutBlob,
                     request_deserializer=toolwright_dot_tool_dot_v1_dot_tool__pb2.PutBlobRequest.FromString,
                     response_serializer=toolwright_dot_tool_dot_v1_dot_tool__pb2.PutBlobResponse.SerializeToString,
+            ),
+            'StreamCalls': grpc.stream_stream_rpc_method_handler(
+                    servicer.StreamCalls,
+                    request_deserializer=toolwright_dot_tool_dot_v1_dot_tool__pb2.StreamCallsRequest.FromString,
+                    response_serializer=toolwright_dot_tool_dot_v1_dot_tool__pb2.StreamCallsResponse.SerializeToString,
+            ),
+            'GetSession': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetSession,
+                    request_deserializer=toolwright_dot_tool_dot_v1_dot_tool__pb2.GetSessionRequest.FromString,
+                    response_serializer=toolwright_dot_tool_dot_v1_dot_tool__pb2.GetSessionResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -542,6 +579,60 @@ class ToolService(object):
             '/toolwright.tool.v1.ToolService/PutBlob',
             toolwright_dot_tool_dot_v1_dot_tool__pb2.PutBlobRequest.SerializeToString,
             toolwright_dot_tool_dot_v1_dot_tool__pb2.PutBlobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StreamCalls(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/toolwright.tool.v1.ToolService/StreamCalls',
+            toolwright_dot_tool_dot_v1_dot_tool__pb2.StreamCallsRequest.SerializeToString,
+            toolwright_dot_tool_dot_v1_dot_tool__pb2.StreamCallsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetSession(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolwright.tool.v1.ToolService/GetSession',
+            toolwright_dot_tool_dot_v1_dot_tool__pb2.GetSessionRequest.SerializeToString,
+            toolwright_dot_tool_dot_v1_dot_tool__pb2.GetSessionResponse.FromString,
             options,
             channel_credentials,
             insecure,

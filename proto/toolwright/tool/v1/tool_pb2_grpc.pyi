@@ -92,6 +92,23 @@ class ToolServiceStub:
     ]
     """Stores a blob sent in pieces of at most 1 MiB."""
 
+    StreamCalls: grpc.StreamStreamMultiCallable[
+        toolwright.tool.v1.tool_pb2.StreamCallsRequest,
+        toolwright.tool.v1.tool_pb2.StreamCallsResponse,
+    ]
+    """Optional: CallTool for many calls of many sessions over one stream. Each request is answered
+    once, as CallTool would answer it, in whatever order the answers come. A stream that ends
+    stops no call: the caller asks again, on another stream or by CallTool.
+    """
+
+    GetSession: grpc.UnaryUnaryMultiCallable[
+        toolwright.tool.v1.tool_pb2.GetSessionRequest,
+        toolwright.tool.v1.tool_pb2.GetSessionResponse,
+    ]
+    """Optional: what is held of a session, for an owner that was started anew. It renews nothing and
+    runs nothing. A session that is not held here is an error, as it is for CallTool.
+    """
+
 class ToolServiceAsyncStub:
     """Tools behind one contract: any language can implement it.
 
@@ -165,6 +182,23 @@ class ToolServiceAsyncStub:
         toolwright.tool.v1.tool_pb2.PutBlobResponse,
     ]
     """Stores a blob sent in pieces of at most 1 MiB."""
+
+    StreamCalls: grpc.aio.StreamStreamMultiCallable[
+        toolwright.tool.v1.tool_pb2.StreamCallsRequest,
+        toolwright.tool.v1.tool_pb2.StreamCallsResponse,
+    ]
+    """Optional: CallTool for many calls of many sessions over one stream. Each request is answered
+    once, as CallTool would answer it, in whatever order the answers come. A stream that ends
+    stops no call: the caller asks again, on another stream or by CallTool.
+    """
+
+    GetSession: grpc.aio.UnaryUnaryMultiCallable[
+        toolwright.tool.v1.tool_pb2.GetSessionRequest,
+        toolwright.tool.v1.tool_pb2.GetSessionResponse,
+    ]
+    """Optional: what is held of a session, for an owner that was started anew. It renews nothing and
+    runs nothing. A session that is not held here is an error, as it is for CallTool.
+    """
 
 class ToolServiceServicer(metaclass=abc.ABCMeta):
     """Tools behind one contract: any language can implement it.
@@ -261,5 +295,26 @@ class ToolServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[toolwright.tool.v1.tool_pb2.PutBlobResponse, collections.abc.Awaitable[toolwright.tool.v1.tool_pb2.PutBlobResponse]]:
         """Stores a blob sent in pieces of at most 1 MiB."""
+
+    @abc.abstractmethod
+    def StreamCalls(
+        self,
+        request_iterator: _MaybeAsyncIterator[toolwright.tool.v1.tool_pb2.StreamCallsRequest],
+        context: _ServicerContext,
+    ) -> typing.Union[collections.abc.Iterator[toolwright.tool.v1.tool_pb2.StreamCallsResponse], collections.abc.AsyncIterator[toolwright.tool.v1.tool_pb2.StreamCallsResponse]]:
+        """Optional: CallTool for many calls of many sessions over one stream. Each request is answered
+        once, as CallTool would answer it, in whatever order the answers come. A stream that ends
+        stops no call: the caller asks again, on another stream or by CallTool.
+        """
+
+    @abc.abstractmethod
+    def GetSession(
+        self,
+        request: toolwright.tool.v1.tool_pb2.GetSessionRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[toolwright.tool.v1.tool_pb2.GetSessionResponse, collections.abc.Awaitable[toolwright.tool.v1.tool_pb2.GetSessionResponse]]:
+        """Optional: what is held of a session, for an owner that was started anew. It renews nothing and
+        runs nothing. A session that is not held here is an error, as it is for CallTool.
+        """
 
 def add_ToolServiceServicer_to_server(servicer: ToolServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 from engine.build import build_protocol, build_rewards, build_source, build_tools, rehearse
-from engine.codec import HuggingFaceCodec
 from engine.config import EngineTable
 from engine.errors import StartupError
 from engine.sampler.pool import SamplerPool
 from engine.tasks import TaskSource
+from engine.text.codec import HuggingFaceCodec
 from toolwright.recipe import Recipe, check_all
 
 

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, cast
 import structlog
 
 from engine.errors import StartupError, ToolServiceFailed
-from engine.media import Media
-from engine.toolblobs import pieces
-from engine.toolprocess import ToolProcess
-from engine.toolspec import spec
+from engine.images.media import Media
+from engine.tools.blobs import pieces
+from engine.tools.process import ToolProcess
+from engine.tools.spec import spec
 from engine.types import ToolSpec
 from toolwright import wire
 from toolwright.common.v1 import reasons_pb2 as reasons

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from engine.errors import AttemptFailed, StartupError
-from engine.media import Media
-from engine.toolprocess import ToolProcess
-from engine.toolservice import Part, Service
-from engine.toolsession import Session
+from engine.images.media import Media
+from engine.tools.environment import Session
+from engine.tools.process import ToolProcess
+from engine.tools.service import Part, Service
 from engine.types import ToolSpec
 from toolwright.recipe import Tool as ToolTable
 from toolwright.types import Task

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import grpc.aio
 
 from engine.errors import ToolServiceFailed
-from engine.media import Media
-from engine.toolcalls import Place
+from engine.images.media import Media
+from engine.tools.calls import Place
 from toolwright import wire
 from toolwright.rpc.channel import backoff, may_retry
 from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error

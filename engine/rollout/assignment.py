@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from engine.media import Media
+from engine.images.media import Media
 from engine.protocols import Protocol
 from engine.sampler.pool import SamplerPool
-from engine.toolclient import ToolServices
+from engine.tools.services import ToolServices
 from engine.types import Codec
 from toolwright.recipe import Limits
 from toolwright.truncation import Keep

@@ -8,9 +8,9 @@ from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
 
-from engine.delivery import Delivery
-from engine.journal import Journal
-from engine.publishing import Publisher
+from engine.edge.delivery import Delivery
+from engine.edge.publishing import Publisher
+from engine.journal.journal import Journal
 from toolwright import wire
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.common.v1 import trajectory_pb2

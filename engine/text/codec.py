@@ -15,7 +15,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from engine.errors import StartupError
-from engine.template import read_template, special_tokens
+from engine.text.template import read_template, special_tokens
 from engine.types import ImageMark
 from toolwright.recipe import ARCHITECTURES, VISION_ARCHITECTURES
 

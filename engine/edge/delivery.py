@@ -12,9 +12,9 @@ from collections.abc import AsyncIterator, Mapping
 
 import structlog
 
-from engine.capacity import staleness
-from engine.journal import Journal, StoredGroup
-from engine.scheduler import TrainLane
+from engine.journal.journal import Journal, StoredGroup
+from engine.lanes.capacity import staleness
+from engine.lanes.train import TrainLane
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.errors import ServiceError
 from toolwright.types import WeightVersion

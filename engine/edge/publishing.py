@@ -15,8 +15,8 @@ from pathlib import Path
 import structlog
 
 from engine.errors import PublishFailed
-from engine.evaluation import EvaluationLane
-from engine.journal import Journal
+from engine.journal.journal import Journal
+from engine.lanes.evaluation import EvaluationLane
 from engine.sampler.control import Published, WeightControl
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.errors import ServiceError

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from engine.media import Media
+from engine.images.media import Media
 from engine.types import Codec, ImageMark
 from toolwright.types import MediaRef, Task
 

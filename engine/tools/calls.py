@@ -19,9 +19,9 @@ import grpc.aio
 import structlog
 
 from engine.errors import SessionLost, ToolServiceFailed
-from engine.media import Media, blob_of, media_of
-from engine.timelimit import Outage, TimeLimit
-from engine.toolspec import spec
+from engine.images.media import Media, blob_of, media_of
+from engine.rollout.timelimit import Outage, TimeLimit
+from engine.tools.spec import spec
 from engine.types import Call, CallOutcome, Part, ToolSpec
 from toolwright import wire
 from toolwright.common.v1 import reasons_pb2 as reasons

@@ -13,20 +13,20 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from engine.assignment import Assignment, Setting
 from engine.errors import AttemptFailed, SamplerFailed, StartupError
-from engine.images import ExpansionMismatch, ImagesUnplaced, check_places, data_uri, visible
-from engine.media import Media, blob_of
-from engine.picture import UnfitImage, check_picture
+from engine.images.media import Media, blob_of
+from engine.images.picture import UnfitImage, check_picture
+from engine.images.places import ExpansionMismatch, ImagesUnplaced, check_places, data_uri, visible
+from engine.rollout.assignment import Assignment, Setting
+from engine.rollout.timelimit import TimeLimit
+from engine.rollout.transcript import Transcript
+from engine.rollout.turn import Turn
+from engine.rollout.view import images_of, observation, prompt_ids
 from engine.sampler.stops import StopTable
-from engine.timelimit import TimeLimit
-from engine.toolblobs import fetch
-from engine.toolcalls import PendingCall
-from engine.toolsession import Session
-from engine.transcript import Transcript
-from engine.turn import Turn
+from engine.tools.blobs import fetch
+from engine.tools.calls import PendingCall
+from engine.tools.environment import Session
 from engine.types import Answer, Call, CallOutcome, Generated, Images, NoAction
-from engine.view import images_of, observation, prompt_ids
 from toolwright.types import (
     CallRecord,
     CallTimings,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.assignment import Assignment, Setting
-from engine.images import forges
-from engine.text import stop_cut
-from engine.toolcalls import CallPlace, PendingCall, refused
-from engine.toolsession import Session
+from engine.images.places import forges
+from engine.rollout.assignment import Assignment, Setting
+from engine.text.cut import stop_cut
+from engine.tools.calls import CallPlace, PendingCall, refused
+from engine.tools.environment import Session
 from engine.types import Call, CallOutcome, Decision, NoAction, StopHit
 
 

@@ -25,9 +25,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from engine import journal_blobs
 from engine.errors import StartupError
-from engine.media import Media
+from engine.images.media import Media
+from engine.journal import blobs as journal_blobs
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.errors import ServiceError
 from toolwright.types import WeightVersion

@@ -26,12 +26,12 @@ from statistics import fmean
 import orjson
 import structlog
 
-from engine.assignment import Assignment, Setting
-from engine.attempts import run_trajectory
 from engine.config import Evaluation, Suite
-from engine.rewards import Rewards
+from engine.rewards.rewards import Rewards
+from engine.rollout.assignment import Assignment, Setting
+from engine.rollout.attempts import run_trajectory
+from engine.rollout.view import spelled
 from engine.tasks import TaskSource, for_purpose
-from engine.view import spelled
 from toolwright.types import Purpose, SamplingParams, Trajectory, WeightVersion
 
 FULL_SECONDS = 5.0

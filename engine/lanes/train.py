@@ -17,13 +17,13 @@ from itertools import count
 
 import structlog
 
-from engine.assignment import Assignment, Setting
-from engine.attempts import run_trajectory
-from engine.capacity import staleness_capacity
 from engine.errors import StartupError
-from engine.journal import Counts, Journal, JournalFull
-from engine.media import Media
-from engine.rewards import Rewards
+from engine.images.media import Media
+from engine.journal.journal import Counts, Journal, JournalFull
+from engine.lanes.capacity import staleness_capacity
+from engine.rewards.rewards import Rewards
+from engine.rollout.assignment import Assignment, Setting
+from engine.rollout.attempts import run_trajectory
 from engine.tasks import TaskSource
 from toolwright.recipe import Run
 from toolwright.types import SamplingParams, Status, Trajectory

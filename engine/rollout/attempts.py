@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from engine.assignment import Assignment, Setting
 from engine.errors import AttemptFailed
-from engine.rollout import Rollout
+from engine.rollout.assignment import Assignment, Setting
+from engine.rollout.rollout import Rollout
 from toolwright.types import Event, Status, Trajectory
 
 

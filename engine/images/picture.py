@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 
-from engine.media import kind_of
+from engine.images.media import kind_of
 
 MOST_PIXELS = (1 << 30) // 4 // 3
 """Pillow's `Image.MAX_IMAGE_PIXELS`, above which it suspects a decompression bomb."""

@@ -14,8 +14,8 @@ from contextlib import asynccontextmanager
 from google.protobuf.message import Error as MessageError
 
 from engine.errors import SessionLost
-from engine.toolcalls import CallPlace, PendingCall, refused
-from engine.toolservice import Part
+from engine.tools.calls import CallPlace, PendingCall, refused
+from engine.tools.service import Part
 from engine.types import Call, CallOutcome, ToolSpec
 from toolwright.types import ToolErrorKind
 

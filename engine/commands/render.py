@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from engine.codec import HuggingFaceCodec
 from engine.errors import StartupError
 from engine.protocols import Protocol
+from engine.text.codec import HuggingFaceCodec
 from engine.types import ToolSpec
 from toolwright.trajectory_files import write_trajectories
 from toolwright.types import Author, Segment, Sequence, Status, StopReason, Task, Trajectory

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from engine.images import (
+from engine.images.media import Media, blob_of
+from engine.images.places import (
     ImagesUnplaced,
     check_places,
     fold,
@@ -19,10 +20,9 @@ from engine.images import (
     visible,
     with_images,
 )
-from engine.media import Media, blob_of
 from engine.protocols import Protocol
-from engine.text import truncate_observation
-from engine.toolcalls import named
+from engine.text.cut import truncate_observation
+from engine.tools.calls import named
 from engine.types import CallOutcome, Codec, Part, ToolSpec
 from toolwright.truncation import Keep
 from toolwright.types import BlobRef, Segment, Task

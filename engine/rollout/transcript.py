@@ -16,8 +16,8 @@ from collections.abc import Sequence as Many
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from engine.images import ExpansionMismatch, expansions, fold, unfold
-from engine.media import Media
+from engine.images.media import Media
+from engine.images.places import ExpansionMismatch, expansions, fold, unfold
 from engine.types import Generated, ImageMark
 from toolwright.types import (
     Author,

@@ -14,7 +14,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from engine.media import Media
+from engine.images.media import Media
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS blobs (

@@ -1,0 +1,1 @@
+"""One module a command of `engine` that is not `serve`."""

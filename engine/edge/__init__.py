@@ -1,0 +1,1 @@
+"""What the learner speaks to: groups out, weights in."""

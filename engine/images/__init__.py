@@ -1,0 +1,1 @@
+"""Images in tasks, observations and requests."""

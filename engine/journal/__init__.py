@@ -1,0 +1,1 @@
+"""What the engine must not forget, in one SQLite file."""

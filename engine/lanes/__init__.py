@@ -1,0 +1,1 @@
+"""Who may start: the training lane, the evaluation lane, and the arithmetic of places."""

@@ -1,0 +1,1 @@
+"""The recipe's reward functions, and what they may return."""

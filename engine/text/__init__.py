@@ -1,0 +1,1 @@
+"""Where text meets token ids: tokenizer, chat template, cuts."""

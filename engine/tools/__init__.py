@@ -1,0 +1,1 @@
+"""Tool services over gRPC: sessions, calls, leases, and the services that the engine starts."""
