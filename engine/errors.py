@@ -2,6 +2,7 @@
 
 EngineError
 ├── StartupError          the engine cannot start; the message says what to mend
+├── TaskUnfit             no attempt at this task can be made; its position is passed over
 ├── AttemptFailed         this attempt is over, another may follow (never shown to the policy)
 │   ├── SessionLost
 │   ├── ToolServiceFailed
@@ -20,6 +21,11 @@ class EngineError(Exception):
 
 class StartupError(EngineError):
     """The engine cannot start; the message names the thing and the mend."""
+
+
+class TaskUnfit(EngineError):
+    """Nobody can roll out this task: it does not fit the recipe, or its data cannot be used. It is
+    dropped and counted; the run goes on (`engine.max_bad_rows`)."""
 
 
 class AttemptFailed(EngineError):

@@ -6,7 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from toolwright.types import Author, FinishReason, Floats, Ids, StopReason, WeightVersion
+from toolwright.types import (
+    Author,
+    CallRecord,
+    Event,
+    FinishReason,
+    Floats,
+    Ids,
+    StopReason,
+    Task,
+    WeightVersion,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +99,22 @@ class End:
 
 Decision = Calls | Say | Answer | End
 """What an action asks for, as a protocol reads it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What a protocol sees of a trajectory: everything that happened, and nothing to change.
+
+    turn: of the action that is decided, from 0. actions: texts of all earlier actions, special
+    tokens kept. calls: with their outcome, of earlier turns. tools: of the session now.
+    """
+
+    task: Task
+    turn: int
+    actions: tuple[str, ...]
+    calls: tuple[CallRecord, ...]
+    events: tuple[Event, ...]
+    tools: tuple[ToolSpec, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

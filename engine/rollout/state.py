@@ -138,7 +138,8 @@ class State:
 
     def dispatched(self, turn: int) -> int:
         """How many calls of a turn were handed on, answered ones included."""
-        return sum(call.turn == turn for call in (*self.calls, *self.open_calls))
+        answered = sum(call.turn == turn for call in self.calls)
+        return answered + sum(call.turn == turn for call in self.open_calls)
 
 
 EMPTY = State(token_ids=ids())
