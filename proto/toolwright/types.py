@@ -317,7 +317,11 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trajectory:
-    """One rollout of one task, complete."""
+    """One rollout of one task, complete.
+
+    anchors: what a turn stands for when credit is assigned (canonical tool ids), by turn.
+    outside_baseline: the reward does not enter its group's mean and deviation.
+    """
 
     id: str
     group_id: str
@@ -335,6 +339,8 @@ class Trajectory:
     masked: bool = False
     tokenizer_hash: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    anchors: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    outside_baseline: bool = False
 
     @property
     def response_tokens(self) -> int:

@@ -321,6 +321,10 @@ def trajectory_to_proto(trajectory: t.Trajectory) -> pb.Trajectory:
         masked=trajectory.masked,
         tokenizer_hash=trajectory.tokenizer_hash,
         metadata=struct(trajectory.metadata),
+        anchors=[
+            pb.TurnAnchors(turn=turn, ids=ids) for turn, ids in sorted(trajectory.anchors.items())
+        ],
+        outside_baseline=trajectory.outside_baseline,
     )
 
 
@@ -354,6 +358,8 @@ def trajectory_from_proto(trajectory: pb.Trajectory) -> t.Trajectory:
         masked=trajectory.masked,
         tokenizer_hash=trajectory.tokenizer_hash,
         metadata=mapping(trajectory.metadata),
+        anchors={entry.turn: tuple(entry.ids) for entry in trajectory.anchors},
+        outside_baseline=trajectory.outside_baseline,
     )
 
 
