@@ -10,7 +10,9 @@ from inspect import signature
 from engine.errors import StartupError
 from engine.images.places import ImagesUnplaced
 from engine.protocols import Protocol
+from engine.rewards.hook import GroupHook
 from engine.rewards.rewards import Rewards
+from engine.rewards.stops import StopRules
 from engine.rollout.view import prompt_ids
 from engine.tasks import TaskSource
 from engine.tools.process import ToolProcess
@@ -53,10 +55,24 @@ def build_sampling(recipe: Recipe) -> SamplingParams:
 
 
 def build_rewards(recipe: Recipe) -> Rewards:
+    """The recipe's reward function with its rules for stops."""
     task = recipe.shared.task
     return Rewards(
-        task.reward, recipe.folder, per_group=task.reward_per_group, seconds=task.reward_seconds
+        task.reward,
+        recipe.folder,
+        per_group=task.reward_per_group,
+        seconds=task.reward_seconds,
+        threads=task.reward_threads,
+        rules=StopRules.of(task),
     )
+
+
+def build_group_hook(recipe: Recipe) -> GroupHook | None:
+    """None where the recipe names none."""
+    task = recipe.shared.task
+    if not task.group_hook:
+        return None
+    return GroupHook(task.group_hook, recipe.folder, seconds=task.reward_seconds)
 
 
 def build_source(recipe: Recipe) -> TaskSource:

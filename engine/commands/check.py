@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
-from engine.build import build_protocol, build_rewards, build_source, build_tools, rehearse
+from engine.build import (
+    build_group_hook,
+    build_protocol,
+    build_rewards,
+    build_source,
+    build_tools,
+    rehearse,
+)
 from engine.config import EngineTable
 from engine.errors import StartupError
 from engine.sampler.pool import SamplerPool
@@ -24,6 +31,7 @@ def check(recipe: Recipe, table: EngineTable, *, connect: bool) -> list[str]:
     lines.append(f"policy: vocabulary {codec.vocab_size}, end of turn {codec.end_of_turn!r}")
     protocol = build_protocol(recipe)
     build_rewards(recipe)
+    build_group_hook(recipe)
     first = build_source(recipe).take(1)[0]
     tokens = rehearse(protocol, codec, first)
     lines.append(f"first prompt: {tokens} tokens without tools")

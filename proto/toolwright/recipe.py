@@ -20,9 +20,10 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from toolwright.assignments import AssignmentError, assign
+from toolwright.stop_rules import read_stop_rules
 
 SHARED = ("run", "policy", "task", "sampler", "tools")
 ENTRY_POINTS = "toolwright.tables"
@@ -108,9 +109,29 @@ class TaskTable(Table):
     reward: str = Field(description="module:function or ./file.py:function")
     reward_per_group: bool = False
     reward_seconds: float = Field(default=60.0, gt=0)
+    reward_threads: int = Field(
+        default=8, ge=1, description="calls at a time of a reward function that is not async"
+    )
+    group_hook: str = Field(
+        default="", description="module:function or ./file.py:function, async, over scored groups"
+    )
+    stops: dict[str, str] = Field(
+        default_factory=dict, description='stop reason = "keep", "mask", "mask:0", "penalise:-0.5"'
+    )
+    mask_overlong: bool = Field(default=False, description="what a length limit ended")
+    mask_void: bool = Field(default=False, description="no call understood and no answer")
+    exclude_masked_from_baseline: bool | None = Field(
+        default=None, description="none = what infrastructure ended, and nothing else"
+    )
     shuffle: bool = True
     limits: Limits = Field(default_factory=Limits)
     tools: tuple[str, ...] = Field(default=(), description="names under [tools]; empty = all")
+
+    @field_validator("stops")
+    @classmethod
+    def _rules_are_rules(cls, stops: dict[str, str]) -> dict[str, str]:
+        read_stop_rules(stops)
+        return stops
 
 
 class Sampler(Table):

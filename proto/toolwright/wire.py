@@ -348,6 +348,10 @@ def trajectory_to_proto(trajectory: t.Trajectory) -> pb.Trajectory:
         ],
         tokenizer_hash=trajectory.tokenizer_hash,
         metadata=struct(trajectory.metadata),
+        anchors=[
+            pb.TurnAnchors(turn=turn, ids=ids) for turn, ids in sorted(trajectory.anchors.items())
+        ],
+        outside_baseline=trajectory.outside_baseline,
     )
 
 
@@ -383,6 +387,8 @@ def trajectory_from_proto(trajectory: pb.Trajectory) -> t.Trajectory:
         anchors={one.turn: tuple(one.ids) for one in trajectory.anchors},
         tokenizer_hash=trajectory.tokenizer_hash,
         metadata=mapping(trajectory.metadata),
+        anchors={entry.turn: tuple(entry.ids) for entry in trajectory.anchors},
+        outside_baseline=trajectory.outside_baseline,
     )
 
 

@@ -155,6 +155,8 @@ trajectories = st.builds(
     masked=st.booleans(),
     tokenizer_hash=TEXT,
     metadata=OBJECT,
+    anchors=st.dictionaries(UINT32, tuples(TEXT), max_size=2),
+    outside_baseline=st.booleans(),
 )
 
 

@@ -83,6 +83,8 @@ def test_paths_are_relative_to_the_recipe(
             'sampler.endpoints: write a list, ["http://127.0.0.1:1"]',
         ),
         ({"task": {"tools": {"a": 1}}}, "task.tools: write a list, [...]"),
+        ({"task": {"stops": {"timeout": "mask"}}}, "task.stops: 'timeout' takes no rule; these"),
+        ({"task": {"stops": {"max_turns": "drop"}}}, "task.stops: max_turns = 'drop': write"),
         ({"tools": {"python": {"service": None}}}, "tools.python: say `service`, "),
         ({"tools": {"python": {"serve": ["python"]}}}, "one of the two"),
         (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,13 +13,27 @@ import pytest
 
 from engine.errors import StartupError
 from engine.rewards.rewards import Rewards
-from toolwright.types import RewardPart, Status, StopReason, Task, Trajectory
+from tests.support.docs import example
+from toolwright.types import (
+    Author,
+    CallRecord,
+    RewardPart,
+    Segment,
+    Status,
+    StopReason,
+    Task,
+    Trajectory,
+)
+from toolwright.types import Sequence as TokenSequence
+from toolwright.wire import serialize, trajectory_from_proto, trajectory_to_proto
 
 FUNCTIONS = """
 import asyncio
 import functools
 import time
 import numpy
+from engine.rewards import Score
+from toolwright.types import Event, RewardPart
 
 def number(t):
     return len(t.metadata["final_text"])
@@ -41,6 +56,18 @@ partial = functools.partial(lambda x, t: x, 4.0)
 
 def of_group(ts):
     return [len(ts), {"rank": 1}, (5, {"x": 1.0})][: len(ts)]
+def scores(t):
+    return Score(
+        reward=2, parts=[RewardPart(name="step", value=1, turn=0)], anchors={0: ["add"]},
+        events=[Event(kind="judged", turn=0, data={"by": "me"})], outside_baseline=True,
+    )
+def masks(t):
+    return Score(keep=False)
+def empty(t):
+    return Score()
+def wrong_turn(t):
+    return Score(parts=[RewardPart(name="step", value=1, turn=7)])
+
 def short_group(ts):
     return [1.0]
 def number_for_group(ts):
@@ -64,6 +91,17 @@ def nothing(t):
     return None
 def wrong_parts(t):
     return 1.0, [1.0]
+async def leaves_the_loop(t):
+    raise SystemExit(3)
+async def cancels(t):
+    raise asyncio.CancelledError
+def half_a_character(t):
+    raise ValueError("\\udc80" * 10_000)
+class Unspeakable:
+    def __repr__(self):
+        raise RuntimeError
+def unspeakable(t):
+    return Unspeakable()
 async def sleeps(t):
     await asyncio.sleep(60)
 def hangs(t):
@@ -72,13 +110,22 @@ value = 3
 """
 
 
+SPOKEN = TokenSequence(
+    id="g.0",
+    segments=(
+        Segment(author=Author.PROMPT, token_ids=(1,)),
+        Segment(author=Author.MODEL, token_ids=(2,), logprobs=(-1.0,)),
+    ),
+)
+
+
 def trajectory(index: int = 0, **fields: Any) -> Trajectory:
     base = Trajectory(
         id=f"g-{index}",
         group_id="g",
         index=index,
         task=Task(id="q"),
-        sequences=(),
+        sequences=(SPOKEN,),
         status=Status.COMPLETED,
         stop_reason=StopReason.ANSWERED,
         metadata={"final_text": "abc"},
@@ -143,12 +190,20 @@ async def test_per_group(folder: Path) -> None:
         ("text", "returned '1.0', not a finite number"),
         ("nothing", "returned None, not a finite number"),
         ("wrong_parts", "parts are list, not a dictionary"),
+        ("leaves_the_loop", "raised SystemExit(3)"),
+        ("cancels", "raised CancelledError()"),
+        ("half_a_character", "raised ValueError("),
+        ("unspeakable", "returned a Unspeakable that has no repr"),
+        ("empty", "a Score with neither reward nor parts"),
+        ("wrong_turn", "part 'step': turn 7; the trajectory has turns 0 to 0"),
     ],
 )
 async def test_faults_are_masked_and_told(folder: Path, name: str, words: str) -> None:
     (scored,) = await score(folder, name)
     assert (scored.reward, scored.masked) == (0.0, True)
-    assert scored.stop_reason is StopReason.REWARD_ERROR
+    assert (scored.status, scored.stop_reason) == (Status.COMPLETED, StopReason.ANSWERED)
+    assert scored.outside_baseline
+    serialize(trajectory_to_proto(scored))
     (event,) = scored.events
     assert event.kind == "reward_failed"
     assert words in event.data["error"]
@@ -161,23 +216,47 @@ async def test_a_function_that_takes_too_long(folder: Path, name: str) -> None:
     assert "took more than 0.05 s" in scored.events[0].data["error"]
 
 
-async def test_a_function_that_hangs_keeps_nothing_from_ending(folder: Path) -> None:
-    """Nor does it use up a pool: the next ones run while it hangs."""
+async def test_a_function_that_hangs_costs_threads_up_to_a_bound_and_keeps_nothing_from_ending(
+    folder: Path,
+) -> None:
+    before = threading.active_count()
     hanging = rewards(folder, "hangs", seconds=0.02)
-    for _ in range(3):
-        await hanging.score([trajectory(i) for i in range(16)])
+    scored = await hanging.score([trajectory(i) for i in range(64)])
+    assert 32 <= hanging.lost_threads <= 32 + 8
+    assert threading.active_count() - before <= 32 + 8
+    assert all(t.masked for t in scored)
+    assert " calls of the reward function never returned" in scored[-1].events[0].data["error"]
     left = [thread for thread in threading.enumerate() if thread.name == "reward"]
-    assert len(left) >= 48
     assert all(thread.daemon for thread in left)
-    (scored,) = await score(folder, "number", seconds=1)
-    assert scored.reward == 3.0
+    (scored_by_another,) = await score(folder, "number", seconds=1)
+    assert scored_by_another.reward == 3.0
+
+
+async def test_a_score_reaches_the_record_whole(folder: Path) -> None:
+    (scored,) = await score(folder, "scores")
+    assert (scored.reward, scored.masked, scored.outside_baseline) == (2.0, False, True)
+    assert scored.reward_parts == (RewardPart(name="step", value=1.0, turn=0),)
+    assert scored.anchors == {0: ("add",)}
+    assert [event.kind for event in scored.events] == ["judged"]
+    assert trajectory_from_proto(trajectory_to_proto(scored)) == scored
+    (masked,) = await score(folder, "masks")
+    assert (masked.reward, masked.masked, masked.events) == (0.0, True, ())
+
+
+async def test_an_awaited_cancellation_is_not_the_function_s(folder: Path) -> None:
+    scoring = asyncio.ensure_future(score(folder, "sleeps"))
+    await asyncio.sleep(0.02)
+    scoring.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await scoring
 
 
 @pytest.mark.parametrize("name", ["short_group", "number_for_group"])
 async def test_a_group_s_fault_is_every_member_s(folder: Path, name: str) -> None:
     scored = await score(folder, name, [trajectory(0), trajectory(1)], per_group=True)
     assert all(t.masked for t in scored)
-    assert "not 2 rewards" in scored[0].events[0].data["error"]
+    words = "returned 1 rewards for 2" if name == "short_group" else "returned float, not 2 rewards"
+    assert words in scored[0].events[0].data["error"]
 
 
 async def test_one_member_s_fault_is_its_own(folder: Path) -> None:
@@ -196,15 +275,28 @@ async def test_errored_members_are_not_asked_about(folder: Path, per_group: bool
     name = "of_group" if per_group else "number"
     scored = await score(folder, name, given, per_group=per_group)
     assert [t.id for t in scored] == [t.id for t in given]
-    assert scored[1] == lost
+    assert scored[1] == replace(lost, outside_baseline=True)
     assert scored[0].reward == (2.0 if per_group else 3.0)  # the group that it saw has two
     only = await score(folder, name, [lost], per_group=per_group)
-    assert only == [lost]
+    assert only == [scored[1]]
 
 
 async def test_the_time_is_kept(folder: Path) -> None:
     (scored,) = await score(folder, "sleeps", seconds=0.05)
     assert 0.04 < scored.timings.reward_s < 5
+
+
+async def test_the_example_of_the_docs_gives_credit_by_turn(tmp_path: Path) -> None:
+    (tmp_path / "my_reward.py").write_text(example("2-your-own-run.md", ":by_turn"))
+    call = CallRecord(
+        call_id="c", turn=0, index=0, tool="add", action="", observation="", valid=True
+    )
+    asked = trajectory(task=Task(id="q", answers=("abc",)), calls=(call,))
+    (scored,) = await score(tmp_path, "by_turn", [asked])
+    assert (scored.reward, scored.masked, scored.anchors) == (1.0, False, {0: ("add",)})
+    assert scored.reward_parts[1] == RewardPart(name="understood", value=0.1, turn=0)
+    (silent,) = await score(tmp_path, "by_turn")
+    assert silent.masked
 
 
 @pytest.mark.parametrize(
