@@ -12,6 +12,9 @@ EngineError
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from toolwright.types import StopReason
 
 
@@ -59,3 +62,18 @@ class SamplerFailed(AttemptFailed):
 
 class PublishFailed(EngineError):
     """A publish did not reach every sampler."""
+
+
+@contextmanager
+def first_of_group(*kinds: type[Exception]) -> Iterator[None]:
+    """The first error of one of these kinds in a group that the block raises, in place of the
+    group. A group without any is raised as it is."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        found, other = group.split(kinds)
+        if found is None or (other is not None and other.split(Exception)[1] is not None):
+            raise
+        while isinstance(found, BaseExceptionGroup):
+            found = found.exceptions[0]  # type: ignore[assignment]
+        raise found from group

@@ -1,6 +1,7 @@
-"""How many trajectories may be admitted, and how stale one is: pure arithmetic.
+"""How many trajectories the staleness bound lets in, and how stale one is: pure arithmetic.
 
-Spec 6.8: capacity = min(max_concurrent - running, (eta + v + 1) * B - (accepted + running)).
+Spec 6.8: capacity = min(max_concurrent - running, (eta + v + 1) * B - (accepted + running)). Its
+first term is for places, which belong to members (`places.py`); the second is for groups.
 """
 
 from __future__ import annotations

@@ -211,26 +211,31 @@ class Rollout:
             if dispatch is not None:
                 self._dispatch(environment, dispatch, read_ns)
 
-        generated = await self._around.pool.generate(
-            key=self._log.attempt,
-            token_ids=state.token_ids,
-            sampling=self._assignment.sampling,
-            max_new_tokens=room,
-            stops=self._stop_table(state.tools),
-            on_action=on_action,
-            on_mark=on_mark,
-            on_progress=self._streamed,
-            received=state.partial,
-            images=self._request_images(state),
-            clock=self._limit,
-        )
+        try:
+            generated = await self._around.pool.generate(
+                key=self._log.attempt,
+                token_ids=state.token_ids,
+                sampling=self._assignment.sampling,
+                max_new_tokens=room,
+                stops=self._stop_table(state.tools),
+                on_action=on_action,
+                on_mark=on_mark,
+                on_progress=self._streamed,
+                received=state.partial,
+                images=self._request_images(state),
+                clock=self._limit,
+            )
+        except SamplerFailed as error:
+            if turn:  # what it refuses may be an observation: the next attempt's is another
+                raise SamplerFailed(str(error)) from error
+            raise
         if not self._state.acted and self._broken is None and self._state.turn == turn:
             on_action(generated)
         if self._broken is not None:
             raise SamplerFailed(
                 f"{self._broken}; the sampler's image processor must be that of policy.model and "
                 "leave all other tokens as they are",
-                permanent=True,
+                permanent=not turn,
             ) from self._broken
 
     def _stop_table(self, tools: tuple[ToolSpec, ...]) -> StopTable:

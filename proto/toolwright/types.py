@@ -382,10 +382,6 @@ class Trajectory:
     reward_parts: tuple[RewardPart, ...] = ()
     timings: TrajectoryTimings = field(default_factory=TrajectoryTimings)
     masked: bool = False
-    outside_baseline: bool = False
-    """Its reward does not enter the statistics of its group (spec 3.6)."""
-    anchors: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
-    """Turn to what it stands for when credit is assigned: canonical ids (spec 2.5.3)."""
     tokenizer_hash: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     anchors: Mapping[int, tuple[str, ...]] = field(default_factory=dict)

@@ -341,11 +341,6 @@ def trajectory_to_proto(trajectory: t.Trajectory) -> pb.Trajectory:
             open_s=trajectory.timings.open_s,
         ),
         masked=trajectory.masked,
-        outside_baseline=trajectory.outside_baseline,
-        anchors=[
-            pb.TurnAnchors(turn=turn, ids=trajectory.anchors[turn])
-            for turn in sorted(trajectory.anchors)
-        ],
         tokenizer_hash=trajectory.tokenizer_hash,
         metadata=struct(trajectory.metadata),
         anchors=[
@@ -383,8 +378,6 @@ def trajectory_from_proto(trajectory: pb.Trajectory) -> t.Trajectory:
             open_s=trajectory.timings.open_s,
         ),
         masked=trajectory.masked,
-        outside_baseline=trajectory.outside_baseline,
-        anchors={one.turn: tuple(one.ids) for one in trajectory.anchors},
         tokenizer_hash=trajectory.tokenizer_hash,
         metadata=mapping(trajectory.metadata),
         anchors={entry.turn: tuple(entry.ids) for entry in trajectory.anchors},
