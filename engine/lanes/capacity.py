@@ -11,11 +11,10 @@ from collections.abc import Mapping
 from toolwright.types import WeightVersion
 
 
-def staleness_capacity(
-    *, eta: int, version: int, batch: int, max_concurrent: int, accepted: int, running: int
-) -> int:
-    """Trajectories that may start now; negative means wait (`common.staleness_capacity`)."""
-    return min(max_concurrent - running, (eta + version + 1) * batch - (accepted + running))
+def staleness_room(*, eta: int, version: int, batch: int, accepted: int, running: int) -> int:
+    """Trajectories that the staleness bound still lets in; negative means wait
+    (`common.staleness_capacity`, whose other term is the places)."""
+    return (eta + version + 1) * batch - (accepted + running)
 
 
 def staleness(

@@ -96,7 +96,9 @@ class GroupRun:
         fails all of them; empty where the engine drains meanwhile. TaskUnfit."""
         for round_ in count():
             members = await self._roll_out(round_)
-            if any(not member.log.state.ended.error for member in members if member.log.state.ended):
+            if any(
+                not member.log.state.ended.error for member in members if member.log.state.ended
+            ):
                 await self._finish(members)
                 return members
             pause = min(LONGEST_PAUSE_S, 2.0**round_)

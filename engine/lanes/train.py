@@ -20,7 +20,7 @@ import structlog
 
 from engine.errors import TaskUnfit
 from engine.journal.journal import Counts, Journal, JournalFull
-from engine.lanes.capacity import staleness_capacity
+from engine.lanes.capacity import staleness_room
 from engine.lanes.group import GroupRun, Lane, Member
 from engine.rollout.log import AttemptLog
 from engine.rollout.state import LogError
@@ -123,7 +123,7 @@ class TrainLane:
         is sampled."""
         run = self._run
         last = max(run.steps - 1 - run.max_staleness, -1 - run.max_staleness)
-        return staleness_capacity(
+        return staleness_room(
             eta=run.max_staleness,
             version=min(self.step, last),
             batch=run.batch,
@@ -200,7 +200,9 @@ class TrainLane:
                     identity=trajectories[0].group_id,
                     members=[serialize(trajectory_to_proto(t)) for t in trajectories],
                     attempts=[member.log.attempt for member in members],
-                    versions=list(dict.fromkeys(v for t in trajectories for v in t.weight_versions)),
+                    versions=list(
+                        dict.fromkeys(v for t in trajectories for v in t.weight_versions)
+                    ),
                 )
             except JournalFull as error:
                 first, self._waiting_for_disk = not self._waiting_for_disk, True

@@ -100,9 +100,11 @@ def _holding(trajectory: Trajectory, rules: StopRules) -> Iterator[tuple[str, St
     reason = trajectory.stop_reason
     reasons = {
         reason,
-        *(_CALL_ERRORS[c.outcome.error]
+        *(
+            _CALL_ERRORS[c.outcome.error]
             for c in trajectory.calls
-            if c.outcome.error in _CALL_ERRORS),
+            if c.outcome.error in _CALL_ERRORS
+        ),
     }
     for one in sorted(reasons):
         rule = rules.stops.get(one, StopRule())
