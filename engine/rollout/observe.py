@@ -2,7 +2,7 @@
 
 Invariants
 - Observations stand in call order, whoever answered first.
-- Neighbours with one author are one segment; the frame around all of them belongs to the outer ones.
+- Neighbours with one author are one segment; the frame around all belongs to the outer ones.
 - Nothing is appended beyond the room that is left, and nothing is cut inside an image.
 """
 
