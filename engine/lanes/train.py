@@ -202,9 +202,7 @@ class TrainLane:
                     identity=trajectories[0].group_id,
                     members=records,
                     attempts=[member.log.attempt for member in members],
-                    versions=list(
-                        dict.fromkeys(v for t in trajectories for v in t.weight_versions)
-                    ),
+                    versions=versions,
                 )
             except JournalFull as error:
                 first, self._waiting_for_disk = not self._waiting_for_disk, True
