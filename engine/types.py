@@ -6,8 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from engine.images.media import Media
-from toolwright.types import BlobRef, FinishReason, ToolErrorKind, WeightVersion
+from toolwright.types import (
+    Author,
+    CallRecord,
+    Event,
+    FinishReason,
+    Floats,
+    Ids,
+    StopReason,
+    Task,
+    WeightVersion,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +33,10 @@ class ToolSpec:
     argument: str = ""
     json_call: bool = False
     parallel_calls: bool = False
+    stateful: bool = True
+    """Its calls change a state that later calls see."""
+    forks: bool = False
+    """A session of it can be forked."""
     service: str = ""
 
     @property
@@ -52,6 +65,25 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Calls:
+    """The policy calls tools; the order of `calls` is that of their observations."""
+
+    calls: tuple[Call, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Say:
+    """The environment speaks without a tool: a correction, an instruction.
+
+    budget: tokens of `text` that are kept; 0 = the recipe's limit of an observation.
+    """
+
+    text: str
+    author: Author = Author.SYSTEM
+    budget: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """The policy gave its final answer."""
 
@@ -59,43 +91,30 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoAction:
-    """The policy ended its turn with neither a call nor an answer."""
+class End:
+    """The trajectory is over for another reason than an answer."""
 
-    empty: bool = False
-
-
-Decision = tuple[Call, ...] | Answer | NoAction
+    reason: StopReason = StopReason.NO_ACTION_IN_OUTPUT
 
 
-Part = str | Media | BlobRef
-"""Of an observation: text, media, or media that its service still holds."""
+Decision = Calls | Say | Answer | End
+"""What an action asks for, as a protocol reads it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CallOutcome:
-    """What a tool service answered to one call.
+class View:
+    """What a protocol sees of a trajectory: everything that happened, and nothing to change.
 
-    `text` has all of it, media by their names; `parts` are what it is made of, none where there
-    are no media.
+    turn: of the action that is decided, from 0. actions: texts of all earlier actions, special
+    tokens kept. calls: with their outcome, of earlier turns. tools: of the session now.
     """
 
-    text: str
-    valid: bool
-    parts: tuple[Part, ...] = ()
-    invalid_reason: str = ""
-    done: bool = False
-    reward: float | None = None
-    error: ToolErrorKind = ToolErrorKind.NONE
-    session_lost: bool = False
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    truncated: bool = False
-    isolation: str = ""
-    tool: str = ""
-    new_tools: tuple[ToolSpec, ...] = ()
-    """Tools that the session has by this call."""
-    queued_s: float = 0.0
-    run_s: float = 0.0
+    task: Task
+    turn: int
+    actions: tuple[str, ...]
+    calls: tuple[CallRecord, ...]
+    events: tuple[Event, ...]
+    tools: tuple[ToolSpec, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,20 +135,27 @@ class Images:
     tell_prompt: bool = False
 
 
+VersionRun = tuple[WeightVersion, int]
+"""So many tokens in a row that one weight version wrote."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generated:
-    """One finished generation. token_ids, logprobs, versions: [n], one entry a token.
+    """One generation, or what there is of it. token_ids: [n] int32; logprobs: [n] float32.
 
+    versions: runs whose counts sum to n. stop: the text that ended it, None where none did.
     prompt_tokens: what the sampler counted in the prompt, images expanded. prompt_ids: those
-    tokens, where they were asked for.
+    tokens, where they were asked for. read_ns: when the bytes of the last token were read.
     """
 
-    token_ids: tuple[int, ...]
-    logprobs: tuple[float, ...]
-    versions: tuple[WeightVersion, ...]
+    token_ids: Ids
+    logprobs: Floats
+    versions: tuple[VersionRun, ...]
     finish: FinishReason
+    stop: str | None = None
     prompt_tokens: int = 0
-    prompt_ids: tuple[int, ...] = ()
+    prompt_ids: Sequence[int] = ()
+    read_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +175,13 @@ class ImageMark:
 class Codec(Protocol):
     """Text to ids and back, without special-token prefixes."""
 
-    def encode(self, text: str) -> list[int]: ...
+    def encode(self, text: str) -> list[int]:
+        """Ids of a text of ours, in which control tokens are control tokens."""
+        ...
+
+    def encode_plain(self, text: str) -> list[int]:
+        """Ids of a foreign text, in which what spells a control token stays text."""
+        ...
 
     def decode(self, token_ids: Sequence[int]) -> str: ...
 

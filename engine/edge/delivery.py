@@ -39,7 +39,7 @@ class Delivery:
         published.
         """
         forks = await self._forks(version)
-        counts = await self._journal.counts()
+        counts = self._journal.counts
         if after < counts.durable_sequence:
             raise ServiceError(
                 reasons.ERROR_REASON_UNKNOWN_SEQUENCE,
@@ -61,14 +61,14 @@ class Delivery:
                 if self._is_stale(group, version, forks):
                     log.info("group_dropped", group=group.id, sequence=group.sequence)
                     await self._journal.drop([group.sequence])
-                    await self._lane.changed()
+                    self._lane.changed()
                     continue
                 yield group
                 sent += 1
 
     async def acknowledge(self, sequence: int) -> int:
         """Raises the durable mark; returns it. ServiceError for a number that no group has."""
-        counts = await self._journal.counts()
+        counts = self._journal.counts
         if sequence > counts.last_sequence:
             raise ServiceError(
                 reasons.ERROR_REASON_UNKNOWN_SEQUENCE,
@@ -77,7 +77,7 @@ class Delivery:
                 mend="use the run.folder that the checkpoint belongs to",
             )
         mark = await self._journal.acknowledge(sequence)
-        await self._lane.changed()
+        self._lane.changed()
         return mark
 
     async def _forks(self, version: WeightVersion) -> Mapping[str, WeightVersion]:

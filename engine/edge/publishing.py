@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 import structlog
@@ -34,7 +34,7 @@ class Publisher:
         journal: Journal,
         control: WeightControl,
         evaluation: EvaluationLane,
-        changed: Callable[[int], Awaitable[None]],
+        changed: Callable[[int], None],
     ) -> None:
         self._journal = journal
         self._control = control
@@ -80,7 +80,7 @@ class Publisher:
         version, path = newest
         await self._control.put_in_order(version, path)
         self._current = newest
-        await self._changed(version.step)
+        self._changed(version.step)
         self._evaluation.start(version)
 
     async def publish(
@@ -132,7 +132,7 @@ class Publisher:
             await self._journal.set_version(version, path, parent)
             self._current = version, path
             log.info("published", version=str(version), paused_s=round(published.paused_s, 4))
-            await self._changed(version.step)
+            self._changed(version.step)
             self._evaluation.start(version)
             return published
 
@@ -175,7 +175,7 @@ class Publisher:
                 )
             return parent
         if version.step == 0:
-            counts = await self._journal.counts()
+            counts = self._journal.counts
             if counts.durable_sequence > 0:
                 raise ServiceError(
                     reasons.ERROR_REASON_WRONG_LINEAGE,

@@ -52,7 +52,9 @@ def read_media(source: Source) -> Media:
         name = str(source)
         try:
             if source.is_file() and source.stat().st_size > MOST_BYTES:
-                raise ValueError(f"{name}: {source.stat().st_size} bytes; the limit is {MOST_BYTES}")
+                raise ValueError(
+                    f"{name}: {source.stat().st_size} bytes; the limit is {MOST_BYTES}"
+                )
             data = source.read_bytes()
         except OSError as error:
             raise ValueError(f"{name} cannot be read: {error}") from error

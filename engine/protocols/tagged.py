@@ -11,8 +11,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engine.protocols.actions import read_call
-from engine.protocols.conversation import calls_of, content_of, opening, split_opening
-from engine.types import Answer, Codec, Decision, NoAction, ToolSpec
+from engine.protocols.conversation import (
+    calls_of,
+    content_of,
+    nothing_done,
+    opening,
+    split_opening,
+)
+from engine.types import Answer, Calls, Codec, Decision, ToolSpec, View
 from toolwright.types import Task
 
 
@@ -55,17 +61,18 @@ class Tagged:
             ends.append(self._answer_close)
         return tuple(dict.fromkeys([*ends, codec.end_of_turn]))
 
-    def decide(
-        self, text: str, stop: str | None, tools: Sequence[ToolSpec], codec: Codec
-    ) -> Decision:
-        if stop is not None and stop not in (codec.end_of_turn, self._answer_close):
-            return (read_call(text, stop, tools),)
+    def marks(self, tools: Sequence[ToolSpec], codec: Codec) -> tuple[str, ...]:
+        return ()
+
+    def decide(self, text: str, stop: str, view: View, codec: Codec) -> Decision:
+        if stop not in (codec.end_of_turn, self._answer_close):
+            return Calls(calls=(read_call(text, stop, view.tools),))
         body = text.removesuffix(codec.end_of_turn)
         start = body.rfind(self._answer_open)
         end = body.find(self._answer_close, max(start, 0))
         if start >= 0 and end >= 0:
             return Answer(text=body[start + len(self._answer_open) : end].strip())
-        return NoAction(empty=not body.strip())
+        return nothing_done(body)
 
     def frame(self, stop: str | None, codec: Codec) -> tuple[list[int], list[int]]:
         before, _, after = self._observation.partition("{text}")

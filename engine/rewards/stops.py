@@ -100,7 +100,11 @@ def _holding(trajectory: Trajectory, rules: StopRules) -> Iterator[tuple[str, St
     reason = trajectory.stop_reason
     reasons = {
         reason,
-        *(_CALL_ERRORS[c.error] for c in trajectory.calls if c.error in _CALL_ERRORS),
+        *(
+            _CALL_ERRORS[c.outcome.error]
+            for c in trajectory.calls
+            if c.outcome.error in _CALL_ERRORS
+        ),
     }
     for one in sorted(reasons):
         rule = rules.stops.get(one, StopRule())
@@ -108,6 +112,6 @@ def _holding(trajectory: Trajectory, rules: StopRules) -> Iterator[tuple[str, St
             yield one.name.lower(), rule
     if rules.mask_overlong and reason in OVERLONG:
         yield "overlong", StopRule(masked=True)
-    understood = any(call.valid for call in trajectory.calls)
+    understood = any(call.outcome.valid for call in trajectory.calls)
     if rules.mask_void and reason not in _ANSWERED and not understood:
         yield "void", StopRule(masked=True)

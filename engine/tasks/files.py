@@ -33,8 +33,11 @@ _BATCH = 64
 class RowFile(Protocol):
     """An open file. sha256: of all its bytes. bad: its rows that are no tasks, by number."""
 
-    sha256: str
-    bad: Mapping[int, RowRefused]
+    @property
+    def sha256(self) -> str: ...
+
+    @property
+    def bad(self) -> Mapping[int, RowRefused]: ...
 
     def __len__(self) -> int: ...
 

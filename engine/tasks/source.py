@@ -271,7 +271,7 @@ class _Order:
             return number
         if epoch != self._epoch:
             self._shuffled = array("Q", range(self._rows))
-            random.Random(f"{self._seed}.{epoch}").shuffle(self._shuffled)  # type: ignore[arg-type]
+            random.Random(f"{self._seed}.{epoch}").shuffle(self._shuffled)
             self._epoch = epoch
         return self._shuffled[number]
 

@@ -74,8 +74,10 @@ class Metrics:
                 self.tokens.labels(segment.author.name.lower()).inc(len(segment.token_ids))
         for call in trajectory.calls:
             # What the policy made up would be a new series for every name that it invents.
-            known = call.tool and call.error is not ToolErrorKind.UNKNOWN_TOOL
-            self.calls.labels(call.tool if known else "unknown", call.error.name.lower()).inc()
+            known = call.tool and call.outcome.error is not ToolErrorKind.UNKNOWN_TOOL
+            self.calls.labels(
+                call.tool if known else "unknown", call.outcome.error.name.lower()
+            ).inc()
             if call.timings.dispatched_ns:
                 waited = call.timings.dispatched_ns - call.timings.stop_read_ns
                 self.dispatch.observe(waited / 1e9)

@@ -84,6 +84,7 @@ class Limits(Table):
     """Budgets of one trajectory, tokens unless said otherwise (spec 3.2)."""
 
     turns: int = Field(default=4, ge=0, description="tool calls; one answer turn comes on top")
+    calls: int = Field(default=8, ge=1, description="tool calls in one action")
     action: int = Field(default=1024, ge=1)
     observation: int = Field(default=1024, ge=1)
     response: int = Field(default=4096, ge=1, description="actions and observations together")

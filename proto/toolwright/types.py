@@ -7,16 +7,34 @@ Invariants
 - Token ids are those that the sampler returned or that one encoding of an observation gave;
   nothing is decoded and encoded again.
 - Loss mask, action spans and staleness are derived from the segments, stored nowhere.
+- Arrays of tokens are never changed once a record holds them.
 
 The protobuf twin of every class is in `toolwright.common.v1`; `toolwright.wire` converts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from array import array
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    Ids = array[int]
+    Floats = array[float]
+else:  # `array` takes no parameters before Python 3.12
+    Ids = Floats = array
+
+
+def ids(values: Iterable[int] = ()) -> Ids:
+    """Token ids as an array of int32. OverflowError for one that does not fit."""
+    return values if isinstance(values, array) else array("i", values)
+
+
+def floats(values: Iterable[float] = ()) -> Floats:
+    """Numbers as an array of float32."""
+    return values if isinstance(values, array) else array("f", values)
 
 
 class Author(IntEnum):
@@ -168,13 +186,13 @@ class Segment:
     """A maximal run of tokens with one author and one weight version.
 
     token_ids: [n] int32; logprobs: [n] float32 behaviour log-probs, None unless the policy wrote
-    the segment.
+    the segment. Other iterables are copied into arrays.
     """
 
     author: Author
-    token_ids: tuple[int, ...]
+    token_ids: Ids
     turn: int = 0
-    logprobs: tuple[float, ...] | None = None
+    logprobs: Floats | None = None
     weight_version: WeightVersion | None = None
     trainable: bool = False
     sampling: SamplingParams | None = None
@@ -183,6 +201,9 @@ class Segment:
     tensors: tuple[TokenTensor, ...] = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "token_ids", ids(self.token_ids))
+        if self.logprobs is not None:
+            object.__setattr__(self, "logprobs", floats(self.logprobs))
         if self.logprobs is not None and len(self.logprobs) != len(self.token_ids):
             raise ValueError(
                 f"segment of {len(self.token_ids)} tokens has {len(self.logprobs)} log-probs"
@@ -200,9 +221,12 @@ class Sequence:
     agent: str = ""
 
     @property
-    def token_ids(self) -> tuple[int, ...]:
-        """[T] ids of all segments in order."""
-        return tuple(token for segment in self.segments for token in segment.token_ids)
+    def token_ids(self) -> Ids:
+        """[T] int32 ids of all segments in order."""
+        found = ids()
+        for segment in self.segments:
+            found.extend(segment.token_ids)
+        return found
 
     @property
     def loss_mask(self) -> tuple[bool, ...]:
@@ -210,11 +234,15 @@ class Sequence:
         return tuple(s.trainable for s in self.segments for _ in s.token_ids)
 
     @property
-    def logprobs(self) -> tuple[float, ...]:
-        """[T] behaviour log-probs, 0.0 where the policy did not write."""
-        return tuple(
-            value for s in self.segments for value in (s.logprobs or (0.0,) * len(s.token_ids))
-        )
+    def logprobs(self) -> Floats:
+        """[T] float32 behaviour log-probs, 0.0 where the policy did not write."""
+        found = floats()
+        for segment in self.segments:
+            if segment.logprobs is None:
+                found.frombytes(bytes(found.itemsize * len(segment.token_ids)))
+            else:
+                found.extend(segment.logprobs)
+        return found
 
     @property
     def action_spans(self) -> tuple[tuple[int, int, int], ...]:
@@ -258,34 +286,51 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CallTimings:
-    """Stamps in ns of the engine's monotonic clock, durations in s."""
+class CallOutcome:
+    """What came of one call, as the tool service recorded it.
 
-    stop_read_ns: int = 0
-    dispatched_ns: int = 0
-    result_ns: int = 0
+    `observation` has all of it, media by their names; `parts` are what it is made of, empty where
+    there are no media. `author` speaks in the observation; `token_budget` 0 = the recipe's limit.
+    `queued_s` and `run_s` are the service's own measure, seconds.
+    """
+
+    observation: str
+    valid: bool
+    parts: tuple[str | BlobRef, ...] = ()
+    invalid_reason: str = ""
+    done: bool = False
+    error: ToolErrorKind = ToolErrorKind.NONE
+    session_lost: bool = False
+    reward: float | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    truncated: bool = False
+    isolation: str = ""
+    tool: str = ""
+    author: Author = Author.TOOL
+    token_budget: int = 0
     queued_s: float = 0.0
     run_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CallTimings:
+    """Stamps in ns of the engine's monotonic clock; 0 = never, or in an earlier life."""
+
+    stop_read_ns: int = 0
+    dispatched_ns: int = 0
+    result_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CallRecord:
-    """A tool call as it was made and answered."""
+    """A tool call as it was made, and what came of it."""
 
     call_id: str
     turn: int
     index: int
     tool: str
     action: str
-    observation: str
-    valid: bool
-    invalid_reason: str = ""
-    done: bool = False
-    error: ToolErrorKind = ToolErrorKind.NONE
-    reward: float | None = None
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    truncated: bool = False
-    isolation: str = ""
+    outcome: CallOutcome
     timings: CallTimings = field(default_factory=CallTimings)
 
 

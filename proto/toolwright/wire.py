@@ -23,6 +23,8 @@ from toolwright.common.v1 import trajectory_pb2 as pb
 
 def pack(values: Iterable[float], code: str) -> bytes:
     """Little-endian bytes of `values`; code "i" = int32, "f" = float32."""
+    if byteorder == "little" and isinstance(values, array) and values.typecode == code:
+        return values.tobytes()
     out = array(code, values)
     if byteorder == "big":
         out.byteswap()
@@ -155,7 +157,7 @@ def segment_to_proto(segment: t.Segment) -> pb.Segment:
 
 def segment_from_proto(segment: pb.Segment) -> t.Segment:
     """ValueError when the bytes do not hold as many tokens as the message says."""
-    token_ids = tuple(unpack(segment.token_ids, "i"))
+    token_ids = unpack(segment.token_ids, "i")
     if len(token_ids) != segment.token_count:
         raise ValueError(f"segment says {segment.token_count} tokens and holds {len(token_ids)}")
     finish = None
@@ -171,7 +173,7 @@ def segment_from_proto(segment: pb.Segment) -> t.Segment:
         author=t.Author(segment.author),
         token_ids=token_ids,
         turn=segment.turn,
-        logprobs=tuple(unpack(segment.logprobs, "f")) if wrote else None,
+        logprobs=unpack(segment.logprobs, "f") if wrote else None,
         weight_version=(
             version_from_proto(segment.weight_version)
             if segment.HasField("weight_version")
@@ -211,30 +213,40 @@ def _sequence_from_proto(sequence: pb.Sequence) -> t.Sequence:
 
 
 def _call_to_proto(call: t.CallRecord) -> pb.CallRecord:
+    outcome, timings = call.outcome, call.timings
     out = pb.CallRecord(
         call_id=call.call_id,
         turn=call.turn,
         index=call.index,
         tool=call.tool,
         action=call.action,
-        observation=call.observation,
-        valid=call.valid,
-        invalid_reason=call.invalid_reason,
-        done=call.done,
-        error=int(call.error),  # type: ignore[arg-type]
-        metrics=dict(call.metrics),
-        truncated=call.truncated,
-        isolation=call.isolation,
+        observation=outcome.observation,
+        valid=outcome.valid,
+        invalid_reason=outcome.invalid_reason,
+        done=outcome.done,
+        error=int(outcome.error),  # type: ignore[arg-type]
+        metrics=dict(outcome.metrics),
+        truncated=outcome.truncated,
+        isolation=outcome.isolation,
+        author=int(outcome.author),  # type: ignore[arg-type]
+        token_budget=outcome.token_budget,
+        session_lost=outcome.session_lost,
+        parts=[
+            pb.CallPart(text=part)
+            if isinstance(part, str)
+            else pb.CallPart(blob=blob_to_proto(part))
+            for part in outcome.parts
+        ],
         timings=pb.CallTimings(
-            stop_read_ns=call.timings.stop_read_ns,
-            dispatched_ns=call.timings.dispatched_ns,
-            result_ns=call.timings.result_ns,
-            queued_s=call.timings.queued_s,
-            run_s=call.timings.run_s,
+            stop_read_ns=timings.stop_read_ns,
+            dispatched_ns=timings.dispatched_ns,
+            result_ns=timings.result_ns,
+            queued_s=outcome.queued_s,
+            run_s=outcome.run_s,
         ),
     )
-    if call.reward is not None:
-        out.reward = call.reward
+    if outcome.reward is not None:
+        out.reward = outcome.reward
     return out
 
 
@@ -245,21 +257,31 @@ def _call_from_proto(call: pb.CallRecord) -> t.CallRecord:
         index=call.index,
         tool=call.tool,
         action=call.action,
-        observation=call.observation,
-        valid=call.valid,
-        invalid_reason=call.invalid_reason,
-        done=call.done,
-        error=t.ToolErrorKind(call.error),
-        reward=call.reward if call.HasField("reward") else None,
-        metrics=dict(call.metrics),
-        truncated=call.truncated,
-        isolation=call.isolation,
+        outcome=t.CallOutcome(
+            observation=call.observation,
+            valid=call.valid,
+            parts=tuple(
+                part.text if part.WhichOneof("content") == "text" else blob_from_proto(part.blob)
+                for part in call.parts
+            ),
+            invalid_reason=call.invalid_reason,
+            done=call.done,
+            error=t.ToolErrorKind(call.error),
+            session_lost=call.session_lost,
+            reward=call.reward if call.HasField("reward") else None,
+            metrics=dict(call.metrics),
+            truncated=call.truncated,
+            isolation=call.isolation,
+            tool=call.tool,
+            author=t.Author(call.author or t.Author.TOOL),
+            token_budget=call.token_budget,
+            queued_s=call.timings.queued_s,
+            run_s=call.timings.run_s,
+        ),
         timings=t.CallTimings(
             stop_read_ns=call.timings.stop_read_ns,
             dispatched_ns=call.timings.dispatched_ns,
             result_ns=call.timings.result_ns,
-            queued_s=call.timings.queued_s,
-            run_s=call.timings.run_s,
         ),
     )
 

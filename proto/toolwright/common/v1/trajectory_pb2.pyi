@@ -416,6 +416,10 @@ class CallRecord(google.protobuf.message.Message):
     TRUNCATED_FIELD_NUMBER: builtins.int
     ISOLATION_FIELD_NUMBER: builtins.int
     TIMINGS_FIELD_NUMBER: builtins.int
+    AUTHOR_FIELD_NUMBER: builtins.int
+    TOKEN_BUDGET_FIELD_NUMBER: builtins.int
+    SESSION_LOST_FIELD_NUMBER: builtins.int
+    PARTS_FIELD_NUMBER: builtins.int
     call_id: builtins.str
     """trajectory/attempt/turn/index."""
     turn: builtins.int
@@ -430,10 +434,20 @@ class CallRecord(google.protobuf.message.Message):
     reward: builtins.float
     truncated: builtins.bool
     isolation: builtins.str
+    author: global___Author.ValueType
+    """Who speaks in the observation; unspecified = TOOL."""
+    token_budget: builtins.int
+    """Tokens that the observation was allowed; 0 = the recipe's limit."""
+    session_lost: builtins.bool
+    """The session's state went with it."""
     @property
     def metrics(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.float]: ...
     @property
     def timings(self) -> global___CallTimings: ...
+    @property
+    def parts(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___CallPart]:
+        """What the observation is made of where it has media."""
+
     def __init__(
         self,
         *,
@@ -452,12 +466,39 @@ class CallRecord(google.protobuf.message.Message):
         truncated: builtins.bool = ...,
         isolation: builtins.str = ...,
         timings: global___CallTimings | None = ...,
+        author: global___Author.ValueType = ...,
+        token_budget: builtins.int = ...,
+        session_lost: builtins.bool = ...,
+        parts: collections.abc.Iterable[global___CallPart] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_reward", b"_reward", "reward", b"reward", "timings", b"timings"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_reward", b"_reward", "action", b"action", "call_id", b"call_id", "done", b"done", "error", b"error", "index", b"index", "invalid_reason", b"invalid_reason", "isolation", b"isolation", "metrics", b"metrics", "observation", b"observation", "reward", b"reward", "timings", b"timings", "tool", b"tool", "truncated", b"truncated", "turn", b"turn", "valid", b"valid"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_reward", b"_reward", "action", b"action", "author", b"author", "call_id", b"call_id", "done", b"done", "error", b"error", "index", b"index", "invalid_reason", b"invalid_reason", "isolation", b"isolation", "metrics", b"metrics", "observation", b"observation", "parts", b"parts", "reward", b"reward", "session_lost", b"session_lost", "timings", b"timings", "token_budget", b"token_budget", "tool", b"tool", "truncated", b"truncated", "turn", b"turn", "valid", b"valid"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_reward", b"_reward"]) -> typing.Literal["reward"] | None: ...
 
 global___CallRecord = CallRecord
+
+@typing.final
+class CallPart(google.protobuf.message.Message):
+    """One piece of an observation."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TEXT_FIELD_NUMBER: builtins.int
+    BLOB_FIELD_NUMBER: builtins.int
+    text: builtins.str
+    @property
+    def blob(self) -> toolwright.common.v1.media_pb2.BlobRef: ...
+    def __init__(
+        self,
+        *,
+        text: builtins.str = ...,
+        blob: toolwright.common.v1.media_pb2.BlobRef | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["blob", b"blob", "content", b"content", "text", b"text"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["blob", b"blob", "content", b"content", "text", b"text"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["content", b"content"]) -> typing.Literal["text", "blob"] | None: ...
+
+global___CallPart = CallPart
 
 @typing.final
 class TrajectoryTimings(google.protobuf.message.Message):

@@ -1,0 +1,336 @@
+"""What the events of an attempt fold to: the state of its turn loop. Pure.
+
+`fold(events)` is `apply` from left to right, so folding a prefix and going on gives the same as
+folding the whole.
+
+Invariants
+- `token_ids` only grows: the ids of turn j+1 begin with all ids of turn j.
+- `token_ids` holds one placeholder for each image, as it is sent; how many tokens a sampler made of
+  it is `ImageSlot.tokens`.
+- A run of policy tokens becomes one segment a weight version.
+- After `Ended` nothing but `Scored` is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+
+from engine.rollout.events import (
+    Acted,
+    Answered,
+    AnyEvent,
+    Appended,
+    Called,
+    Ended,
+    Forked,
+    Noted,
+    Opened,
+    Scored,
+    SessionRef,
+    Streamed,
+)
+from engine.types import Generated, ToolSpec
+from toolwright.types import (
+    Author,
+    BlobRef,
+    CallRecord,
+    CallTimings,
+    FinishKind,
+    FinishReason,
+    Ids,
+    SamplingParams,
+    Segment,
+    ids,
+)
+from toolwright.types import Event as Note
+
+
+class LogError(ValueError):
+    """Events that no attempt can have in this order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageSlot:
+    """An image that the policy is shown; `tokens` None until a sampler has told how many."""
+
+    blob: BlobRef
+    in_response: bool
+    tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """What the policy wrote in one turn. token_ids: how many."""
+
+    text: str
+    stop: str | None
+    finish: FinishReason
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForkPoint:
+    """Where a log begins by reference to another."""
+
+    parent: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """The state of one attempt. A protocol reads it, nobody changes it.
+
+    token_ids: [n] int32, what the next request begins with. response_ids: how many of them came
+    after the prompt. calls: those that have their outcome, in the order of their answers.
+    open_calls: those that wait for it. partial: what there is of an action in progress.
+    """
+
+    sessions: tuple[SessionRef, ...] = ()
+    sampling: SamplingParams | None = None
+    token_ids: Ids
+    response_ids: int = 0
+    segments: tuple[Segment, ...] = ()
+    images: tuple[ImageSlot, ...] = ()
+    tools: tuple[ToolSpec, ...] = ()
+    actions: tuple[Action, ...] = ()
+    calls: tuple[CallRecord, ...] = ()
+    open_calls: tuple[Called, ...] = ()
+    partial: Generated | None = None
+    observed: int = 0
+    """Turns whose observation is complete."""
+    fitted: bool = True
+    """The last observation found room as a whole."""
+    events: tuple[Note, ...] = ()
+    fork: ForkPoint | None = None
+    ended: Ended | None = None
+    score: Scored | None = None
+    open_s: float = 0.0
+    generate_s: float = 0.0
+    tool_s: float = 0.0
+
+    @property
+    def opened(self) -> bool:
+        """The attempt has its sessions and its prompt."""
+        return bool(self.segments)
+
+    @property
+    def turn(self) -> int:
+        """The turn in progress, from 0: turns whose observation is complete."""
+        return self.observed
+
+    @property
+    def acted(self) -> bool:
+        """The action of the turn in progress is written."""
+        return len(self.actions) > self.observed
+
+    @property
+    def last_text(self) -> str:
+        """Text of the last action."""
+        return self.actions[-1].text if self.actions else ""
+
+    def calls_of(self, turn: int) -> tuple[CallRecord, ...]:
+        """Answered calls of one turn, in call order."""
+        found = [call for call in self.calls if call.turn == turn]
+        return tuple(sorted(found, key=lambda call: call.index))
+
+    def dispatched(self, turn: int) -> int:
+        """How many calls of a turn were handed on, answered ones included."""
+        answered = sum(call.turn == turn for call in self.calls)
+        return answered + sum(call.turn == turn for call in self.open_calls)
+
+
+EMPTY = State(token_ids=ids())
+
+
+def fold(events: Iterable[AnyEvent], state: State = EMPTY) -> State:
+    """The state after all events. LogError for an order that no attempt has."""
+    return reduce(apply, events, state)
+
+
+def apply(state: State, event: AnyEvent) -> State:
+    """The state after one more event. LogError where it cannot follow."""
+    if state.ended is not None and not isinstance(event, Scored):
+        raise LogError(f"{type(event).__name__} after the end")
+    if not state.opened and not isinstance(event, Opened | Ended):
+        raise LogError(f"{type(event).__name__} before anything was opened")
+    return _APPLY[type(event)](state, event)
+
+
+def _opened(state: State, event: Opened) -> State:
+    if state.opened:
+        raise LogError("Opened twice")
+    return replace(
+        state,
+        sessions=event.sessions,
+        tools=tools_of(event.sessions),
+        sampling=event.sampling,
+        token_ids=event.prompt,
+        segments=(Segment(author=Author.PROMPT, token_ids=event.prompt),),
+        images=tuple(ImageSlot(blob=blob, in_response=False) for blob in event.images),
+        open_s=event.seconds,
+    )
+
+
+def _forked(state: State, event: Forked) -> State:
+    if state.acted or state.open_calls:
+        raise LogError("Forked inside a turn")
+    return replace(
+        state,
+        sessions=event.sessions,
+        tools=tools_of(event.sessions),
+        fork=ForkPoint(parent=event.parent, offset=event.offset),
+    )
+
+
+def _streamed(state: State, event: Streamed) -> State:
+    if state.acted:
+        raise LogError("Streamed after the action was complete")
+    before = state.partial
+    prompt_tokens, prompt_ids = event.prompt_tokens, event.prompt_ids or ids()
+    if before is not None:
+        prompt_tokens, prompt_ids = before.prompt_tokens, ids(before.prompt_ids)
+    partial = Generated(
+        token_ids=(before.token_ids if before else ids()) + event.token_ids,
+        logprobs=before.logprobs + event.logprobs if before else event.logprobs,
+        versions=((before.versions if before else ()) + event.versions),
+        finish=FinishReason(kind=FinishKind.CONTINUED),
+        prompt_tokens=prompt_tokens,
+        prompt_ids=prompt_ids,
+    )
+    return replace(state, partial=partial)
+
+
+def _acted(state: State, event: Acted) -> State:
+    if state.acted:
+        raise LogError("Acted twice in a turn")
+    turn = state.turn
+    segments, start = [], 0
+    for number, (version, count) in enumerate(event.versions):
+        last = number == len(event.versions) - 1
+        segments.append(
+            Segment(
+                author=Author.MODEL,
+                token_ids=event.token_ids[start : start + count],
+                logprobs=event.logprobs[start : start + count],
+                weight_version=version,
+                turn=turn,
+                trainable=True,
+                sampling=state.sampling,
+                finish=event.finish if last else FinishReason(kind=FinishKind.CONTINUED),
+            )
+        )
+        start += count
+    if start != len(event.token_ids):
+        raise LogError(f"versions of {start} tokens for {len(event.token_ids)}")
+    images = state.images
+    if event.image_tokens:
+        images = tuple(
+            replace(slot, tokens=tokens)
+            for slot, tokens in zip(images, event.image_tokens, strict=True)
+        )
+    action = Action(
+        text=event.text, stop=event.stop, finish=event.finish, tokens=len(event.token_ids)
+    )
+    return replace(
+        state,
+        token_ids=state.token_ids + event.token_ids,
+        response_ids=state.response_ids + len(event.token_ids),
+        segments=(*state.segments, *segments),
+        images=images,
+        actions=(*state.actions, action),
+        partial=None,
+        generate_s=state.generate_s + event.seconds,
+    )
+
+
+def _called(state: State, event: Called) -> State:
+    if event.turn != state.turn or event.index != state.dispatched(event.turn):
+        raise LogError(f"call {event.call_id} out of order")
+    return replace(state, open_calls=(*state.open_calls, event))
+
+
+def _answered(state: State, event: Answered) -> State:
+    called = next((one for one in state.open_calls if one.call_id == event.call_id), None)
+    if called is None:
+        raise LogError(f"an answer to {event.call_id}, which is not open")
+    record = CallRecord(
+        call_id=event.call_id,
+        turn=called.turn,
+        index=called.index,
+        tool=event.outcome.tool or called.tool,
+        action=called.action,
+        outcome=event.outcome,
+        timings=CallTimings(
+            stop_read_ns=called.stop_read_ns,
+            dispatched_ns=called.dispatched_ns,
+            result_ns=event.result_ns,
+        ),
+    )
+    known = {tool.name for tool in state.tools}
+    gained = tuple(tool for tool in event.new_tools if tool.name not in known)
+    return replace(
+        state,
+        calls=(*state.calls, record),
+        open_calls=tuple(one for one in state.open_calls if one is not called),
+        tools=state.tools + gained,
+    )
+
+
+def _appended(state: State, event: Appended) -> State:
+    if not state.acted or state.open_calls:
+        raise LogError("Appended before the turn's action and answers")
+    segments = state.segments
+    if event.token_ids:
+        turn = state.turn
+        new = Segment(author=event.author, token_ids=event.token_ids, turn=turn)
+        segments = (*segments, new)
+    return replace(
+        state,
+        token_ids=state.token_ids + event.token_ids,
+        response_ids=state.response_ids + len(event.token_ids),
+        segments=segments,
+        images=(*state.images, *(ImageSlot(blob=b, in_response=True) for b in event.images)),
+        observed=state.observed + event.last,
+        fitted=event.fitted,
+        tool_s=state.tool_s + event.seconds,
+    )
+
+
+def _noted(state: State, event: Noted) -> State:
+    return replace(state, events=(*state.events, event.note))
+
+
+def _ended(state: State, event: Ended) -> State:
+    return replace(state, ended=event, partial=None)
+
+
+def _scored(state: State, event: Scored) -> State:
+    if state.ended is None:
+        raise LogError("Scored before the end")
+    return replace(state, score=event)
+
+
+def tools_of(sessions: Iterable[SessionRef]) -> tuple[ToolSpec, ...]:
+    """A name is one tool: that of the first session, in the recipe's order, that has it."""
+    named: dict[str, ToolSpec] = {}
+    for session in sessions:
+        for tool in session.tools:
+            named.setdefault(tool.name, tool)
+    return tuple(named.values())
+
+
+_APPLY: dict[type, Callable[[State, Any], State]] = {
+    Opened: _opened,
+    Forked: _forked,
+    Streamed: _streamed,
+    Acted: _acted,
+    Called: _called,
+    Answered: _answered,
+    Appended: _appended,
+    Noted: _noted,
+    Ended: _ended,
+    Scored: _scored,
+}
