@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -118,16 +119,22 @@ class Images:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generated:
-    """One finished generation. token_ids, logprobs, versions: [n], one entry a token.
+    """One action as the sampler wrote it, or a part of one.
 
-    prompt_tokens: what the sampler counted in the prompt, images expanded. prompt_ids: those
-    tokens, where they were asked for.
+    token_ids: [n] int32; logprobs: [n] float32, at most 0; versions: runs of (version, tokens),
+    their tokens add up to n. stop: the text that ended it, None where none did. cut: the sampler
+    wrote tokens after the stop, which were dropped. read_ns: monotonic clock, when the bytes that
+    ended it were read. prompt_tokens: what the sampler counted in the prompt, images expanded, 0
+    where it did not say. prompt_ids: those tokens, where they were asked for.
     """
 
-    token_ids: tuple[int, ...]
-    logprobs: tuple[float, ...]
-    versions: tuple[WeightVersion, ...]
+    token_ids: array[int]
+    logprobs: array[float]
+    versions: tuple[tuple[WeightVersion, int], ...]
     finish: FinishReason
+    stop: str | None = None
+    cut: bool = False
+    read_ns: int = 0
     prompt_tokens: int = 0
     prompt_ids: tuple[int, ...] = ()
 

@@ -10,6 +10,7 @@ Invariants
 from __future__ import annotations
 
 import time
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -153,12 +154,13 @@ class Rollout:
         try:
             generated = await self._setting.pool.generate(
                 key=self._key,
-                token_ids=transcript.token_ids,
+                token_ids=array("i", transcript.token_ids),
                 sampling=self._assignment.sampling,
                 max_new_tokens=room,
                 stops=stops,
-                on_stop=action.on_stop,
+                on_action=action.on_action,
                 images=self._request_images(transcript),
+                clock=self._limit,
             )
         except SamplerFailed as error:
             if action.turn:  # what it refuses may be an observation: the next attempt's is another

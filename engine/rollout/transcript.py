@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from collections.abc import Sequence as Many
 from dataclasses import dataclass, replace
-from itertools import groupby
 
 from engine.images.media import Media
 from engine.images.places import ExpansionMismatch, expansions, fold, unfold
@@ -125,15 +124,14 @@ class Transcript:
     ) -> None:
         """Adds the policy's tokens of one turn, split where the weight version changes."""
         start = 0
-        runs = [(version, len(list(run))) for version, run in groupby(generated.versions)]
-        for number, (version, length) in enumerate(runs):
+        for number, (version, length) in enumerate(generated.versions):
             end = start + length
-            last = number == len(runs) - 1
+            last = number == len(generated.versions) - 1
             self._segments.append(
                 Segment(
                     author=Author.MODEL,
-                    token_ids=generated.token_ids[start:end],
-                    logprobs=generated.logprobs[start:end],
+                    token_ids=tuple(generated.token_ids[start:end]),
+                    logprobs=tuple(generated.logprobs[start:end]),
                     weight_version=version,
                     turn=turn,
                     trainable=True,

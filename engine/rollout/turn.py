@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from engine.images.places import forges
 from engine.rollout.assignment import Assignment, Setting
 from engine.text.cut import stop_cut
 from engine.tools.calls import CallPlace, PendingCall, refused
 from engine.tools.environment import Session
-from engine.types import Call, CallOutcome, Decision, NoAction, StopHit
+from engine.types import Call, CallOutcome, Decision, Generated, NoAction
 
 
 class Turn:
@@ -28,12 +26,12 @@ class Turn:
         self.pending: list[PendingCall | CallOutcome] = []
         self.stop_read_ns = 0
 
-    def on_stop(self, token_ids: Sequence[int], hit: StopHit, read_ns: int) -> None:
+    def on_action(self, generated: Generated) -> None:
         setting = self._setting
-        self.stop_read_ns = read_ns
-        self.stop = hit.matched_text
+        self.stop_read_ns = generated.read_ns
+        self.stop = generated.stop
         # The token that holds the stop's end may hold more: the ids keep it, the action does not.
-        whole = setting.codec.decode(token_ids)
+        whole = setting.codec.decode(generated.token_ids)
         self.text, _, _ = stop_cut(whole, [self.stop] if self.stop else [])
         self.decision = setting.protocol.decide(
             self.text, self.stop, self._session.tools, setting.codec

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,9 +19,9 @@ VERSION = WeightVersion(lineage="golden", step=0)
 def _generated(token_ids: Sequence[int]) -> Generated:
     count = len(token_ids)
     return Generated(
-        token_ids=tuple(token_ids),
-        logprobs=(0.0,) * count,
-        versions=(VERSION,) * count,
+        token_ids=array("i", token_ids),
+        logprobs=array("f", [0.0] * count),
+        versions=((VERSION, count),) if count else (),
         finish=STOP,
     )
 

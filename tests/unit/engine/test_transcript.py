@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from array import array
+from itertools import groupby
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -36,9 +39,11 @@ def generated(
     prompt_tokens: int = 0,
 ) -> Generated:
     return Generated(
-        token_ids=token_ids,
-        logprobs=tuple(-i / 8 for i in token_ids),
-        versions=tuple(versions or [V1] * len(token_ids)),
+        token_ids=array("i", token_ids),
+        logprobs=array("f", [-i / 8 for i in token_ids]),
+        versions=tuple(
+            (v, len(list(run))) for v, run in groupby(versions or [V1] * len(token_ids))
+        ),
         finish=STOP,
         prompt_tokens=prompt_tokens or len(prompt),
         prompt_ids=prompt,
