@@ -16,6 +16,7 @@ from engine.build import (
 from engine.config import EngineTable
 from engine.protocols import Protocol
 from engine.sampler.pool import SamplerPool
+from engine.sampler.server import Server
 from engine.text.codec import HuggingFaceCodec
 from toolwright.recipe import Recipe, check_all
 
@@ -64,10 +65,7 @@ async def _connect(recipe: Recipe, codec: HuggingFaceCodec) -> list[str]:
     services = build_tools(recipe, "check")
     try:
         await pool.open()
-        lines = [
-            f"sampler {server.client.url}: SGLang {server.info.version if server.info else '?'}"
-            for server in pool.servers
-        ]
+        lines = [_sampler_line(server) for server in pool.servers]
         for name, tools in (await services.open()).items():
             listed = ", ".join(tool.name for tool in tools)
             lines.append(f"tools.{name} at {shared.tools[name].where}: {listed}")
@@ -75,3 +73,13 @@ async def _connect(recipe: Recipe, codec: HuggingFaceCodec) -> list[str]:
         await pool.close()
         await services.close()
     return lines
+
+
+def _sampler_line(server: Server) -> str:
+    """StartupError for one that does not answer: a run would go on without it, a check says so."""
+    if server.info is None:
+        raise StartupError(
+            f"sampler {server.name} is down or is no SGLang server ({server.why}); start it or "
+            "correct sampler.endpoints"
+        )
+    return f"sampler {server.name}: SGLang {server.info.version}"
