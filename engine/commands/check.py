@@ -14,6 +14,7 @@ from engine.build import (
     open_suite,
 )
 from engine.config import EngineTable
+from engine.errors import StartupError
 from engine.protocols import Protocol
 from engine.sampler.pool import SamplerPool
 from engine.sampler.server import Server
