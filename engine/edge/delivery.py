@@ -39,7 +39,7 @@ class Delivery:
         published.
         """
         forks = await self._forks(version)
-        counts = await self._journal.counts()
+        counts = self._journal.counts
         if after < counts.durable_sequence:
             raise ServiceError(
                 reasons.ERROR_REASON_UNKNOWN_SEQUENCE,
@@ -68,7 +68,7 @@ class Delivery:
 
     async def acknowledge(self, sequence: int) -> int:
         """Raises the durable mark; returns it. ServiceError for a number that no group has."""
-        counts = await self._journal.counts()
+        counts = self._journal.counts
         if sequence > counts.last_sequence:
             raise ServiceError(
                 reasons.ERROR_REASON_UNKNOWN_SEQUENCE,

@@ -175,7 +175,7 @@ class Publisher:
                 )
             return parent
         if version.step == 0:
-            counts = await self._journal.counts()
+            counts = self._journal.counts
             if counts.durable_sequence > 0:
                 raise ServiceError(
                     reasons.ERROR_REASON_WRONG_LINEAGE,
