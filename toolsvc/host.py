@@ -41,6 +41,7 @@ from toolsvc.tool import Tool
 from toolsvc.types import (
     CallRequest,
     Descriptor,
+    Held,
     Leases,
     Opened,
     OpenRequest,
@@ -169,6 +170,19 @@ class Host:
 
     async def call(self, request: CallRequest) -> Recorded | Running:
         """Begins the call, joins it, or answers what is recorded; Running after `wait`."""
+        running = self.begin(request)
+        if running.outcome is None:
+            await running.wait(min(request.wait, LONGEST_WAIT))
+        outcome = running.outcome
+        if outcome is None:
+            return running.so_far()
+        if isinstance(outcome, Refused):
+            raise outcome.with_traceback(None)  # It may be raised to several who ask.
+        return outcome
+
+    def begin(self, request: CallRequest) -> RunningCall:
+        """The call, begun by this request or by an earlier one; it may have ended. Refused where
+        nothing can run, or the call's result is not to be had."""
         session = self._session(request.session_id)
         try:
             running = session.ledger.find(request.call_id, request.digest, request.turn)
@@ -186,16 +200,15 @@ class Host:
                 "is not held any more",
                 subject=request.call_id,
             ) from None
-        if running is None:
-            running = self._begin(session, request)
-        if running.outcome is None:
-            await running.wait(min(request.wait, LONGEST_WAIT))
-        outcome = running.outcome
-        if outcome is None:
-            return running.so_far()
-        if isinstance(outcome, Refused):
-            raise outcome.with_traceback(None)  # It may be raised to several who ask.
-        return outcome
+        return self._begin(session, request) if running is None else running
+
+    def look(self, session_id: str) -> Held:
+        """What is held of a session; changes nothing. Refused as a call of it would be."""
+        session = self._session(session_id)
+        lost = session.lost
+        if lost is not None:
+            raise session_lost(session_id, lost)
+        return Held(call_ids=session.ledger.began, tools=session.descriptors)
 
     def blob(self, sha256: str) -> bytes:
         """Large media of an observation, or a task's. Refused if they are not held (any more)."""

@@ -41,6 +41,7 @@ class Ledger(Generic[Handle]):
     def __init__(self) -> None:
         self._entries: dict[str, _Entry[Handle]] = {}
         self._forgotten: dict[str, bytes] = {}
+        self._began: dict[str, None] = {}
         self._acknowledged = 0
 
     def __len__(self) -> int:
@@ -81,9 +82,19 @@ class Ledger(Generic[Handle]):
         if entry is not None:
             entry.settled = True
 
+    def begin(self, call_id: str) -> None:
+        """The call, which was entered, begins to run."""
+        self._began[call_id] = None
+
+    @property
+    def began(self) -> tuple[str, ...]:
+        """Ids of all calls that have begun to run, in that order, for the session's whole life."""
+        return tuple(self._began)
+
     def release(self, call_id: str) -> None:
         """Nothing ran: the id is free, its retry may run."""
         self._entries.pop(call_id, None)
+        self._began.pop(call_id, None)
 
     def in_flight(self) -> list[Handle]:
         return [entry.handle for entry in self._entries.values() if not entry.settled]

@@ -10,21 +10,20 @@ from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
 
+from toolsvc.call_stream import Asked
 from toolsvc.errors import Refused
 from toolsvc.host import Host
 from toolsvc.servicer import Servicer
 from toolsvc.task_blobs import Upload
-from toolsvc.types import Running
 from toolsvc.wire import (
     DEFAULT_LEASE,
     call_from_proto,
     descriptor_to_proto,
     error_of,
-    fill_result,
+    fill_answer,
     open_from_proto,
     require,
     seconds_of,
-    set_seconds,
 )
 from toolwright import wire
 from toolwright.rpc.errors import answers_errors
@@ -70,13 +69,25 @@ class ToolServicer(Servicer):
         except Refused as refusal:
             raise error_of(refusal) from refusal
         response = pb.CallToolResponse()
-        if isinstance(answer, Running):
-            set_seconds(response.running.queued, answer.queued)
-            set_seconds(response.running.run, answer.run)
-            response.running.SetInParent()
-        else:
-            fill_result(response.result, answer)
+        fill_answer(response, answer)
         return response
+
+    def begin_call(self, asked: Asked, request: pb.CallToolRequest) -> None:
+        call = call_from_proto(request)
+        asked.follow(self._host.begin(call), call.wait)
+
+    @answers_errors
+    async def GetSession(
+        self, request: pb.GetSessionRequest, context: Any
+    ) -> pb.GetSessionResponse:
+        require(request, "session_id")
+        try:
+            held = self._host.look(request.session_id)
+        except Refused as refusal:
+            raise error_of(refusal) from refusal
+        return pb.GetSessionResponse(
+            call_ids=held.call_ids, tools=map(descriptor_to_proto, held.tools)
+        )
 
     @answers_errors
     async def CancelCall(

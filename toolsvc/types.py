@@ -214,3 +214,12 @@ class Leases:
 
     lost: tuple[str, ...]
     held: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What a host holds of an open session."""
+
+    call_ids: tuple[str, ...]
+    """Of all calls that have begun to run, in that order, also of those that are forgotten."""
+    tools: tuple[Descriptor, ...]

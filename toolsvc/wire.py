@@ -20,12 +20,13 @@ from toolsvc.types import (
     Media,
     OpenRequest,
     Recorded,
+    Running,
     TagFormat,
     Text,
 )
 from toolwright import wire
 from toolwright.common.v1 import media_pb2, reasons_pb2
-from toolwright.rpc.errors import ServiceError
+from toolwright.rpc.errors import ServiceError, detail_of
 from toolwright.rpc.options import LONGEST_WAIT
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import BlobRef
@@ -98,6 +99,26 @@ def call_from_proto(request: pb.CallToolRequest) -> CallRequest:
         metadata=wire.mapping(request.metadata) if request.HasField("metadata") else {},
         digest=_digest(request, _LIMIT_FIELDS),
     )
+
+
+def fill_answer(out: pb.CallToolResponse, answer: Recorded | Running) -> None:
+    """Writes the answer to a call into its message."""
+    if isinstance(answer, Running):
+        set_seconds(out.running.queued, answer.queued)
+        set_seconds(out.running.run, answer.run)
+        out.running.SetInParent()
+    else:
+        fill_result(out.result, answer)
+
+
+def fill_error(out: pb.CallError, error: ServiceError) -> None:
+    """Writes an error into its message inside a stream."""
+    out.code = error.code.value[0]
+    out.message = error.message
+    out.detail.CopyFrom(detail_of(error))
+    if error.retry_after is not None:
+        set_seconds(out.retry_after, error.retry_after)
+        out.retry_after.SetInParent()
 
 
 def fill_result(out: pb.CallResult, recorded: Recorded) -> None:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from toolsvc.call_stream import Asked
 from toolsvc.client import blob_in_pieces
 from toolsvc.cluster.fetching import blob_of
 from toolsvc.cluster.link import HostLink, HostLost, unheard
@@ -86,6 +87,17 @@ class FrontServicer(Servicer):
     @answers_errors
     async def CallTool(self, request: pb.CallToolRequest, context: Any) -> pb.CallToolResponse:
         answer: pb.CallToolResponse = await self._pass_on("CallTool", request, context)
+        return answer
+
+    def begin_call(self, asked: Asked, request: pb.CallToolRequest) -> None:
+        """Passed on as a CallTool of its own: the calls of one stream are of many hosts."""
+        asked.work(self._answer_call(asked, request))
+
+    @answers_errors
+    async def GetSession(
+        self, request: pb.GetSessionRequest, context: Any
+    ) -> pb.GetSessionResponse:
+        answer: pb.GetSessionResponse = await self._pass_on("GetSession", request, context)
         return answer
 
     @answers_errors
@@ -177,8 +189,14 @@ class FrontServicer(Servicer):
             else:
                 return answer
 
+    async def _answer_call(self, asked: Asked, request: pb.CallToolRequest) -> None:
+        asked.end(await self._pass_on("CallTool", request, asked.context))
+
     async def _pass_on(
-        self, method: str, request: pb.CallToolRequest | pb.CancelCallRequest, context: Any
+        self,
+        method: str,
+        request: pb.CallToolRequest | pb.CancelCallRequest | pb.GetSessionRequest,
+        context: Any,
     ) -> Any:
         require(request, "session_id")
         with _told():

@@ -100,18 +100,25 @@ def not_served(method: str) -> ServiceError:
     )
 
 
+def internal(error: Exception) -> ServiceError:
+    """A fault of the service, as its caller hears of it."""
+    return ServiceError(reasons.ERROR_REASON_INTERNAL, f"{type(error).__name__}: {error}")
+
+
+def detail_of(error: ServiceError) -> reasons.ErrorDetail:
+    """What the error says besides its code and its message."""
+    return reasons.ErrorDetail(
+        reason=error.reason,  # type: ignore[arg-type]
+        subject=error.subject,
+        endpoint=error.endpoint,
+        mend=error.mend,
+    )
+
+
 def to_status(error: ServiceError) -> status_pb2.Status:
     """google.rpc.Status with ErrorDetail, and RetryInfo where the error has a delay."""
-    details = [
-        reasons.ErrorDetail(
-            reason=error.reason,  # type: ignore[arg-type]
-            subject=error.subject,
-            endpoint=error.endpoint,
-            mend=error.mend,
-        )
-    ]
-    packed = [any_pb2.Any() for _ in details]
-    packed[0].Pack(details[0])
+    packed = [any_pb2.Any()]
+    packed[0].Pack(detail_of(error))
     if error.retry_after is not None:
         delay = duration_pb2.Duration()
         delay.FromTimedelta(timedelta(seconds=error.retry_after))
@@ -170,9 +177,6 @@ def answers_errors(handler: Handler) -> Handler:
             raise
         except Exception as error:
             log.exception("unexpected", method=handler.__name__)
-            await abort(
-                context,
-                ServiceError(reasons.ERROR_REASON_INTERNAL, f"{type(error).__name__}: {error}"),
-            )
+            await abort(context, internal(error))
 
     return wrapped  # type: ignore[return-value]

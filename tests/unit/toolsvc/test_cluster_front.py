@@ -216,3 +216,49 @@ async def test_a_host_that_is_given_up_loses_its_sessions_and_no_others(
         renewal = pb.RenewLeasesRequest(owner="o", session_ids=[lost, kept])
         answer = await rpc(front.stub.RenewLeases, renewal, timeout=SECONDS)
         assert (list(answer.held), list(answer.lost)) == ([kept], [lost])
+
+
+async def test_a_stream_reaches_the_sessions_of_all_hosts_and_tells_of_the_lost() -> None:
+    async with AsyncExitStack() as stack:
+        doubles = [await stack.enter_async_context(serving(ToolDouble())) for _ in range(2)]
+        front = await stack.enter_async_context(fronting(*doubles))
+        for session in ("a", "b"):
+            await opened(front, session)
+        assert [len(double.opened) for double in doubles] == [1, 1]
+        stream = front.stub.StreamCalls(timeout=SECONDS)
+        for number, session in enumerate(("a", "b", "nowhere")):
+            await stream.write(pb.StreamCallsRequest(id=number, call=calling(session)))
+        answers = {answer.id: answer for answer in [await stream.read() for _ in range(3)]}
+        for number in (0, 1):
+            assert answers[number].answer.result.observation[0].text == "3"
+        assert answers[2].error.detail.reason == reasons.ERROR_REASON_SESSION_NOT_FOUND
+        front.links[0].lose("its machine burnt")
+        lost = doubles[0].opened[0].session_id
+        await stream.write(pb.StreamCallsRequest(id=3, call=calling(lost)))
+        answer = await stream.read()
+        assert answer.error.detail.reason == reasons.ERROR_REASON_SESSION_LOST
+        stream.cancel()
+
+
+class Telling(ToolDouble):
+    """Tells what ran in a session."""
+
+    async def GetSession(
+        self, request: pb.GetSessionRequest, context: Any
+    ) -> pb.GetSessionResponse:
+        return pb.GetSessionResponse(call_ids=self.ran)
+
+
+async def test_a_session_is_looked_at_where_it_is_placed() -> None:
+    async with serving(Telling()) as double, fronting(double) as front:
+        await opened(front, "a")
+        await observed(front, "a")
+        request = pb.GetSessionRequest(session_id="a")
+        held = await rpc(front.stub.GetSession, request, timeout=SECONDS)
+        assert list(held.call_ids) == ["c"]
+        for name, reason in (("nowhere", "SESSION_NOT_FOUND"), ("", "INVALID_REQUEST")):
+            with pytest.raises(ServiceError) as refused_:
+                await rpc(
+                    front.stub.GetSession, pb.GetSessionRequest(session_id=name), timeout=SECONDS
+                )
+            assert refused_.value.reason_name == reason

@@ -20,7 +20,7 @@ from toolsvc.types import Media, SessionInfo
 from toolsvc.workers.placement import Member, View
 from toolsvc.workers.routing import RoutedServicer
 from toolsvc.workers.siblings import Siblings
-from toolwright.common.v1 import media_pb2
+from toolwright.common.v1 import media_pb2, reasons_pb2
 from toolwright.rpc.channel import call as rpc
 from toolwright.rpc.channel import open_channel
 from toolwright.rpc.errors import ServiceError, from_rpc_error
@@ -288,3 +288,47 @@ async def test_a_view_that_never_comes_is_not_waited_for(
         str(from_rpc_error(failure.value))
         == "BACKEND_DOWN: this worker was told of no view 1000000"
     )
+
+
+async def test_a_stream_tells_of_each_call_whose_session_is_elsewhere(three: list[Worker]) -> None:
+    first, second, _ = three
+    tell([first, second], 1, [first, second])
+    here, there = targeted([first, second], first), targeted([first, second], second)
+    for session in (here, there):
+        await first.open(session)
+    stream = first.stub.StreamCalls(timeout=20)
+    for number, session in enumerate((there, here, "nowhere", "")):
+        call = pb.CallToolRequest(
+            session_id=session, call_id="c", action="<counter>x</counter>", tool="counter"
+        )
+        await stream.write(pb.StreamCallsRequest(id=number, call=call))
+    await stream.done_writing()
+    answers = {answer.id: answer async for answer in stream}
+    assert answers[0].error.detail.reason == reasons_pb2.ERROR_REASON_WRONG_ENDPOINT
+    assert answers[0].error.detail.endpoint == "worker-1"
+    assert answers[1].answer.result.observation[0].text == "x"
+    assert answers[2].error.detail.reason == reasons_pb2.ERROR_REASON_SESSION_NOT_FOUND
+    assert answers[3].error.detail.reason == reasons_pb2.ERROR_REASON_INVALID_REQUEST
+
+
+async def test_a_session_is_looked_at_where_it_is(three: list[Worker]) -> None:
+    first, second, _ = three
+    tell([first, second], 1, [first, second])
+    session = targeted([first, second], second)
+    await first.open(session)
+    await second.call(session)
+
+    async def look(worker: Worker, name: str) -> pb.GetSessionResponse:
+        return await rpc(worker.stub.GetSession, pb.GetSessionRequest(session_id=name), timeout=20)
+
+    held = await look(second, session)
+    assert list(held.call_ids) == ["c"]
+    assert held.endpoint == "worker-1"
+    for worker, name, reason in (
+        (first, session, "WRONG_ENDPOINT"),
+        (first, "nowhere", "SESSION_NOT_FOUND"),
+        (first, "", "INVALID_REQUEST"),
+    ):
+        with pytest.raises(ServiceError) as refused:
+            await look(worker, name)
+        assert refused.value.reason_name == reason

@@ -103,6 +103,7 @@ class Calls(Sessions):
             turnstile = self.turnstile(session, tool)
             await self.queue(turnstile, call.queue_limit, request.call_id)
             call.started = time.perf_counter()
+            session.began[request.call_id] = None
             try:
                 result = await self.run(session, tool, arguments, call.run_limit)
             finally:

@@ -42,3 +42,5 @@ class Session:
     state: State = field(default_factory=State)
     calls: dict[str, Call] = field(default_factory=dict)
     acknowledged: int = 0
+    began: dict[str, None] = field(default_factory=dict)
+    """Ids of the calls that have begun to run, in that order."""
