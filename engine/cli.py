@@ -33,16 +33,23 @@ Overrides = Annotated[
 
 
 @app.command()
-def serve(recipe: RecipeArgument, set_: Overrides = None) -> None:
+def serve(
+    recipe: RecipeArgument,
+    set_: Overrides = None,
+    fork: Annotated[
+        Path | None,
+        typer.Option(help="folder of another run: begin a new run from its newest weights"),
+    ] = None,
+) -> None:
     """Roll out the recipe's tasks and serve the trajectories until SIGTERM.
 
     The run folder that the recipe names holds the journal: a second start goes on where the
-    first one ended.
+    first one ended, also inside of trajectories.
     """
     signal.signal(signal.SIGTERM, _leave)  # until the engine's own handler stands
     with _one_sentence():
         read = load_recipe(recipe, set_ or ())
-        _uvloop_run(lambda: _serve(read))
+        _uvloop_run(lambda: _serve(read, fork))
 
 
 @app.command()
@@ -82,14 +89,14 @@ def render(recipe: RecipeArgument, set_: Overrides = None) -> None:
         typer.echo(f"{count} trajectories: {output}")
 
 
-async def _serve(recipe: Recipe) -> None:
+async def _serve(recipe: Recipe, fork: Path | None) -> None:
     from engine.serve import Engine
     from engine.telemetry.telemetry import log_to
 
     table = recipe.table("engine", EngineTable)
     recipe.write_resolved("engine", table)
     log_to(recipe.run_folder / "engine.jsonl")
-    await Engine(recipe, table).run()
+    await Engine(recipe, table, fork=fork).run()
 
 
 def _leave(_number: int, _frame: object) -> NoReturn:

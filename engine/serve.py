@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -31,6 +33,8 @@ from engine.edge.delivery import Delivery
 from engine.edge.publishing import Publisher
 from engine.edge.service import PolicyServicer, RolloutServicer
 from engine.errors import PublishFailed, StartupError
+from engine.journal.fork import fork_from
+from engine.journal.identity import policy_identity
 from engine.journal.journal import Journal
 from engine.lanes.evaluation import EvaluationLane
 from engine.lanes.group import Lane
@@ -40,7 +44,7 @@ from engine.rollout.assignment import Surroundings
 from engine.rollout.decide import Rules
 from engine.sampler.control import WeightControl
 from engine.sampler.pool import SamplerPool
-from engine.tasks import BadRows
+from engine.tasks import BadRows, TaskSource
 from engine.telemetry.telemetry import Metrics, Progress
 from engine.text.codec import HuggingFaceCodec
 from toolwright import wire
@@ -61,9 +65,11 @@ log = structlog.get_logger("engine")
 class Engine:
     """One engine process."""
 
-    def __init__(self, recipe: Recipe, table: EngineTable) -> None:
+    def __init__(self, recipe: Recipe, table: EngineTable, *, fork: Path | None = None) -> None:
+        """fork: the folder of another run, from whose newest weights this one begins."""
         self._recipe = recipe
         self._table = table
+        self._fork = fork
         self._stop = asyncio.Event()
         self.metrics = Metrics()
         self._progress = Progress(recipe.shared.run.steps)
@@ -114,7 +120,7 @@ class Engine:
         if self._table.metrics_port:
             self._serve_metrics()
         try:
-            await self._publisher.begin(self._recipe.resolve(shared.policy.model))
+            await self._publisher.begin(self._model)
         except PublishFailed as error:
             raise StartupError(str(error)) from error
         log.info("serving", listen=listen)
@@ -123,6 +129,9 @@ class Engine:
 
     async def _assemble(self, stack: AsyncExitStack) -> None:
         recipe, shared = self._recipe, self._recipe.shared
+        self._model = recipe.resolve(shared.policy.model)
+        if self._fork is not None:
+            _, self._model = fork_from(self._fork, recipe.run_folder)
         codec = HuggingFaceCodec(recipe.resolve(shared.policy.model))
         protocol, rewards = build_protocol(recipe), build_rewards(recipe)
         source = await open_source(recipe, max_bad_rows=self._table.max_bad_rows)
@@ -192,6 +201,24 @@ class Engine:
         stack.push_async_callback(self._publisher.stop)
         self._delivery = Delivery(self.journal, self._lane, max_staleness=shared.run.max_staleness)
         self._tokenizer_hash = codec.hash
+
+    async def _claim(self, codec: HuggingFaceCodec, source: TaskSource) -> None:
+        """StartupError for a journal of another run."""
+        shared = self._recipe.shared
+        drawn = source.identity
+        options = json.dumps(shared.task.protocol_options, sort_keys=True)
+        model = self._recipe.resolve(shared.policy.model)
+        await self.journal.claim(
+            {
+                "run name": shared.run.name,
+                "group size": str(shared.run.group_size),
+                "task source": f"{drawn.name}, {drawn.sha256[:12] or 'a function'}",
+                "order of tasks": f"seed {drawn.seed}{', shuffled' if drawn.shuffle else ''}",
+                "protocol": f"{shared.task.protocol} {options}",
+                "tokenizer": codec.hash,
+                "policy": await asyncio.to_thread(policy_identity, model),
+            }
+        )
 
     def _check_context(self) -> None:
         limit, longest = self._recipe.shared.task.limits.model, self._pool.longest_prompt
