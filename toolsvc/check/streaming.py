@@ -14,15 +14,20 @@ from toolsvc.check.types import Failed, Skipped, expect
 from toolwright.tool.v1 import tool_pb2 as pb
 
 _METHOD = "StreamCalls"
+_SERVICE = pb.DESCRIPTOR.services_by_name["ToolService"].full_name
 
 
 class Stream:
     """Async context manager: a stream to where the session is held, broken at the block's end."""
 
     def __init__(self, session: Session) -> None:
-        self._rpc: Any = session.stub.StreamCalls(timeout=2 * ANSWER_SECONDS)
+        self._session = session
+        self._rpc: Any = None
 
     async def __aenter__(self) -> Stream:
+        """Skipped where the service has none."""
+        await self._expect_served()
+        self._rpc = self._session.stub.StreamCalls(timeout=2 * ANSWER_SECONDS)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -33,11 +38,11 @@ class Stream:
         self._rpc.cancel()
 
     async def send(self, number: int, call: pb.CallToolRequest) -> None:
-        """Refusal where the stream has ended; Skipped where the service has none."""
+        """Refusal where the stream has ended."""
         try:
             await self._rpc.write(pb.StreamCallsRequest(id=number, call=call))
         except grpc.aio.AioRpcError as error:
-            raise _ended(error) from error
+            raise Refusal.of(_METHOD, error) from error
         except asyncio.InvalidStateError:
             # The stream has ended, and only reading says how.
             await self.read()
@@ -76,13 +81,23 @@ class Stream:
             async with asyncio.timeout(ANSWER_SECONDS):
                 answer = await self._rpc.read()
         except grpc.aio.AioRpcError as error:
-            raise _ended(error) from error
+            raise Refusal.of(_METHOD, error) from error
         except TimeoutError:
             raise Failed(f"StreamCalls did not answer within {ANSWER_SECONDS:g} s") from None
         return None if answer is grpc.aio.EOF else answer
 
-
-def _ended(error: grpc.aio.AioRpcError) -> Exception:
-    if error.code() is grpc.StatusCode.UNIMPLEMENTED:
-        return Skipped(f"the service does not serve {_METHOD}")
-    return Refusal.of(_METHOD, error)
+    async def _expect_served(self) -> None:
+        """By a stream that asks for nothing: a request that is sent as a stream ends fails without
+        saying why it ended."""
+        channel = self._session.client.connection.channel(self._session.opened.endpoint)
+        asking = channel.unary_stream(
+            f"/{_SERVICE}/{_METHOD}",
+            request_serializer=pb.StreamCallsRequest.SerializeToString,
+            response_deserializer=pb.StreamCallsResponse.FromString,
+        )
+        try:
+            async for _ in asking(pb.StreamCallsRequest(), timeout=ANSWER_SECONDS):
+                pass
+        except grpc.aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+                raise Skipped(f"the service does not serve {_METHOD}") from error
