@@ -14,9 +14,11 @@ from engine.build import (
     open_suite,
 )
 from engine.config import EngineTable
+from engine.errors import StartupError
 from engine.protocols import Protocol
 from engine.rehearsal import first_that_fits
 from engine.sampler.pool import SamplerPool
+from engine.sampler.server import Server
 from engine.text.codec import HuggingFaceCodec
 from toolwright.recipe import Recipe, check_all
 
@@ -65,10 +67,7 @@ async def _connect(recipe: Recipe, codec: HuggingFaceCodec) -> list[str]:
     services = build_tools(recipe, "check")
     try:
         await pool.open()
-        lines = [
-            f"sampler {server.client.url}: SGLang {server.info.version if server.info else '?'}"
-            for server in pool.servers
-        ]
+        lines = [_sampler_line(server) for server in pool.servers]
         for name, tools in (await services.open()).items():
             listed = ", ".join(tool.name for tool in tools)
             lines.append(f"tools.{name} at {shared.tools[name].where}: {listed}")
@@ -76,3 +75,13 @@ async def _connect(recipe: Recipe, codec: HuggingFaceCodec) -> list[str]:
         await pool.close()
         await services.close()
     return lines
+
+
+def _sampler_line(server: Server) -> str:
+    """StartupError for one that does not answer: a run would go on without it, a check says so."""
+    if server.info is None:
+        raise StartupError(
+            f"sampler {server.name} is down or is no SGLang server ({server.why}); start it or "
+            "correct sampler.endpoints"
+        )
+    return f"sampler {server.name}: SGLang {server.info.version}"
