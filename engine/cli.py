@@ -74,13 +74,12 @@ def check(
 def render(recipe: RecipeArgument, set_: Overrides = None) -> None:
     """Turn recorded conversations (JSONL) into the trajectories file that `learner sft` reads."""
     with _one_sentence():
-        from engine.build import build_protocol, tools_of
+        from engine.build import build_codec, build_protocol, tools_of
         from engine.commands.render import render as render_file
-        from engine.text.codec import HuggingFaceCodec
 
         read = load_recipe(recipe, set_ or ())
         table = read.table("render", RenderTable)
-        codec = HuggingFaceCodec(read.resolve(table.model or read.shared.policy.model))
+        codec = build_codec(read, table.model)
         tools = asyncio.run(tools_of(read)) if table.ask_tools else []
         output = read.resolve(table.output)
         count = render_file(

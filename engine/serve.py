@@ -20,12 +20,12 @@ from typing import Any
 import structlog
 
 from engine.build import (
+    build_codec,
     build_group_hook,
     build_protocol,
     build_rewards,
     build_sampling,
     build_tools,
-    first_that_fits,
     open_source,
 )
 from engine.config import EngineTable
@@ -40,13 +40,14 @@ from engine.lanes.evaluation import EvaluationLane
 from engine.lanes.group import Lane
 from engine.lanes.places import Places
 from engine.lanes.train import TrainLane
+from engine.rehearsal import first_that_fits
 from engine.rollout.assignment import Surroundings
 from engine.rollout.decide import Rules
 from engine.sampler.control import WeightControl
 from engine.sampler.pool import SamplerPool
 from engine.tasks import BadRows, TaskSource
-from engine.telemetry.telemetry import Metrics, Progress
 from engine.text.codec import HuggingFaceCodec
+from engine.telemetry.telemetry import Metrics, Progress
 from toolwright import wire
 from toolwright.policy.v1 import policy_pb2, policy_pb2_grpc
 from toolwright.recipe import Recipe
@@ -132,7 +133,7 @@ class Engine:
         self._model = recipe.resolve(shared.policy.model)
         if self._fork is not None:
             _, self._model = fork_from(self._fork, recipe.run_folder)
-        codec = HuggingFaceCodec(recipe.resolve(shared.policy.model))
+        codec = build_codec(recipe)
         protocol, rewards = build_protocol(recipe), build_rewards(recipe)
         source = await open_source(recipe, max_bad_rows=self._table.max_bad_rows)
         await first_that_fits(source, protocol, codec)

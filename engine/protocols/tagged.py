@@ -18,6 +18,7 @@ from engine.protocols.conversation import (
     opening,
     split_opening,
 )
+from engine.text.foreign import OwnText
 from engine.types import Answer, Calls, Codec, Decision, ToolSpec, View
 from toolwright.types import Task
 
@@ -50,10 +51,10 @@ class Tagged:
     def prompt(self, task: Task, tools: Sequence[ToolSpec], codec: Codec) -> list[int]:
         messages = opening(task)
         if self._system:
-            usage = "\n\n".join(tool.usage for tool in tools if tool.usage)
-            system = {"role": "system", "content": self._system.replace("{usage}", usage)}
-            messages = [system, *messages]
-        return codec.encode(codec.chat(messages))
+            usage = codec.guarded("\n\n".join(tool.usage for tool in tools if tool.usage))
+            text = OwnText(self._system.replace("{usage}", usage))
+            messages = [{"role": "system", "content": text}, *messages]
+        return codec.chat_ids(messages)
 
     def stops(self, tools: Sequence[ToolSpec], codec: Codec) -> tuple[str, ...]:
         ends = [stop for tool in tools for stop in tool.stop_strings]
@@ -79,7 +80,7 @@ class Tagged:
         return codec.encode(before), codec.encode(after)
 
     def observation(self, texts: Sequence[str], codec: Codec) -> list[int]:
-        return codec.encode("\n".join(texts))
+        return codec.encode_plain("\n".join(texts))
 
     def demonstration(
         self, messages: Sequence[Mapping[str, Any]], codec: Codec, tools: Sequence[ToolSpec] = ()
