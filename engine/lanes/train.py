@@ -193,16 +193,16 @@ class TrainLane:
         errored = sum(t.status is Status.ERRORED for t in trajectories)
         if errored:
             log.warning("group_lost_members", group=trajectories[0].group_id, members=errored)
+        versions = list(dict.fromkeys(v for t in trajectories for v in t.weight_versions))
+        records = [serialize(trajectory_to_proto(t)) for t in trajectories]
         while True:
             try:
                 await self._journal.add_group(
                     position=position,
                     identity=trajectories[0].group_id,
-                    members=[serialize(trajectory_to_proto(t)) for t in trajectories],
+                    members=records,
                     attempts=[member.log.attempt for member in members],
-                    versions=list(
-                        dict.fromkeys(v for t in trajectories for v in t.weight_versions)
-                    ),
+                    versions=versions,
                 )
             except JournalFull as error:
                 first, self._waiting_for_disk = not self._waiting_for_disk, True
