@@ -152,7 +152,6 @@ class EvaluationLane:
             for run in runs:
                 run.cut()
             await _sampled(runs)
-        await asyncio.sleep(0)  # what ended the last run ends the task around it
         if self._stopped:
             await asyncio.wait({current})
         if current.cancelled():
