@@ -22,9 +22,9 @@ from engine.build import (
     build_protocol,
     build_rewards,
     build_sampling,
-    build_source,
     build_tools,
-    rehearse,
+    first_that_fits,
+    open_source,
 )
 from engine.config import EngineTable
 from engine.edge.delivery import Delivery
@@ -124,10 +124,9 @@ class Engine:
     async def _assemble(self, stack: AsyncExitStack) -> None:
         recipe, shared = self._recipe, self._recipe.shared
         codec = HuggingFaceCodec(recipe.resolve(shared.policy.model))
-        protocol, rewards, source = (
-            build_protocol(recipe), build_rewards(recipe), build_source(recipe),
-        )  # fmt: skip
-        rehearse(protocol, codec, source.take(1)[0])
+        protocol, rewards = build_protocol(recipe), build_rewards(recipe)
+        source = await open_source(recipe, max_bad_rows=self._table.max_bad_rows)
+        await first_that_fits(source, protocol, codec)
         self.journal = Journal(recipe.run_folder / "journal.sqlite", history=self._table.history)
         stack.push_async_callback(self.journal.close)
         await self._claim(codec, source)
