@@ -48,12 +48,16 @@ class Tagged:
         self._system = system
 
     def prompt(self, task: Task, tools: Sequence[ToolSpec], codec: Codec) -> list[int]:
+        return codec.encode(codec.chat(self.opening(task, tools)))
+
+    def opening(self, task: Task, tools: Sequence[ToolSpec]) -> list[Mapping[str, Any]]:
+        """Messages of the prompt."""
         messages = opening(task)
-        if self._system:
-            usage = "\n\n".join(tool.usage for tool in tools if tool.usage)
-            system = {"role": "system", "content": self._system.replace("{usage}", usage)}
-            messages = [system, *messages]
-        return codec.encode(codec.chat(messages))
+        if not self._system:
+            return messages
+        usage = "\n\n".join(tool.usage for tool in tools if tool.usage)
+        system = {"role": "system", "content": self._system.replace("{usage}", usage)}
+        return [system, *messages]
 
     def stops(self, tools: Sequence[ToolSpec], codec: Codec) -> tuple[str, ...]:
         ends = [stop for tool in tools for stop in tool.stop_strings]

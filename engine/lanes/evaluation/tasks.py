@@ -6,7 +6,7 @@ whatever other rows are bad, in every evaluation.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 
 from engine.config import Suite
@@ -46,7 +46,7 @@ class SuiteTasks:
 
     async def walk(
         self, wanted: Callable[[int], bool]
-    ) -> AsyncIterator[tuple[int, DrawnTask | BadRow]]:
+    ) -> AsyncGenerator[tuple[int, DrawnTask | BadRow], None]:
         """(index, its task or why there is none) of the wanted rows, in order."""
         source = self._file or await self._fresh()
         try:
