@@ -43,6 +43,7 @@ from engine.lanes.train import TrainLane
 from engine.rehearsal import first_that_fits
 from engine.rollout.assignment import Surroundings
 from engine.rollout.decide import Rules
+from engine.sampler.context import check_context
 from engine.sampler.control import WeightControl
 from engine.sampler.pool import SamplerPool
 from engine.tasks import BadRows, TaskSource
@@ -57,8 +58,6 @@ from toolwright.rpc.server import Server
 from toolwright.types import Trajectory
 
 PROGRESS_SECONDS = 5.0
-SPARE_TOKENS = 16
-"""A server says how long a prompt may be, some tokens less than its context."""
 
 log = structlog.get_logger("engine")
 
@@ -143,7 +142,7 @@ class Engine:
         self._pool = SamplerPool(shared.sampler, codec, vocab_size=codec.vocab_size)
         stack.push_async_callback(self._pool.close)
         await self._pool.open()
-        self._check_context()
+        check_context("task.limits.model", shared.task.limits.model, self._pool.longest_prompt)
         self._services = build_tools(recipe, self.journal.owner)
         stack.push_async_callback(self._services.close)
         await self._services.open()
@@ -164,12 +163,13 @@ class Engine:
             steps=shared.run.steps,
             surroundings=surroundings,
             rewards=rewards,
-            folder=recipe.folder,
             sampling=sampling,
             run_folder=recipe.run_folder,
-            boot=self.journal.boot,
+            life=f"b{self.journal.boot}",
             patience=self._table.patience_s,
         )
+        stack.callback(self._evaluation.close)
+        await self._evaluation.open(recipe.folder, max_bad_rows=self._table.max_bad_rows)
         stack.push_async_callback(self._evaluation.stop)
         self._lane = TrainLane(
             run=shared.run,
@@ -220,14 +220,6 @@ class Engine:
                 "policy": await asyncio.to_thread(policy_identity, model),
             }
         )
-
-    def _check_context(self) -> None:
-        limit, longest = self._recipe.shared.task.limits.model, self._pool.longest_prompt
-        if longest is not None and limit > longest + SPARE_TOKENS:
-            raise StartupError(
-                f"task.limits.model = {limit}, but a sampler's context takes prompts of "
-                f"{longest} tokens: lower it or start the sampler with a larger --context-length"
-            )
 
     async def _work(self, server: Server) -> None:
         async with _background(
