@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from inspect import signature
 
+from engine.config import Suite
 from engine.errors import StartupError
 from engine.images.places import ImagesUnplaced
 from engine.protocols import Protocol
@@ -14,13 +15,16 @@ from engine.rewards.hook import GroupHook
 from engine.rewards.rewards import Rewards
 from engine.rewards.stops import StopRules
 from engine.rollout.view import prompt_ids
-from engine.tasks import TaskSource
+from engine.tasks import DrawnTask, TaskSource
 from engine.tools.process import ToolProcess
 from engine.tools.services import ToolServices
 from engine.types import Codec, ToolSpec
 from toolwright.imports import ImportPathError, load_object
 from toolwright.recipe import Recipe
 from toolwright.types import SamplingParams, Task
+
+REHEARSED = 10
+"""Tasks that are tried at the start before protocol, template and source are said not to fit."""
 
 
 def build_protocol(recipe: Recipe) -> Protocol:
@@ -75,9 +79,28 @@ def build_group_hook(recipe: Recipe) -> GroupHook | None:
     return GroupHook(task.group_hook, recipe.folder, seconds=task.reward_seconds)
 
 
-def build_source(recipe: Recipe) -> TaskSource:
+async def open_source(recipe: Recipe, *, max_bad_rows: int) -> TaskSource:
+    """The training tasks. StartupError when they cannot be read."""
     task = recipe.shared.task
-    return TaskSource(task.source, recipe.folder, seed=recipe.shared.run.seed, shuffle=task.shuffle)
+    return await TaskSource.opened(
+        task.source,
+        recipe.folder,
+        seed=recipe.shared.run.seed,
+        shuffle=task.shuffle,
+        max_bad_rows=max_bad_rows,
+    )
+
+
+async def open_suite(suite: Suite, recipe: Recipe, *, max_bad_rows: int) -> TaskSource:
+    """The tasks of an evaluation suite. StartupError when there are too few of them."""
+    try:
+        source = await TaskSource.opened(
+            suite.source, recipe.folder, seed=suite.seed, shuffle=False, max_bad_rows=max_bad_rows
+        )
+        await source.require(suite.n)
+    except StartupError as error:
+        raise StartupError(f"evaluation suite {suite.name!r}: {error}") from error
+    return source
 
 
 def build_tools(recipe: Recipe, owner: str) -> ToolServices:
@@ -109,6 +132,25 @@ async def tools_of(recipe: Recipe) -> list[ToolSpec]:
         return [tool for tools in (await services.open()).values() for tool in tools]
     finally:
         await services.close()
+
+
+async def first_that_fits(
+    source: TaskSource, protocol: Protocol, codec: Codec
+) -> tuple[DrawnTask, int]:
+    """The source's first task of which a prompt can be made, and the tokens of that prompt.
+
+    StartupError when the first REHEARSED of them cannot: then it is not the rows.
+    """
+    refused: StartupError | None = None
+    try:
+        async for drawn in source.first(REHEARSED):
+            try:
+                return drawn, rehearse(protocol, codec, drawn.task)
+            except StartupError as error:
+                refused = refused or error
+    except StartupError as error:  # the source has fewer
+        refused = refused or error
+    raise refused or AssertionError("a task was refused, or none was found")
 
 
 def rehearse(protocol: Protocol, codec: Codec, task: Task) -> int:

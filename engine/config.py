@@ -41,7 +41,12 @@ class EngineTable(Table):
 
     listen: str = Field(default="", description="empty = run.engine")
     max_concurrent: int = Field(default=128, ge=1, description="trajectories in flight")
-    max_attempts: int = Field(default=3, ge=1, description="of one trajectory, infrastructure only")
+    patience_s: float = Field(
+        default=300.0, ge=0, description="attempts at one trajectory while infrastructure fails it"
+    )
+    max_bad_rows: int = Field(
+        default=100, ge=0, description="rows of the task source that are dropped; one more ends it"
+    )
     metrics_port: int = Field(default=0, ge=0, description="Prometheus on loopback; 0 = off")
     drain_s: float = Field(default=30.0, ge=0, description="grace of SIGTERM")
     observation_keep: Literal["head", "middle", "tail"] = "middle"

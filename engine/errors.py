@@ -6,6 +6,7 @@ EngineError
 ├── AttemptFailed         this attempt is over, another may follow (never shown to the policy)
 │   ├── SessionLost
 │   ├── ToolServiceFailed
+│   ├── ForkRefused
 │   └── SamplerFailed
 └── PublishFailed         the samplers are not all at the new version
 """
@@ -52,6 +53,10 @@ class SessionLost(AttemptFailed):
 
 class ToolServiceFailed(AttemptFailed):
     """A tool service could not run a call beyond its retries."""
+
+
+class ForkRefused(AttemptFailed):
+    """A trajectory cannot be forked here: inside of a turn, or its session cannot be copied."""
 
 
 class SamplerFailed(AttemptFailed):

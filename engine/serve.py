@@ -18,12 +18,13 @@ from typing import Any
 import structlog
 
 from engine.build import (
+    build_group_hook,
     build_protocol,
     build_rewards,
     build_sampling,
-    build_source,
     build_tools,
-    rehearse,
+    first_that_fits,
+    open_source,
 )
 from engine.config import EngineTable
 from engine.edge.delivery import Delivery
@@ -32,10 +33,14 @@ from engine.edge.service import PolicyServicer, RolloutServicer
 from engine.errors import PublishFailed, StartupError
 from engine.journal.journal import Journal
 from engine.lanes.evaluation import EvaluationLane
+from engine.lanes.group import Lane
+from engine.lanes.places import Places
 from engine.lanes.train import TrainLane
-from engine.rollout.assignment import Setting
+from engine.rollout.assignment import Surroundings
+from engine.rollout.decide import Rules
 from engine.sampler.control import WeightControl
 from engine.sampler.pool import SamplerPool
+from engine.tasks import BadRows
 from engine.telemetry.telemetry import Metrics, Progress
 from engine.text.codec import HuggingFaceCodec
 from toolwright import wire
@@ -119,12 +124,12 @@ class Engine:
     async def _assemble(self, stack: AsyncExitStack) -> None:
         recipe, shared = self._recipe, self._recipe.shared
         codec = HuggingFaceCodec(recipe.resolve(shared.policy.model))
-        protocol, rewards, source = (
-            build_protocol(recipe), build_rewards(recipe), build_source(recipe),
-        )  # fmt: skip
-        rehearse(protocol, codec, source.take(1)[0])
-        self.journal = Journal(recipe.run_folder / "journal.sqlite")
+        protocol, rewards = build_protocol(recipe), build_rewards(recipe)
+        source = await open_source(recipe, max_bad_rows=self._table.max_bad_rows)
+        await first_that_fits(source, protocol, codec)
+        self.journal = Journal(recipe.run_folder / "journal.sqlite", history=self._table.history)
         stack.push_async_callback(self.journal.close)
+        await self._claim(codec, source)
         self._pool = SamplerPool(shared.sampler, codec, vocab_size=codec.vocab_size)
         stack.push_async_callback(self._pool.close)
         await self._pool.open()
@@ -132,39 +137,51 @@ class Engine:
         self._services = build_tools(recipe, self.journal.owner)
         stack.push_async_callback(self._services.close)
         await self._services.open()
-        setting = Setting(
-            codec=codec,
-            protocol=protocol,
+        surroundings = Surroundings(
+            rules=Rules(
+                protocol=protocol,
+                codec=codec,
+                limits=shared.task.limits,
+                observation_keep=self._table.observation_keep,
+            ),
             pool=self._pool,
             tools=self._services,
-            limits=shared.task.limits,
-            keep=self._table.observation_keep,
             tokenizer_hash=codec.hash,
         )
         sampling = build_sampling(recipe)
         self._evaluation = EvaluationLane(
             table=self._table.evaluation,
             steps=shared.run.steps,
-            setting=setting,
+            surroundings=surroundings,
             rewards=rewards,
             folder=recipe.folder,
             sampling=sampling,
             run_folder=recipe.run_folder,
             boot=self.journal.boot,
-            max_attempts=self._table.max_attempts,
+            patience=self._table.patience_s,
         )
         stack.push_async_callback(self._evaluation.stop)
         self._lane = TrainLane(
             run=shared.run,
-            setting=setting,
-            rewards=rewards,
+            lane=Lane(
+                surroundings=surroundings,
+                rewards=rewards,
+                hook=build_group_hook(recipe),
+                places=Places(self._table.max_concurrent),
+                life=f"b{self.journal.boot}",
+                patience=self._table.patience_s,
+                keeper=self.journal.append,
+                forget=self.journal.forget,
+                stored=self.journal.blob,
+            ),
             source=source,
             journal=self.journal,
             sampling=sampling,
-            max_concurrent=self._table.max_concurrent,
-            max_attempts=self._table.max_attempts,
+            bad_rows=BadRows(self._table.max_bad_rows),
             on_trajectory=self._count,
         )
+        # Sessions of trajectories that go on stay open; the others' work is over.
+        await self._services.close_strangers(await self._lane.resume())
         control = WeightControl(self._pool, pause_mode=shared.sampler.pause)
         self._publisher = Publisher(
             journal=self.journal,

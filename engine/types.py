@@ -141,11 +141,13 @@ VersionRun = tuple[WeightVersion, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generated:
-    """One generation, or what there is of it. token_ids: [n] int32; logprobs: [n] float32.
+    """One action as the sampler wrote it, or a part of one.
 
-    versions: runs whose counts sum to n. stop: the text that ended it, None where none did.
-    prompt_tokens: what the sampler counted in the prompt, images expanded. prompt_ids: those
-    tokens, where they were asked for. read_ns: when the bytes of the last token were read.
+    token_ids: [n] int32; logprobs: [n] float32, at most 0; versions: runs whose tokens add up to n.
+    stop: the text that ended it, None where none did. cut: the sampler wrote tokens after the stop,
+    which were dropped. read_ns: monotonic clock, when the bytes that ended it were read.
+    prompt_tokens: what the sampler counted in the prompt, images expanded, 0 where it did not say.
+    prompt_ids: those tokens, where they were asked for.
     """
 
     token_ids: Ids
@@ -153,9 +155,10 @@ class Generated:
     versions: tuple[VersionRun, ...]
     finish: FinishReason
     stop: str | None = None
+    cut: bool = False
+    read_ns: int = 0
     prompt_tokens: int = 0
     prompt_ids: Sequence[int] = ()
-    read_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

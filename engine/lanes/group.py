@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -29,7 +29,7 @@ from engine.rollout.attempts import roll_out
 from engine.rollout.events import Scored
 from engine.rollout.log import AttemptLog, Keeper
 from engine.rollout.record import Identity, record
-from toolwright.types import SamplingParams, Status, Task, Trajectory
+from toolwright.types import SamplingParams, Task, Trajectory
 
 LONGEST_PAUSE_S = 30.0
 """Before a group is rolled out again of which infrastructure failed every member."""
@@ -52,6 +52,7 @@ class Lane:
     patience: float
     keeper: Keeper
     forget: Callable[[str], None]
+    stored: Callable[[str], Awaitable[bytes | None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +65,12 @@ class Member:
     @property
     def trajectory(self) -> Trajectory:
         return record(self.log.state, self.identity)
+
+    @property
+    def failure(self) -> str:
+        """Why infrastructure ended it; "" where it did not."""
+        ended = self.log.state.ended
+        return ended.error if ended else ""
 
 
 class GroupRun:
@@ -131,6 +138,7 @@ class GroupRun:
             task=self._task,
             sampling=self._sampling,
             media=self._media,
+            stored=self._lane.stored,
             prompts=self._prompts,
         )
         earlier = self._earlier.pop(trajectory_id, None)
@@ -170,7 +178,7 @@ class GroupRun:
         """Scores what only the whole group can be scored by, then runs the hook."""
         lane = self._lane
         if lane.rewards.per_group:
-            living = [m for m in members if m.trajectory.status is not Status.ERRORED]
+            living = [member for member in members if not member.failure]
             began = time.monotonic()
             scores = await lane.rewards.score_group([for_rewards(member) for member in living])
             seconds = time.monotonic() - began
@@ -190,7 +198,7 @@ async def score_member(member: Member, rewards: Rewards) -> None:
     """Scores a trajectory that its reward function sees alone, unless it has its score."""
     if member.log.state.score is not None:
         return
-    if member.trajectory.status is Status.ERRORED:
+    if member.failure:
         enter(member, None, rewards, 0.0)
         return
     began = time.monotonic()

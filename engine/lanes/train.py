@@ -18,7 +18,7 @@ from itertools import count
 
 import structlog
 
-from engine.errors import TaskUnfit
+from engine.errors import StartupError, TaskUnfit
 from engine.journal.journal import Counts, Journal, JournalFull
 from engine.lanes.capacity import staleness_room
 from engine.lanes.group import GroupRun, Lane, Member
@@ -160,13 +160,13 @@ class TrainLane:
 
     async def _run_group(self, position: int) -> None:
         try:
-            task = await self._source.at(position)
+            drawn = await self._source.at(position)
             group = GroupRun(
                 self._lane,
                 group_id=f"g{position:07d}",
-                task=task,
-                media=await self._source.media(task),
-                sampling=overlaid(self._sampling, task.sampling),
+                task=drawn.task,
+                media=drawn.media,
+                sampling=overlaid(self._sampling, drawn.task.sampling),
                 size=self._run.group_size,
                 earlier=self._earlier,
                 drained=self._drained,
@@ -175,16 +175,18 @@ class TrainLane:
         except BadRow as error:
             await self._pass_over(position, error)
         except TaskUnfit as error:
-            await self._pass_over(position, BadRow(position, f"g{position:07d}", str(error)))
+            await self._pass_over(position, drawn.refused("unfit", str(error)))
         else:
             if members:
                 await self._store(position, members)
 
     async def _pass_over(self, position: int, error: BadRow) -> None:
         """StartupError where that is one too many."""
-        log.warning("task_passed_over", position=position, error=str(error))
         await self._journal.skip(position, str(error))
-        self._bad_rows.add(error)
+        if self._bad_rows.add(error):
+            log.warning("bad_row", **error.fields)
+        if self._bad_rows.exceeded:
+            raise StartupError(self._bad_rows.sentence())
 
     async def _store(self, position: int, members: list[Member]) -> None:
         trajectories = [member.trajectory for member in members]
@@ -193,16 +195,16 @@ class TrainLane:
         errored = sum(t.status is Status.ERRORED for t in trajectories)
         if errored:
             log.warning("group_lost_members", group=trajectories[0].group_id, members=errored)
+        versions = list(dict.fromkeys(v for t in trajectories for v in t.weight_versions))
+        records = [serialize(trajectory_to_proto(t)) for t in trajectories]
         while True:
             try:
                 await self._journal.add_group(
                     position=position,
                     identity=trajectories[0].group_id,
-                    members=[serialize(trajectory_to_proto(t)) for t in trajectories],
+                    members=records,
                     attempts=[member.log.attempt for member in members],
-                    versions=list(
-                        dict.fromkeys(v for t in trajectories for v in t.weight_versions)
-                    ),
+                    versions=versions,
                 )
             except JournalFull as error:
                 first, self._waiting_for_disk = not self._waiting_for_disk, True

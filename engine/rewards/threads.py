@@ -7,27 +7,23 @@ Invariants
 - A function that never returns costs one thread, which is replaced; beyond `most_lost` of them
   calls fail at once. One that returns late gives its thread back.
 
-Threads are daemons: a function that hangs does not keep the process from ending. Belongs to one
-event loop.
+Belongs to one event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable
-from queue import SimpleQueue
 from typing import Any
 
 import structlog
+
+from engine.daemon_thread import DaemonThread, Outcome
 
 MOST_LOST = 32
 """Threads of functions beyond their time. Each holds what its trajectory holds, some megabytes."""
 
 log = structlog.get_logger("reward")
-
-_Job = tuple[Callable[[Any], Any], Any, asyncio.AbstractEventLoop, "asyncio.Future[_Outcome]"]
-_Outcome = tuple[Any, BaseException | None]
 
 
 class ThreadOutOfTime(Exception):
@@ -45,13 +41,13 @@ class RewardThreads:
         self._slots = slots
         self._most_lost = most_lost
         self._places = asyncio.Semaphore(slots)
-        self._idle: list[_Thread] = []
+        self._idle: list[DaemonThread] = []
         self._closed = False
         self.lost = 0
 
     async def run(
         self, function: Callable[[Any], Any], argument: Any, *, seconds: float
-    ) -> tuple[Any, BaseException | None]:
+    ) -> Outcome:
         """(what the function returned, what it raised).
 
         ThreadOutOfTime when it is not done after `seconds` in its thread, ThreadsLost when no
@@ -60,8 +56,8 @@ class RewardThreads:
         async with self._places:
             if self.lost >= self._most_lost:
                 raise ThreadsLost(f"{self.lost} calls of the reward function never returned")
-            thread = self._idle.pop() if self._idle else _Thread()
-            outcome = thread.run(function, argument)
+            thread = self._idle.pop() if self._idle else DaemonThread("reward")
+            outcome = thread.submit(function, argument)
             try:
                 await asyncio.wait({outcome}, timeout=seconds)
             finally:
@@ -85,48 +81,16 @@ class RewardThreads:
         while self._idle:
             self._idle.pop().end()
 
-    def _lose(self, thread: _Thread, outcome: asyncio.Future[_Outcome]) -> None:
+    def _lose(self, thread: DaemonThread, outcome: asyncio.Future[Outcome]) -> None:
         self.lost += 1
         outcome.add_done_callback(lambda _: self._regain(thread))
 
-    def _regain(self, thread: _Thread) -> None:
+    def _regain(self, thread: DaemonThread) -> None:
         self.lost -= 1
         self._give_back(thread)
 
-    def _give_back(self, thread: _Thread) -> None:
+    def _give_back(self, thread: DaemonThread) -> None:
         if self._closed or len(self._idle) >= self._slots:
             thread.end()
         else:
             self._idle.append(thread)
-
-
-class _Thread:
-    """Runs one function after the other."""
-
-    def __init__(self) -> None:
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
-        threading.Thread(target=self._work, name="reward", daemon=True).start()
-
-    def run(self, function: Callable[[Any], Any], argument: Any) -> asyncio.Future[_Outcome]:
-        loop = asyncio.get_running_loop()
-        outcome: asyncio.Future[_Outcome] = loop.create_future()
-        self._jobs.put((function, argument, loop, outcome))
-        return outcome
-
-    def end(self) -> None:
-        self._jobs.put(None)
-
-    def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            function, argument, loop, outcome = job
-            value, error = None, None
-            try:
-                value = function(argument)
-            except BaseException as raised:  # noqa: BLE001 (handed to the one who waits)
-                error = raised
-            try:
-                loop.call_soon_threadsafe(outcome.set_result, (value, error))
-            except RuntimeError:  # the loop is closed: nobody waits any more
-                return
-            # Else the thread would hold the trajectory until its next call.
-            del job, function, argument, outcome, value, error

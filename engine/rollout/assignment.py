@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from engine.images.media import Media
@@ -36,9 +36,17 @@ class Prompts:
         self._known.append((tools, prompt))
 
 
+async def stored_nowhere(_sha256: str) -> bytes | None:
+    """For trajectories that no earlier life can have left."""
+    return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """Which trajectory to roll out, and how to sample it. media: what `task.media` refers to."""
+    """Which trajectory to roll out, and how to sample it.
+
+    media: what `task.media` refers to. stored: bytes of an image that an earlier life showed.
+    """
 
     trajectory_id: str
     group_id: str
@@ -47,4 +55,5 @@ class Assignment:
     sampling: SamplingParams
     media: tuple[Media, ...] = ()
     withhold_observations: bool = False
+    stored: Callable[[str], Awaitable[bytes | None]] = stored_nowhere
     prompts: Prompts = field(default_factory=Prompts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from engine.images.media import Media
 from engine.rollout.events import AnyEvent
@@ -17,20 +17,28 @@ def keep_nothing(_attempt: str, _events: Sequence[AnyEvent], _blobs: Sequence[Me
 
 
 class AttemptLog:
-    """`state` is what all events so far fold to.
+    """`state` is what all events so far fold to; `length` is how many they are.
 
     attempt: "trajectory/name", the key of the log and the root of its session's and calls' ids.
     """
 
     def __init__(
-        self, attempt: str, keeper: Keeper = keep_nothing, events: Iterable[AnyEvent] = ()
+        self,
+        attempt: str,
+        keeper: Keeper = keep_nothing,
+        events: Sequence[AnyEvent] = (),
+        *,
+        start: State = EMPTY,
     ) -> None:
-        """`events`: those that `keeper` has already. LogError where they are no attempt's."""
+        """`events`: those that `keeper` has already, after `start`. LogError where they are no
+        attempt's."""
         self.attempt = attempt
-        self.state: State = fold(events, EMPTY)
+        self.state = fold(events, start)
+        self.length = len(events)
         self._keeper = keeper
 
     def append(self, event: AnyEvent, blobs: Sequence[Media] = ()) -> None:
         """LogError for an event that cannot follow."""
         self.state = apply(self.state, event)
+        self.length += 1
         self._keeper(self.attempt, (event,), blobs)

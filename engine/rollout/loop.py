@@ -80,6 +80,7 @@ class Rollout:
             try:
                 if not self._state.opened:
                     self._open(environment)
+                await self._recall_images()
                 self._reask(environment)
                 self._observer = Observer(
                     self._rules, self._assignment, self._log, self._media, environment
@@ -161,6 +162,16 @@ class Rollout:
             ),
             images,
         )
+
+    async def _recall_images(self) -> None:
+        """Images that an earlier life showed. SessionLost where nobody has their bytes."""
+        for slot in self._state.images:
+            name = slot.blob.sha256
+            if name not in self._media:
+                data = await self._assignment.stored(name)
+                if data is None:
+                    raise SessionLost(f"image {name} of {self._log.attempt} is not stored")
+                self._media[name] = Media(blob=slot.blob, data=data)
 
     def _reask(self, environment: Environment) -> None:
         """Calls that an earlier life sent are asked for again, under their ids."""

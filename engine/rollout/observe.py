@@ -2,7 +2,7 @@
 
 Invariants
 - Observations stand in call order, whoever answered first.
-- Neighbours with one author are one segment; the frame around all of them belongs to the outer ones.
+- Neighbours with one author are one segment; the frame around all belongs to the outer ones.
 - Nothing is appended beyond the room that is left, and nothing is cut inside an image.
 """
 
@@ -15,12 +15,12 @@ from itertools import groupby
 from engine.errors import AttemptFailed
 from engine.images.media import Media
 from engine.images.picture import UnfitImage, check_picture
-from engine.images.places import ImagesUnplaced, check_places, fold, unfold
+from engine.images.places import ImagesUnplaced, check_places
 from engine.rollout.assignment import Assignment
 from engine.rollout.decide import Rules, model_room, response_room
 from engine.rollout.events import Appended, Noted
 from engine.rollout.log import AttemptLog
-from engine.rollout.view import Observation, images_of, observation
+from engine.rollout.view import Observation, fitting, images_of, observation
 from engine.tools.blobs import fetch
 from engine.tools.environment import Environment
 from engine.types import Say
@@ -153,10 +153,10 @@ class Observer:
     ) -> bool:
         """True when it fitted whole."""
         state, limits = self._log.state, self._rules.limits
-        room = max(0, min(response_room(state, limits), model_room(state, limits)))
-        kept = self._fitting(token_ids, room)
-        fitted = len(kept) == len(token_ids)
         mark = self._rules.codec.image_mark
+        room = max(0, min(response_room(state, limits), model_room(state, limits)))
+        kept = fitting(token_ids, room, mark, limits.image_tokens)
+        fitted = len(kept) == len(token_ids)
         shown = images[: kept.count(mark.placeholder)] if mark else []
         self._log.append(
             Appended(
@@ -170,19 +170,6 @@ class Observer:
             shown,
         )
         return fitted
-
-    def _fitting(self, token_ids: list[int], room: int) -> list[int]:
-        """What fits of the ids; an image takes its whole mark and the tokens set aside for it."""
-        mark = self._rules.codec.image_mark
-        if mark is None:
-            return token_ids[:room]
-        units = fold(token_ids, mark)
-        image = len(mark.token_ids) - 1 + self._rules.limits.image_tokens
-        for position, unit in enumerate(units):
-            room -= image if unit < 0 else 1
-            if room < 0:
-                return unfold(units[:position], mark)[0]
-        return token_ids
 
     def _note(self, kind: str, **data: object) -> None:
         turn = self._log.state.turn

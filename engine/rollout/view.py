@@ -22,7 +22,7 @@ from engine.images.places import (
 )
 from engine.protocols import Protocol
 from engine.text.cut import truncate_observation
-from engine.types import Codec, ToolSpec
+from engine.types import Codec, ImageMark, ToolSpec
 from toolwright.truncation import Keep
 from toolwright.types import BlobRef, CallOutcome, Segment, Task
 
@@ -114,6 +114,20 @@ def observation(
         return Observation(token_ids=units, images=[], cut=cut)
     token_ids, kept = unfold(units, mark)
     return Observation(token_ids=token_ids, images=[shown[number] for number in kept], cut=cut)
+
+
+def fitting(
+    token_ids: list[int], room: int, mark: ImageMark | None, image_tokens: int
+) -> list[int]:
+    """What fits into `room` tokens; an image takes its whole mark and `image_tokens`."""
+    if mark is None:
+        return token_ids[:room]
+    units = fold(token_ids, mark)
+    for position, unit in enumerate(units):
+        room -= len(mark.token_ids) - 1 + image_tokens if unit < 0 else 1
+        if room < 0:
+            return unfold(units[:position], mark)[0]
+    return token_ids
 
 
 def spelled(segment: Segment, codec: Codec) -> str:

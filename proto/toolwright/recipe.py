@@ -144,13 +144,17 @@ class Sampler(Table):
     min_p: float = Field(default=0.0, ge=0, le=1)
     repetition_penalty: float = Field(default=1.0, gt=0)
     stream_interval: int = Field(
-        default=1, ge=1, description="tokens a chunk; 1 dispatches soonest, more costs less CPU"
+        default=8, ge=1, description="tokens a chunk; a stop token ends a request at once anyway"
     )
     pause: Literal["retract", "in_place", "abort"] = "retract"
     timeout_s: float = Field(
         default=300.0, gt=0, description="longest silence of a stream; above the longest publish"
     )
-    max_retries: int = Field(default=3, ge=0)
+    patience_s: float = Field(
+        default=300.0,
+        gt=0,
+        description="how long requests of one action may fail; time without any sampler is apart",
+    )
 
 
 class Tool(Table):

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 
-from engine.sampler.client import SamplerClient, ServerRefused, ServerUnreachable
-from engine.sampler.stream import StreamingHttp
-from engine.sampler.wire import Chunk, WireError
+from engine.sampler.wire.client import SamplerClient, ServerRefused, ServerUnreachable
+from engine.sampler.wire.events import Chunk, ChunkReader, WireError
+from engine.sampler.wire.stream import Stream, StreamingHttp
 from tests.support.net import free_port
 from tests.unit.engine.test_sampler_wire import event
 
@@ -100,7 +100,8 @@ async def chunks(sampler: SamplerClient, *, stop_after: int = 99) -> list[Chunk]
         got.append(chunk)
         return len(got) < stop_after
 
-    await sampler.stream({"rid": "r"}, incremental=True, on_chunk=take)
+    reader = ChunkReader(incremental=True, vocab_size=100, max_new_tokens=100)
+    await sampler.open_stream(reader=reader, on_chunk=take).read({"rid": "r"})
     return got
 
 
@@ -201,7 +202,7 @@ async def test_what_the_callback_raises_arrives() -> None:
     async with server(says(WHOLE)) as (url, _):
         http = StreamingHttp(url, "/generate", silence=5)
         with pytest.raises(KeyError, match="fault"):
-            await http.post(b"{}", fault)
+            await http.post(b"{}", Stream(fault))
 
 
 async def test_bytes_that_nobody_asked_for_end_an_idle_connection() -> None:
@@ -210,7 +211,7 @@ async def test_bytes_that_nobody_asked_for_end_an_idle_connection() -> None:
         http = StreamingHttp(url, "/generate", silence=5)
         for _ in range(2):
             got: list[bytes] = []
-            await http.post(b"{}", lambda payload, _ns, got=got: not got.append(payload))  # type: ignore[misc]
+            await http.post(b"{}", Stream(lambda payload, _ns, got=got: not got.append(payload)))  # type: ignore[misc]
             await asyncio.sleep(0.02)
             assert got[-1] == b"[DONE]"
         http.close()
@@ -229,7 +230,7 @@ async def test_a_cancelled_stream_hangs_up() -> None:
     listening = await asyncio.start_server(answer, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
     http = StreamingHttp(url, "/generate", silence=5)
-    task = asyncio.create_task(http.post(b"{}", lambda _payload, _read_ns: True))
+    task = asyncio.create_task(http.post(b"{}", Stream(lambda _payload, _read_ns: True)))
     await asyncio.sleep(0.05)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -13,7 +13,7 @@ from engine.rewards.score import Score
 from engine.rewards.settle import scored
 from tests.support.docs import example
 from tests.unit.engine.rewards.test_reading import TWO_TURNS
-from toolwright.types import CallRecord, RewardPart
+from toolwright.types import CallOutcome, CallRecord, RewardPart
 
 HOOKS = """
 import asyncio
@@ -120,9 +120,8 @@ async def test_a_hook_that_fails_masks_its_group_and_keeps_the_rewards(
 
 async def test_the_example_of_the_docs_rewards_the_few_who_use_a_tool(tmp_path: Path) -> None:
     (tmp_path / "hooks.py").write_text(example("3-recipe.md", ":share"))
-    call = CallRecord(
-        call_id="c", turn=0, index=0, tool="add", action="", observation="", valid=True
-    )
+    outcome = CallOutcome(observation="", valid=True)
+    call = CallRecord(call_id="c", turn=0, index=0, tool="add", action="", outcome=outcome)
     group = [replace(TWO_TURNS, calls=(call,)), *[TWO_TURNS] * 4]
     first, *others = await hook(tmp_path, "share").scores(group)
     assert first is not None

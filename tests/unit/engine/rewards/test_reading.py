@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from typing import Any
 
 import pytest
@@ -33,10 +34,20 @@ TWO_TURNS = Trajectory(
         Sequence(
             id="g-0.0",
             segments=(
-                Segment(author=Author.PROMPT, token_ids=(1,)),
-                Segment(author=Author.MODEL, token_ids=(2,), logprobs=(-1.0,), turn=0),
-                Segment(author=Author.TOOL, token_ids=(3,), turn=0),
-                Segment(author=Author.MODEL, token_ids=(4,), logprobs=(-1.0,), turn=1),
+                Segment(author=Author.PROMPT, token_ids=array("i", [1])),
+                Segment(
+                    author=Author.MODEL,
+                    token_ids=array("i", [2]),
+                    logprobs=array("f", [-1.0]),
+                    turn=0,
+                ),
+                Segment(author=Author.TOOL, token_ids=array("i", [3]), turn=0),
+                Segment(
+                    author=Author.MODEL,
+                    token_ids=array("i", [4]),
+                    logprobs=array("f", [-1.0]),
+                    turn=1,
+                ),
             ),
         ),
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from array import array
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from engine.rewards.rewards import Rewards
 from tests.support.docs import example
 from toolwright.types import (
     Author,
+    CallOutcome,
     CallRecord,
     RewardPart,
     Segment,
@@ -113,8 +115,8 @@ value = 3
 SPOKEN = TokenSequence(
     id="g.0",
     segments=(
-        Segment(author=Author.PROMPT, token_ids=(1,)),
-        Segment(author=Author.MODEL, token_ids=(2,), logprobs=(-1.0,)),
+        Segment(author=Author.PROMPT, token_ids=array("i", [1])),
+        Segment(author=Author.MODEL, token_ids=array("i", [2]), logprobs=array("f", [-1.0])),
     ),
 )
 
@@ -288,9 +290,8 @@ async def test_the_time_is_kept(folder: Path) -> None:
 
 async def test_the_example_of_the_docs_gives_credit_by_turn(tmp_path: Path) -> None:
     (tmp_path / "my_reward.py").write_text(example("2-your-own-run.md", ":by_turn"))
-    call = CallRecord(
-        call_id="c", turn=0, index=0, tool="add", action="", observation="", valid=True
-    )
+    outcome = CallOutcome(observation="", valid=True)
+    call = CallRecord(call_id="c", turn=0, index=0, tool="add", action="", outcome=outcome)
     asked = trajectory(task=Task(id="q", answers=("abc",)), calls=(call,))
     (scored,) = await score(tmp_path, "by_turn", [asked])
     assert (scored.reward, scored.masked, scored.anchors) == (1.0, False, {0: ("add",)})

@@ -15,6 +15,7 @@ from tests.support.docs import example
 from toolwright.recipe import TaskTable
 from toolwright.stop_rules import RULED, read_stop_rule, read_stop_rules
 from toolwright.types import (
+    CallOutcome,
     CallRecord,
     Purpose,
     RewardPart,
@@ -42,10 +43,8 @@ def trajectory(reason: StopReason = StopReason.ANSWERED, **fields: Any) -> Traje
 
 
 def call(error: ToolErrorKind = ToolErrorKind.NONE, *, valid: bool = True) -> CallRecord:
-    return CallRecord(
-        call_id="c", turn=0, index=0, tool="t", action="a", observation="o", valid=valid,
-        error=error,
-    )  # fmt: skip
+    outcome = CallOutcome(observation="o", valid=valid, error=error)
+    return CallRecord(call_id="c", turn=0, index=0, tool="t", action="a", outcome=outcome)
 
 
 def rules(**table: Any) -> StopRules:
