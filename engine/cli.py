@@ -84,7 +84,7 @@ def render(recipe: RecipeArgument, set_: Overrides = None) -> None:
 
 async def _serve(recipe: Recipe) -> None:
     from engine.serve import Engine
-    from engine.telemetry.telemetry import log_to
+    from engine.telemetry.logs import log_to
 
     table = recipe.table("engine", EngineTable)
     recipe.write_resolved("engine", table)
