@@ -174,7 +174,9 @@ class Tool(Table):
     queue_limit_s: float = Field(default=60.0, gt=0)
     run_limit_s: float = Field(default=10.0, gt=0)
     lease_s: float = Field(default=60.0, gt=0)
-    max_retries: int = Field(default=3, ge=0)
+    patience_s: float = Field(
+        default=300.0, ge=0, description="how long a service may be away before an attempt fails"
+    )
 
     @property
     def where(self) -> str:
