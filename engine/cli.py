@@ -167,7 +167,7 @@ def sample(
 
 
 async def _sample(work: Awaitable[str], output: Path) -> None:
-    from engine.telemetry.telemetry import log_to
+    from engine.telemetry.logs import log_to
 
     log_to(output.with_name(output.name + ".log.jsonl"))
     typer.echo(await work)
@@ -179,7 +179,7 @@ def _to_people(line: str) -> None:
 
 async def _serve(recipe: Recipe, fork: Path | None) -> None:
     from engine.serve import Engine
-    from engine.telemetry.telemetry import log_to
+    from engine.telemetry.logs import log_to
 
     table = recipe.table("engine", EngineTable)
     recipe.write_resolved("engine", table)

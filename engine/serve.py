@@ -41,21 +41,22 @@ from engine.lanes.group import Lane
 from engine.lanes.places import Places
 from engine.lanes.train import TrainLane
 from engine.rehearsal import first_that_fits
+from engine.rollout import attempts
 from engine.rollout.assignment import Surroundings
 from engine.rollout.decide import Rules
 from engine.sampler.context import check_context
 from engine.sampler.control import WeightControl
 from engine.sampler.pool import SamplerPool
 from engine.tasks import BadRows, TaskSource
+from engine.telemetry.metrics import Metrics
+from engine.telemetry.progress import Progress
 from engine.text.codec import HuggingFaceCodec
-from engine.telemetry.telemetry import Metrics, Progress
 from toolwright import wire
 from toolwright.policy.v1 import policy_pb2, policy_pb2_grpc
 from toolwright.recipe import Recipe
 from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
 from toolwright.rpc.options import TOKEN_VARIABLE
 from toolwright.rpc.server import Server
-from toolwright.types import Trajectory
 
 PROGRESS_SECONDS = 5.0
 
@@ -188,7 +189,7 @@ class Engine:
             journal=self.journal,
             sampling=sampling,
             bad_rows=BadRows(self._table.max_bad_rows),
-            on_trajectory=self._count,
+            on_trajectory=self.metrics.count,
         )
         # Sessions of trajectories that go on stay open; the others' work is over.
         await self._services.close_strangers(await self._lane.resume())
@@ -256,16 +257,29 @@ class Engine:
     async def _report(self, server: Server) -> None:
         healthy = True
         while True:
-            self._progress.show(self._line())
+            self._progress.show(self._line(self._measure()))
             if healthy == (self._state() == "full"):
                 healthy = not healthy
                 await server.set_serving(healthy)
-            self.metrics.running.set(self._lane.running)
-            self.metrics.version.set(self._publisher.version.step)
-            self.metrics.waiting.set(self._lane.counts.waiting)
             await asyncio.sleep(PROGRESS_SECONDS)
 
-    def _line(self) -> str:
+    def _measure(self) -> int:
+        """Brings to the metrics what the parts count; the tokens that samplers have sent."""
+        counts, parts = self._lane.counts, self.metrics.parts
+        self.metrics.running.set(self._lane.running)
+        self.metrics.version.set(self._publisher.version.step)
+        self.metrics.waiting.set(counts.waiting)
+        parts.tools(self._services.statistics())
+        parts.attempts(attempts.failures)
+        parts.groups(
+            passed_over=counts.skipped,
+            dropped=counts.dropped_groups,
+            old_tokens=self._delivery.old_tokens,
+        )
+        parts.journal(full=self._lane.full, backlog=self.journal.backlog)
+        return parts.samplers(self._pool.statistics())
+
+    def _line(self, tokens: int) -> str:
         status = self._status()
         return self._progress.line(
             state=status.state,
@@ -273,12 +287,9 @@ class Engine:
             running=self._lane.running,
             evaluating=self._evaluation.running,
             waiting=status.waiting_groups,
+            tokens=tokens,
             reward=self.metrics.mean_reward,
         )
-
-    def _count(self, trajectory: Trajectory) -> None:
-        self.metrics.count(trajectory)
-        self._progress.count(trajectory)
 
     def _serve_metrics(self) -> None:
         port = self._table.metrics_port
