@@ -13,6 +13,7 @@ from typing import TextIO
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
+from engine.telemetry.lag import LoopLag
 from toolwright.types import ToolErrorKind, Trajectory
 
 _SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300)
@@ -54,6 +55,7 @@ class Metrics:
             "engine_reward_mean", f"mean reward of the last {WINDOW} trajectories",
             registry=self.registry,
         )  # fmt: skip
+        self.loop_lag = LoopLag(self.registry)
         self._rewards: deque[float] = deque(maxlen=WINDOW)
         self.running = Gauge("engine_running", "trajectories in flight", registry=self.registry)
         self.waiting = Gauge(
