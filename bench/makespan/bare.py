@@ -53,7 +53,11 @@ class BareLoop:
             "makespan_s": seconds,
             "cpu_s": cpu,
             "rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-            "lag_ms": {"p50": 1e3 * self._lag.p50, "p99": 1e3 * self._lag.p99},
+            "lag_ms": {
+                "p50": 1e3 * self._lag.p50,
+                "p99": 1e3 * self._lag.p99,
+                "worst": 1e3 * self._lag.worst,
+            },
             "wrong_tokens": sum(map(wrong_tokens, plans, said)),
         }
 

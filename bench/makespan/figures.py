@@ -13,6 +13,7 @@ from statistics import quantiles
 
 from bench.makespan.plan import Plan, Workload
 from bench.makespan.sampler import Stamp
+from engine.telemetry.lag import quantile
 
 Span = tuple[float, float]
 
@@ -127,6 +128,15 @@ def percentiles(seconds: Sequence[float]) -> dict[str, float] | None:
         return None
     cuts = quantiles(seconds, n=100, method="inclusive")
     return {"p50": 1e3 * cuts[49], "p99": 1e3 * cuts[98]}
+
+
+def lag_ms(counts: Sequence[int]) -> dict[str, float]:
+    """p50, p99 and worst of an event loop's lag, ms; counts by bucket of
+    `engine.telemetry.lag.BOUNDS`."""
+    return {
+        name: 1e3 * quantile(counts, share)
+        for name, share in (("p50", 0.5), ("p99", 0.99), ("worst", 1.0))
+    }
 
 
 def _generate_s(bar: Bar) -> float:

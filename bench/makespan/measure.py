@@ -135,7 +135,7 @@ def _promised(
         "makespan_ratio": run.makespan_s / ideal,
         "cpu_ms_per_trajectory": 1e3 * run.cpu_s / number,
         "rss_mb": run.rss_mb,
-        "lag_ms": run.lag_ms,
+        "lag_ms": figures.lag_ms(run.lag_counts),
         "wrong_tokens": wrong,
         "bare": {
             "makespan_ratio": bare["makespan_s"] / ideal,
@@ -168,6 +168,7 @@ def _details(
         "resume_ms": figures.percentiles([s for bar in seen for s in bar.resume]),
         "place_ms": figures.percentiles(figures.place_waits(seen, places)),
         "shares_s": asdict(figures.shares(seen)) if seen else None,
+        "busy_lag_ms": figures.lag_ms(run.busy_lag_counts),
         "ramp_up_s": run.ramp_up_s,
         "cpu_s": {
             "engine": run.cpu_s,

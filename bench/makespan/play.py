@@ -30,7 +30,7 @@ from bench.memory import resident_peak
 from bench.processes import Command, Processes, Running
 from bench.ready import accepts, free_ports, origin
 from bench.tools.usage import cpu_seconds
-from engine.telemetry.lag import BOUNDS, quantile
+from engine.telemetry.lag import BOUNDS
 from toolwright.common.v1.trajectory_pb2 import Trajectory as TrajectoryMessage
 from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
 from toolwright.rpc.channel import open_channel
@@ -64,16 +64,11 @@ class EngineRun:
     lag_counts: tuple[int, ...]
     """After the ramp-up, by bucket of `engine.telemetry.lag.BOUNDS`; empty where the engine does
     not measure it."""
+    busy_lag_counts: tuple[int, ...]
+    """From there until half of the trajectories were at the consumer."""
     ramp_up_s: float
     stamps: tuple[Stamp, ...]
     records: tuple[TrajectoryMessage, ...] = field(repr=False)
-
-    @property
-    def lag_ms(self) -> dict[str, float]:
-        return {
-            "p50": 1e3 * quantile(self.lag_counts, 0.5),
-            "p99": 1e3 * quantile(self.lag_counts, 0.99),
-        }
 
 
 async def run_bare(
@@ -158,7 +153,7 @@ async def run_engine(
         raise NotReady(engine.failed(f"was not done after {limit:.0f} s")) from error
     cpu = cpu_seconds([engine.pid])
     began_ns, start_cpu_ns = admission(engine.log.read_text(errors="replace"))
-    counts = await watch.lag_since_ramp_up()
+    lag, busy_lag = watch.lag_until(await watch.buckets()), watch.lag_until(watch.half_done)
     used = [cpu_seconds(others), cpu_seconds([tools.pid]), time.process_time()]
     peak = resident_peak(engine.pid)
     for one in (engine, tools, *playing):
@@ -176,7 +171,8 @@ async def run_engine(
         tools_cpu_s=used[1] - tools_before,
         bench_cpu_s=used[2] - bench_before,
         rss_mb=peak / 2**20,
-        lag_counts=counts,
+        lag_counts=lag,
+        busy_lag_counts=busy_lag,
         ramp_up_s=(watch.ramped_ns - began_ns) / 1e9,
         stamps=tuple(stamps),
         records=tuple(records),
@@ -220,7 +216,9 @@ class _Watch:
         self._engine = engine
         self._samplers = samplers
         self._url = f"http://127.0.0.1:{metrics}/metrics"
-        self._before: list[int] = []
+        self._before: Sequence[int] = ()
+        self.half_done: Sequence[int] = ()
+        """The buckets when half of the trajectories were at the consumer."""
         self.ramped_ns = 0
 
     async def until_ramped_up(self) -> None:
@@ -229,7 +227,7 @@ class _Watch:
             if begun >= ENOUGH * self._all:
                 break
         self.ramped_ns = time.monotonic_ns()
-        self._before = await self._buckets()
+        self._before = await self.buckets()
 
     async def _look(self) -> AsyncIterator[int]:
         """How many have begun, again and again."""
@@ -237,15 +235,14 @@ class _Watch:
             yield sum(map(_begun, self._samplers))
             await asyncio.sleep(POLL_S)
 
-    async def lag_since_ramp_up(self) -> tuple[int, ...]:
-        now = await self._buckets()
-        before = self._before or [0] * len(now)
-        cumulative = [after - then for after, then in zip(now, before, strict=True)]
+    def lag_until(self, then: Sequence[int]) -> tuple[int, ...]:
+        """How many lags fell into each bucket between the ramp-up's end and `then`."""
+        cumulative = [after - before for after, before in zip(then, self._before, strict=False)]
         return tuple(
             count - below for count, below in zip(cumulative, [0, *cumulative], strict=False)
         )
 
-    async def _buckets(self) -> list[int]:
+    async def buckets(self) -> list[int]:
         """Cumulative counts; none where the engine does not measure its lag."""
         async with aiohttp.ClientSession() as session, session.get(self._url) as answer:
             found = _BUCKET.findall(await answer.text())
@@ -259,33 +256,36 @@ async def _while_watching(
     async with asyncio.timeout(limit), asyncio.TaskGroup() as group:
         ramp = group.create_task(watch.until_ramped_up())
         tell = group.create_task(_tell(port, workload, say))
-        records = await _lease(port, workload.trajectories)
+        records: list[TrajectoryMessage] = []
+        async for record in _leased(port, workload.trajectories):
+            records.append(record)
+            if len(records) == workload.trajectories // 2:
+                watch.half_done = await watch.buckets()
         ended_ns = time.monotonic_ns()
         await ramp
         tell.cancel()
     return records, ended_ns
 
 
-async def _lease(port: int, trajectories: int) -> list[TrajectoryMessage]:
+async def _leased(port: int, trajectories: int) -> AsyncIterator[TrajectoryMessage]:
     """Every record, leased from the engine as a learner would."""
-    records: list[TrajectoryMessage] = []
-    mark = 0
+    mark, left = 0, trajectories
     async with open_channel(f"127.0.0.1:{port}") as channel:
         stub = rollout_pb2_grpc.RolloutServiceStub(channel)
         version = await origin(stub)
-        while len(records) < trajectories:
+        while left:
             request = rollout_pb2.LeaseGroupsRequest(
                 consumer=rollout_pb2.CONSUMER_TRAIN,
                 after_sequence=mark,
-                max_groups=min(GROUPS_A_LEASE, trajectories - len(records)),
+                max_groups=min(GROUPS_A_LEASE, left),
                 version=version,
             )
             async for item in stub.LeaseGroups(request):
                 if item.HasField("group"):
                     mark = item.group.sequence_number
                 else:
-                    records.append(item.trajectory)
-    return records
+                    left -= 1
+                    yield item.trajectory
 
 
 async def _tell(port: int, workload: Workload, say: Say) -> None:

@@ -54,6 +54,11 @@ def remarks(row: Row) -> Iterable[str]:
         f"{name}: {found['makespan_s']:.1f} s beside {row.ideal_s:.1f} s at best; all had begun "
         f"after {found['ramp_up_s']:.1f} s"
     )
+    lag, busy = found["lag_ms"], found["busy_lag_ms"]
+    yield (
+        f"{name}: loop lag after the ramp-up p99 {lag['p99']:.1f}, worst {lag['worst']:.0f} ms; "
+        f"until half were done p50 {busy['p50']:.1f}, p99 {busy['p99']:.1f} ms"
+    )
     used = ", ".join(f"{who} {seconds:.1f}" for who, seconds in found["cpu_s"].items())
     yield f"{name}: CPU-seconds: {used}; the bare loop's sampler {_bare_sampler(found):.1f}"
     if found["cpu_s"]["sampler"] > BUSY * found["makespan_s"]:
