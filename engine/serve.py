@@ -228,6 +228,7 @@ class Engine:
             self._services.keep_leases(),
             self._services.keep_processes(),
             self._evaluation.watch(),
+            self.metrics.loop_lag.run(),
             self._report(server),
         ):
             lane = asyncio.create_task(self._lane.run())
