@@ -22,6 +22,8 @@ from bench.processes import Processes
 from toolwright import wire
 from toolwright.types import Status, Trajectory
 
+MOST_THREADS = 8
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
@@ -177,6 +179,7 @@ def _details(
             "tools": run.tools_cpu_s,
             "bench": run.bench_cpu_s,
         },
+        "engine_threads_cpu_s": run.threads_cpu_s[:MOST_THREADS],
     }
 
 

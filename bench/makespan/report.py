@@ -51,7 +51,7 @@ def remarks(row: Row) -> Iterable[str]:
     found = row.figures
     name = f"{found['trajectories']:,}"
     yield (
-        f"{name}: {found['makespan_s']:.1f} s beside {row.ideal_s:.1f} s at best; all had begun "
+        f"{name}: {found['makespan_s']:.1f} s beside {row.ideal_s:.1f} s at best; every place had begun "
         f"after {found['ramp_up_s']:.1f} s"
     )
     lag, busy = found["lag_ms"], found["busy_lag_ms"]
