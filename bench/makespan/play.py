@@ -67,7 +67,7 @@ class EngineRun:
     """After the ramp-up, by bucket of `engine.telemetry.lag.BOUNDS`; empty where the engine does
     not measure it."""
     busy_lag_counts: tuple[int, ...]
-    """From there until half of the trajectories were at the consumer; empty where that came first."""
+    """From there until half of the trajectories were at the consumer."""
     ramp_up_s: float
     stamps: tuple[Stamp, ...]
     records: tuple[TrajectoryMessage, ...] = field(repr=False)

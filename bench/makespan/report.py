@@ -51,8 +51,8 @@ def remarks(row: Row) -> Iterable[str]:
     found = row.figures
     name = f"{found['trajectories']:,}"
     yield (
-        f"{name}: {found['makespan_s']:.1f} s beside {row.ideal_s:.1f} s at best; every place had begun "
-        f"after {found['ramp_up_s']:.1f} s"
+        f"{name}: {found['makespan_s']:.1f} s beside {row.ideal_s:.1f} s at best; every place was "
+        f"in use after {found['ramp_up_s']:.1f} s"
     )
     lag, busy = found["lag_ms"], found["busy_lag_ms"]
     yield (
