@@ -73,6 +73,8 @@ def remarks(row: Row) -> Iterable[str]:
         )
     if found["not_completed"]:
         yield f"{name}: {found['not_completed']} trajectories did not come to their end"
+    if found["repeated_turns"]:
+        yield f"{name}: {found['repeated_turns']} more turns than planned: attempts have failed"
     if found["bare"]["wrong_tokens"]:
         yield f"{name}: the bare loop has {found['bare']['wrong_tokens']} wrong tokens"
     if "slow_sampler" in found:
