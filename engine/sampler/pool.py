@@ -17,23 +17,20 @@ import itertools
 import secrets
 import time
 from array import array
-from collections.abc import Mapping
-from typing import Any
 
 import structlog
 
 from engine.errors import SamplerFailed
 from engine.sampler.action import Action, OnAction, OnMark
 from engine.sampler.fleet import Fleet
+from engine.sampler.flight import Flight, Moved
 from engine.sampler.retry import Fault, Over, Retry
-from engine.sampler.routing import PREFILL
-from engine.sampler.server import Flight, Server
+from engine.sampler.server import Server
 from engine.sampler.stops import StopTable
 from engine.sampler.waiting import Cause, Clock, Waiting
 from engine.sampler.wire.client import ServerRefused, ServerSilent, ServerUnreachable
-from engine.sampler.wire.events import Chunk, ChunkReader, WireError
+from engine.sampler.wire.events import WireError
 from engine.sampler.wire.request import generate_request, numbers
-from engine.sampler.wire.stream import QUIET_SECONDS
 from engine.types import Codec, Generated, Images
 from toolwright.recipe import Sampler as SamplerTable
 from toolwright.types import FinishKind, FinishReason, SamplingParams
@@ -44,10 +41,6 @@ MOST_MOVES = 32
 """Actions moved at one look; the next look sees what they did to the queues."""
 
 log = structlog.get_logger("sampler")
-
-
-class Moved(Exception):
-    """The action leaves its server for a quicker one; no fault of anybody."""
 
 
 class SamplerPool(Fleet):
@@ -141,12 +134,10 @@ class SamplerPool(Fleet):
                         continue
                     # One that is longer than expected has about as much again to go.
                     left = max(flight.left, flight.came)
-                    if self.router.better(
-                        server.name, up, tokens=left, prompt=flight.prompt, now=now
-                    ):
+                    there = flight.prompt + flight.came
+                    if self.router.better(server.name, up, tokens=left, prompt=there, now=now):
                         moves += 1
-                        flight.movable = False
-                        flight.stream.end(Moved())
+                        flight.leave()
 
     def _check_prompt(self, token_ids: array[int]) -> None:
         if not token_ids:
@@ -189,10 +180,16 @@ class SamplerPool(Fleet):
                 routing_key=key,
                 images=action.images,
             )
+            flight = Flight(
+                server, self.router, action, waiting,
+                budget=max_new_tokens - before, vocab_size=self._vocab_size, movable=movable,
+            )  # fmt: skip
             try:
-                finish = await self._stream(
-                    server, body, action, waiting, max_new_tokens - before, movable=movable
-                )
+                try:
+                    finish = await flight.fly(body)
+                finally:
+                    if not action.server_finished:
+                        self._abort(server, body["rid"])
             except Moved:
                 movable = False
                 self._held.pop(key, None)
@@ -278,67 +275,6 @@ class SamplerPool(Fleet):
         )
         self._held[key] = name
         return self.named(name)
-
-    async def _stream(
-        self,
-        server: Server,
-        body: Mapping[str, Any],
-        action: Action,
-        waiting: Waiting,
-        budget: int,
-        *,
-        movable: bool,
-    ) -> FinishReason:
-        """One request, to its finish or to what broke it."""
-        router, name, prompt = self.router, server.name, len(body["input_ids"])
-        unread = prompt / PREFILL
-
-        def on_chunk(chunk: Chunk, read_ns: int) -> bool:
-            nonlocal unread
-            if waiting:
-                waiting.end(Cause.BROKEN, Cause.QUIET)
-            fresh = len(chunk.token_ids)
-            if fresh:
-                seconds = (read_ns - action.heard_ns) / 1e9
-                if not flight.paused:
-                    router.measured(name, seconds, fresh + unread)
-                unread = 0.0
-                taken = min(flight.left, fresh)
-                flight.left -= taken
-                flight.came += fresh
-                router.took(name, taken)
-                flight.paused = server.paused
-            return action.on_chunk(chunk, read_ns)
-
-        def on_quiet(since: float) -> None:
-            waiting.begin(Cause.QUIET, since)
-            if not server.paused:
-                router.measured(name, QUIET_SECONDS, 0)
-
-        reader = ChunkReader(
-            incremental=server.incremental, vocab_size=self._vocab_size, max_new_tokens=budget
-        )
-        now_ns = time.monotonic_ns()
-        flight = Flight(
-            stream=server.client.open_stream(reader=reader, on_chunk=on_chunk, on_quiet=on_quiet),
-            waiting=waiting,
-            prompt=prompt,
-            left=router.expected(budget),
-            movable=movable,
-        )
-        server.board(flight)
-        router.begin(name, flight.left)
-        action.begin(now_ns)
-        try:
-            await flight.stream.read(body)
-        finally:
-            router.end(name, flight.left, time.monotonic())
-            server.land(flight)
-            if not action.server_finished:
-                self._abort(server, body["rid"])
-        if action.finish is None:
-            raise AssertionError("a stream ends with a finish reason or an error")
-        return action.finish
 
     def _abort(self, server: Server, rid: str) -> None:
         """Ends a request that nobody reads any more; owned by the pool until it is done."""
