@@ -228,7 +228,7 @@ class SamplerPool(Fleet):
     ) -> float:
         """Seconds until the next request. SamplerFailed when there shall be none."""
         server.faults[fault] += 1
-        log.warning("request_failed", server=server.name, fault=str(fault), error=str(cause)[:500])
+        news = fault is Fault.REFUSED
         lives = False
         if fault in (Fault.BROKEN, Fault.SILENT) and server.up.is_set():
             # One broken connection condemns no server that answers with weights of ours.
@@ -238,7 +238,10 @@ class SamplerPool(Fleet):
         if fault is Fault.REFUSED:
             refused.add(server.name)
         elif fault is not Fault.ABORTED:  # that may be anybody's doing
-            self.router.failed(server.name, time.monotonic())
+            news = self.router.failed(server.name, time.monotonic())
+        # People read the first of those that fail together, the log's file has them all.
+        tell = log.warning if news else log.info
+        tell("request_failed", server=server.name, fault=str(fault), error=str(cause)[:500])
         decision = retry.failed(
             fault,
             now=time.monotonic(),

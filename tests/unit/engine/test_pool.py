@@ -179,7 +179,7 @@ LIES: dict[str, Answer] = {
     "logprob NaN": says(event([70], 1, pairs=[["?", 70, None]]).replace(b'"?"', b"NaN")),
     "endless event": endless,
     "too many tokens": says(event([70] * 60, 60)),
-    "JSON bomb": says(b'{"output_ids":' + b"[" * 200_000),
+    "JSON bomb": says(b'{"x":' + b"[" * 200_000),
     "no output_ids": spoilt("body", "output_ids"),
     "no meta_info": spoilt("body", "meta_info"),
     "finish_reason": spoilt("finish_reason", "stop"),
