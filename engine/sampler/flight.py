@@ -70,6 +70,7 @@ class Flight:
         try:
             await self._stream.read(body)
         finally:
+            self._stream.let_go()
             self._router.end(name, self.left, time.monotonic())
             self._server.land(self)
         if self._action.finish is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from array import array
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -14,9 +15,12 @@ import pytest
 from aiohttp import web
 
 from engine.errors import SamplerFailed, StartupError
+from engine.sampler.action import Action
 from engine.sampler.control import WeightControl
+from engine.sampler.flight import Flight
 from engine.sampler.pool import SamplerPool
 from engine.sampler.stops import StopTable
+from engine.sampler.wire.stream import Stream
 from engine.types import Generated
 from tests.support.codecs import END, ToyCodec
 from tests.support.engines import until
@@ -318,3 +322,20 @@ async def test_while_no_server_is_up_an_action_waits_and_the_clock_stands_still(
         pool.mark_up(pool.servers[0])
         assert list((await asking).token_ids) == REPLY
     assert clock[1:] == [None]
+
+
+async def test_an_action_leaves_nothing_to_the_garbage_collector() -> None:
+    """At thousands of trajectories a collection stops all of them for a second."""
+    async with pool_of(Server(truth)) as pool:
+        await ask(pool)
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(10):
+                await ask(pool, on_mark=lambda _ids, _hit, _ns: None)
+            left = [
+                kind for kind in map(type, gc.get_objects()) if kind in (Flight, Action, Stream)
+            ]
+        finally:
+            gc.enable()
+    assert left == []
