@@ -8,7 +8,6 @@ from __future__ import annotations
 from inspect import signature
 from pathlib import Path
 
-from engine.config import Suite
 from engine.errors import StartupError
 from engine.protocols import Protocol
 from engine.rewards.hook import GroupHook
@@ -93,18 +92,6 @@ async def open_source(recipe: Recipe, *, max_bad_rows: int) -> TaskSource:
         shuffle=task.shuffle,
         max_bad_rows=max_bad_rows,
     )
-
-
-async def open_suite(suite: Suite, recipe: Recipe, *, max_bad_rows: int) -> TaskSource:
-    """The tasks of an evaluation suite. StartupError when there are too few of them."""
-    try:
-        source = await TaskSource.opened(
-            suite.source, recipe.folder, seed=suite.seed, shuffle=False, max_bad_rows=max_bad_rows
-        )
-        await source.require(suite.n)
-    except StartupError as error:
-        raise StartupError(f"evaluation suite {suite.name!r}: {error}") from error
-    return source
 
 
 def build_tools(recipe: Recipe, owner: str) -> ToolServices:

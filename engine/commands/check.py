@@ -11,10 +11,10 @@ from engine.build import (
     build_rewards,
     build_tools,
     open_source,
-    open_suite,
 )
 from engine.config import EngineTable
 from engine.errors import StartupError
+from engine.lanes.evaluation.tasks import SuiteTasks
 from engine.protocols import Protocol
 from engine.rehearsal import first_that_fits
 from engine.sampler.pool import SamplerPool
@@ -56,7 +56,9 @@ async def _sources(
         lines.append(f"task source: {source.bad_rows} of {source.rows} rows are no tasks")
     source.close()
     for suite in table.evaluation.suites:
-        (await open_suite(suite, recipe, max_bad_rows=table.max_bad_rows)).close()
+        tasks = SuiteTasks(suite, recipe.folder, max_bad_rows=table.max_bad_rows)
+        await tasks.open()
+        tasks.close()
         lines.append(f"evaluation {suite.name}: {suite.n} tasks")
     return lines
 

@@ -123,13 +123,15 @@ class Fleet:
 
     def statistics(self) -> Mapping[str, Mapping[str, Any]]:
         """By server: `up`, `why` not, `in_flight` requests, `queued` tokens that those are expected
-        to bring, `seconds_a_token` of one stream (None before the first), `failures` by kind."""
+        to bring, `received` tokens, `seconds_a_token` of one stream (None before the first),
+        `failures` by kind."""
         return {
             server.name: {
                 "up": server.up.is_set(),
                 "why": "" if server.up.is_set() else server.why,
                 "in_flight": len(server.flights),
                 "queued": max(round(self.router.loads[server.name].queued), 0),
+                "received": server.received,
                 "seconds_a_token": self.router.loads[server.name].pace,
                 "failures": {str(fault): count for fault, count in server.faults.items()},
             }

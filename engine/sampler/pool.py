@@ -299,6 +299,7 @@ class SamplerPool(Fleet):
                 waiting.end(Cause.BROKEN, Cause.QUIET)
             fresh = len(chunk.token_ids)
             if fresh:
+                server.received += fresh
                 seconds = (read_ns - action.heard_ns) / 1e9
                 if not flight.paused:
                     router.measured(name, seconds, fresh + unread)

@@ -47,6 +47,8 @@ class Server:
         self.info: ServerInfo | None = None
         self.flights: set[Flight] = set()
         self.faults: Counter[Fault] = Counter()
+        self.received = 0
+        """Tokens of all its streams."""
         self.control = asyncio.Lock()
         """Held while its weights change."""
         self._paused_since: float | None = None
