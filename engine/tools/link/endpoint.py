@@ -194,7 +194,7 @@ class Endpoint:
         if len(self._streams) < most:
             self._streams.append(self._open_stream())
             return self._streams[-1]
-        return min(self._streams, key=len)
+        return min(self._streams, key=lambda stream: stream.unsent)
 
     def _open_stream(self) -> CallStream:
         away = self._silence.away_since is not None
