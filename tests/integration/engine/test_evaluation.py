@@ -407,9 +407,7 @@ async def test_an_evaluation_without_a_measured_row_is_not_recorded(
     here = await world(run={**NONE, "steps": 0}, engine=lane(suite(n=2)))
     (here.folder / "my_reward.py").write_text("def score(trajectory): raise OSError('away')\n")
     async with here.engine() as run:
-        async with asyncio.timeout(10):
-            while not (await run.learner.status()).final_evaluation_done:
-                await asyncio.sleep(0.02)
+        await until(lambda: run.engine._status().final_evaluation_done, "the evaluation's end")
     assert lines(run.folder) == []
     assert all("OSError('away')" in row["errored"] for row in rows(run.folder))
 
