@@ -41,16 +41,23 @@ Overrides = Annotated[
 
 
 @app.command()
-def serve(recipe: RecipeArgument, set_: Overrides = None) -> None:
+def serve(
+    recipe: RecipeArgument,
+    set_: Overrides = None,
+    fork: Annotated[
+        Path | None,
+        typer.Option(help="folder of another run: begin a new run from its newest weights"),
+    ] = None,
+) -> None:
     """Roll out the recipe's tasks and serve the trajectories until SIGTERM.
 
     The run folder that the recipe names holds the journal: a second start goes on where the
-    first one ended.
+    first one ended, also inside of trajectories.
     """
     signal.signal(signal.SIGTERM, _leave)  # until the engine's own handler stands
     with _one_sentence():
         read = load_recipe(recipe, set_ or ())
-        _uvloop_run(lambda: _serve(read))
+        _uvloop_run(lambda: _serve(read, fork))
 
 
 @app.command()
@@ -75,13 +82,12 @@ def check(
 def render(recipe: RecipeArgument, set_: Overrides = None) -> None:
     """Turn recorded conversations (JSONL) into the trajectories file that `learner sft` reads."""
     with _one_sentence():
-        from engine.build import build_protocol, tools_of
+        from engine.build import build_codec, build_protocol, tools_of
         from engine.commands.render import render as render_file
-        from engine.text.codec import HuggingFaceCodec
 
         read = load_recipe(recipe, set_ or ())
         table = read.table("render", RenderTable)
-        codec = HuggingFaceCodec(read.resolve(table.model or read.shared.policy.model))
+        codec = build_codec(read, table.model)
         tools = asyncio.run(tools_of(read)) if table.ask_tools else []
         output = read.resolve(table.output)
         count = render_file(
@@ -161,7 +167,7 @@ def sample(
 
 
 async def _sample(work: Awaitable[str], output: Path) -> None:
-    from engine.telemetry.telemetry import log_to
+    from engine.telemetry.logs import log_to
 
     log_to(output.with_name(output.name + ".log.jsonl"))
     typer.echo(await work)
@@ -171,14 +177,14 @@ def _to_people(line: str) -> None:
     typer.echo(line, err=True)
 
 
-async def _serve(recipe: Recipe) -> None:
+async def _serve(recipe: Recipe, fork: Path | None) -> None:
     from engine.serve import Engine
-    from engine.telemetry.telemetry import log_to
+    from engine.telemetry.logs import log_to
 
     table = recipe.table("engine", EngineTable)
     recipe.write_resolved("engine", table)
     log_to(recipe.run_folder / "engine.jsonl")
-    await Engine(recipe, table).run()
+    await Engine(recipe, table, fork=fork).run()
 
 
 def _leave(_number: int, _frame: object) -> NoReturn:

@@ -82,6 +82,10 @@ class EngineTable(Table):
     metrics_port: int = Field(default=0, ge=0, description="Prometheus on loopback; 0 = off")
     drain_s: float = Field(default=30.0, ge=0, description="grace of SIGTERM")
     observation_keep: Literal["head", "middle", "tail"] = "middle"
+    history: Literal["open", "all"] = Field(
+        default="open",
+        description="the journal keeps what is not acknowledged, or all: logs, records, images",
+    )
     evaluation: Evaluation = Field(default_factory=Evaluation)
 
 

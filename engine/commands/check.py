@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 
 from engine.build import (
+    build_codec,
     build_group_hook,
     build_protocol,
     build_rewards,
     build_tools,
-    first_that_fits,
     open_source,
 )
 from engine.config import EngineTable
 from engine.errors import StartupError
 from engine.lanes.evaluation.tasks import SuiteTasks
 from engine.protocols import Protocol
+from engine.rehearsal import first_that_fits
 from engine.sampler.pool import SamplerPool
 from engine.sampler.server import Server
 from engine.text.codec import HuggingFaceCodec
@@ -29,7 +30,7 @@ def check(recipe: Recipe, table: EngineTable, *, connect: bool) -> list[str]:
         f"table [{name}] is not checked: its package is not installed" for name in check_all(recipe)
     ]
     shared = recipe.shared
-    codec = HuggingFaceCodec(recipe.resolve(shared.policy.model))
+    codec = build_codec(recipe)
     lines.append(f"policy: vocabulary {codec.vocab_size}, end of turn {codec.end_of_turn!r}")
     protocol = build_protocol(recipe)
     build_rewards(recipe)

@@ -53,7 +53,7 @@ class Chat:
         self._answer_close = answer_close
 
     def prompt(self, task: Task, tools: Sequence[ToolSpec], codec: Codec) -> list[int]:
-        return codec.encode(codec.chat(self.opening(task, tools), tools=self.functions(tools)))
+        return codec.chat_ids(self.opening(task, tools), tools=self.functions(tools))
 
     def opening(self, task: Task, tools: Sequence[ToolSpec]) -> list[Mapping[str, Any]]:
         """Messages of the prompt."""
@@ -103,11 +103,11 @@ class Chat:
 
     def observation(self, texts: Sequence[str], codec: Codec) -> list[int]:
         if not self._parallel:
-            return codec.encode("\n".join(texts))
+            return codec.encode_plain("\n".join(texts))
         _, between, _ = self._around(None, codec)
         body: list[int] = []
         for number, text in enumerate(texts):
-            body += [*between, *codec.encode(text)] if number else codec.encode(text)
+            body += [*(between if number else ()), *codec.encode_plain(text)]
         return body
 
     def _around(self, stop: str | None, codec: Codec) -> tuple[list[int], list[int], list[int]]:

@@ -67,7 +67,6 @@ class WeightControl:
             for server in there:
                 if server in errors:
                     self._fleet.mark_down(server, str(errors[server]))
-                    log.warning("sampler_set_aside", server=server.name, why=server.why)
                 else:
                     self._fleet.mark_up(server)
             if not self._fleet.any_up:
@@ -92,7 +91,6 @@ class WeightControl:
             began = time.monotonic()
             errors = await _each(servers, self._update)
             for server, error in errors.items():
-                log.warning("sampler_set_aside", server=server.name, why=str(error))
                 self._fleet.mark_down(server, str(error))
             refused = [error for error in errors.values() if isinstance(error, ServerRefused)]
             if len(errors) == len(servers):

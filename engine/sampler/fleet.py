@@ -123,13 +123,15 @@ class Fleet:
 
     def statistics(self) -> Mapping[str, Mapping[str, Any]]:
         """By server: `up`, `why` not, `in_flight` requests, `queued` tokens that those are expected
-        to bring, `seconds_a_token` of one stream (None before the first), `failures` by kind."""
+        to bring, `received` tokens, `seconds_a_token` of one stream (None before the first),
+        `failures` by kind."""
         return {
             server.name: {
                 "up": server.up.is_set(),
                 "why": "" if server.up.is_set() else server.why,
                 "in_flight": len(server.flights),
                 "queued": max(round(self.router.loads[server.name].queued), 0),
+                "received": server.received,
                 "seconds_a_token": self.router.loads[server.name].pace,
                 "failures": {str(fault): count for fault, count in server.faults.items()},
             }
@@ -144,10 +146,10 @@ class Fleet:
 
     def mark_down(self, server: Server, why: str) -> None:
         """It gets no request until it was brought up again."""
+        if server.up.is_set() or server.why != why:
+            log.warning("sampler_set_aside", server=server.name, why=why)
         server.why = why
-        if server.up.is_set():
-            server.up.clear()
-            log.warning("sampler_down", server=server.name, why=why)
+        server.up.clear()
         if not any(other.up.is_set() for other in self.servers):
             self._one_up.clear()
 
@@ -170,9 +172,7 @@ class Fleet:
             except (ServerUnreachable, ServerRefused, WireError) as error:
                 if isinstance(error, ServerRefused):
                     pause = REFUSAL_SECONDS
-                if str(error) != server.why:
-                    log.warning("sampler_stays_down", server=server.name, why=str(error))
-                server.why = str(error)
+                self.mark_down(server, str(error))
 
     async def _bring_back(self, server: Server) -> None:
         server.info = await server.client.info()

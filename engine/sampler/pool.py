@@ -139,7 +139,8 @@ class SamplerPool(Fleet):
                 for flight in list(server.flights):
                     if not flight.movable or moves >= MOST_MOVES:
                         continue
-                    left = max(flight.left, self.router.expected(2**31) / 2)
+                    # One that is longer than expected has about as much again to go.
+                    left = max(flight.left, flight.came)
                     if self.router.better(
                         server.name, up, tokens=left, prompt=flight.prompt, now=now
                     ):
@@ -239,7 +240,7 @@ class SamplerPool(Fleet):
                 self.mark_down(server, str(cause)[:500])
         if fault is Fault.REFUSED:
             refused.add(server.name)
-        else:
+        elif fault is not Fault.ABORTED:  # that may be anybody's doing
             self.router.failed(server.name, time.monotonic())
         decision = retry.failed(
             fault,
@@ -298,12 +299,14 @@ class SamplerPool(Fleet):
                 waiting.end(Cause.BROKEN, Cause.QUIET)
             fresh = len(chunk.token_ids)
             if fresh:
+                server.received += fresh
                 seconds = (read_ns - action.heard_ns) / 1e9
                 if not flight.paused:
                     router.measured(name, seconds, fresh + unread)
                 unread = 0.0
                 taken = min(flight.left, fresh)
                 flight.left -= taken
+                flight.came += fresh
                 router.took(name, taken)
                 flight.paused = server.paused
             return action.on_chunk(chunk, read_ns)

@@ -29,8 +29,8 @@ of the right size from small CPUs to large GPUs, used where a prefix is not cach
 CLEARLY = 2.0
 """A move must halve the time that is left: estimates are right within some ten percent, and a move
 costs the prefix cache."""
-LEAST_GAIN = 1.0
-"""Seconds that a move must save: below that nobody notices it."""
+LEAST_GAIN = 0.25
+"""Seconds that a move must save: below that it is not worth a line in the log."""
 FORGET_SECONDS = 15.0
 """An idle server's measured slowness halves in such a time, so that one that has recovered is
 found out, by a request now and then."""

@@ -22,7 +22,7 @@ from engine.sampler.wire.events import WireError
 class Flight:
     """One request in flight.
 
-    left: tokens that it is still expected to bring.
+    came, left: tokens that it brought, and is still expected to bring.
     movable: the action may be moved to another server, which happens to it once at most.
     """
 
@@ -31,6 +31,7 @@ class Flight:
     prompt: int
     left: float
     movable: bool
+    came: int = 0
     paused: bool = False
     """A publish paused the server since the last chunk: the gap tells nothing of its speed."""
 
@@ -46,6 +47,8 @@ class Server:
         self.info: ServerInfo | None = None
         self.flights: set[Flight] = set()
         self.faults: Counter[Fault] = Counter()
+        self.received = 0
+        """Tokens of all its streams."""
         self.control = asyncio.Lock()
         """Held while its weights change."""
         self._paused_since: float | None = None

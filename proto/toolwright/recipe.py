@@ -34,6 +34,9 @@ VISION_ARCHITECTURES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe")
 """Of those that read images: they can be sampled and evaluated, our learner cannot train them."""
 
 
+ForeignText = Literal["plain", "as_is"]
+
+
 class RecipeError(ValueError):
     """The recipe cannot be used; the message names the key and the mend."""
 
@@ -78,6 +81,9 @@ class Policy(Table):
     sampled and not trained)."""
 
     model: Path
+    foreign_text: ForeignText = Field(
+        default="plain", description="what text of tools and tasks that spells control tokens is"
+    )
 
 
 class Limits(Table):
@@ -174,7 +180,9 @@ class Tool(Table):
     queue_limit_s: float = Field(default=60.0, gt=0)
     run_limit_s: float = Field(default=10.0, gt=0)
     lease_s: float = Field(default=60.0, gt=0)
-    max_retries: int = Field(default=3, ge=0)
+    patience_s: float = Field(
+        default=300.0, ge=0, description="how long a service may be away before an attempt fails"
+    )
 
     @property
     def where(self) -> str:

@@ -46,6 +46,11 @@ def duration(seconds: float) -> Duration:
     return Duration(seconds=whole, nanos=int((seconds - whole) * 1e9))
 
 
+def seconds(duration: Duration) -> float:
+    """Inverse of `duration`, for every duration that a message can hold."""
+    return duration.seconds + duration.nanos * 1e-9
+
+
 def struct(data: Mapping[str, Any]) -> Struct:
     """A Struct of JSON-like data. TypeError or ValueError for anything else."""
     out = Struct()

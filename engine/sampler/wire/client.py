@@ -200,7 +200,7 @@ class SamplerClient:
                 if response.status != 200:
                     raise _refusal(self.url + path, response.status, text)
         except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
-            raise ServerUnreachable(f"{self.url}{path}: {error!r}") from error
+            raise ServerUnreachable(f"{self.url}{path}: {type(error).__name__}: {error}") from error
         try:
             answer = orjson.loads(text) if text else {}
         except orjson.JSONDecodeError:

@@ -98,7 +98,7 @@ _DECODER = msgspec.json.Decoder(_Event)
 class EventSplitter:
     """Bytes of a server-sent event stream to payloads; holds at most one partial event."""
 
-    def __init__(self, limit: int = MAX_EVENT_BYTES) -> None:
+    def __init__(self, limit: int) -> None:
         self._limit = limit
         self._rest = bytearray()
 

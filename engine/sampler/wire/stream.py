@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 
 import httptools
 
-from engine.sampler.wire.events import EventSplitter
+from engine.sampler.wire.events import MAX_EVENT_BYTES, EventSplitter
 
 CONNECT_SECONDS = 10.0
 IDLE_SECONDS = 4.0
@@ -94,7 +94,7 @@ class _Connection(asyncio.Protocol):
         self.on_quiet: OnQuiet | None = None
         self._read_ns = 0
         self._parser: httptools.HttpResponseParser | None = None
-        self._splitter = EventSplitter()
+        self._splitter = EventSplitter(MAX_EVENT_BYTES)
         self._error_body = b""
         self._on_event: OnEvent | None = None
         self._done: asyncio.Future[None] | None = None
@@ -104,7 +104,7 @@ class _Connection(asyncio.Protocol):
         if self.transport is None or self.transport.is_closing():
             raise StreamBroken("the connection is closed")
         self._parser = httptools.HttpResponseParser(self)
-        self._splitter = EventSplitter()
+        self._splitter = EventSplitter(MAX_EVENT_BYTES)
         self._error_body = b""
         self._on_event, self.on_quiet = stream.on_event, stream.on_quiet
         self.whole = self.told_quiet = False

@@ -15,9 +15,11 @@ from typing import Any, NoReturn, TypeVar
 import grpc
 import structlog
 from google.protobuf import any_pb2, duration_pb2
+from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
+from toolwright import wire
 from toolwright.common.v1 import reasons_pb2 as reasons
 
 Code = grpc.StatusCode
@@ -78,7 +80,9 @@ class ServiceError(Exception):
 
     @property
     def reason_name(self) -> str:
-        """For example "QUEUE_LIMIT"."""
+        """For example "QUEUE_LIMIT"; one of a newer contract is its number."""
+        if self.reason not in reasons.ErrorReason.values():
+            return f"REASON_{self.reason}"
         return reasons.ErrorReason.Name(self.reason).removeprefix("ERROR_REASON_")  # type: ignore[arg-type]
 
     def __str__(self) -> str:
@@ -129,7 +133,15 @@ def to_status(error: ServiceError) -> status_pb2.Status:
 
 
 def from_rpc_error(error: grpc.aio.AioRpcError) -> ServiceError | TransportError:
-    """What the service said, or that it said nothing."""
+    """What the service said, or that it said nothing that can be read."""
+    try:
+        found = _told(error)
+    except DecodeError:
+        found = None
+    return found or TransportError(error.code(), error.details() or "no details")
+
+
+def _told(error: grpc.aio.AioRpcError) -> ServiceError | None:
     status = None
     for key, value in error.trailing_metadata() or ():
         if key == "grpc-status-details-bin":
@@ -147,10 +159,9 @@ def from_rpc_error(error: grpc.aio.AioRpcError) -> ServiceError | TransportError
                 mend=detail.mend,
             )
         elif packed.Unpack(info):
-            retry_after = info.retry_delay.ToTimedelta().total_seconds()
-    if found is None:
-        return TransportError(error.code(), error.details() or "no details")
-    found.retry_after = retry_after
+            retry_after = wire.seconds(info.retry_delay)
+    if found is not None:
+        found.retry_after = retry_after
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from urllib.parse import urlsplit
 
 import grpc
 import pytest
@@ -172,17 +173,41 @@ async def test_an_update_that_changed_nothing_is_seen(world: MakeWorld) -> None:
             pass
 
 
-async def test_with_no_sampler_left_a_publish_is_not_done(world: MakeWorld) -> None:
-    """It fails, and is not taken for done when it comes again."""
+async def test_with_no_sampler_left_a_publish_waits_for_one(world: MakeWorld) -> None:
+    """It is done with the first sampler that is back, and no request came before."""
     here = await world(run=RUN)
+    port = urlsplit(here.sampler.url).port or 0
+    script = here.sampler._script
     async with here.engine() as run:
         version = await run.learner.version()
         await run.learner.lease(version)
         await here.sampler.__aexit__()
-        for _ in range(2):
-            with pytest.raises(ServiceError, match="no sampler took version") as caught:
-                await run.learner.publish(v(version, 1), here.weights("1"))
-            assert caught.value.reason == reasons.ERROR_REASON_PUBLISH_FAILED
+        publish = asyncio.create_task(run.learner.publish(v(version, 1), here.weights("1")))
+        await asyncio.sleep(0.5)
+        assert not publish.done()
+        assert await run.learner.version() == version
+        async with ScriptedSampler(script=script, port=port) as back:
+            answer = await publish
+            assert answer.samplers == 1
+            assert back.scheduler.weight_version == str(v(version, 1))
+            assert await run.learner.version() == v(version, 1)
+
+
+async def test_a_sampler_that_comes_back_and_refuses_ends_a_publish_that_waits(
+    world: MakeWorld,
+) -> None:
+    here = await world(run=RUN)
+    port = urlsplit(here.sampler.url).port or 0
+    script = here.sampler._script
+    async with here.engine() as run:
+        version = await run.learner.version()
+        await run.learner.lease(version)
+        await here.sampler.__aexit__()
+        publish = asyncio.create_task(run.learner.publish(v(version, 1), here.weights("1")))
+        async with ScriptedSampler(script=script, port=port, faults=Faults(fail_updates=1)):
+            with pytest.raises(ServiceError, match="scripted") as caught:
+                await publish
+        assert caught.value.reason == reasons.ERROR_REASON_PUBLISH_FAILED
         assert await run.learner.version() == version
 
 
@@ -272,7 +297,10 @@ async def test_before_the_samplers_are_in_order_the_engine_says_wait(world: Make
         await entering.__aexit__(None, None, None)
 
 
-async def test_a_publish_that_one_sampler_refuses_is_taken_back_from_all(world: MakeWorld) -> None:
+async def test_a_sampler_that_refuses_a_publish_is_set_aside_and_comes_back(
+    world: MakeWorld,
+) -> None:
+    """The others and the learner do not wait for it."""
     here = await world(run=RUN)
     async with ScriptedSampler(script=here.sampler._script, faults=Faults()) as other:
         here.tables["sampler"]["endpoints"].append(other.url)
@@ -286,11 +314,40 @@ async def test_a_publish_that_one_sampler_refuses_is_taken_back_from_all(world: 
                 return False
 
             other.scheduler.load_weights = refuse  # type: ignore[method-assign]
-            with pytest.raises(ServiceError, match="cache was not flushed"):
-                await run.learner.publish(v(version, 1), here.weights("1"))
-            await until(lambda: held(here) == str(version), "the old weights")
-            await until(lambda: all(s.up.is_set() for s in run.engine._pool.servers), "both")
-            assert other.scheduler.weight_version == str(version)
             answer = await run.learner.publish(v(version, 1), here.weights("1"))
-            assert answer.samplers == 2
-            assert {held(here), other.scheduler.weight_version} == {str(v(version, 1))}
+            assert answer.samplers == 1
+            told = run.engine._pool.statistics()
+            assert (told[here.sampler.url]["up"], told[other.url]["up"]) == (True, False)
+            assert "cache was not flushed" in told[other.url]["why"]
+            await until(lambda: all(s.up.is_set() for s in run.engine._pool.servers), "both")
+            assert other.scheduler.weight_version == str(v(version, 1))
+            assert not other.scheduler.paused
+
+
+async def test_a_sampler_that_hangs_holds_up_neither_the_start_nor_a_publish(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.sampler.control.GRACE_SECONDS", 0.5)
+    here = await world(run=RUN)
+    async with ScriptedSampler(script=here.sampler._script) as other:
+        here.tables["sampler"]["endpoints"].append(other.url)
+        load, go = other.scheduler.load_weights, asyncio.Event()
+
+        async def hang(*args: object, **kwargs: object) -> bool:
+            await go.wait()
+            return await load(*args, **kwargs)  # type: ignore[arg-type]
+
+        other.scheduler.load_weights = hang  # type: ignore[method-assign]
+        async with here.engine() as run:
+            version = await run.learner.version()
+            await run.learner.lease(version)
+            go.set()
+            await until(lambda: run.engine._pool.statistics()[other.url]["up"], "the other")
+            assert other.scheduler.weight_version == str(version)
+            go.clear()
+            answer = await run.learner.publish(v(version, 1), here.weights("1"))
+            assert answer.samplers == 1
+            assert run.engine._pool.statistics()[here.sampler.url]["up"]
+            go.set()
+            await until(lambda: other.scheduler.weight_version == str(v(version, 1)), "the newest")
+            await until(lambda: not other.scheduler.paused, "the end of its pause")

@@ -58,13 +58,15 @@ def test_every_token_has_the_temperature_of_its_own_request(
     model_folder: Path, one_rank: None
 ) -> None:
     (row,) = make_rows(1)
-    heat = np.where(np.arange(len(row.tokens)) < 8, 0.5, 1.5).astype(np.float32)
+    temperature = np.where(np.arange(len(row.tokens)) < 8, 0.5, 1.5).astype(np.float32)
     scored, _ = score(
-        load_frozen(model_folder, "float32"), [replace(row, temperature=heat)], 64, "old"
+        load_frozen(model_folder, "float32"), [replace(row, temperature=temperature)], 64, "old"
     )
     assert scored[0].old is not None
     for position in np.flatnonzero(row.target):
-        expected, _ = reference_log_probs(model_folder, row.tokens.tolist(), float(heat[position]))
+        expected, _ = reference_log_probs(
+            model_folder, row.tokens.tolist(), float(temperature[position])
+        )
         assert scored[0].old[position] == pytest.approx(float(expected[position - 1]), abs=1e-5)
 
 

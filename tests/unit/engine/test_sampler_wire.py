@@ -172,7 +172,7 @@ def test_events_survive_any_cut_of_the_bytes(texts: list[bytes], cuts: list[int]
     payloads = [orjson.dumps({"x": text.hex()}) for text in texts] + [DONE]
     data = b"".join(b"data: " + payload + b"\n\n" for payload in payloads)
     borders = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
-    splitter = EventSplitter()
+    splitter = EventSplitter(1 << 20)
     got = [
         payload
         for start, end in itertools.pairwise(borders)
@@ -182,7 +182,7 @@ def test_events_survive_any_cut_of_the_bytes(texts: list[bytes], cuts: list[int]
 
 
 def test_comments_and_an_unfinished_event_are_no_events() -> None:
-    splitter = EventSplitter()
+    splitter = EventSplitter(1 << 20)
     assert list(splitter.feed(b': ping\n\ndata: {"a":1}\n\ndata: {"b"')) == [b'{"a":1}']
     assert list(splitter.feed(b":2}\n\n")) == [b'{"b":2}']
 

@@ -1,0 +1,320 @@
+"""A pool against servers that lie: what they say is asked elsewhere, and nobody else suffers."""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from aiohttp import web
+
+from engine.errors import SamplerFailed, StartupError
+from engine.sampler.control import WeightControl
+from engine.sampler.pool import SamplerPool
+from engine.sampler.stops import StopTable
+from engine.types import Generated
+from tests.support.codecs import END, ToyCodec
+from tests.support.engines import until
+from tests.support.net import free_port
+from tests.unit.engine.test_sampler_wire import event
+from toolwright.recipe import Sampler
+from toolwright.types import FinishKind, FinishReason, SamplingParams, WeightVersion
+
+CODEC = ToyCodec()
+VERSION = WeightVersion(lineage="a", step=1)
+STOP = CODEC.token_id(END) or 0
+REPLY = [*CODEC.encode("so it is"), STOP]
+Answer = Callable[[dict[str, Any]], bytes]
+
+
+def sse(*payloads: bytes) -> bytes:
+    return b"".join(b"data: " + payload + b"\n\n" for payload in payloads)
+
+
+def truth(body: dict[str, Any]) -> bytes:
+    """All of the reply that the request does not hold yet."""
+    said = len(body["input_ids"]) - 3
+    rest = REPLY[said:][: body["sampling_params"]["max_new_tokens"]]
+    whole = len(rest) == len(REPLY) - said
+    finish = {"type": "stop", "matched": STOP} if whole else {"type": "length"}
+    pairs = [[-0.5, token, None] for token in rest]
+    return sse(event(rest, len(rest), finish=finish, pairs=pairs), b"[DONE]")
+
+
+def says(payload: bytes) -> Answer:
+    return lambda _body: sse(payload)
+
+
+class Server:
+    """SGLang's wire as far as the pool asks it; `answers` to /generate, in turn."""
+
+    def __init__(self, *answers: Answer) -> None:
+        self._answers = answers
+        self.version = "default"
+        self.aborted: list[str] = []
+        self.asked: list[dict[str, Any]] = []
+        self.gate: asyncio.Event | None = None
+        self.url = ""
+
+    @asynccontextmanager
+    async def running(self, port: int = 0) -> AsyncIterator[Server]:
+        app = web.Application()
+        app.add_routes(
+            [
+                web.get("/server_info", self._info),
+                web.get("/model_info", self._model),
+                web.post("/update_weights_from_disk", self._update),
+                web.post("/generate", self._generate),
+                web.post("/abort_request", self._abort),
+                web.post("/pause_generation", self._fine),
+                web.post("/continue_generation", self._fine),
+            ]
+        )
+        runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", port).start()
+        self.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        try:
+            yield self
+        finally:
+            await runner.cleanup()
+
+    async def _info(self, _request: web.Request) -> web.Response:
+        return web.json_response({"incremental_streaming_output": True, "version": "0"})
+
+    async def _model(self, _request: web.Request) -> web.Response:
+        return web.json_response({"weight_version": self.version})
+
+    async def _update(self, request: web.Request) -> web.Response:
+        self.version = (await request.json())["weight_version"]
+        return web.json_response({"success": True})
+
+    async def _fine(self, _request: web.Request) -> web.Response:
+        return web.json_response({})
+
+    async def _abort(self, request: web.Request) -> web.Response:
+        self.aborted.append((await request.json()).get("rid", ""))
+        return web.Response()
+
+    async def _generate(self, request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        answer = self._answers[len(self.asked) % len(self._answers)]
+        self.asked.append(body)
+        if self.gate is not None:
+            await self.gate.wait()
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(answer(body))
+        return response
+
+
+@asynccontextmanager
+async def pool_of(*servers: Server, **table: Any) -> AsyncIterator[SamplerPool]:
+    """A pool whose servers are in order."""
+    async with AsyncExitStack() as stack:
+        for server in servers:
+            await stack.enter_async_context(server.running())
+        made = SamplerPool(
+            Sampler(endpoints=tuple(server.url for server in servers), **table),
+            CODEC,
+            vocab_size=300,
+        )
+        stack.push_async_callback(made.close)
+        await made.open()
+        await WeightControl(made, pause_mode="retract").put_in_order(VERSION, Path("/w"))
+        yield made
+
+
+async def ask(pool: SamplerPool, key: str = "t", **changes: Any) -> Generated:
+    asked = {
+        "key": key,
+        "token_ids": array("i", [1, 2, 3]),
+        "sampling": SamplingParams(),
+        "max_new_tokens": 50,
+        "stops": StopTable([END], CODEC),
+        "on_action": lambda _generated: None,
+        **changes,
+    }
+    return await pool.generate(**asked)
+
+
+def failures(pool: SamplerPool, server: Server) -> dict[str, int]:
+    return dict(pool.statistics()[server.url]["failures"])
+
+
+def endless(_body: dict[str, Any]) -> bytes:
+    return b"data: " + b"x" * (3 << 20)
+
+
+def spoilt(where: str, value: object) -> Answer:
+    body = orjson.loads(event([70, 71], 2, pairs=[[-0.5, 70, None], [-0.5, 71, None]]))
+    if where == "token":
+        body["output_ids"][1] = body["meta_info"]["output_token_logprobs"][1][1] = value
+    elif where == "logprob":
+        body["meta_info"]["output_token_logprobs"][1][0] = value
+    elif where == "body":
+        body.pop(value)
+    else:
+        body["meta_info"][where] = value
+    return says(orjson.dumps(body))
+
+
+LIES: dict[str, Answer] = {
+    "-5": spoilt("token", -5),
+    "2**40": spoilt("token", 2**40),
+    "65.5": spoilt("token", 65.5),
+    '"65"': spoilt("token", "65"),
+    "null": spoilt("token", None),
+    "true": spoilt("token", True),
+    "id == vocab_size": spoilt("token", 300),
+    "logprob -1e300": spoilt("logprob", -1e300),
+    "logprob +5": spoilt("logprob", 5),
+    "logprob null": spoilt("logprob", None),
+    "logprob x": spoilt("logprob", "x"),
+    "logprob NaN": says(event([70], 1, pairs=[["?", 70, None]]).replace(b'"?"', b"NaN")),
+    "endless event": endless,
+    "too many tokens": says(event([70] * 60, 60)),
+    "JSON bomb": says(b'{"output_ids":' + b"[" * 200_000),
+    "no output_ids": spoilt("body", "output_ids"),
+    "no meta_info": spoilt("body", "meta_info"),
+    "finish_reason": spoilt("finish_reason", "stop"),
+    "matched": spoilt("finish_reason", {"type": "stop", "matched": {}}),
+    "meta_info": lambda body: truth(body).replace(b'"meta_info":{', b'"meta_info":3,"x":{'),
+    "spans": spoilt("weight_versions", [{"version": "a.1", "start": 0, "end": 9**9}]),
+    "completion_tokens": spoilt("completion_tokens", "2"),
+    "no HTTP": lambda _body: b"\x00" * 9000,
+}
+
+
+@pytest.mark.parametrize("lie", LIES.values(), ids=LIES.keys())
+async def test_a_lie_is_asked_elsewhere_and_ends_no_other_stream(
+    lie: Answer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two streams of the liar are open while it lies; one of them tells the truth."""
+    monkeypatch.setattr("engine.sampler.wire.stream.MAX_EVENT_BYTES", 1 << 20)
+    liar, honest = Server(lie, truth), Server(truth)
+    liar.gate, honest.gate = asyncio.Event(), asyncio.Event()
+    async with pool_of(liar, honest) as pool:
+        asking = [asyncio.create_task(ask(pool, f"t{number}")) for number in range(4)]
+        async with asyncio.timeout(10):
+            await until(lambda: len(liar.asked) + len(honest.asked) == 4, "all requests")
+            assert len(liar.asked) == 2
+            liar.gate.set()
+            honest.gate.set()
+            for generated in await asyncio.gather(*asking):
+                assert list(generated.token_ids) == REPLY
+                assert list(generated.logprobs) == [-0.5] * len(REPLY)
+                assert generated.versions == ((VERSION, len(REPLY)),)
+                assert generated.stop == END
+        assert sum(failures(pool, liar).values()) == 1
+        assert set(failures(pool, liar)) <= {"malformed", "broken"}
+        assert failures(pool, honest) == {}
+        assert len(liar.asked) == 2
+        assert pool.statistics()[liar.url]["up"]
+
+
+async def test_a_server_that_only_lies_fails_the_action_after_its_patience() -> None:
+    liar = Server(LIES["-5"])
+    async with pool_of(liar, patience_s=0.3) as pool:
+        with pytest.raises(SamplerFailed, match="outside the vocabulary") as caught:
+            await ask(pool)
+    assert not caught.value.permanent
+    assert len(liar.asked) > 1
+
+
+async def test_tokens_that_came_before_a_lie_are_kept() -> None:
+    def begins(body: dict[str, Any]) -> bytes:
+        pairs = [[-0.5, token, None] for token in REPLY[:3]]
+        return sse(event(REPLY[:3], 3, pairs=pairs)) + LIES["-5"](body)
+
+    server = Server(begins, truth)
+    async with pool_of(server) as pool:
+        generated = await ask(pool)
+    assert list(generated.token_ids) == REPLY
+    first, second = server.asked
+    assert second["input_ids"] == [1, 2, 3, *REPLY[:3]]
+    assert second["sampling_params"]["max_new_tokens"] == 47
+    assert len({body["rid"] for body in server.asked}) == 2
+    assert len({len(body["rid"]) for body in server.asked}) == 1
+    assert first["rid"] in server.aborted
+
+
+async def test_a_request_that_one_server_refuses_is_asked_of_the_other() -> None:
+    refusal = says(b'{"error": {"message": "too long for me", "retryable": false}}')
+    small, large = Server(refusal), Server(truth)
+    async with pool_of(small, large) as pool:
+        done = await asyncio.gather(*(ask(pool, f"t{number}") for number in range(4)))
+        assert all(list(generated.token_ids) == REPLY for generated in done)
+        assert failures(pool, small).get("refused", 0) >= 1
+    async with pool_of(Server(refusal)) as pool:
+        with pytest.raises(SamplerFailed, match="too long for me") as caught:
+            await ask(pool)
+    assert caught.value.permanent
+
+
+async def test_what_an_earlier_life_has_is_not_asked_again() -> None:
+    server = Server(truth)
+    received = Generated(
+        token_ids=array("i", REPLY[:4]),
+        logprobs=array("f", [-0.25] * 4),
+        versions=((WeightVersion(lineage="a", step=0), 4),),
+        finish=FinishReason(kind=FinishKind.CONTINUED),
+    )
+    told: list[Generated] = []
+    async with pool_of(server) as pool:
+        generated = await ask(pool, received=received, on_action=told.append)
+        whole = await ask(pool, received=received, max_new_tokens=4)
+    assert [body["input_ids"] for body in server.asked] == [[1, 2, 3, *REPLY[:4]]]
+    assert server.asked[0]["sampling_params"]["max_new_tokens"] == 46
+    assert list(generated.token_ids) == REPLY
+    assert [count for _, count in generated.versions] == [4, len(REPLY) - 4]
+    assert told == [generated]
+    assert whole.finish.kind is FinishKind.LENGTH
+    assert list(whole.token_ids) == REPLY[:4]
+
+
+async def test_a_prompt_outside_the_vocabulary_is_not_sent() -> None:
+    server = Server(truth)
+    async with pool_of(server) as pool:
+        for wrong in (-1, 300):
+            with pytest.raises(SamplerFailed, match=f"token id {wrong} ") as caught:
+                await ask(pool, token_ids=array("i", [1, wrong]))
+            assert caught.value.permanent
+    assert server.asked == []
+
+
+async def test_no_server_at_all_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.sampler.fleet.START_SECONDS", 0.1)
+    table = Sampler(endpoints=(f"http://127.0.0.1:{free_port()}",))
+    pool = SamplerPool(table, CODEC, vocab_size=300)
+    with pytest.raises(StartupError, match="is down or is no SGLang server"):
+        await pool.open()
+    await pool.close()
+
+
+async def test_while_no_server_is_up_an_action_waits_and_the_clock_stands_still() -> None:
+    clock: list[float | None] = []
+
+    class Clock:
+        def stop(self, since: float) -> None:
+            clock.append(since)
+
+        def go_on(self) -> None:
+            clock.append(None)
+
+    server = Server(truth)
+    async with pool_of(server, patience_s=0.1) as pool:
+        pool.mark_down(pool.servers[0], "a test")
+        asking = asyncio.create_task(ask(pool, clock=Clock()))
+        await asyncio.sleep(0.3)
+        assert not asking.done()
+        assert len(clock) == 1
+        assert pool.statistics()[server.url]["why"] == "a test"
+        pool.mark_up(pool.servers[0])
+        assert list((await asking).token_ids) == REPLY
+    assert clock[1:] == [None]
