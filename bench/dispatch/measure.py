@@ -101,7 +101,7 @@ async def _measure(load: Load, jitter: float, folder: Path, processes: Processes
         load=load,
         calls=len(made),
         trajectories=trajectories,
-        errors=sum(bool(call.outcome.error) or not call.outcome.valid for call in calls),
+        errors=sum(bool(call.error) or not call.valid for call in calls),
         seconds=seconds,
         stop_to_call_ms=Latency.of(
             [(c.timings.dispatched_ns - c.timings.stop_read_ns) / 1e6 for c in made]

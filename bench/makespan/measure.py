@@ -192,8 +192,11 @@ def _wrong(plans: Sequence[Plan], records: Sequence[Trajectory]) -> int:
 
 def _tool_spans(records: Sequence[Trajectory]) -> dict[tuple[int, int], figures.Span]:
     return {
-        (int(record.task.id), call.turn): (call.metrics["entered_s"], call.metrics["left_s"])
+        (int(record.task.id), call.turn): (
+            call.outcome.metrics["entered_s"],
+            call.outcome.metrics["left_s"],
+        )
         for record in records
         for call in record.calls
-        if "entered_s" in call.metrics
+        if "entered_s" in call.outcome.metrics
     }
