@@ -205,7 +205,7 @@ def summary(store: Store, total: int) -> str:
     counts = dict(totals.verdicts)
     words = [f"{counts.pop('kept', 0)} kept"]
     words += [f"{count} {name.replace('_', ' ')}" for name, count in sorted(counts.items())]
-    words.append(f"{totals.bad_rows} bad rows")
+    words.append("1 bad row" if totals.bad_rows == 1 else f"{totals.bad_rows} bad rows")
     lines = [f"{totals.tasks} of {total} tasks: {', '.join(words)}"]
     if totals.last_bad:
         lines.append(f"the last bad row: {totals.last_bad}")

@@ -108,8 +108,8 @@ class Store:
             if any(size > found for size, found in zip(row["sizes"], there, strict=True)):
                 break  # a power cut took what the line speaks of
             self._enter(row)
-        for target, size in zip(self._targets, self._sizes, strict=True):
-            if _unfinished(target).exists():
+        for target, size, found in zip(self._targets, self._sizes, there, strict=True):
+            if found > size:
                 os.truncate(_unfinished(target), size)
 
     async def add(self, decided: Decided) -> None:
