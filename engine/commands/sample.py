@@ -166,7 +166,8 @@ async def _sample(
             max_bad_rows=table.max_bad_rows,
         )
         collector = Collector(lane, source, store, plan)
-        show(f"{collector.total} tasks, {store.totals.tasks} done before, weights {version}")
+        done = store.totals.tasks
+        show(f"[     0 s] {collector.total} tasks, {done} done before, weights {version}")
         async with asyncio.TaskGroup() as group:
             beside = [
                 group.create_task(one)

@@ -529,3 +529,21 @@ async def test_a_row_that_other_weights_wrote_in_is_run_again(world: MakeWorld) 
     assert len(attempts) == 2
     (row,) = rows(run.folder, step=1)
     assert row["versions"] == [str(v(version, 1))]
+
+
+async def test_what_is_held_does_not_grow_with_the_suite(world: MakeWorld) -> None:
+    here = await world(
+        run={**NONE, "steps": 0}, engine=lane(suite(n=60), max_concurrent=3, samples=0)
+    )
+    (here.folder / "my_reward.py").write_text(
+        "import gc\n"
+        "from engine.rollout.log import AttemptLog\n"
+        "async def score(trajectory):\n"
+        "    if trajectory.index < 58:\n"
+        "        return 0\n"
+        "    gc.collect()\n"
+        "    return sum(type(one) is AttemptLog for one in gc.get_objects())\n"
+    )
+    async with here.engine() as run:
+        await evaluated(run, 1)
+    assert 1 <= max(row["reward"] for row in rows(run.folder)) <= 3

@@ -17,14 +17,19 @@ from engine import lines as files
 from engine.commands.sample import Options, Stopped, sample
 from engine.config import EngineTable
 from engine.errors import EngineError, StartupError
+from engine.protocols.chat import Chat
+from engine.protocols.tagged import Tagged
 from engine.sample.store import Store
+from engine.tools.spec import spec
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.support.dialogue import ANSWER, CALL
 from tests.support.engines import until
 from tests.support.recipes import merged, write_recipe
+from tests.support.tools import JSON_CALL, ToolDouble, text
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.recipe import load_recipe
 from toolwright.rpc.errors import ServiceError
+from toolwright.tool.v1 import tool_pb2
 from toolwright.trajectory_files import read_trajectories
 from toolwright.types import Trajectory
 
@@ -332,3 +337,90 @@ async def test_a_protocol_that_is_no_chat_is_not_exported(world: MakeWorld) -> N
     (here.folder / "mine.py").write_text("class Mine:\n    pass\n")
     with pytest.raises(StartupError, match=r"--export jsonl: trajectories of \./mine\.py:Mine"):
         await collect(here, export=True, changes={"task": {"protocol": "./mine.py:Mine"}})
+
+
+ADD = '<tool_call>\n{"name": "add", "arguments": {"a": %d}}\n</tool_call>'
+
+
+def parallel_add() -> Any:
+    tool = tool_pb2.ToolDescriptor()
+    tool.CopyFrom(JSON_CALL)
+    tool.parallel_calls = True
+    return tool
+
+
+@pytest.mark.parametrize(
+    ("replies", "options", "told"),
+    [
+        pytest.param(
+            [f"let me see{ADD % 1}", "It is 2.<|im_end|>"],
+            {},
+            [("let me see", [1]), ("It is 2.", [])],
+            id="one call",
+        ),
+        pytest.param(
+            [f"{ADD % 1}\n{ADD % 2}<|im_end|>", "It is 2.<|im_end|>"],
+            {"parallel": True},
+            [("", [1, 2]), ("It is 2.", [])],
+            id="two calls",
+        ),
+    ],
+)
+async def test_the_export_tells_a_chat_as_messages(
+    world: MakeWorld, replies: list[str], options: dict[str, Any], told: list[Any]
+) -> None:
+    """And what it tells is rendered to the very ids of the trajectory, where the policy wrote as
+    the protocol would."""
+
+    def script(request: ScriptRequest) -> Sequence[int]:
+        said = here.codec.decode(request.input_ids)
+        return here.codec.encode(replies["<|im_start|>tool" in said])
+
+    double = ToolDouble(
+        lambda request: text(f"{request.arguments['a']:g} and one", tool="add"),
+        tools=[parallel_add()],
+    )
+    task = {"protocol": "engine.protocols.chat:Chat", "protocol_options": options}
+    here = await world(script=script, tools=double, task=task)
+    await collect(here, n=1, export=True)
+    (line,) = (here.folder / "kept.jsonl").read_text().splitlines()
+    found = json.loads(line)
+    assert [tool["function"]["name"] for tool in found["tools"]] == ["add"]
+    messages = found["messages"]
+    wrote = [one for one in messages if one["role"] == "assistant"]
+    assert [
+        (one["content"], [json.loads(c["function"]["arguments"])["a"] for c in calls])
+        for one in wrote
+        for calls in [one.get("tool_calls", [])]
+    ] == told
+    read = [(one["tool_call_id"], one["content"]) for one in messages if one["role"] == "tool"]
+    assert read == [(f"call_0_{i}", f"{a} and one") for i, a in enumerate(told[0][1])]
+    if not options:
+        (trajectory,) = kept(here)
+        runs = Chat().demonstration(messages, here.codec, [spec(parallel_add(), "python")])
+        ids = [token for _, run in runs for token in run]
+        assert ids == list(trajectory.sequences[0].token_ids)
+
+
+async def test_an_exported_tagged_conversation_renders_to_the_same_ids(world: MakeWorld) -> None:
+    here = await world()
+    await collect(here, n=1, export=True)
+    (trajectory,) = kept(here)
+    found = json.loads((here.folder / "kept.jsonl").read_text())
+    runs = Tagged().demonstration(found["messages"], here.codec)
+    ids = [token for _, run in runs for token in run]
+    assert ids == list(trajectory.sequences[0].token_ids)
+
+
+async def test_text_between_calls_is_not_dropped_silently(world: MakeWorld) -> None:
+    reply = f"{ADD % 1} and then {ADD % 2}<|im_end|>"
+
+    def script(request: ScriptRequest) -> Sequence[int]:
+        said = here.codec.decode(request.input_ids)
+        return here.codec.encode("2.<|im_end|>" if "<|im_start|>tool" in said else reply)
+
+    double = ToolDouble(lambda _: text("2", tool="add"), tools=[parallel_add()])
+    task = {"protocol": "engine.protocols.chat:Chat", "protocol_options": {"parallel": True}}
+    here = await world(script=script, tools=double, task=task)
+    told = await collect(here, n=1, export=True)
+    assert "without 1 that messages cannot tell: 1 text between or after calls" in told
