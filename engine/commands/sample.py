@@ -14,6 +14,7 @@ from pathlib import Path
 import orjson
 
 from engine.build import (
+    build_codec,
     build_group_hook,
     build_protocol,
     build_rewards,
@@ -113,7 +114,7 @@ async def _sample(
                 threads=KEEP_THREADS,
             )
             stack.callback(keep.close)
-        codec = HuggingFaceCodec(recipe.resolve(shared.policy.model))
+        codec = build_codec(recipe)
         source = await TaskSource.opened(
             options.tasks or shared.task.source,
             options.folder if options.tasks else recipe.folder,
