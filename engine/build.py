@@ -6,25 +6,21 @@ Nothing is started here but by `tools_of`, which ends what it starts.
 from __future__ import annotations
 
 from inspect import signature
+from pathlib import Path
 
-from engine.config import Suite
 from engine.errors import StartupError
-from engine.images.places import ImagesUnplaced
 from engine.protocols import Protocol
 from engine.rewards.hook import GroupHook
 from engine.rewards.rewards import Rewards
 from engine.rewards.stops import StopRules
-from engine.rollout.view import prompt_ids
-from engine.tasks import DrawnTask, TaskSource
+from engine.tasks import TaskSource
+from engine.text.codec import HuggingFaceCodec
 from engine.tools.process import ToolProcess
 from engine.tools.services import ToolServices
-from engine.types import Codec, ToolSpec
+from engine.types import ToolSpec
 from toolwright.imports import ImportPathError, load_object
 from toolwright.recipe import Recipe
-from toolwright.types import SamplingParams, Task
-
-REHEARSED = 10
-"""Tasks that are tried at the start before protocol, template and source are said not to fit."""
+from toolwright.types import SamplingParams
 
 
 def build_protocol(recipe: Recipe) -> Protocol:
@@ -44,6 +40,13 @@ def build_protocol(recipe: Recipe) -> Protocol:
     except (TypeError, ValueError) as error:
         raise StartupError(f"task.protocol_options: {error}") from error
     return made
+
+
+def build_codec(recipe: Recipe, model: Path | None = None) -> HuggingFaceCodec:
+    """Tokenizer and template of the policy, or of another folder. StartupError as of the codec."""
+    policy = recipe.shared.policy
+    folder = recipe.resolve(model or policy.model)
+    return HuggingFaceCodec(folder, foreign_text=policy.foreign_text)
 
 
 def build_sampling(recipe: Recipe) -> SamplingParams:
@@ -91,18 +94,6 @@ async def open_source(recipe: Recipe, *, max_bad_rows: int) -> TaskSource:
     )
 
 
-async def open_suite(suite: Suite, recipe: Recipe, *, max_bad_rows: int) -> TaskSource:
-    """The tasks of an evaluation suite. StartupError when there are too few of them."""
-    try:
-        source = await TaskSource.opened(
-            suite.source, recipe.folder, seed=suite.seed, shuffle=False, max_bad_rows=max_bad_rows
-        )
-        await source.require(suite.n)
-    except StartupError as error:
-        raise StartupError(f"evaluation suite {suite.name!r}: {error}") from error
-    return source
-
-
 def build_tools(recipe: Recipe, owner: str) -> ToolServices:
     """Clients for the [tools.*] tables that the task asks for, all of them unless it names some.
     StartupError for a `tls_ca` that cannot be used."""
@@ -132,34 +123,3 @@ async def tools_of(recipe: Recipe) -> list[ToolSpec]:
         return [tool for tools in (await services.open()).values() for tool in tools]
     finally:
         await services.close()
-
-
-async def first_that_fits(
-    source: TaskSource, protocol: Protocol, codec: Codec
-) -> tuple[DrawnTask, int]:
-    """The source's first task of which a prompt can be made, and the tokens of that prompt.
-
-    StartupError when the first REHEARSED of them cannot: then it is not the rows.
-    """
-    refused: StartupError | None = None
-    try:
-        async for drawn in source.first(REHEARSED):
-            try:
-                return drawn, rehearse(protocol, codec, drawn.task)
-            except StartupError as error:
-                refused = refused or error
-    except StartupError as error:  # the source has fewer
-        refused = refused or error
-    raise refused or AssertionError("a task was refused, or none was found")
-
-
-def rehearse(protocol: Protocol, codec: Codec, task: Task) -> int:
-    """Tokens of the first prompt, without tools, an image as one. StartupError when the protocol
-    and the policy's chat template do not fit, or the task and its images."""
-    try:
-        protocol.frame(codec.end_of_turn, codec)
-        return len(prompt_ids(protocol, task, (), codec))
-    except ImagesUnplaced as error:
-        raise StartupError(f"task {task.id}: {error}") from error
-    except ValueError as error:
-        raise StartupError(f"task.protocol does not fit policy.model: {error}") from error

@@ -9,21 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import structlog
 
 from engine.build import (
+    build_codec,
     build_group_hook,
     build_protocol,
     build_rewards,
     build_sampling,
     build_tools,
-    first_that_fits,
     open_source,
 )
 from engine.config import EngineTable
@@ -31,17 +33,21 @@ from engine.edge.delivery import Delivery
 from engine.edge.publishing import Publisher
 from engine.edge.service import PolicyServicer, RolloutServicer
 from engine.errors import PublishFailed, StartupError
+from engine.journal.fork import fork_from
+from engine.journal.identity import policy_identity
 from engine.journal.journal import Journal
 from engine.lanes.evaluation import EvaluationLane
 from engine.lanes.group import Lane
 from engine.lanes.places import Places
 from engine.lanes.train import TrainLane
+from engine.rehearsal import first_that_fits
 from engine.rollout import attempts
 from engine.rollout.assignment import Surroundings
 from engine.rollout.decide import Rules
+from engine.sampler.context import check_context
 from engine.sampler.control import WeightControl
 from engine.sampler.pool import SamplerPool
-from engine.tasks import BadRows
+from engine.tasks import BadRows, TaskSource
 from engine.telemetry.metrics import Metrics
 from engine.telemetry.progress import Progress
 from engine.text.codec import HuggingFaceCodec
@@ -53,8 +59,6 @@ from toolwright.rpc.options import TOKEN_VARIABLE
 from toolwright.rpc.server import Server
 
 PROGRESS_SECONDS = 5.0
-SPARE_TOKENS = 16
-"""A server says how long a prompt may be, some tokens less than its context."""
 
 log = structlog.get_logger("engine")
 
@@ -62,9 +66,11 @@ log = structlog.get_logger("engine")
 class Engine:
     """One engine process."""
 
-    def __init__(self, recipe: Recipe, table: EngineTable) -> None:
+    def __init__(self, recipe: Recipe, table: EngineTable, *, fork: Path | None = None) -> None:
+        """fork: the folder of another run, from whose newest weights this one begins."""
         self._recipe = recipe
         self._table = table
+        self._fork = fork
         self._stop = asyncio.Event()
         self.metrics = Metrics()
         self._progress = Progress(recipe.shared.run.steps)
@@ -115,7 +121,7 @@ class Engine:
         if self._table.metrics_port:
             self._serve_metrics()
         try:
-            await self._publisher.begin(self._recipe.resolve(shared.policy.model))
+            await self._publisher.begin(self._model)
         except PublishFailed as error:
             raise StartupError(str(error)) from error
         log.info("serving", listen=listen)
@@ -124,7 +130,10 @@ class Engine:
 
     async def _assemble(self, stack: AsyncExitStack) -> None:
         recipe, shared = self._recipe, self._recipe.shared
-        codec = HuggingFaceCodec(recipe.resolve(shared.policy.model))
+        self._model = recipe.resolve(shared.policy.model)
+        if self._fork is not None:
+            _, self._model = fork_from(self._fork, recipe.run_folder)
+        codec = build_codec(recipe)
         protocol, rewards = build_protocol(recipe), build_rewards(recipe)
         source = await open_source(recipe, max_bad_rows=self._table.max_bad_rows)
         await first_that_fits(source, protocol, codec)
@@ -134,7 +143,7 @@ class Engine:
         self._pool = SamplerPool(shared.sampler, codec, vocab_size=codec.vocab_size)
         stack.push_async_callback(self._pool.close)
         await self._pool.open()
-        self._check_context()
+        check_context("task.limits.model", shared.task.limits.model, self._pool.longest_prompt)
         self._services = build_tools(recipe, self.journal.owner)
         stack.push_async_callback(self._services.close)
         await self._services.open()
@@ -155,12 +164,13 @@ class Engine:
             steps=shared.run.steps,
             surroundings=surroundings,
             rewards=rewards,
-            folder=recipe.folder,
             sampling=sampling,
             run_folder=recipe.run_folder,
-            boot=self.journal.boot,
+            life=f"b{self.journal.boot}",
             patience=self._table.patience_s,
         )
+        stack.callback(self._evaluation.close)
+        await self._evaluation.open(recipe.folder, max_bad_rows=self._table.max_bad_rows)
         stack.push_async_callback(self._evaluation.stop)
         self._lane = TrainLane(
             run=shared.run,
@@ -194,13 +204,23 @@ class Engine:
         self._delivery = Delivery(self.journal, self._lane, max_staleness=shared.run.max_staleness)
         self._tokenizer_hash = codec.hash
 
-    def _check_context(self) -> None:
-        limit, longest = self._recipe.shared.task.limits.model, self._pool.longest_prompt
-        if longest is not None and limit > longest + SPARE_TOKENS:
-            raise StartupError(
-                f"task.limits.model = {limit}, but a sampler's context takes prompts of "
-                f"{longest} tokens: lower it or start the sampler with a larger --context-length"
-            )
+    async def _claim(self, codec: HuggingFaceCodec, source: TaskSource) -> None:
+        """StartupError for a journal of another run."""
+        shared = self._recipe.shared
+        drawn = source.identity
+        options = json.dumps(shared.task.protocol_options, sort_keys=True)
+        model = self._recipe.resolve(shared.policy.model)
+        await self.journal.claim(
+            {
+                "run name": shared.run.name,
+                "group size": str(shared.run.group_size),
+                "task source": f"{drawn.name}, {drawn.sha256[:12] or 'a function'}",
+                "order of tasks": f"seed {drawn.seed}{', shuffled' if drawn.shuffle else ''}",
+                "protocol": f"{shared.task.protocol} {options}",
+                "tokenizer": codec.hash,
+                "policy": await asyncio.to_thread(policy_identity, model),
+            }
+        )
 
     async def _work(self, server: Server) -> None:
         async with _background(
@@ -208,6 +228,7 @@ class Engine:
             self._services.keep_leases(),
             self._services.keep_processes(),
             self._evaluation.watch(),
+            self.metrics.loop_lag.run(),
             self._report(server),
         ):
             lane = asyncio.create_task(self._lane.run())

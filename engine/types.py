@@ -186,6 +186,21 @@ class Codec(Protocol):
         """Ids of a foreign text, in which what spells a control token stays text."""
         ...
 
+    def chat_ids(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        generation_prompt: bool = True,
+    ) -> list[int]:
+        """Ids of messages through the chat template, in which what messages and tools spell stays
+        text (`engine.text.foreign.OwnText` apart)."""
+        ...
+
+    def guarded(self, text: str) -> str:
+        """Foreign text, to be put into an `OwnText`."""
+        ...
+
     def decode(self, token_ids: Sequence[int]) -> str: ...
 
     def token_id(self, token: str) -> int | None:

@@ -13,6 +13,7 @@ It does not know what a call is, how it runs, or how its result looks.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -90,6 +91,13 @@ class Ledger(Generic[Handle]):
     def began(self) -> tuple[str, ...]:
         """Ids of all calls that have begun to run, in that order, for the session's whole life."""
         return tuple(self._began)
+
+    def inherit(self, call_ids: Iterable[str]) -> None:
+        """Ids of calls that ran before this ledger began, in that order: they have run here too,
+        and no request under one of them runs anything."""
+        for call_id in call_ids:
+            self._began[call_id] = None
+            self._forgotten[call_id] = b""  # the digest of no request
 
     def release(self, call_id: str) -> None:
         """Nothing ran: the id is free, its retry may run."""

@@ -158,12 +158,24 @@ class OpenSession:
                 return reason
         return None
 
-    async def open_tools(self, tools: Iterable[tuple[Tool, Descriptor]]) -> Opened:
-        """Makes the tools' states, one after the other. Raises what they raise; `close_tools`
-        closes those that were made."""
+    @property
+    def entries(self) -> Iterable[OpenTool]:
+        """All tools, with those that only give others."""
+        return tuple(self._entries)
+
+    async def open_tools(
+        self, tools: Iterable[tuple[Tool, Descriptor]], parent: OpenSession | None = None
+    ) -> Opened:
+        """Makes the tools' states, one after the other: new ones, or forked from those of `parent`,
+        which has the same tools. Raises what they raise; `close_tools` closes those that were
+        made."""
         began = time.perf_counter()
+        states = {} if parent is None else {one.tool.name: one.state for one in parent.entries}
         for tool, descriptor in tools:
-            await self._open_tool(tool, descriptor)
+            if parent is not None and type(tool).fork is not Tool.fork:
+                await self._make_state(tool, descriptor, tool.fork, states[tool.name])
+            else:
+                await self._open_tool(tool, descriptor)
         for entry in tuple(self._entries):
             await self.add_tools_of(entry)
         self.descriptors = tuple(entry.descriptor for entry in self.tools.values())
@@ -198,11 +210,20 @@ class OpenSession:
         return tuple(came)
 
     async def _open_tool(self, tool: Tool, descriptor: Descriptor) -> None:
-        state = None
-        if type(tool).open is not Tool.open:
-            state = await run_method(
-                tool.open, self.info, unwanted=lambda late: self._close_late(tool, late)
-            )
+        if type(tool).open is Tool.open:
+            self._enter(tool, descriptor, None)
+        else:
+            await self._make_state(tool, descriptor, tool.open)
+
+    async def _make_state(
+        self, tool: Tool, descriptor: Descriptor, method: Callable[..., object], *given: State
+    ) -> None:
+        state = await run_method(
+            method, *given, self.info, unwanted=lambda late: self._close_late(tool, late)
+        )
+        self._enter(tool, descriptor, state)
+
+    def _enter(self, tool: Tool, descriptor: Descriptor, state: State) -> None:
         entry = OpenTool(tool, descriptor, state)
         self._entries.append(entry)
         if tool.callable:

@@ -15,12 +15,14 @@ from toolsvc.errors import Refused
 from toolsvc.host import Host
 from toolsvc.servicer import Servicer
 from toolsvc.task_blobs import Upload
+from toolsvc.types import Opened
 from toolsvc.wire import (
     DEFAULT_LEASE,
     call_from_proto,
     descriptor_to_proto,
     error_of,
     fill_answer,
+    fork_from_proto,
     open_from_proto,
     require,
     seconds_of,
@@ -54,13 +56,7 @@ class ToolServicer(Servicer):
             opened = await self._host.open(open_from_proto(request))
         except Refused as refusal:
             raise error_of(refusal) from refusal
-        return pb.OpenSessionResponse(
-            session_id=opened.session_id,
-            tools=map(descriptor_to_proto, opened.tools),
-            isolation=opened.isolation,
-            queued=Duration(),
-            startup=wire.duration(opened.startup),
-        )
+        return _opened_to_proto(opened)
 
     @answers_errors
     async def CallTool(self, request: pb.CallToolRequest, context: Any) -> pb.CallToolResponse:
@@ -88,6 +84,16 @@ class ToolServicer(Servicer):
         return pb.GetSessionResponse(
             call_ids=held.call_ids, tools=map(descriptor_to_proto, held.tools)
         )
+
+    @answers_errors
+    async def ForkSession(
+        self, request: pb.ForkSessionRequest, context: Any
+    ) -> pb.ForkSessionResponse:
+        try:
+            opened = await self._host.fork(fork_from_proto(request))
+        except Refused as refusal:
+            raise error_of(refusal) from refusal
+        return pb.ForkSessionResponse(session=_opened_to_proto(opened))
 
     @answers_errors
     async def CancelCall(
@@ -126,3 +132,13 @@ class ToolServicer(Servicer):
 
     def take_in(self, blob: BlobRef) -> Upload:
         return self._host.take_in(blob)
+
+
+def _opened_to_proto(opened: Opened) -> pb.OpenSessionResponse:
+    return pb.OpenSessionResponse(
+        session_id=opened.session_id,
+        tools=map(descriptor_to_proto, opened.tools),
+        isolation=opened.isolation,
+        queued=Duration(),
+        startup=wire.duration(opened.startup),
+    )

@@ -6,6 +6,7 @@ What comes in is checked here, and refused in the contract's words.
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
@@ -16,6 +17,7 @@ from toolsvc.types import (
     ActionFormat,
     CallRequest,
     Descriptor,
+    ForkRequest,
     JsonCallFormat,
     Media,
     OpenRequest,
@@ -29,7 +31,7 @@ from toolwright.common.v1 import media_pb2, reasons_pb2
 from toolwright.rpc.errors import ServiceError, detail_of
 from toolwright.rpc.options import LONGEST_WAIT
 from toolwright.tool.v1 import tool_pb2 as pb
-from toolwright.types import BlobRef
+from toolwright.types import Author, BlobRef
 
 DEFAULT_LEASE = 120.0
 DEFAULT_QUEUE_LIMIT = 30.0
@@ -70,6 +72,15 @@ def open_from_proto(request: pb.OpenSessionRequest) -> OpenRequest:
         blobs=tuple(map(blob_from_proto, request.blobs)),
         digest=_digest(request, ("lease", "queue_limit")),
     )
+
+
+def fork_from_proto(request: pb.ForkSessionRequest) -> ForkRequest:
+    """Refused as `open_from_proto` refuses, and for a missing parent."""
+    require(request, "session_id")
+    if not request.HasField("open"):
+        raise invalid_field("open", "ForkSessionRequest without open", "set open")
+    child = open_from_proto(request.open)
+    return ForkRequest(parent=request.session_id, child=replace(child, digest=_digest(request, ())))
 
 
 def blob_from_proto(blob: media_pb2.BlobRef) -> BlobRef:
@@ -151,6 +162,10 @@ def fill_result(out: pb.CallResult, recorded: Recorded) -> None:
     out.truncated = result.truncated
     out.isolation = recorded.isolation
     out.tool = recorded.tool
+    if result.author is not Author.TOOL:
+        out.author = int(result.author)  # type: ignore[assignment]
+    if result.token_budget:
+        out.token_budget = result.token_budget
     if recorded.new_tools:
         out.new_tools.extend(map(descriptor_to_proto, recorded.new_tools))
 
@@ -169,7 +184,12 @@ def descriptor_to_proto(descriptor: Descriptor) -> pb.ToolDescriptor:
         parallel_calls=descriptor.parallel_calls,
         stateful=descriptor.stateful,
         default_run_limit=wire.duration(descriptor.run_limit),
-        capabilities=pb.ToolCapabilities(cancel=descriptor.cancel, media=descriptor.media),
+        capabilities=pb.ToolCapabilities(
+            cancel=descriptor.cancel,
+            media=descriptor.media,
+            fork=descriptor.fork,
+            fork_replays=descriptor.fork_replays,
+        ),
     )
 
 

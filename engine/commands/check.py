@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 
 from engine.build import (
+    build_codec,
     build_group_hook,
     build_protocol,
     build_rewards,
     build_tools,
-    first_that_fits,
     open_source,
-    open_suite,
 )
 from engine.config import EngineTable
 from engine.errors import StartupError
+from engine.lanes.evaluation.tasks import SuiteTasks
 from engine.protocols import Protocol
+from engine.rehearsal import first_that_fits
 from engine.sampler.pool import SamplerPool
 from engine.sampler.server import Server
 from engine.text.codec import HuggingFaceCodec
@@ -29,7 +30,7 @@ def check(recipe: Recipe, table: EngineTable, *, connect: bool) -> list[str]:
         f"table [{name}] is not checked: its package is not installed" for name in check_all(recipe)
     ]
     shared = recipe.shared
-    codec = HuggingFaceCodec(recipe.resolve(shared.policy.model))
+    codec = build_codec(recipe)
     lines.append(f"policy: vocabulary {codec.vocab_size}, end of turn {codec.end_of_turn!r}")
     protocol = build_protocol(recipe)
     build_rewards(recipe)
@@ -55,7 +56,9 @@ async def _sources(
         lines.append(f"task source: {source.bad_rows} of {source.rows} rows are no tasks")
     source.close()
     for suite in table.evaluation.suites:
-        (await open_suite(suite, recipe, max_bad_rows=table.max_bad_rows)).close()
+        tasks = SuiteTasks(suite, recipe.folder, max_bad_rows=table.max_bad_rows)
+        await tasks.open()
+        tasks.close()
         lines.append(f"evaluation {suite.name}: {suite.n} tasks")
     return lines
 

@@ -53,7 +53,20 @@ class Chat:
         self._answer_close = answer_close
 
     def prompt(self, task: Task, tools: Sequence[ToolSpec], codec: Codec) -> list[int]:
-        return codec.encode(codec.chat(opening(task), tools=[_function(t) for t in tools]))
+        return codec.chat_ids(self.opening(task, tools), tools=self.functions(tools))
+
+    def opening(self, task: Task, tools: Sequence[ToolSpec]) -> list[Mapping[str, Any]]:
+        """Messages of the prompt."""
+        return opening(task)
+
+    @property
+    def call_tags(self) -> tuple[str, str]:
+        """What opens and what closes a call."""
+        return self._call_open, self._call_close
+
+    def functions(self, tools: Sequence[ToolSpec]) -> list[Mapping[str, Any]]:
+        """The tools as the chat template is given them."""
+        return [_function(tool) for tool in tools]
 
     def stops(self, tools: Sequence[ToolSpec], codec: Codec) -> tuple[str, ...]:
         ends = [stop for tool in tools for stop in tool.stop_strings if not tool.json_call]
@@ -90,11 +103,11 @@ class Chat:
 
     def observation(self, texts: Sequence[str], codec: Codec) -> list[int]:
         if not self._parallel:
-            return codec.encode("\n".join(texts))
+            return codec.encode_plain("\n".join(texts))
         _, between, _ = self._around(None, codec)
         body: list[int] = []
         for number, text in enumerate(texts):
-            body += [*between, *codec.encode(text)] if number else codec.encode(text)
+            body += [*(between if number else ()), *codec.encode_plain(text)]
         return body
 
     def _around(self, stop: str | None, codec: Codec) -> tuple[list[int], list[int], list[int]]:

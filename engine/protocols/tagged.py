@@ -18,6 +18,7 @@ from engine.protocols.conversation import (
     opening,
     split_opening,
 )
+from engine.text.foreign import OwnText
 from engine.types import Answer, Calls, Codec, Decision, ToolSpec, View
 from toolwright.types import Task
 
@@ -50,10 +51,17 @@ class Tagged:
     def prompt(self, task: Task, tools: Sequence[ToolSpec], codec: Codec) -> list[int]:
         messages = opening(task)
         if self._system:
-            usage = "\n\n".join(tool.usage for tool in tools if tool.usage)
-            system = {"role": "system", "content": self._system.replace("{usage}", usage)}
-            messages = [system, *messages]
-        return codec.encode(codec.chat(messages))
+            text = self._system.replace("{usage}", codec.guarded(_usage(tools)))
+            messages = [{"role": "system", "content": OwnText(text)}, *messages]
+        return codec.chat_ids(messages)
+
+    def opening(self, task: Task, tools: Sequence[ToolSpec]) -> list[Mapping[str, Any]]:
+        """Messages of the prompt."""
+        messages = opening(task)
+        if not self._system:
+            return messages
+        text = self._system.replace("{usage}", _usage(tools))
+        return [{"role": "system", "content": text}, *messages]
 
     def stops(self, tools: Sequence[ToolSpec], codec: Codec) -> tuple[str, ...]:
         ends = [stop for tool in tools for stop in tool.stop_strings]
@@ -79,7 +87,7 @@ class Tagged:
         return codec.encode(before), codec.encode(after)
 
     def observation(self, texts: Sequence[str], codec: Codec) -> list[int]:
-        return codec.encode("\n".join(texts))
+        return codec.encode_plain("\n".join(texts))
 
     def demonstration(
         self, messages: Sequence[Mapping[str, Any]], codec: Codec, tools: Sequence[ToolSpec] = ()
@@ -110,3 +118,7 @@ class Tagged:
             raise ValueError(f"tool call {name!r}: a tag takes one argument, got {len(arguments)}")
         (argument,) = arguments.values()
         return self._call.replace("{tool}", name).replace("{argument}", str(argument))
+
+
+def _usage(tools: Sequence[ToolSpec]) -> str:
+    return "\n\n".join(tool.usage for tool in tools if tool.usage)

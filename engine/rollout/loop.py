@@ -176,7 +176,12 @@ class Rollout:
     def _reask(self, environment: Environment) -> None:
         """Calls that an earlier life sent are asked for again, under their ids."""
         for called in self._state.open_calls:
-            self._pending[called.call_id] = environment.reask(called)
+            left = self._turns_left(called.turn)
+            self._pending[called.call_id] = environment.reask(called, turns_left=left)
+
+    def _turns_left(self, turn: int) -> int:
+        """Calls that the trajectory may still make after those of a turn."""
+        return self._rules.limits.turns - turn - 1
 
     async def _turns(self, environment: Environment) -> None:
         while step := next_step(self._state, self._rules, self._assignment.task):
@@ -322,9 +327,9 @@ class Rollout:
         if call.invalid_reason:  # its own parser could not read it
             sent = Reply(outcome=refused(call.invalid_reason))
         else:
-            left = self._rules.limits.turns - turn - 1
+            left = self._turns_left(turn)
             sent = environment.dispatch(call, call_id=call_id, turn=turn, turns_left=left)
-        pending = isinstance(sent, PendingCall)
+        pending = sent if isinstance(sent, PendingCall) else None
         self._log.append(
             Called(
                 call_id=call_id,
@@ -333,10 +338,10 @@ class Rollout:
                 action=call.action,
                 tool=call.tool,
                 arguments="" if call.arguments is None else json.dumps(call.arguments),
-                service=sent.service if pending else "",
-                refused=not pending,
+                service=pending.service if pending else "",
+                refused=pending is None,
                 stop_read_ns=read_ns,
-                dispatched_ns=sent.dispatched_ns if pending else 0,
+                dispatched_ns=pending.dispatched_ns if pending else 0,
             )
         )
         if isinstance(sent, PendingCall):

@@ -17,6 +17,7 @@ from prometheus_client import (
     start_http_server,
 )
 
+from engine.telemetry.lag import LoopLag
 from engine.telemetry.parts import PartMetrics
 from toolwright.types import Status, ToolErrorKind, Trajectory
 
@@ -32,6 +33,7 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.parts = PartMetrics(self.registry)
+        self.loop_lag = LoopLag(self.registry)
         self.trajectories = Counter(
             "engine_trajectories", "finished trajectories", ["lane", "stop_reason"],
             registry=self.registry,

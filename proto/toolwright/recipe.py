@@ -34,6 +34,9 @@ VISION_ARCHITECTURES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe")
 """Of those that read images: they can be sampled and evaluated, our learner cannot train them."""
 
 
+ForeignText = Literal["plain", "as_is"]
+
+
 class RecipeError(ValueError):
     """The recipe cannot be used; the message names the key and the mend."""
 
@@ -78,6 +81,9 @@ class Policy(Table):
     sampled and not trained)."""
 
     model: Path
+    foreign_text: ForeignText = Field(
+        default="plain", description="what text of tools and tasks that spells control tokens is"
+    )
 
 
 class Limits(Table):

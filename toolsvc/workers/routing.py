@@ -10,6 +10,8 @@ worker's own endpoint.
 - CallTool, CancelCall and GetSession of a session that lives elsewhere are refused with
   WRONG_ENDPOINT, and nothing runs: passing calls on would hide for ever that the client pays for
   every one twice. So is a call of StreamCalls, whose stream reaches one worker and goes on.
+- ForkSession is answered by the parent's worker, and the fork lives there, whatever its target. Its
+  id must not be given to OpenSession too, which would look for it elsewhere.
 - CloseSession is passed on. A restarted owner learns from RenewLeases only ids, not endpoints,
   and a close must never answer "was not open" for a session that is.
 - PutBlob stores a blob at the worker that is asked; the one that opens a session with it fetches it
@@ -27,6 +29,7 @@ from typing import Any
 from toolsvc.call_stream import Asked
 from toolsvc.errors import Refused
 from toolsvc.host import Host
+from toolsvc.refusals import opened_otherwise
 from toolsvc.service import ToolServicer
 from toolsvc.wire import blob_from_proto, error_of
 from toolsvc.workers.placement import Member, View
@@ -68,6 +71,24 @@ class RoutedServicer(ToolServicer):
             await self._say_where(request.session_id, context)
         response = await super().GetSession(request, context)
         response.endpoint = self._siblings.me.endpoint
+        return response
+
+    @answers_errors
+    async def ForkSession(
+        self, request: pb.ForkSessionRequest, context: Any
+    ) -> pb.ForkSessionResponse:
+        child = request.open.session_id
+        if request.session_id and not self._host.knows(request.session_id):
+            await self._say_where(request.session_id, context)
+        if child and not self._host.knows(child):
+            try:
+                await self._say_where(child, context)
+            except ServiceError as error:
+                if not _says(error, reasons_pb2.ERROR_REASON_WRONG_ENDPOINT):
+                    raise
+                raise error_of(opened_otherwise(child)) from error
+        response = await super().ForkSession(request, context)
+        response.session.endpoint = self._siblings.me.endpoint
         return response
 
     @answers_errors

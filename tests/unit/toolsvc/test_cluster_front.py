@@ -262,3 +262,46 @@ async def test_a_session_is_looked_at_where_it_is_placed() -> None:
                     front.stub.GetSession, pb.GetSessionRequest(session_id=name), timeout=SECONDS
                 )
             assert refused_.value.reason_name == reason
+
+
+class Forking(ToolDouble):
+    """Opens a session for whatever is asked to be forked."""
+
+    async def ForkSession(
+        self, request: pb.ForkSessionRequest, context: Any
+    ) -> pb.ForkSessionResponse:
+        return pb.ForkSessionResponse(session=await self.OpenSession(request.open, context))
+
+
+def forking(parent: str, child: str) -> pb.ForkSessionRequest:
+    return pb.ForkSessionRequest(session_id=parent, open=wish(child))
+
+
+async def test_a_fork_is_on_the_host_of_its_parent() -> None:
+    async with AsyncExitStack() as stack:
+        doubles = [await stack.enter_async_context(serving(Forking())) for _ in range(2)]
+        front = await stack.enter_async_context(fronting(*doubles))
+        await opened(front, "a")
+        for child in ("b", "b", "c"):
+            answer = await rpc(front.stub.ForkSession, forking("a", child), timeout=SECONDS)
+            assert answer.session.session_id == child
+            assert await observed(front, child) == "3"
+        assert sorted(len(double.live) for double in doubles) == [0, 3]
+        with pytest.raises(ServiceError) as unknown:
+            await rpc(front.stub.ForkSession, forking("nowhere", "d"), timeout=SECONDS)
+        assert unknown.value.reason_name == "SESSION_NOT_FOUND"
+        with pytest.raises(ServiceError) as otherwise:
+            await rpc(front.stub.ForkSession, forking("b", "c"), timeout=SECONDS)
+        assert otherwise.value.reason_name == "INVALID_REQUEST"
+
+
+async def test_a_fork_that_its_host_refuses_takes_no_place() -> None:
+    fault = ServiceError(reasons.ERROR_REASON_SESSION_BUSY, "a call runs", retry_after=0.1)
+    async with serving(Forking()) as double, fronting(double) as front:
+        await opened(front, "a")
+        double.open_faults = [fault]
+        with pytest.raises(ServiceError) as busy:
+            await rpc(front.stub.ForkSession, forking("a", "b"), timeout=SECONDS)
+        assert (busy.value.reason_name, busy.value.retry_after) == ("SESSION_BUSY", 0.1)
+        assert len(front.sessions) == 1
+        await rpc(front.stub.ForkSession, forking("a", "b"), timeout=SECONDS)

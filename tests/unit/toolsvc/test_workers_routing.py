@@ -332,3 +332,33 @@ async def test_a_session_is_looked_at_where_it_is(three: list[Worker]) -> None:
         with pytest.raises(ServiceError) as refused:
             await look(worker, name)
         assert refused.value.reason_name == reason
+
+
+async def test_a_fork_lives_with_its_parent_and_is_found_from_everywhere(
+    three: list[Worker],
+) -> None:
+    first, second, _ = three
+    tell([first, second], 1, [first, second])
+    parent, other = targeted([first, second], second), targeted([first, second], first)
+    await first.open(parent)
+    await first.open(other)
+    child = "child"
+
+    async def fork(worker: Worker, of: str, into: str) -> pb.ForkSessionResponse:
+        wish = pb.OpenSessionRequest(session_id=into, owner="o")
+        request = pb.ForkSessionRequest(session_id=of, open=wish)
+        return await rpc(worker.stub.ForkSession, request, timeout=20)
+
+    with pytest.raises(ServiceError) as refused:
+        await fork(first, parent, child)
+    assert refused.value.endpoint == "worker-1"
+    assert (await fork(second, parent, child)).session.endpoint == "worker-1"
+    assert (await fork(second, parent, child)).session.session_id == child
+    assert sorted((await first.renew()).held) == sorted((parent, other, child))
+    with pytest.raises(ServiceError) as elsewhere:
+        await first.call(child)
+    assert elsewhere.value.endpoint == "worker-1"
+    with pytest.raises(ServiceError) as taken:
+        await fork(second, parent, other)
+    assert taken.value.reason_name == "INVALID_REQUEST"
+    assert await first.close(child)

@@ -221,4 +221,4 @@ def test_the_resolved_recipe_is_left_in_the_run_folder(write: Any, tmp_path: Pat
     left = json.loads((tmp_path / "out" / "engine.resolved.json").read_text())
     assert left["shared"]["run"]["steps"] == 7
     assert left["shared"]["task"]["limits"]["turns"] == 4
-    assert left["engine"]["max_attempts"] == 3
+    assert left["engine"]["max_bad_rows"] == 100

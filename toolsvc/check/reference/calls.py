@@ -64,10 +64,10 @@ class Calls(Sessions):
                     request.call_id,
                 )
             return call
-        if request.turn < session.acknowledged:
+        if request.turn < session.acknowledged or request.call_id in session.inherited:
             raise refusal(
                 reasons.ERROR_REASON_RESULT_FORGOTTEN,
-                "the turn was acknowledged",
+                "it ran, and its result is not held",
                 request.call_id,
             )
         return None

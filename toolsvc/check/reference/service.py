@@ -42,17 +42,25 @@ class Reference(Calls, tool_pb2_grpc.ToolServiceServicer):
         self, request_iterator: Any, context: Any
     ) -> None:
         async def reply(request: pb.StreamCallsRequest) -> None:
-            try:
-                answer = pb.StreamCallsResponse(id=request.id, answer=await self.call(request.call))
-            except ServiceError as error:
-                answer = pb.StreamCallsResponse(id=request.id, error=self.call_error(error))
+            answer = await self.streamed(request)
             async with writing:
-                await context.write(answer)
+                await self.write(answer, context)
 
         writing = asyncio.Lock()
         async with asyncio.TaskGroup() as replies:
             async for request in request_iterator:
                 replies.create_task(reply(request))
+
+    async def streamed(self, request: pb.StreamCallsRequest) -> pb.StreamCallsResponse:
+        """What a stream answers to one request."""
+        try:
+            return pb.StreamCallsResponse(id=request.id, answer=await self.call(request.call))
+        except ServiceError as error:
+            return pb.StreamCallsResponse(id=request.id, error=self.call_error(error))
+
+    async def write(self, answer: pb.StreamCallsResponse, context: Any) -> None:
+        """Sends it; one at a time."""
+        await context.write(answer)
 
     def call_error(self, error: ServiceError) -> pb.CallError:
         """An error as it travels inside a stream."""
@@ -98,8 +106,8 @@ class Reference(Calls, tool_pb2_grpc.ToolServiceServicer):
         raise not_served("RestoreSession")
 
     @answers_errors
-    async def ForkSession(self, request: Any, context: Any) -> Any:
-        raise not_served("ForkSession")
+    async def ForkSession(self, request: Any, context: Any) -> pb.ForkSessionResponse:
+        return pb.ForkSessionResponse(session=await self.fork(request))
 
     async def GetBlob(self, request: Any, context: Any) -> AsyncIterator[pb.GetBlobResponse]:
         try:

@@ -44,3 +44,5 @@ class Session:
     acknowledged: int = 0
     began: dict[str, None] = field(default_factory=dict)
     """Ids of the calls that have begun to run, in that order."""
+    inherited: set[str] = field(default_factory=set)
+    """Those that ran in the session of which this is a fork."""

@@ -14,7 +14,11 @@ import pyarrow.parquet
 import pytest
 
 from engine.errors import StartupError
+from engine.protocols.tagged import Tagged
+from engine.rehearsal import first_that_fits
 from engine.tasks import BadRow, SourceRewound, TaskSource, for_purpose
+from engine.text.codec import HuggingFaceCodec
+from tests.support.policy import write_policy
 from toolwright.types import Purpose, Task
 
 ROWS = [{"id": f"q{i}", "prompt": f"{i}+1?", "answer": str(i + 1)} for i in range(7)]
@@ -356,3 +360,28 @@ def test_a_source_s_identity_is_its_content_and_its_order(tmp_path: Path) -> Non
     (tmp_path / "t.py").write_text(FUNCTIONS)
     function = source(tmp_path, "t.py:endless", seed=5).identity
     assert (function.name, function.sha256, function.seed) == ("t.py:endless", "", 5)
+
+
+async def test_a_first_row_without_a_prompt_does_not_refuse_the_start(
+    tmp_path: Path,
+) -> None:
+    rows = [
+        {"messages": [{"content": "x"}, {"role": "user"}]},
+        {"id": "good", "prompt": "x"},
+    ]
+    jsonl(tmp_path, rows)
+    strict = HuggingFaceCodec(write_policy(tmp_path / "policy", template=STRICT))
+    rows_of = source(tmp_path, "data.jsonl")
+    drawn, tokens = await first_that_fits(rows_of, Tagged(), strict)
+    assert (drawn.task.id, tokens > 0) == ("good", True)
+    jsonl(tmp_path, rows[:1])
+    with pytest.raises(
+        StartupError, match=r"task\.protocol does not fit policy\.model.*no content"
+    ):
+        await first_that_fits(source(tmp_path, "data.jsonl"), Tagged(), strict)
+
+
+STRICT = (
+    "{% for m in messages %}{% if not m.content %}{{ raise_exception('no content') }}{% endif %}"
+    "{{ m.content }}{% endfor %}"
+)
