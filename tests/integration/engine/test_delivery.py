@@ -140,7 +140,7 @@ async def test_a_trajectory_over_several_publishes_keeps_its_fresh_turns(world: 
     async with here.engine() as run:
         version = await run.learner.version()
         await here.tools.called.wait()
-        await until(lambda: len(here.tools.calls) == 2, "both members' calls")
+        await until(lambda: len(here.tools.asked) == 2, "both members' calls")
         await run.learner.publish(step(version, 1), here.weights("1"))
         await run.learner.publish(step(version, 2), here.weights("2"))
         go.set()
@@ -270,6 +270,14 @@ async def test_a_group_of_weights_that_were_never_published_is_dropped(world: Ma
         journal.execute(
             "UPDATE groups SET versions = ? WHERE sequence = ?", ('["taken-back.1"]', taken_back)
         )
+        for number, message in enumerate(groups[0].raw):
+            for segment in message.sequences[0].segments:
+                if segment.HasField("weight_version"):
+                    segment.weight_version.lineage, segment.weight_version.step = "taken-back", 1
+            journal.execute(
+                "UPDATE members SET trajectory = ? WHERE sequence = ? AND number = ?",
+                (wire.serialize(message), taken_back, number),
+            )
     async with here.engine() as run:
         left = await run.learner.lease(version, count=99, wait=0.3)
         assert (await run.learner.status()).dropped_groups == 1
