@@ -218,6 +218,7 @@ class Engine:
                 "order of tasks": f"seed {drawn.seed}{', shuffled' if drawn.shuffle else ''}",
                 "protocol": f"{shared.task.protocol} {options}",
                 "tokenizer": codec.hash,
+                "policy.foreign_text": shared.policy.foreign_text,
                 "policy": await asyncio.to_thread(policy_identity, model),
             }
         )

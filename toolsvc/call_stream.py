@@ -113,9 +113,12 @@ class CallStream:
     async def serve(self) -> None:
         """Until the caller has sent its last request and has all its answers, or is gone. Bytes
         that are no request have no number to be answered by: they are the last that is read."""
+        serving = asyncio.current_task()
+        if serving is None:
+            raise RuntimeError("serve outside of a task")
         try:
             async with self._group:
-                self._group.create_task(self._send())
+                self._group.create_task(self._send(serving))
                 try:
                     await self._read()
                 except DecodeError:
@@ -160,12 +163,17 @@ class CallStream:
                 self._room.clear()
                 await self._room.wait()
 
-    async def _send(self) -> None:
+    async def _send(self, serving: asyncio.Task[Any]) -> None:
+        """Cancels `serving` where nobody takes an answer any more."""
         write = self.context.write
         while not (self._last_read and not self._open):
             while self._answered:
                 asked = self._answered.popleft()
-                await write(_message(asked.id, asked.outcome))
+                try:
+                    await write(_message(asked))
+                except grpc.aio.InternalError:  # The caller is gone; gRPC may say so later.
+                    serving.cancel()
+                    return
                 self._open.discard(asked)
                 self._room.set()
             if self._open or not self._last_read:
@@ -173,7 +181,15 @@ class CallStream:
                 await self._something.wait()
 
 
-def _message(number: int, outcome: Outcome) -> pb.StreamCallsResponse:
+def _message(asked: Asked) -> pb.StreamCallsResponse:
+    try:
+        return _told(asked.id, asked.outcome)
+    except Exception as error:  # As above: an answer that no message can hold.
+        log.exception("unexpected", method="StreamCalls")
+        return _told(asked.id, internal(error))
+
+
+def _told(number: int, outcome: Outcome) -> pb.StreamCallsResponse:
     message = pb.StreamCallsResponse(id=number)
     if isinstance(outcome, Recorded | Running):
         fill_answer(message.answer, outcome)

@@ -34,6 +34,7 @@ class BareLoop:
     def __init__(self, workload: Workload, url: str, places: int) -> None:
         self._workload = workload
         self._url = url + "/generate"
+        self._places = places
         self._free = asyncio.Semaphore(places)
         self._lag = LoopLag(CollectorRegistry())
         self._begun = 0
@@ -64,7 +65,7 @@ class BareLoop:
     async def _trajectory(self, session: aiohttp.ClientSession, plan: Plan) -> Said:
         async with self._free:
             self._begun += 1
-            if self._begun == self._workload.trajectories:
+            if self._begun == self._places:
                 self._lag.reset()
             return await self._turns(session, plan)
 

@@ -22,6 +22,8 @@ from bench.processes import Processes
 from toolwright import wire
 from toolwright.types import Status, Trajectory
 
+MOST_THREADS = 8
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
@@ -164,6 +166,7 @@ def _details(
         "tokens": sum(turn.action_tokens for plan in plans for turn in plan.turns),
         "calls": sum(len(plan.turns) - 1 for plan in plans),
         "not_completed": sum(t.status is not Status.COMPLETED or t.masked for t in records),
+        "repeated_turns": len(run.stamps) - sum(len(plan.turns) for plan in plans),
         "dispatch_ms": figures.percentiles([s for bar in seen for s in bar.dispatch]),
         "resume_ms": figures.percentiles([s for bar in seen for s in bar.resume]),
         "place_ms": figures.percentiles(figures.place_waits(seen, places)),
@@ -177,6 +180,7 @@ def _details(
             "tools": run.tools_cpu_s,
             "bench": run.bench_cpu_s,
         },
+        "engine_threads_cpu_s": run.threads_cpu_s[:MOST_THREADS],
     }
 
 

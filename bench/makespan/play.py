@@ -29,7 +29,7 @@ from bench.makespan.sampler import Stamp
 from bench.memory import resident_peak
 from bench.processes import Command, Processes, Running
 from bench.ready import accepts, free_ports, origin
-from bench.tools.usage import cpu_seconds
+from bench.tools.usage import cpu_seconds, thread_seconds
 from engine.telemetry.lag import BOUNDS
 from toolwright.common.v1.trajectory_pb2 import Trajectory as TrajectoryMessage
 from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
@@ -39,7 +39,7 @@ PATIENCE = 8
 """Times the ideal makespan, and a minute: then a run has failed."""
 POLL_S = 0.1
 ENOUGH = 0.99
-"""Of all trajectories: with several samplers each tells in steps of a hundredth."""
+"""Of all places: with several samplers each tells in steps of a hundredth."""
 READY_S = 60.0
 TELL_S = 5.0
 GROUPS_A_LEASE = 256
@@ -57,6 +57,8 @@ class EngineRun:
     makespan_s: float
     cpu_s: float
     start_cpu_s: float
+    threads_cpu_s: tuple[float, ...]
+    """Of the engine, its start included: the main thread, then the others by size."""
     sampler_cpu_s: float
     tools_cpu_s: float
     bench_cpu_s: float
@@ -143,7 +145,7 @@ async def run_engine(
         )
     )
     await processes.while_alive(_all_accept([engine_port]))
-    watch = _Watch(workload, engine, playing, metrics_port)
+    watch = _Watch(places, engine, playing, metrics_port)
     limit = 60 + PATIENCE * ideal_makespan(workload.plans(), places)
     try:
         records, ended_ns = await processes.while_alive(
@@ -151,7 +153,7 @@ async def run_engine(
         )
     except TimeoutError as error:
         raise NotReady(engine.failed(f"was not done after {limit:.0f} s")) from error
-    cpu = cpu_seconds([engine.pid])
+    cpu, threads = cpu_seconds([engine.pid]), thread_seconds(engine.pid)
     began_ns, start_cpu_ns = admission(engine.log.read_text(errors="replace"))
     lag, busy_lag = watch.lag_until(await watch.buckets()), watch.lag_until(watch.half_done)
     used = [cpu_seconds(others), cpu_seconds([tools.pid]), time.process_time()]
@@ -167,6 +169,7 @@ async def run_engine(
         makespan_s=(ended_ns - began_ns) / 1e9,
         cpu_s=cpu - start_cpu_ns / 1e9,
         start_cpu_s=start_cpu_ns / 1e9,
+        threads_cpu_s=tuple(threads),
         sampler_cpu_s=used[0] - samplers_before,
         tools_cpu_s=used[1] - tools_before,
         bench_cpu_s=used[2] - bench_before,
@@ -210,9 +213,9 @@ class _Watch:
     """What is looked at while the engine runs: how many have begun, and its lag from then on."""
 
     def __init__(
-        self, workload: Workload, engine: Running, samplers: Sequence[Running], metrics: int
+        self, places: int, engine: Running, samplers: Sequence[Running], metrics: int
     ) -> None:
-        self._all = workload.trajectories
+        self._places = places
         self._engine = engine
         self._samplers = samplers
         self._url = f"http://127.0.0.1:{metrics}/metrics"
@@ -222,9 +225,9 @@ class _Watch:
         self.ramped_ns = 0
 
     async def until_ramped_up(self) -> None:
-        """Returns once all trajectories have sent their first request."""
+        """Returns once every place has sent a first request."""
         async for begun in self._look():
-            if begun >= ENOUGH * self._all:
+            if begun >= ENOUGH * self._places:
                 break
         self.ramped_ns = time.monotonic_ns()
         self._before = await self.buckets()
@@ -259,7 +262,8 @@ async def _while_watching(
         records: list[TrajectoryMessage] = []
         async for record in _leased(port, workload.trajectories):
             records.append(record)
-            if len(records) == workload.trajectories // 2:
+            half = len(records) >= workload.trajectories // 2
+            if half and watch.ramped_ns and not watch.half_done:
                 watch.half_done = await watch.buckets()
         ended_ns = time.monotonic_ns()
         await ramp

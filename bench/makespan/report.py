@@ -51,8 +51,8 @@ def remarks(row: Row) -> Iterable[str]:
     found = row.figures
     name = f"{found['trajectories']:,}"
     yield (
-        f"{name}: {found['makespan_s']:.1f} s beside {row.ideal_s:.1f} s at best; all had begun "
-        f"after {found['ramp_up_s']:.1f} s"
+        f"{name}: {found['makespan_s']:.1f} s beside {row.ideal_s:.1f} s at best; every place was "
+        f"in use after {found['ramp_up_s']:.1f} s"
     )
     lag, busy = found["lag_ms"], found["busy_lag_ms"]
     yield (
@@ -73,6 +73,8 @@ def remarks(row: Row) -> Iterable[str]:
         )
     if found["not_completed"]:
         yield f"{name}: {found['not_completed']} trajectories did not come to their end"
+    if found["repeated_turns"]:
+        yield f"{name}: {found['repeated_turns']} more turns than planned: attempts have failed"
     if found["bare"]["wrong_tokens"]:
         yield f"{name}: the bare loop has {found['bare']['wrong_tokens']} wrong tokens"
     if "slow_sampler" in found:

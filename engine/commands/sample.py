@@ -14,6 +14,7 @@ from pathlib import Path
 import orjson
 
 from engine.build import (
+    build_codec,
     build_group_hook,
     build_protocol,
     build_rewards,
@@ -113,7 +114,7 @@ async def _sample(
                 threads=KEEP_THREADS,
             )
             stack.callback(keep.close)
-        codec = HuggingFaceCodec(recipe.resolve(shared.policy.model))
+        codec = build_codec(recipe)
         source = await TaskSource.opened(
             options.tasks or shared.task.source,
             options.folder if options.tasks else recipe.folder,
@@ -166,7 +167,8 @@ async def _sample(
             max_bad_rows=table.max_bad_rows,
         )
         collector = Collector(lane, source, store, plan)
-        show(f"{collector.total} tasks, {store.totals.tasks} done before, weights {version}")
+        done = store.totals.tasks
+        show(f"[     0 s] {collector.total} tasks, {done} done before, weights {version}")
         async with asyncio.TaskGroup() as group:
             beside = [
                 group.create_task(one)
@@ -205,7 +207,7 @@ def summary(store: Store, total: int) -> str:
     counts = dict(totals.verdicts)
     words = [f"{counts.pop('kept', 0)} kept"]
     words += [f"{count} {name.replace('_', ' ')}" for name, count in sorted(counts.items())]
-    words.append(f"{totals.bad_rows} bad rows")
+    words.append("1 bad row" if totals.bad_rows == 1 else f"{totals.bad_rows} bad rows")
     lines = [f"{totals.tasks} of {total} tasks: {', '.join(words)}"]
     if totals.last_bad:
         lines.append(f"the last bad row: {totals.last_bad}")

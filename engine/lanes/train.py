@@ -113,6 +113,8 @@ class TrainLane:
                 else:
                     self._wake.clear()
                     await self._wake.wait()
+        if self._bad_rows.count:
+            log.warning("bad_rows", summary=self._bad_rows.summary())
 
     @property
     def _draining(self) -> bool:

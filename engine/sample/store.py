@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -98,18 +99,20 @@ class Store:
         self._lines.mend_end()
         rows = self._lines.read()
         head = next(rows, None)
-        if head is None:
+        first = next(rows, None)
+        if first is None:  # nothing was decided by it yet
+            os.truncate(self._lines.file, 0)
             await self._lines.append({"settings": dict(settings)})
         else:
-            self._check(head.get("settings") or {}, settings)
+            self._check((head or {}).get("settings") or {}, settings)
         self._back_to_unfinished()
         there = [_size(_unfinished(target)) for target in self._targets]
-        for row in rows:
+        for row in chain([first] if first else (), rows):
             if any(size > found for size, found in zip(row["sizes"], there, strict=True)):
                 break  # a power cut took what the line speaks of
             self._enter(row)
-        for target, size in zip(self._targets, self._sizes, strict=True):
-            if _unfinished(target).exists():
+        for target, size, found in zip(self._targets, self._sizes, there, strict=True):
+            if found > size:
                 os.truncate(_unfinished(target), size)
 
     async def add(self, decided: Decided) -> None:

@@ -60,8 +60,8 @@ class Action:
         self._on_action = on_action
         self._on_mark = on_mark
         self._on_progress = on_progress
-        self._detector = StopDetector(stops, codec.decode, self._mark if on_mark else None)
         self._marks: list[StopHit] = []
+        self._detector = StopDetector(stops, codec.decode, self._marks.append if on_mark else None)
         self._base = 0
         self._told = 0
         self._told_ns = 0
@@ -143,14 +143,11 @@ class Action:
             prompt_ids=prompt_ids,
         )
 
-    def _mark(self, hit: StopHit) -> None:
-        self._marks.append(hit)
-
     def _tell_marks(self, read_ns: int) -> None:
         if self._marks and self._on_mark is not None:
-            marks, self._marks = self._marks, []
-            for hit in marks:
+            for hit in self._marks:
                 self._on_mark(self.token_ids[: hit.keep], hit, read_ns)
+            self._marks.clear()
 
     def _tell_progress(self, read_ns: int) -> None:
         if self._on_progress is None or read_ns - self._told_ns < PROGRESS_NS:

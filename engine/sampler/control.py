@@ -137,6 +137,8 @@ class WeightControl:
             self._newest = previous
             raise
         if refusal is not None and not self._fleet.any_up:
+            if self._newest is not None:  # nothing that was sampled under it counts
+                del self._fleet.known[str(self._newest[0])]
             self._newest, self._refusal = previous, None
             raise PublishFailed(f"weights {path}: {refusal}")
 

@@ -17,23 +17,21 @@ import itertools
 import secrets
 import time
 from array import array
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass, field
 
 import structlog
 
 from engine.errors import SamplerFailed
 from engine.sampler.action import Action, OnAction, OnMark
 from engine.sampler.fleet import Fleet
+from engine.sampler.flight import Flight, Moved
 from engine.sampler.retry import Fault, Over, Retry
-from engine.sampler.routing import PREFILL
-from engine.sampler.server import Flight, Server
+from engine.sampler.server import Server
 from engine.sampler.stops import StopTable
 from engine.sampler.waiting import Cause, Clock, Waiting
 from engine.sampler.wire.client import ServerRefused, ServerSilent, ServerUnreachable
-from engine.sampler.wire.events import Chunk, ChunkReader, WireError
+from engine.sampler.wire.events import WireError
 from engine.sampler.wire.request import generate_request, numbers
-from engine.sampler.wire.stream import QUIET_SECONDS
 from engine.types import Codec, Generated, Images
 from toolwright.recipe import Sampler as SamplerTable
 from toolwright.types import FinishKind, FinishReason, SamplingParams
@@ -43,11 +41,26 @@ LOOK_SECONDS = 0.5
 MOST_MOVES = 32
 """Actions moved at one look; the next look sees what they did to the queues."""
 
+MOST_OF_A_CAUSE = 500
+"""Characters of what a server said that reach logs and records."""
+
 log = structlog.get_logger("sampler")
 
 
-class Moved(Exception):
-    """The action leaves its server for a quicker one; no fault of anybody."""
+@dataclass(slots=True, kw_only=True)
+class _Asked:
+    """One call of `generate`, and what became of its requests so far."""
+
+    key: str
+    token_ids: array[int]
+    sampling: SamplingParams
+    max_new_tokens: int
+    waiting: Waiting
+    retry: Retry
+    refused: set[str] = field(default_factory=set)
+    """Servers that do not take the request."""
+    movable: bool = True
+    """It was not moved yet: an action goes from a slow server to a quick one, never on and on."""
 
 
 class SamplerPool(Fleet):
@@ -111,13 +124,18 @@ class SamplerPool(Fleet):
             stops=stops, codec=self._codec, known=self.known, on_action=on_action,
             on_mark=on_mark, on_progress=on_progress, received=received, images=images,
         )  # fmt: skip
-        waiting = Waiting(clock)
+        asked = _Asked(
+            key=key,
+            token_ids=token_ids,
+            sampling=sampling,
+            max_new_tokens=max_new_tokens,
+            waiting=Waiting(clock),
+            retry=Retry(patience=self._table.patience_s, images=images is not None),
+        )
         try:
-            generated = await self._finish(
-                action, key, token_ids, sampling, max_new_tokens, waiting
-            )
+            generated = await self._finish(action, asked)
         finally:
-            waiting.end()
+            asked.waiting.end()
         self.router.ended(len(generated.token_ids))
         return generated
 
@@ -141,12 +159,10 @@ class SamplerPool(Fleet):
                         continue
                     # One that is longer than expected has about as much again to go.
                     left = max(flight.left, flight.came)
-                    if self.router.better(
-                        server.name, up, tokens=left, prompt=flight.prompt, now=now
-                    ):
+                    there = flight.prompt + flight.came
+                    if self.router.better(server.name, up, tokens=left, prompt=there, now=now):
                         moves += 1
-                        flight.movable = False
-                        flight.stream.end(Moved())
+                        flight.leave()
 
     def _check_prompt(self, token_ids: array[int]) -> None:
         if not token_ids:
@@ -158,188 +174,109 @@ class SamplerPool(Fleet):
                 f"token id {worst} is outside the policy's vocabulary", permanent=True
             )
 
-    async def _finish(
-        self,
-        action: Action,
-        key: str,
-        token_ids: array[int],
-        sampling: SamplingParams,
-        max_new_tokens: int,
-        waiting: Waiting,
-    ) -> Generated:
+    async def _finish(self, action: Action, asked: _Asked) -> Generated:
         """Requests until the action is whole."""
-        retry = Retry(patience=self._table.patience_s, images=action.images is not None)
-        refused: set[str] = set()
-        movable = True
-        while len(action.token_ids) < max_new_tokens:
+        while len(action.token_ids) < asked.max_new_tokens:
             before = len(action.token_ids)
             # A prompt of many thousand ids is copied only where an earlier request broke.
-            prompt = token_ids + action.token_ids if before else token_ids
-            server = await self._pick(
-                key, max_new_tokens - before, len(prompt), waiting, retry, refused
-            )
-            body = generate_request(
-                rid=f"{self._boot}{next(self._requests):016x}",
-                input_ids=prompt,
-                sampling=sampling,
-                max_new_tokens=max_new_tokens - before,
-                stop_token_ids=action.stops.stop_token_ids,
-                stop=action.stops.longer if server.reads_text else (),
-                stream_interval=self._table.stream_interval,
-                routing_key=key,
-                images=action.images,
-            )
+            prompt = asked.token_ids + action.token_ids if before else asked.token_ids
+            server = await self._pick(asked, asked.max_new_tokens - before, len(prompt))
             try:
-                finish = await self._stream(
-                    server, body, action, waiting, max_new_tokens - before, movable=movable
-                )
+                finish = await self._request(server, action, asked, prompt)
             except Moved:
-                movable = False
-                self._held.pop(key, None)
+                asked.movable = False
+                self._held.pop(asked.key, None)
                 log.info("action_moved", server=server.name, tokens=len(action.token_ids))
                 continue
             except (ServerUnreachable, ServerRefused, WireError) as error:
-                fault, cause = _fault(error), error
+                fault, cause = _fault(error), str(error)
             else:
-                brought = len(action.token_ids) - before
                 if finish.kind is not FinishKind.ABORT:
                     self.router.served(server.name)
                     return action.whole(finish)
-                if brought:  # a pause, or a foreign abort: go on
+                if len(action.token_ids) > before:  # a pause, or a foreign abort: go on
                     continue
-                fault, cause = (
-                    Fault.ABORTED,
-                    ServerUnreachable(f"{server.name} aborts again and again"),
-                )
+                fault, cause = Fault.ABORTED, f"{server.name} aborts again and again"
             silent_s = (time.monotonic_ns() - action.heard_ns) / 1e9
-            waiting.begin(Cause.BROKEN, asyncio.get_running_loop().time() - silent_s)
-            again = await self._after(
-                fault, cause, server, retry, refused, brought=len(action.token_ids) - before
-            )
-            await asyncio.sleep(again)
+            asked.waiting.begin(Cause.BROKEN, asyncio.get_running_loop().time() - silent_s)
+            brought = len(action.token_ids) - before
+            await asyncio.sleep(await self._after(fault, cause, server, asked, brought))
         return action.whole(FinishReason(kind=FinishKind.LENGTH))
 
+    async def _request(
+        self, server: Server, action: Action, asked: _Asked, prompt: array[int]
+    ) -> FinishReason:
+        budget = asked.max_new_tokens - len(action.token_ids)
+        rid = f"{self._boot}{next(self._requests):016x}"
+        body = generate_request(
+            rid=rid,
+            input_ids=prompt,
+            sampling=asked.sampling,
+            max_new_tokens=budget,
+            stop_token_ids=action.stops.stop_token_ids,
+            stop=action.stops.longer if server.reads_text else (),
+            stream_interval=self._table.stream_interval,
+            routing_key=asked.key,
+            images=action.images,
+        )
+        flight = Flight(
+            server, self.router, action, asked.waiting,
+            budget=budget, vocab_size=self._vocab_size, movable=asked.movable,
+        )  # fmt: skip
+        try:
+            return await flight.fly(body)
+        finally:
+            if not action.server_finished:
+                self._abort(server, rid)
+
     async def _after(
-        self,
-        fault: Fault,
-        cause: Exception,
-        server: Server,
-        retry: Retry,
-        refused: set[str],
-        *,
-        brought: int,
+        self, fault: Fault, cause: str, server: Server, asked: _Asked, brought: int
     ) -> float:
-        """Seconds until the next request. SamplerFailed when there shall be none."""
+        """Seconds until the next request, after one that brought so many tokens. SamplerFailed
+        when there shall be none."""
         server.faults[fault] += 1
-        log.warning("request_failed", server=server.name, fault=str(fault), error=str(cause)[:500])
+        cause = cause[:MOST_OF_A_CAUSE]
+        news = fault is Fault.REFUSED
         lives = False
         if fault in (Fault.BROKEN, Fault.SILENT) and server.up.is_set():
             # One broken connection condemns no server that answers with weights of ours.
             lives = await server.weights() in self.known
             if not lives:
-                self.mark_down(server, str(cause)[:500])
+                self.mark_down(server, cause)
         if fault is Fault.REFUSED:
-            refused.add(server.name)
+            asked.refused.add(server.name)
         elif fault is not Fault.ABORTED:  # that may be anybody's doing
-            self.router.failed(server.name, time.monotonic())
-        decision = retry.failed(
+            news = self.router.failed(server.name, time.monotonic())
+        # People read the first of those that fail together, the log's file has them all.
+        tell = log.warning if news else log.info
+        tell("request_failed", server=server.name, fault=str(fault), error=cause)
+        decision = asked.retry.failed(
             fault,
             now=time.monotonic(),
             brought=brought,
-            others=any(name not in refused and name != server.name for name in self.names_up),
+            others=bool({*self.names_up} - asked.refused - {server.name}),
             lives=lives,
         )
         if isinstance(decision, Over):
-            raise SamplerFailed(str(cause), permanent=decision.permanent) from cause
+            raise SamplerFailed(cause, permanent=decision.permanent)
         return decision.after
 
-    async def _pick(
-        self,
-        key: str,
-        budget: int,
-        prompt: int,
-        waiting: Waiting,
-        retry: Retry,
-        refused: set[str],
-    ) -> Server:
+    async def _pick(self, asked: _Asked, budget: int, prompt: int) -> Server:
         while not (up := self.names_up):
             began = time.monotonic()
-            waiting.begin(Cause.NO_SAMPLER, asyncio.get_running_loop().time())
+            asked.waiting.begin(Cause.NO_SAMPLER, asyncio.get_running_loop().time())
             await self.wait_for_one()
-            waiting.end(Cause.NO_SAMPLER)
-            retry.waited(time.monotonic() - began)
-        held = self._held.get(key)
+            asked.waiting.end(Cause.NO_SAMPLER)
+            asked.retry.waited(time.monotonic() - began)
         name = self.router.choose(
-            [name for name in up if name not in refused] or up,
-            held=held,
+            [name for name in up if name not in asked.refused] or up,
+            held=self._held.get(asked.key),
             tokens=self.router.expected(budget),
             prompt=prompt,
             now=time.monotonic(),
         )
-        self._held[key] = name
+        self._held[asked.key] = name
         return self.named(name)
-
-    async def _stream(
-        self,
-        server: Server,
-        body: Mapping[str, Any],
-        action: Action,
-        waiting: Waiting,
-        budget: int,
-        *,
-        movable: bool,
-    ) -> FinishReason:
-        """One request, to its finish or to what broke it."""
-        router, name, prompt = self.router, server.name, len(body["input_ids"])
-        unread = prompt / PREFILL
-
-        def on_chunk(chunk: Chunk, read_ns: int) -> bool:
-            nonlocal unread
-            if waiting:
-                waiting.end(Cause.BROKEN, Cause.QUIET)
-            fresh = len(chunk.token_ids)
-            if fresh:
-                server.received += fresh
-                seconds = (read_ns - action.heard_ns) / 1e9
-                if not flight.paused:
-                    router.measured(name, seconds, fresh + unread)
-                unread = 0.0
-                taken = min(flight.left, fresh)
-                flight.left -= taken
-                flight.came += fresh
-                router.took(name, taken)
-                flight.paused = server.paused
-            return action.on_chunk(chunk, read_ns)
-
-        def on_quiet(since: float) -> None:
-            waiting.begin(Cause.QUIET, since)
-            if not server.paused:
-                router.measured(name, QUIET_SECONDS, 0)
-
-        reader = ChunkReader(
-            incremental=server.incremental, vocab_size=self._vocab_size, max_new_tokens=budget
-        )
-        now_ns = time.monotonic_ns()
-        flight = Flight(
-            stream=server.client.open_stream(reader=reader, on_chunk=on_chunk, on_quiet=on_quiet),
-            waiting=waiting,
-            prompt=prompt,
-            left=router.expected(budget),
-            movable=movable,
-        )
-        server.board(flight)
-        router.begin(name, flight.left)
-        action.begin(now_ns)
-        try:
-            await flight.stream.read(body)
-        finally:
-            router.end(name, flight.left, time.monotonic())
-            server.land(flight)
-            if not action.server_finished:
-                self._abort(server, body["rid"])
-        if action.finish is None:
-            raise AssertionError("a stream ends with a finish reason or an error")
-        return action.finish
 
     def _abort(self, server: Server, rid: str) -> None:
         """Ends a request that nobody reads any more; owned by the pool until it is done."""

@@ -127,12 +127,15 @@ class Router:
         load.tokens = MEMORY * load.tokens + tokens
         load.usual = MEMORY * load.usual + (1 - MEMORY) * load.queued if load.usual else load.queued
 
-    def failed(self, name: str, now: float) -> None:
+    def failed(self, name: str, now: float) -> bool:
+        """A request to `name` failed; whether that is news. Requests that fail together are one
+        failure."""
         load = self.loads[name]
         if now < load.suspect_until:
-            return  # requests that failed together are one failure
+            return False
         load.suspicion = min(max(FIRST_SUSPICION, 2 * load.suspicion), LONGEST_SUSPICION)
         load.suspect_until = now + load.suspicion
+        return True
 
     def served(self, name: str) -> None:
         """A request ended as it should."""

@@ -4,36 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from engine.sampler.retry import Fault
-from engine.sampler.waiting import Cause, Waiting
+from engine.sampler.waiting import Cause
 from engine.sampler.wire.client import (
     SamplerClient,
-    SamplerStream,
     ServerInfo,
     ServerRefused,
     ServerUnreachable,
 )
 from engine.sampler.wire.events import WireError
 
-
-@dataclass(eq=False, slots=True, kw_only=True)
-class Flight:
-    """One request in flight.
-
-    came, left: tokens that it brought, and is still expected to bring.
-    movable: the action may be moved to another server, which happens to it once at most.
-    """
-
-    stream: SamplerStream
-    waiting: Waiting
-    prompt: int
-    left: float
-    movable: bool
-    came: int = 0
-    paused: bool = False
-    """A publish paused the server since the last chunk: the gap tells nothing of its speed."""
+if TYPE_CHECKING:
+    from engine.sampler.flight import Flight
 
 
 class Server:

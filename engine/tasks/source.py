@@ -159,17 +159,6 @@ class TaskSource:
             "lower n of the evaluation suite that names it"
         )
 
-    async def require(self, n: int) -> None:
-        """StartupError when the source cannot give n tasks. Reads no media."""
-        if self._file is None:
-            async for _ in self.first(n):
-                pass
-        elif len(self._file) - len(self._file.bad) < n:
-            raise StartupError(
-                f"task source {self._name} has {len(self._file) - len(self._file.bad)} tasks, {n} "
-                "are asked: give it more, or lower n of the evaluation suite that names it"
-            )
-
     def close(self) -> None:
         """Ends the thread."""
         if self._thread is not None:

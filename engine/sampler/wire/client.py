@@ -62,6 +62,10 @@ class ServerInfo:
     max_input_tokens: int | None
 
 
+def _deaf(_chunk: Chunk, _read_ns: int) -> bool:
+    return False
+
+
 class SamplerStream:
     """One request's stream."""
 
@@ -105,6 +109,10 @@ class SamplerStream:
     def end(self, error: Exception) -> None:
         """Leaves the stream: `read` raises `error`."""
         self._stream.end(error)
+
+    def let_go(self) -> None:
+        """Nothing is handed on any more; see `Stream`."""
+        self._on_chunk = _deaf
 
     def _on_event(self, payload: bytes, read_ns: int) -> bool:
         if payload == DONE or self._finished:

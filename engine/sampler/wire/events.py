@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
-from typing import Annotated, Any
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -43,8 +43,7 @@ class WireError(Exception):
         self.retryable = retryable
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chunk:
+class Chunk(msgspec.Struct, frozen=True, kw_only=True):
     """What one event added. token_ids, logprobs: [n]; weight_spans: (version, start, end) in the
     tokens of the whole request.
 
@@ -63,11 +62,14 @@ class Chunk:
 
 _Version = Annotated[str, msgspec.Meta(max_length=256)]
 _Count = Annotated[int, msgspec.Meta(ge=0)]
+_Logprob = Annotated[float, msgspec.Meta(ge=LEAST_LOGPROB, le=LOGPROB_TOLERANCE)]
+_Token = TypeVar("_Token")
+"""A whole number inside the policy's vocabulary."""
 
 
-class _Reason(msgspec.Struct, gc=False):
-    type: str
-    matched: int | str | list[int] | None = None
+class _Reason(msgspec.Struct, Generic[_Token], gc=False):
+    type: Literal["stop", "length", "abort"]
+    matched: _Token | str | list[_Token] | None = None
 
 
 class _Span(msgspec.Struct, gc=False):
@@ -76,23 +78,27 @@ class _Span(msgspec.Struct, gc=False):
     end: _Count
 
 
-class _Meta(msgspec.Struct, gc=False):
+class _Meta(msgspec.Struct, Generic[_Token], gc=False):
     completion_tokens: int
-    finish_reason: _Reason | None
-    output_token_logprobs: list[tuple[float, int, str | None]] | None = None
+    finish_reason: _Reason[_Token] | None
+    output_token_logprobs: list[tuple[_Logprob, _Token, str | None]] | None = None
     weight_version: _Version | None = None
     weight_versions: list[_Span] | None = None
     prompt_tokens: _Count | None = None
 
 
-class _Event(msgspec.Struct, gc=False):
-    output_ids: list[int] | None = None
-    meta_info: _Meta | None = None
-    prompt_token_ids: list[int] | None = None
+class _Event(msgspec.Struct, Generic[_Token], gc=False):
+    output_ids: list[_Token] | None = None
+    meta_info: _Meta[_Token] | None = None
+    prompt_token_ids: list[_Token] | None = None
     error: Any = None
 
 
-_DECODER = msgspec.json.Decoder(_Event)
+@lru_cache(maxsize=8)
+def _decoder(vocab_size: int) -> msgspec.json.Decoder[_Event[int]]:
+    """What msgspec checks while it decodes costs nothing beside the decoding."""
+    token = Annotated[int, msgspec.Meta(ge=0, lt=vocab_size)]
+    return msgspec.json.Decoder(_Event[token])
 
 
 class EventSplitter:
@@ -142,7 +148,7 @@ class ChunkReader:
 
     def __init__(self, *, incremental: bool, vocab_size: int, max_new_tokens: int) -> None:
         self._incremental = incremental
-        self._vocab_size = vocab_size
+        self._decode = _decoder(vocab_size).decode
         self._max_new_tokens = max_new_tokens
         self._empty = 0
         self.received = 0
@@ -151,20 +157,20 @@ class ChunkReader:
         """The chunk that the event adds. WireError for an error event, and for everything that the
         module's invariants exclude."""
         try:
-            event = _DECODER.decode(payload)
+            event = self._decode(payload)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise WireError(f"no event of /generate ({error}): {payload[:200]!r}") from error
+            raise WireError(f"no event of /generate ({error}): {payload[:300]!r}") from error
         if event.error is not None:
             raise _error_event(event.error)
         meta, token_ids = event.meta_info, event.output_ids
         if meta is None or token_ids is None:
-            raise WireError(f"event lacks meta_info or output_ids: {payload[:200]!r}")
+            raise WireError(f"event lacks meta_info or output_ids: {payload[:300]!r}")
         pairs = meta.output_token_logprobs or []
         reason = meta.finish_reason
         if (
             reason is not None
             and reason.type == "abort"
-            and (meta.completion_tokens == self.received)
+            and meta.completion_tokens == self.received
         ):
             # A request aborted while a pause had sent it to the queue ends with its last token
             # and all its log-probs once more.
@@ -173,17 +179,20 @@ class ChunkReader:
             token_ids, pairs = token_ids[self.received :], pairs[self.received :]
         if len(pairs) != len(token_ids):
             raise WireError(f"{len(token_ids)} tokens came with {len(pairs)} log-probs")
+        logprobs = array("f", [pair[0] for pair in pairs])
         if [pair[1] for pair in pairs] != token_ids:
-            raise WireError(f"the log-probs are not those of the tokens: {payload[:200]!r}")
+            raise WireError(f"the log-probs are not those of the tokens: {payload[:300]!r}")
+        if pairs and max(logprobs) > 0:
+            logprobs = array("f", [min(value, 0.0) for value in logprobs])
         self._count(len(token_ids), meta.completion_tokens, finished=reason is not None)
         return Chunk(
-            token_ids=self._ids(token_ids),
-            logprobs=_logprobs([pair[0] for pair in pairs]),
+            token_ids=array("i", token_ids),
+            logprobs=logprobs,
             weight_version=meta.weight_version or "",
-            finish=None if reason is None else self._finish(reason),
-            weight_spans=self._spans(meta.weight_versions or ()),
+            finish=None if reason is None else _finish(reason),
+            weight_spans=self._spans(meta.weight_versions) if meta.weight_versions else (),
             prompt_tokens=meta.prompt_tokens or 0,
-            prompt_ids=self._ids(event.prompt_token_ids) if event.prompt_token_ids else (),
+            prompt_ids=event.prompt_token_ids or (),
         )
 
     def _count(self, fresh: int, told: int, *, finished: bool) -> None:
@@ -201,30 +210,6 @@ class ChunkReader:
         if self._empty > MAX_EMPTY_EVENTS:
             raise WireError(f"{self._empty} events in a row brought no token")
 
-    def _ids(self, token_ids: list[int]) -> array[int]:
-        if token_ids and not (min(token_ids) >= 0 and max(token_ids) < self._vocab_size):
-            wrong = next(token for token in token_ids if not 0 <= token < self._vocab_size)
-            raise WireError(
-                f"token id {wrong} is outside the vocabulary of {self._vocab_size} tokens"
-            )
-        return array("i", token_ids)
-
-    def _finish(self, reason: _Reason) -> FinishReason:
-        if reason.type == "length":
-            return FinishReason(kind=FinishKind.LENGTH)
-        if reason.type == "abort":
-            return FinishReason(kind=FinishKind.ABORT)
-        if reason.type != "stop":
-            raise WireError(f"a finish of the kind {reason.type[:40]!r} is none that is known")
-        matched = reason.matched
-        if isinstance(matched, str):
-            return FinishReason(kind=FinishKind.STOP, matched_text=matched)
-        if isinstance(matched, list):
-            matched = matched[-1] if matched else None
-        if matched is not None and not 0 <= matched < self._vocab_size:
-            raise WireError(f"it stopped at token id {matched}, outside the vocabulary")
-        return FinishReason(kind=FinishKind.STOP, matched_token=matched)
-
     def _spans(self, spans: Sequence[_Span]) -> tuple[tuple[str, int, int], ...]:
         told = tuple((span.version, span.start, span.end) for span in spans)
         if any(start > end or end > self.received for _, start, end in told) or any(
@@ -234,14 +219,17 @@ class ChunkReader:
         return told
 
 
-def _logprobs(values: list[float]) -> array[float]:
-    logprobs = array("f", values)
-    if values and not (min(values) >= LEAST_LOGPROB and max(values) <= 0.0):
-        for place, value in enumerate(values):
-            if not LEAST_LOGPROB <= value <= LOGPROB_TOLERANCE:
-                raise WireError(f"log-prob {value} is none of a token that was drawn")
-            logprobs[place] = min(value, 0.0)
-    return logprobs
+def _finish(reason: _Reason[int]) -> FinishReason:
+    if reason.type == "length":
+        return FinishReason(kind=FinishKind.LENGTH)
+    if reason.type == "abort":
+        return FinishReason(kind=FinishKind.ABORT)
+    matched = reason.matched
+    if isinstance(matched, str):
+        return FinishReason(kind=FinishKind.STOP, matched_text=matched)
+    if isinstance(matched, list):
+        matched = matched[-1] if matched else None
+    return FinishReason(kind=FinishKind.STOP, matched_token=matched)
 
 
 def _error_event(error: Any) -> WireError:

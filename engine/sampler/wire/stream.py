@@ -61,6 +61,10 @@ class StatusError(Exception):
         self.text = text
 
 
+def _deaf(_payload: bytes, _read_ns: int) -> bool:
+    return False
+
+
 class Stream:
     """A caller's hold on its own response while it is read."""
 
@@ -80,6 +84,12 @@ class Stream:
         self._connection = connection
         if self._ended is not None:
             connection.fail(self._ended)
+
+    def _off(self) -> None:
+        """The response is over. What was called for it is let go, so that nothing of a long run
+        waits for the garbage collector."""
+        self.on_event, self.on_quiet = _deaf, None
+        self._connection = None
 
 
 class _Connection(asyncio.Protocol):
@@ -113,9 +123,13 @@ class _Connection(asyncio.Protocol):
         self.transport.write(request)
         return self._done
 
-    def close(self) -> None:
+    def let_go(self) -> None:
+        """Nobody listens any more."""
         self._on_event = self.on_quiet = None
         self._done = None
+
+    def close(self) -> None:
+        self.let_go()
         if self.transport is not None:
             self.transport.close()
 
@@ -205,6 +219,8 @@ class StreamingHttp:
             await done
         finally:
             self._reading.discard(connection)
+            stream._off()
+            connection.let_go()
             if connection.whole and connection.transport is not None:
                 connection.idle_since = time.monotonic()
                 self._idle.append(connection)

@@ -48,7 +48,7 @@ def test_no_token_is_wrong_and_no_call_is_lost(found: dict[str, Any]) -> None:
     (row,) = found["rows"]
     assert row["calls"] > 5
     assert row["wrong_tokens"] == row["bare"]["wrong_tokens"] == row["not_completed"] == 0
-    assert row["slow_sampler"]["wrong_tokens"] == 0
+    assert row["slow_sampler"]["wrong_tokens"] == row["repeated_turns"] == 0
 
 
 def test_the_stamps_of_three_processes_fit_together(found: dict[str, Any]) -> None:

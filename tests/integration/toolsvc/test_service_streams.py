@@ -12,7 +12,7 @@ import grpc.aio
 import pytest
 
 import toolsvc.call_stream
-from toolsvc import Call, Tool
+from toolsvc import Call, Result, Tool
 from toolsvc.host import Host
 from toolsvc.service import SERVICE_NAME, ToolServicer
 from toolwright import wire
@@ -34,10 +34,12 @@ class Counting(Tool):
         self.ran: list[str] = []
         self.called = asyncio.Event()
 
-    async def call(self, state: object, call: Call) -> str:
+    async def call(self, state: object, call: Call) -> object:
         self.ran.append(call.call_id)
         self.called.set()
         await asyncio.sleep(float(call.arguments["text"]))
+        if call.metadata.get("odd"):
+            return Result.of("odd", metrics={"\ud800": 1.0})
         return f"ran {call.call_id}"
 
 
@@ -177,10 +179,22 @@ async def test_a_stream_that_breaks_stops_no_call(service: Service) -> None:
     assert service.tool.ran == ["a"]
 
 
+async def test_an_answer_that_no_message_can_hold_is_an_error_of_its_call_alone(
+    service: Service,
+) -> None:
+    odd = call("odd", metadata=wire.struct({"odd": True}))
+    async with streaming(service) as stream:
+        await stream.write(asking(1, odd))
+        await stream.write(asking(2, call("a")))
+        answers = {answer.id: answer for answer in [await stream.read(), await stream.read()]}
+    assert answers[1].error.detail.reason == reasons.ERROR_REASON_INTERNAL
+    assert text_of(answers[2]) == "ran a"
+
+
 async def test_a_stream_that_breaks_amid_answers_is_no_fault_of_the_service(
     service: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for _ in range(5):
+    for _ in range(10):
         async with streaming(service) as stream:
             for number in range(300):
                 await stream.write(asking(number, call(f"c{number}")))

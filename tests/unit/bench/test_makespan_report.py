@@ -42,6 +42,7 @@ def row(**changes: Any) -> Row:
                  "sampler_cpu_s": 1.0},
         "makespan_s": 12.0, "ramp_up_s": 2.0, "dispatch_ms": {"p50": 1.0, "p99": 4.0},
         "resume_ms": None, "place_ms": None, "not_completed": 0,
+        "repeated_turns": 0,
         "cpu_s": {"engine": 1.0, "sampler": 1.0},
     }  # fmt: skip
     found |= changes
@@ -100,6 +101,7 @@ def test_the_table_has_both_loops_and_the_wrong_tokens() -> None:
     ("changes", "words"),
     [
         ({"cpu_s": {"sampler": 11.9}}, "the sampler was busy all the time"),
+        ({"repeated_turns": 2}, "2 more turns than planned"),
         ({"not_completed": 3}, "3 trajectories did not come to their end"),
         ({"place_ms": {"p50": 4.0, "p99": 8.0}}, "a place was used again after p50 4.0"),
         (

@@ -223,6 +223,7 @@ TEXTS = st.lists(st.sampled_from(ALPHABET), min_size=1, max_size=4).map("".join)
 @example(["🙂"], ["é🙂"], [], ["é", "🙂"], True, [1, 3])
 @example(["aa"], ["a"], ["aaa"], ["a", "aa", "a"], False, [])
 @example([], ["aa"], [], ["a", "aa", "aa"], False, [])
+@example([], ["aa", "a"], [], ["b", "a", "a"], False, [])
 @example(["a "], [" "], [], ["a", " ", "a", " "], False, [2])
 def test_any_stops_and_marks_are_found_where_the_plain_search_finds_them(
     stops: list[str],
@@ -258,6 +259,20 @@ def test_a_real_byte_level_tokenizer_is_searched_alike(
     table = StopTable(["</run>", "🙂é", "\n\n"], codec, ["n>", "é "])
     expected = found(tokens, table.texts, table.marks, codec.decode)
     assert streamed(cut(tokens, cuts), table, codec.decode) == expected
+
+
+class Stripping(ToyCodec):
+    """Drops a blank at the beginning of a text, as some decoders do."""
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        return super().decode(token_ids).removeprefix(" ")
+
+
+def test_a_stop_that_ends_in_a_blank_is_found_in_a_token_that_hides_it() -> None:
+    codec = Stripping(" b")
+    hit = detect([[token] for token in codec.encode("xa b")], "a ", codec=codec)
+    assert hit is not None
+    assert hit.keep == 3
 
 
 def test_a_text_that_is_stop_and_mark_is_a_stop() -> None:

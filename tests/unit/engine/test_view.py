@@ -80,7 +80,7 @@ def test_a_failure_without_words_gives_its_reason(
     ],
 )
 def test_neighbouring_parts_cannot_spell_an_image_together(
-    vision: HuggingFaceCodec, parts: tuple[Part, ...], reads: str
+    vision: HuggingFaceCodec, parts: tuple[str | Media, ...], reads: str
 ) -> None:
     found = seen(vision, outcome(*parts, RED, *parts))
     first, second = vision.decode(found.token_ids).split(MARK_TEXT)
