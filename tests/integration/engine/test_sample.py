@@ -325,7 +325,10 @@ async def test_the_export_tells_a_tagged_trajectory_as_messages(world: MakeWorld
 
 
 async def test_what_messages_cannot_tell_is_counted(world: MakeWorld) -> None:
-    here = await world(script=lambda _: here.codec.encode("1+1</python>"))
+    def script(_: ScriptRequest) -> Sequence[int]:
+        return here.codec.encode("1+1</python>")
+
+    here = await world(script=script)
     told = await collect(here, n=1, export=True)
     assert len(kept(here)) == 1
     assert (here.folder / "kept.jsonl").read_text() == ""
