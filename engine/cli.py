@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterator
@@ -15,7 +16,7 @@ import typer
 
 from engine.config import EngineTable, RenderTable
 from engine.errors import EngineError
-from toolwright.recipe import Recipe, RecipeError, load_recipe
+from toolwright.recipe import Recipe, RecipeError, load_recipe, read_resolved
 from toolwright.rpc.server import ListenError
 
 app = typer.Typer(
@@ -175,6 +176,53 @@ async def _sample(work: Awaitable[str], output: Path) -> None:
 
 def _to_people(line: str) -> None:
     typer.echo(line, err=True)
+
+
+RunArgument = Annotated[Path, typer.Argument(help="the run's folder, run.folder of its recipe")]
+
+
+@app.command()
+def replay(
+    run: RunArgument,
+    recipe: Annotated[
+        Path | None, typer.Argument(help="the recipe; left out, the one that the run was made with")
+    ] = None,
+) -> None:
+    """Fold a recorded run again, call its reward functions, and compare ids, masks and rewards
+    bit for bit, without model or GPU. Takes a run with engine.history = "all"."""
+    with _one_sentence():
+        from engine.build import build_rewards
+        from engine.commands.replay import replay as replay_run
+
+        read = load_recipe(recipe) if recipe else read_resolved(run / "engine.resolved.json")
+        policy = read.resolve(read.shared.policy.model)
+        done = asyncio.run(replay_run(run, build_rewards(read), policy))
+        for line in done.lines():
+            typer.echo(line)
+    if done.differences:
+        raise typer.Exit(1)
+
+
+@app.command()
+def inspect(
+    run: RunArgument,
+    trajectory: Annotated[str | None, typer.Argument(help="for example g0000012-3")] = None,
+    json_: Annotated[bool, typer.Option("--json", help="for machines, nothing cut")] = False,
+) -> None:
+    """Show the state of a run, or one trajectory as a timeline, also while an engine serves it."""
+    with _one_sentence():
+        from engine.commands.inspect import policy_text, run_state, trajectory_state
+
+        if trajectory:
+            found = trajectory_state(run, trajectory, policy_text(run))
+        else:
+            found = run_state(run)
+        if json_:
+            typer.echo(json.dumps(found, default=str))
+            return
+        from engine.commands.show import show
+
+        show(found)
 
 
 async def _serve(recipe: Recipe, fork: Path | None) -> None:

@@ -170,6 +170,7 @@ class Journal:
         def committed(done: tuple[int, list[str]]) -> None:
             sequence, ended = done
             self._logs.completed(ended)
+            self._writer.tidy_soon()
             self._counts = replace(
                 self._counts,
                 accepted=self._counts.accepted + len(members),
@@ -279,9 +280,9 @@ class Journal:
         return len(some) == TIDIED_GROUPS
 
     def _tidy(self) -> bool:
-        """Bytes of acknowledged groups, and logs that an earlier life kept."""
+        """Bytes of acknowledged groups, and events that nobody needs."""
         more = self._forget_acknowledged(self._counts.durable_sequence)
-        return self._logs.forget_kept() or more
+        return self._logs.sweep() or more
 
     def _shrink(self) -> bool:
         """Gives free pages back. Not in a transaction: only a script steps through all of them."""

@@ -25,6 +25,9 @@ LOCK_SECONDS = 1.0
 """How long the lock is waited for: one who only looks whether an engine lives holds it briefly."""
 WAL_BYTES = 64 << 20
 """What the write-ahead log keeps of its size after a large commit."""
+WAL_PAGES = 4_096
+"""The write-ahead log is copied into the file from this length on: rarely, because a page that
+changed in many commits is then copied once."""
 
 NEW_FOLDER = "choose a new run.folder"
 _FORK = "`engine serve RECIPE --fork RUN` opens a new run from its newest weights"
@@ -53,7 +56,9 @@ CREATE TABLE logs (
     trajectory TEXT NOT NULL,
     attempt TEXT NOT NULL,
     state INTEGER NOT NULL,
-    opened_at REAL NOT NULL
+    opened_at REAL NOT NULL,
+    first INTEGER NOT NULL,
+    batches TEXT
 );
 CREATE INDEX logs_of_trajectories ON logs (trajectory);
 CREATE TABLE events (
@@ -61,7 +66,6 @@ CREATE TABLE events (
     log INTEGER NOT NULL REFERENCES logs,
     data BLOB NOT NULL
 );
-CREATE INDEX events_of_logs ON events (log);
 CREATE TABLE versions (
     lineage TEXT NOT NULL,
     step INTEGER NOT NULL,
@@ -149,6 +153,7 @@ def open_database(file: Path) -> sqlite3.Connection:
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("PRAGMA synchronous=FULL")
         db.execute(f"PRAGMA journal_size_limit={WAL_BYTES}")
+        db.execute(f"PRAGMA wal_autocheckpoint={WAL_PAGES}")
         if new:
             version = f"PRAGMA user_version={SCHEMA_VERSION};"
             db.executescript(f"BEGIN IMMEDIATE; {_TABLES} {version} COMMIT;")

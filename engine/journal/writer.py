@@ -40,7 +40,7 @@ GROUP_COMMIT_S = 0.05
 SHORTEST_WAIT_S = 0.01
 RETRY_S = 0.5
 """Between two tries on a full disk."""
-TIDY_S = 0.2
+TIDY_S = 0.5
 """Between two steps of tidying; each is one bounded transaction."""
 
 Result = TypeVar("Result")
@@ -228,10 +228,11 @@ class Writer:
         try:
             if now >= self._commit_at:
                 self._transact(self._probe if self.full else lambda: None)
-            if now >= self._tidy_at and not self.full:
-                self._tidy_at = math.inf
-                if self._transact(self._tidy) | self._shrink():
-                    self.tidy_soon()
+            if now >= self._tidy_at:
+                self._tidy_at = now + RETRY_S
+                # On a full disk tidying goes first: it makes room for what is staged.
+                more = self._transact(self._tidy, staged=not self.full) | self._shrink()
+                self._tidy_at = now + TIDY_S if more else math.inf
         except JournalFull:
             pass  # `full` says so, and the next try has its time
         except sqlite3.Error as error:

@@ -109,7 +109,9 @@ def _expanded(segment: Segment, slots: Iterator[ImageSlot], placeholder: int) ->
         if token != placeholder:
             token_ids.append(token)
             continue
-        slot = next(slots)
+        slot = next(slots, None)
+        if slot is None:
+            raise ValueError("more placeholders than images")
         tokens = slot.tokens or UNSEEN
         media.append(
             MediaRef(blob=slot.blob, token_offset=len(token_ids), placeholder_tokens=tokens)

@@ -155,7 +155,7 @@ def apply(state: State, event: AnyEvent) -> State:
     """The state after one more event. LogError where it cannot follow."""
     if state.ended is not None and not isinstance(event, Scored):
         raise LogError(f"{type(event).__name__} after the end")
-    if not state.opened and not isinstance(event, Opened | Ended):
+    if not state.opened and not isinstance(event, Opened | Ended | Scored):
         raise LogError(f"{type(event).__name__} before anything was opened")
     return _APPLY[type(event)](state, event)
 

@@ -147,7 +147,7 @@ class Service:
                 endpoint.stub.OpenSession,
                 request,
                 timeout=self.table.queue_limit_s + OPEN_SECONDS,
-                wait=True if self._process is not None else None,
+                wait=self._process is not None,
             )
             return opened
 
@@ -247,9 +247,7 @@ class Service:
             if cancels:
                 await asyncio.gather(*(self._cancel(endpoint, request) for request in cancels))
             request = pb.CloseSessionRequest(session_id=session_id)
-            await endpoint.unary(
-                endpoint.stub.CloseSession, request, timeout=CLOSE_SECONDS, wait=False
-            )
+            await endpoint.unary(endpoint.stub.CloseSession, request, timeout=CLOSE_SECONDS)
             self.opener.line.made_room()
         except (ServiceError, TransportError) as error:
             log.info("close_failed", session=session_id, service=self.name, error=str(error))
@@ -259,8 +257,6 @@ class Service:
     async def _cancel(self, endpoint: Endpoint, request: pb.CancelCallRequest) -> None:
         """Never raises: a session's end stops its calls too."""
         try:
-            await endpoint.unary(
-                endpoint.stub.CancelCall, request, timeout=CANCEL_SECONDS, wait=False
-            )
+            await endpoint.unary(endpoint.stub.CancelCall, request, timeout=CANCEL_SECONDS)
         except (ServiceError, TransportError) as error:
             log.info("cancel_failed", call=request.call_id, error=str(error))

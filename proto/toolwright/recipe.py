@@ -268,8 +268,20 @@ class Recipe:
         """Leaves what this process runs with as <run folder>/<process>.resolved.json."""
         self.run_folder.mkdir(parents=True, exist_ok=True)
         both = self.shared.model_dump_json(indent=1)
-        text = f'{{"shared": {both},\n"{process}": {table.model_dump_json(indent=1)}}}\n'
+        own = table.model_dump_json(indent=1)
+        path = json.dumps(str(self.path))
+        text = f'{{"recipe": {path},\n"shared": {both},\n"{process}": {own}}}\n'
         (self.run_folder / f"{process}.resolved.json").write_text(text)
+
+
+def read_resolved(file: Path) -> Recipe:
+    """The recipe that `write_resolved` left; the process's own table is in `raw`. RecipeError."""
+    try:
+        found = json.loads(file.read_text())
+        path, shared = Path(found["recipe"]), found["shared"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RecipeError(f"{file} does not say which recipe the run is of ({error!r})") from error
+    return Recipe(path=path, shared=_validate(Shared, shared, file, prefix=""), raw=found)
 
 
 def load_recipe(path: Path, overrides: Iterable[str] = ()) -> Recipe:

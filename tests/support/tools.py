@@ -143,7 +143,7 @@ class ToolDouble(tool_pb2_grpc.ToolServiceServicer):
         async def answer(request: pb.StreamCallsRequest) -> None:
             found = pb.StreamCallsResponse(id=request.id)
             try:
-                found.answer.CopyFrom(await self.CallTool(request.call, _InStream(context)))
+                found.answer.CopyFrom(await self.CallTool(request.call, InStream(context)))
             except _Aborted as aborted:
                 found.error.CopyFrom(aborted.error)
             ready.put_nowait(found)
@@ -188,7 +188,7 @@ class _Aborted(Exception):
         self.error = error
 
 
-class _InStream:
+class InStream:
     """The context of one call of a stream."""
 
     def __init__(self, stream: Any) -> None:

@@ -7,6 +7,7 @@ longest silence. A stream is complete only when a chunk carried a finish reason.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -208,12 +209,20 @@ class SamplerClient:
                 if response.status != 200:
                     raise _refusal(self.url + path, response.status, text)
         except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
-            raise ServerUnreachable(f"{self.url}{path}: {type(error).__name__}: {error}") from error
+            raise ServerUnreachable(f"{self.url}{path}: {_plainly(error)}") from error
         try:
             answer = orjson.loads(text) if text else {}
         except orjson.JSONDecodeError:
             return {"message": text}
         return answer if isinstance(answer, dict) else {"value": answer}
+
+
+def _plainly(error: Exception) -> str:
+    if isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno:
+        return f"no connection: {os.strerror(error.os_error.errno).lower()}"
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    return f"{type(error).__name__}: {error}"
 
 
 async def _text(response: aiohttp.ClientResponse) -> str:

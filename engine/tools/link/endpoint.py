@@ -146,17 +146,14 @@ class Endpoint:
         request: Any,
         *,
         timeout: float,
-        wait: bool | None = None,
+        wait: bool = False,
     ) -> Message:
         """An RPC of `stub` other than CallTool. ServiceError or TransportError when it fails.
 
-        `wait`: for the connection, up to the timeout. By default an endpoint that is known to be
-        away is waited for: gRPC tells of its return sooner than a later try would.
+        `wait`: for the connection, up to the timeout.
         """
         self._expect()
         self._expecting += 1
-        if wait is None:
-            wait = self._silence.away_since is not None
         send = partial(method, wait_for_ready=True) if wait else method
         try:
             answer = await call(send, request, timeout=timeout)
@@ -194,11 +191,10 @@ class Endpoint:
         if len(self._streams) < most:
             self._streams.append(self._open_stream())
             return self._streams[-1]
-        return min(self._streams, key=len)
+        return min(self._streams, key=lambda stream: stream.unsent)
 
     def _open_stream(self) -> CallStream:
-        away = self._silence.away_since is not None
-        rpc = self.stub.StreamCalls(metadata=self._bearer, wait_for_ready=away)
+        rpc = self.stub.StreamCalls(metadata=self._bearer)
         return CallStream(
             cast("Any", rpc),
             on_answer=self._stream_answered,

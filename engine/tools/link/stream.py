@@ -55,7 +55,8 @@ class CallStream:
         """The next request would have to wait for the one before it."""
         return self._writing
 
-    def __len__(self) -> int:
+    @property
+    def unsent(self) -> int:
         """Requests that wait to be written."""
         return len(self._unsent)
 

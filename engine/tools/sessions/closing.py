@@ -23,10 +23,6 @@ class Closer:
         self._works: deque[Callable[[], Awaitable[None]]] = deque()
         self._workers: set[asyncio.Task[None]] = set()
 
-    def __len__(self) -> int:
-        """What is not begun yet."""
-        return len(self._works)
-
     def add(self, work: Callable[[], Awaitable[None]]) -> None:
         """`work` must not raise."""
         self._works.append(work)

@@ -81,9 +81,7 @@ class Leases:
         )
         endpoint = service.endpoint_at(address)
         try:
-            return await endpoint.unary(
-                endpoint.stub.RenewLeases, request, timeout=RENEW_SECONDS, wait=False
-            )
+            return await endpoint.unary(endpoint.stub.RenewLeases, request, timeout=RENEW_SECONDS)
         except (ServiceError, TransportError) as error:
             log.warning(
                 "lease_renewal_failed", service=service.name, endpoint=address, error=str(error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import uuid
 from urllib.parse import urlsplit
 
@@ -10,6 +11,7 @@ import grpc
 import pytest
 
 from bench.scripted import Faults, ScriptedSampler, Timing
+from engine.errors import StartupError
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.support.engines import PATIENCE, Learner, until
 from toolwright.common.v1 import reasons_pb2 as reasons
@@ -91,6 +93,120 @@ async def test_what_is_no_next_version_is_refused(world: MakeWorld) -> None:
         assert held(here) == str(v(version, 3))
 
 
+async def test_a_folder_that_is_not_whole_is_refused_and_the_run_goes_on(world: MakeWorld) -> None:
+    here = await world(run=RUN)
+    async with here.engine() as run:
+        version = await run.learner.version()
+        (first,) = await run.learner.lease(version)
+        asked = list(here.sampler.requests)
+        cut = here.weights("cut")
+        os.truncate(cut / "model.safetensors", 20)
+        with pytest.raises(ServiceError, match=r"model\.safetensors has 20 bytes") as caught:
+            await run.learner.publish(v(version, 1), cut)
+        assert caught.value.code is grpc.StatusCode.INVALID_ARGUMENT
+        assert "whole Hugging Face folder" in caught.value.mend
+        assert not may_retry(caught.value)
+        assert held(here) == str(version) == str(await run.learner.version())
+        assert len(here.sampler.requests) == len(asked)
+        await run.learner.publish(v(version, 1), here.weights("cut"))  # written again, whole
+        assert held(here) == str(v(version, 1))
+        await run.learner.lease(v(version, 1), after=first.info.sequence_number)
+
+
+async def test_newest_weights_that_a_power_cut_emptied_are_named_at_the_start(
+    world: MakeWorld,
+) -> None:
+    here = await world(run=RUN)
+    async with here.engine() as run:
+        version = await run.learner.version()
+        await run.learner.publish(v(version, 1), here.weights("1"))
+    os.truncate(here.folder / "weights" / "1" / "model.safetensors", 0)
+    with pytest.raises(
+        StartupError, match=rf"newest weights {v(version, 1)} cannot be used.*1/mod"
+    ):
+        async with here.engine():
+            pass
+    here.weights("1")
+    async with here.engine() as run:
+        assert await run.learner.version() == v(version, 1)
+
+
+def slowed(here: World) -> tuple[asyncio.Event, asyncio.Event, list[str]]:
+    """(a load has begun, it may go on, versions that were loaded)."""
+    load, begun, go = here.sampler.scheduler.load_weights, asyncio.Event(), asyncio.Event()
+    loaded: list[str] = []
+
+    async def slow(*args: object, **kwargs: object) -> bool:
+        loaded.append(str(args[0] if args else kwargs))
+        begun.set()
+        await go.wait()
+        return await load(*args, **kwargs)  # type: ignore[arg-type]
+
+    here.sampler.scheduler.load_weights = slow  # type: ignore[method-assign]
+    return begun, go, loaded
+
+
+async def test_the_same_publish_asked_again_joins_the_one_under_way(world: MakeWorld) -> None:
+    here = await world(run=RUN)
+    async with here.engine() as run:
+        version = await run.learner.version()
+        await run.learner.lease(version)
+        begun, go, loaded = slowed(here)
+        weights = here.weights("1")
+        asks = [asyncio.create_task(run.learner.publish(v(version, 1), weights)) for _ in range(9)]
+        await begun.wait()
+        # Another version waits for its turn, and comes after it.
+        later = asyncio.create_task(run.learner.publish(v(version, 2), here.weights("2")))
+        await asyncio.sleep(0.05)
+        assert held(here) == str(version)
+        go.set()
+        assert {answer.samplers for answer in await asyncio.gather(*asks)} == {1}
+        assert (await later).samplers == 1
+        assert len(loaded) == 2
+        assert held(here) == str(v(version, 2))
+
+
+async def test_publishes_do_not_queue_without_end(world: MakeWorld) -> None:
+    here = await world(run=RUN)
+    async with here.engine() as run:
+        version = await run.learner.version()
+        await run.learner.lease(version)
+        begun, go, _ = slowed(here)
+        weights = here.weights("1")
+        asks = [
+            asyncio.create_task(run.learner.publish(v(version, 1 + n), weights)) for n in range(4)
+        ]
+        await begun.wait()
+        await until(lambda: len(run.engine._publisher._publishes) == 4, "four that wait")
+        with pytest.raises(ServiceError, match="cannot wait behind") as caught:
+            await run.learner.publish(v(version, 9), weights)
+        assert may_retry(caught.value)
+        go.set()
+        await asyncio.gather(*asks)
+        assert (await run.learner.publish(v(version, 9), weights)).samplers == 1
+
+
+async def test_an_engine_that_stops_in_a_publish_pauses_no_sampler(world: MakeWorld) -> None:
+    """The version was not recorded: the next life has the old one, and the publish comes again."""
+    here = await world(run=RUN)
+    async with here.engine("engine.drain_s=0") as run:
+        version = await run.learner.version()
+        await run.learner.lease(version)
+        begun, go, _ = slowed(here)
+        asked = asyncio.create_task(run.learner.publish(v(version, 1), here.weights("1")))
+        await begun.wait()
+        await run.drain()
+        with pytest.raises((ServiceError, TransportError)):
+            await asked
+        go.set()
+    assert not here.sampler.scheduler.paused
+    async with here.engine() as run:
+        assert await run.learner.version() == version
+        assert held(here) == str(version)
+        await run.learner.publish(v(version, 1), here.weights("1"))
+        assert held(here) == str(v(version, 1))
+
+
 async def test_a_new_lineage_with_its_parent(world: MakeWorld) -> None:
     """What was sampled before is as old as the way over the fork, and the old lineage is over."""
     here = await world(run={**RUN, "groups_per_step": 2})
@@ -166,8 +282,6 @@ async def test_a_sampler_that_refuses_weights_gets_the_old_ones_back(world: Make
 async def test_an_update_that_changed_nothing_is_seen(world: MakeWorld) -> None:
     here = await world(run=RUN, faults=Faults(stale_weights=True))
     here.sampler.scheduler.rename_weights("default")
-    from engine.errors import StartupError
-
     with pytest.raises(StartupError, match=r"did not take the weights.*serves 'default' after"):
         async with here.engine():
             pass
@@ -229,7 +343,7 @@ async def test_a_learner_that_dies_in_a_publish_leaves_it_whole(world: MakeWorld
         dying.cancel()
         await asyncio.gather(dying, return_exceptions=True)
         again = await run.learner.publish(v(version, 1), here.weights("1"))
-        assert again.samplers == 0  # the first one was done meanwhile
+        assert again.samplers == 1  # what the first one, which went on, has done
         assert await run.learner.version() == v(version, 1)
         assert held(here) == str(v(version, 1))
         assert not here.sampler.scheduler.paused

@@ -7,7 +7,9 @@ import json
 import os
 import re
 import signal
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -171,6 +173,42 @@ async def test_a_signal_stops_it_and_the_same_command_goes_on(world: MakeWorld) 
         f"s{number:07d}" for number in range(4) if f"t{number}" not in done
     }
     assert len(kept(here)) == 4
+
+
+async def test_killed_for_real_it_loses_the_tasks_in_flight_and_no_others(
+    world: MakeWorld,
+) -> None:
+    here = await world(timing=Timing(tokens_per_second=200))
+    few = {"engine": {"max_concurrent": 2}}
+    file = write_recipe(here.folder, merged(here.tables, few))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "engine.cli", "sample", str(file),
+        "--output", str(here.folder / "kept"), "--n", "12",
+    )  # fmt: skip
+    lines = here.folder / "kept.progress.jsonl"
+    await until(lambda: lines.exists() and lines.read_text().count("\n") >= 4, "some tasks")
+    process.kill()
+    await process.wait()
+    assert here.tools.live
+    done = {f"s{row['position']:07d}" for row in progress(here)}
+    seen = len(here.sampler.requests)
+    told = await collect(here, n=12, changes=few)
+    again = {str(s.body["routing_key"]).partition("-")[0] for s in here.sampler.requests[seen:]}
+    assert not again & done
+    assert told.splitlines()[0] == "12 of 12 tasks: 12 kept, 0 bad rows"
+    assert sorted(t.id for t in kept(here)) == [f"s{number:07d}-0" for number in range(12)]
+    assert not here.tools.live
+
+
+async def test_the_filter_of_the_documentation(world: MakeWorld) -> None:
+    page = Path(__file__).parents[3] / "docs" / "2-your-own-run.md"
+    (code,) = re.findall(
+        r"```python\n(def good\(trajectory\):\n.*?)```", page.read_text(), re.DOTALL
+    )
+    here = await world()
+    (here.folder / "good.py").write_text(code)
+    told = await collect(here, n=2, keep="good.py:good", export=True)
+    assert told.splitlines()[0] == "2 of 2 tasks: 2 kept, 0 bad rows"
 
 
 @pytest.mark.parametrize(

@@ -226,7 +226,7 @@ async def test_a_session_that_one_service_refuses_is_closed_at_the_others(
 ) -> None:
     async with serving(ToolDouble(tools=[LONG_STOP], open_faults=[broken()])) as other:
         here = await world(run=ONE)
-        here.tables["tools"]["other"] = {"service": other.address, "max_retries": 0}
+        here.tables["tools"]["other"] = {"service": other.address}
         async with here.engine() as run:
             (group,) = await run.learner.lease(await run.learner.version())
             await until(lambda: not here.tools.live, "the sessions' end")

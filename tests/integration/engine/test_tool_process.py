@@ -112,7 +112,7 @@ async def test_attempts_wait_for_the_one_that_died(world: MakeWorld, tmp_path: P
     """The member that had ended before is not the only one left of its group."""
     (tmp_path / "slow.py").write_text(SLOW)
     here = await world(run={**RUN, "groups_per_step": 1, "group_size": 2})
-    here.tables["tools"] = {"tool": {"serve": ["slow.py"], "max_retries": 0}}
+    here.tables["tools"] = {"tool": {"serve": ["slow.py"]}}
     here.tables["engine"] = {"max_attempts": 2}
     calls, answers = by_turn(here.codec, SAID), by_turn(here.codec, [ANSWER])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,6 +35,36 @@ def test_round_trip_is_bit_equal_and_complete(tmp_path: Path, one_rank: None, ki
     assert (tmp_path / "out" / "chat_template.jinja").read_text() == TEMPLATE
     assert (tmp_path / "out" / "tokenizer.json").is_file()
     assert not [p for p in tmp_path.iterdir() if p.name.startswith(".")]
+
+
+def test_a_saved_folder_is_on_the_disk_before_it_has_its_name(
+    tmp_path: Path, one_rank: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine's journal names it: a power cut must not leave an empty file behind the name."""
+    source = write_model(tmp_path / "in", KINDS[0])
+    policy = load_policy(source, Optimizer(), "float32")
+    seen: list[str] = []
+    fsync, replace_ = os.fsync, os.replace
+
+    def flushed(handle: int) -> None:
+        seen.append(os.readlink(f"/proc/self/fd/{handle}"))
+        fsync(handle)
+
+    def renamed(old: Path, new: Path, **_rest: object) -> None:
+        seen.append(f"named {new}")
+        replace_(old, new)
+
+    monkeypatch.setattr(os, "fsync", flushed)
+    monkeypatch.setattr(os, "replace", renamed)
+    folder = tmp_path / "policy" / "a-1"
+    for _ in range(2):  # the second time it replaces the first
+        seen.clear()
+        policy.save(folder)
+        named = seen.index(f"named {folder}")
+        before = {Path(path).name for path in seen[:named]}
+        assert {path.name for path in folder.iterdir()} <= before
+        assert seen[named + 1 :] == [str(folder.parent), str(tmp_path)]
+    assert [path.name for path in folder.parent.iterdir()] == ["a-1"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -22,7 +22,7 @@ from engine.rollout.events import Ended
 from engine.rollout.log import AttemptLog
 from engine.types import Codec, Decision, Say, ToolSpec, View
 from tests.support.codecs import END, ToyCodec
-from tests.support.logs import LENGTH, STOP, act, answer, append, call, opened
+from tests.support.written_logs import LENGTH, STOP, act, answer, append, call, opened
 from toolwright.recipe import Limits
 from toolwright.types import StopReason, Task
 

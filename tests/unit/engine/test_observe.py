@@ -15,7 +15,7 @@ from engine.rollout.observe import Observer
 from engine.rollout.view import fitting
 from engine.types import ImageMark, Say
 from tests.support.codecs import ToyCodec
-from tests.support.logs import act, answer, call, opened
+from tests.support.written_logs import act, answer, call, opened
 from toolwright.recipe import Limits
 from toolwright.types import Author, SamplingParams, Task
 

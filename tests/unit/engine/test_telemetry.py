@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -93,6 +94,12 @@ def test_metrics_of_a_trajectory() -> None:
     # Only calls that went out count; each took 0.4 ms.
     assert value("engine_dispatch_seconds_count") == 2
     assert value("engine_dispatch_seconds_sum") == pytest.approx(0.0008)
+
+
+def test_the_docs_name_every_metric_and_no_other() -> None:
+    docs = (Path(__file__).parents[3] / "docs" / "5-operations.md").read_text()
+    named = {name.removesuffix("_total") for name in re.findall(r"`(engine_[a-z_]+)`", docs)}
+    assert named == {family.name for family in Metrics().registry.collect()}
 
 
 def test_two_engines_in_one_process_have_metrics_of_their_own() -> None:
