@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from bench.scripted import ScriptedSampler, ScriptRequest, Timing
@@ -245,6 +246,16 @@ async def test_two_at_once_are_refused(world: MakeWorld) -> None:
     with pytest.raises(StartupError, match="is written by another `engine sample`"):
         await collect(here)
     other.close()
+
+
+async def test_other_weights_of_the_same_name_are_told_by_their_folder(world: MakeWorld) -> None:
+    here = await world()
+    await collect(here)
+    other = {"model_path": str(here.weights("other")), "weight_version": "default"}
+    async with aiohttp.ClientSession() as http:
+        await http.post(f"{here.sampler.url}/update_weights_from_disk", json=other)
+    with pytest.raises(StartupError, match=r"begun with weights 'default of .*weights/other'"):
+        await collect(here)
 
 
 async def test_samplers_with_different_weights_are_refused(world: MakeWorld) -> None:
