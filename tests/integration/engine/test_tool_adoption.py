@@ -279,3 +279,37 @@ async def test_a_parent_in_the_middle_of_a_call_is_not_forked() -> None:
         with pytest.raises(ForkRefused, match="in flight"):
             await tools.fork(parent, "b", TASK)
         parent.close()
+
+
+async def test_a_python_session_is_forked_with_what_it_has_computed(tmp_path: Path) -> None:
+    """And from there on neither sees what the other does."""
+    small = ("--ready", "2", "--shards", "1", "--memory-mib", "192")
+    service = start_service(tmp_path / "log", "python", *small)
+    ran = 0
+
+    async def run(environment: Environment, code: str) -> str:
+        nonlocal ran
+        ran += 1
+        action = f"<python>{code}</python>"
+        call = Call(action=action, tool="python", arguments={"code": code})
+        call_id = f"{environment.refs[0].session_id}/{ran}/0"
+        sent = environment.dispatch(call, call_id=call_id, turn=ran, turns_left=9)
+        assert isinstance(sent, PendingCall)
+        return (await sent.result()).outcome.observation.strip()
+
+    try:
+        async with life(python=service.address) as tools:
+            parent = await tools.open_session("a", TASK)
+            assert not parent.stateless
+            await run(parent, "x = 41")
+            child = await tools.fork(parent, "b", TASK)
+            assert await run(child, "x += 1; print(x)") == "42"
+            assert await run(parent, "print(x)") == "41"
+            refs = child.refs
+        async with life(python=service.address) as second:
+            adopted, _ = await second.adopt("b", refs)
+            assert await run(adopted, "print(x)") == "42"
+            adopted.close()
+    finally:
+        service.process.terminate()
+        service.process.wait()
