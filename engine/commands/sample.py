@@ -25,7 +25,6 @@ from engine.config import EngineTable
 from engine.errors import StartupError
 from engine.lanes.group import Lane
 from engine.lanes.places import Places
-from engine.protocols import Protocol
 from engine.rollout.assignment import Surroundings, stored_nowhere
 from engine.rollout.decide import Rules
 from engine.rollout.log import keep_nothing
@@ -39,7 +38,6 @@ from engine.sampler.pool import SamplerPool
 from engine.tasks import TaskSource
 from engine.text.codec import HuggingFaceCodec
 from toolwright.recipe import Recipe
-from toolwright.types import WeightVersion
 
 PROGRESS_SECONDS = 5.0
 KEEP_THREADS = 8
@@ -127,10 +125,10 @@ async def _sample(
         stack.push_async_callback(pool.close)
         await pool.open()
         check_context("task.limits.model", shared.task.limits.model, pool.longest_prompt)
-        version = fix(pool)
+        served = fix(pool)
         store = Store(options.output, export=options.export)
         stack.callback(store.close)
-        await store.open(_settings(recipe, options, codec, source, protocol, version))
+        await store.open(_settings(recipe, options, codec, source, served.name))
         services = build_tools(recipe, _owner(options.output))
         stack.push_async_callback(services.close)
         await services.open()
@@ -163,12 +161,12 @@ async def _sample(
             most_per_task=options.most_per_task,
             keep=keep,
             sampling=build_sampling(recipe),
-            version=version,
+            version=served.version,
             max_bad_rows=table.max_bad_rows,
         )
         collector = Collector(lane, source, store, plan)
         done = store.totals.tasks
-        show(f"[     0 s] {collector.total} tasks, {done} done before, weights {version}")
+        show(f"[     0 s] {collector.total} tasks, {done} done before, weights {served.name}")
         async with asyncio.TaskGroup() as group:
             beside = [
                 group.create_task(one)
@@ -225,8 +223,7 @@ def _settings(
     options: Options,
     codec: HuggingFaceCodec,
     source: TaskSource,
-    protocol: Protocol,
-    version: WeightVersion,
+    weights: str,
 ) -> dict[str, str]:
     """What one collection has in common, by names for a sentence. What may change between two lives
     is left out: --n, addresses, time limits and numbers of processes."""
@@ -242,7 +239,7 @@ def _settings(
     }
     return {
         "tasks": f"{identity.name} {identity.sha256[:12] or f'seed {identity.seed}'}",
-        "weights": str(version),
+        "weights": weights,
         "policy": codec.hash[:12],
         "--per-task": str(options.per_task),
         "--most-per-task": str(options.most_per_task or "all"),

@@ -70,7 +70,7 @@ class Collector:
         if rows is not None and total > rows:
             raise StartupError(f"--n {total}: {source.identity.name} has {rows} rows")
         self.total = total
-        groups = max(1, 2 * lane.places.limit // plan.per_task)
+        groups = max(2, 2 * lane.places.limit // plan.per_task)
         self._groups = asyncio.Semaphore(groups)
 
     @property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from engine.errors import StartupError
 from engine.sampler.fleet import Fleet
 from engine.sampler.server import Server
@@ -9,7 +11,16 @@ from engine.sampler.wire.client import ServerRefused
 from toolwright.types import WeightVersion
 
 
-def fix(fleet: Fleet) -> WeightVersion:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """What the samplers serve. name: for people and for telling it from others; where no engine
+    has published the weights, their version says little, so their folder is named as well."""
+
+    version: WeightVersion
+    name: str
+
+
+def fix(fleet: Fleet) -> Served:
     """Lets requests to the servers as they are, and to those that come back with the same version.
 
     StartupError when two of them serve different versions.
@@ -35,7 +46,11 @@ def fix(fleet: Fleet) -> WeightVersion:
     fleet.bring_up = bring_up
     for server in there:
         fleet.mark_up(server)
-    return version
+    name = str(version)
+    if name != spelling:
+        paths = sorted({server.info.model_path for server in there if server.info})
+        name = f"{spelling or 'unnamed'} of {', '.join(paths)}"
+    return Served(version=version, name=name)
 
 
 def version_of(spelling: str) -> WeightVersion:

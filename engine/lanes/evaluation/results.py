@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from engine.lanes.evaluation.tally import BAD, ERRORED
 from engine.lines import Lines
@@ -50,7 +51,7 @@ class Results:
 
     def rows(self, suite: str, version: WeightVersion) -> Lines:
         """The lines of one evaluation, mended; `close` them when it is over."""
-        file = Lines(self._rows / f"{suite}@{version}.jsonl")
+        file = Lines(self._rows / f"{suite}@{quote(str(version), safe='')}.jsonl")
         file.mend_end()
         self._open[file.file.name] = file
         return file

@@ -116,7 +116,7 @@ class SuiteRun:
         began = time.monotonic()
         self._rows = self._means.results.rows(self.suite.name, self.version)
         try:
-            self._take_up()
+            await asyncio.to_thread(self._take_up)
             async with asyncio.TaskGroup() as group:
                 await self._sample(group)
                 self.sampled.set()
@@ -126,7 +126,7 @@ class SuiteRun:
             self._means.results.close(self._rows)
 
     def _take_up(self) -> None:
-        """What an earlier life of the engine has."""
+        """What an earlier life of the engine has; it may be a large file."""
         for row in earlier_rows(self._rows, self._settings, self.suite.n):
             self._enter(row, int(row["index"]))
         if found := sum(state == _Row.DONE for state in self._states):

@@ -7,9 +7,12 @@ import json
 import os
 import re
 import signal
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from bench.scripted import ScriptedSampler, ScriptRequest, Timing
@@ -173,6 +176,42 @@ async def test_a_signal_stops_it_and_the_same_command_goes_on(world: MakeWorld) 
     assert len(kept(here)) == 4
 
 
+async def test_killed_for_real_it_loses_the_tasks_in_flight_and_no_others(
+    world: MakeWorld,
+) -> None:
+    here = await world(timing=Timing(tokens_per_second=200))
+    few = {"engine": {"max_concurrent": 2}}
+    file = write_recipe(here.folder, merged(here.tables, few))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "engine.cli", "sample", str(file),
+        "--output", str(here.folder / "kept"), "--n", "12",
+    )  # fmt: skip
+    lines = here.folder / "kept.progress.jsonl"
+    await until(lambda: lines.exists() and lines.read_text().count("\n") >= 4, "some tasks")
+    process.kill()
+    await process.wait()
+    assert here.tools.live
+    done = {f"s{row['position']:07d}" for row in progress(here)}
+    seen = len(here.sampler.requests)
+    told = await collect(here, n=12, changes=few)
+    again = {str(s.body["routing_key"]).partition("-")[0] for s in here.sampler.requests[seen:]}
+    assert not again & done
+    assert told.splitlines()[0] == "12 of 12 tasks: 12 kept, 0 bad rows"
+    assert sorted(t.id for t in kept(here)) == [f"s{number:07d}-0" for number in range(12)]
+    assert not here.tools.live
+
+
+async def test_the_filter_of_the_documentation(world: MakeWorld) -> None:
+    page = Path(__file__).parents[3] / "docs" / "2-your-own-run.md"
+    (code,) = re.findall(
+        r"```python\n(def good\(trajectory\):\n.*?)```", page.read_text(), re.DOTALL
+    )
+    here = await world()
+    (here.folder / "good.py").write_text(code)
+    told = await collect(here, n=2, keep="good.py:good", export=True)
+    assert told.splitlines()[0] == "2 of 2 tasks: 2 kept, 0 bad rows"
+
+
 @pytest.mark.parametrize(
     ("changes", "options", "says"),
     [
@@ -207,6 +246,16 @@ async def test_two_at_once_are_refused(world: MakeWorld) -> None:
     with pytest.raises(StartupError, match="is written by another `engine sample`"):
         await collect(here)
     other.close()
+
+
+async def test_other_weights_of_the_same_name_are_told_by_their_folder(world: MakeWorld) -> None:
+    here = await world()
+    await collect(here)
+    other = {"model_path": str(here.weights("other")), "weight_version": "default"}
+    async with aiohttp.ClientSession() as http:
+        await http.post(f"{here.sampler.url}/update_weights_from_disk", json=other)
+    with pytest.raises(StartupError, match=r"begun with weights 'default of .*weights/other'"):
+        await collect(here)
 
 
 async def test_samplers_with_different_weights_are_refused(world: MakeWorld) -> None:
@@ -325,7 +374,10 @@ async def test_the_export_tells_a_tagged_trajectory_as_messages(world: MakeWorld
 
 
 async def test_what_messages_cannot_tell_is_counted(world: MakeWorld) -> None:
-    here = await world(script=lambda _: here.codec.encode("1+1</python>"))
+    def script(_: ScriptRequest) -> Sequence[int]:
+        return here.codec.encode("1+1</python>")
+
+    here = await world(script=script)
     told = await collect(here, n=1, export=True)
     assert len(kept(here)) == 1
     assert (here.folder / "kept.jsonl").read_text() == ""
