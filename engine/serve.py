@@ -52,6 +52,7 @@ from engine.telemetry.metrics import Metrics
 from engine.telemetry.progress import Progress
 from engine.text.codec import HuggingFaceCodec
 from toolwright import wire
+from toolwright.beginning import first_policy, leave_fork
 from toolwright.policy.v1 import policy_pb2, policy_pb2_grpc
 from toolwright.recipe import Recipe
 from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
@@ -130,9 +131,10 @@ class Engine:
 
     async def _assemble(self, stack: AsyncExitStack) -> None:
         recipe, shared = self._recipe, self._recipe.shared
-        self._model = recipe.resolve(shared.policy.model)
         if self._fork is not None:
-            _, self._model = fork_from(self._fork, recipe.run_folder)
+            version, weights = fork_from(self._fork, recipe.run_folder)
+            leave_fork(recipe, run=self._fork, version=str(version), weights=weights)
+        self._model = first_policy(recipe)
         codec = build_codec(recipe)
         protocol, rewards = build_protocol(recipe), build_rewards(recipe)
         source = await open_source(recipe, max_bad_rows=self._table.max_bad_rows)
@@ -243,8 +245,10 @@ class Engine:
                 await self.drain(0)
                 await asyncio.wait({lane}, timeout=self._table.drain_s)
                 if not lane.done():
+                    # They go on in the next life, in the sessions that they have.
                     log.warning("unfinished_at_drain", trajectories=self._lane.running)
             finally:  # also when a background task failed: no trajectory outlives its services
+                self._services.leave_open()
                 for task in (lane, stop):
                     task.cancel()
                 await asyncio.gather(lane, stop, return_exceptions=True)

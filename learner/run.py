@@ -32,6 +32,7 @@ from learner.probe import Probe
 from learner.progress import Reporter
 from learner.publish import publish
 from learner.update import Update, improve
+from toolwright.beginning import first_policy
 from toolwright.recipe import Recipe
 from toolwright.types import Group, WeightVersion
 
@@ -72,7 +73,7 @@ def run(recipe: Recipe) -> Path:
         first = parallel.is_first()
         if first:
             recipe.write_resolved("learner", table)
-        source = recipe.resolve(shared.policy.model)
+        source = first_policy(recipe)
         policy = load_policy(source, table.optimizer, table.precision)
         reference = load_frozen(source, table.precision) if table.kl.coefficient > 0 else None
         checkpoints = Checkpoints(recipe.run_folder / "checkpoints", table.keep_checkpoints)

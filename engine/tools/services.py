@@ -58,6 +58,7 @@ class ToolServices:
         self._leases = {name: Leases(service) for name, service in self._services.items()}
         self._kept: Collection[str] | None = None
         """Sessions of an earlier life that stay open; None until that is said."""
+        self._leaves_open = False
 
     def statistics(self) -> dict[str, ServiceStatistics]:
         """By the service's name."""
@@ -211,7 +212,14 @@ class ToolServices:
         ordered = [opened[name] for name in self._services if name in opened]
         return Environment(ordered, self._close_environment, clock)
 
+    def leave_open(self) -> None:
+        """From here on sessions stay open when their trajectories stop: a later life goes on with
+        them, and where there is none their leases end."""
+        self._leaves_open = True
+
     def _close_environment(self, environment: Environment) -> None:
+        if self._leaves_open:
+            return
         for session in environment.sessions:
             calls = [one for one in environment.pending if one.session is session]
             stops = [stop for one in calls if (stop := one.drop())]

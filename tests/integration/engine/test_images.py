@@ -79,7 +79,10 @@ async def test_prompt_and_observations(
         (sequence,) = trajectory.sequences
         assert [len(s.media) for s in sequence.segments] == [1, 0, 1, 0, 1, 0]
         assert sequence.segments[0].media[0].blob == trajectory.task.media[0].blob
-        assert [call.outcome.observation.count("[image/png]") for call in trajectory.calls] == [1, 1]
+        assert [call.outcome.observation.count("[image/png]") for call in trajectory.calls] == [
+            1,
+            1,
+        ]
 
 
 async def test_a_sample_names_its_images(
