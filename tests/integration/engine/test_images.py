@@ -124,6 +124,7 @@ async def test_a_broken_stream_goes_on_with_its_images(
         policy=vision,
         script=replying(vision, ANSWER),
         faults=Faults(breaks={0: Break(chunks=4)}),
+        sampler={"stream_interval": 1},
         run={**RUN, "group_size": 1},
         sampler={"stream_interval": 1},
         task=rows,

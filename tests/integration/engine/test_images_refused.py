@@ -263,6 +263,7 @@ async def test_a_refusal_of_the_policy_s_own_words_ends_the_attempt_alone(
         policy=vision,
         script=replying(vision, f"<image>{ANSWER}"),
         faults=Faults(breaks={0: Break(chunks=9)}),
+        sampler={"stream_interval": 1},
         run={**RUN, "group_size": 1},
         task=rows,
     )
@@ -285,7 +286,7 @@ async def test_a_picture_that_breaks_the_stream_condemns_no_server(
         with capture_logs() as logs:
             (trajectory,) = (await first_group(run)).members
     assert (trajectory.stop_reason, trajectory.attempt) == (StopReason.ANSWERED, 1)
-    assert "sampler_down" not in [line["event"] for line in logs]
+    assert "sampler_set_aside" not in [line["event"] for line in logs]
 
 
 class Forgetful(Tagged):

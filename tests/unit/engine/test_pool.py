@@ -301,27 +301,48 @@ async def test_no_server_at_all_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -
     await pool.close()
 
 
+class Clock:
+    """What a trajectory's clock was told: the time since which it stands still, None to go on."""
+
+    def __init__(self) -> None:
+        self.told: list[float | None] = []
+
+    def stop(self, since: float) -> None:
+        self.told.append(since)
+
+    def go_on(self) -> None:
+        self.told.append(None)
+
+
+async def test_the_clock_stands_still_from_the_last_token_before_a_fault_to_the_next() -> None:
+    def begins(body: dict[str, Any]) -> bytes:
+        pairs = [[-0.5, token, None] for token in REPLY[:3]]
+        return sse(event(REPLY[:3], 3, pairs=pairs)) + LIES["-5"](body)
+
+    clock = Clock()
+    lie = LIES["-5"]
+    async with pool_of(Server(begins, lie, lie, truth)) as pool:
+        began = asyncio.get_running_loop().time()
+        await ask(pool, clock=clock)
+    since, go_on = clock.told
+    assert since is not None
+    assert began <= since < began + 0.2
+    assert go_on is None
+
+
 async def test_while_no_server_is_up_an_action_waits_and_the_clock_stands_still() -> None:
-    clock: list[float | None] = []
-
-    class Clock:
-        def stop(self, since: float) -> None:
-            clock.append(since)
-
-        def go_on(self) -> None:
-            clock.append(None)
-
+    clock = Clock()
     server = Server(truth)
     async with pool_of(server, patience_s=0.1) as pool:
         pool.mark_down(pool.servers[0], "a test")
-        asking = asyncio.create_task(ask(pool, clock=Clock()))
+        asking = asyncio.create_task(ask(pool, clock=clock))
         await asyncio.sleep(0.3)
         assert not asking.done()
-        assert len(clock) == 1
+        assert len(clock.told) == 1
         assert pool.statistics()[server.url]["why"] == "a test"
         pool.mark_up(pool.servers[0])
         assert list((await asking).token_ids) == REPLY
-    assert clock[1:] == [None]
+    assert clock.told[1:] == [None]
 
 
 async def test_an_action_leaves_nothing_to_the_garbage_collector() -> None:
