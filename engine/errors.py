@@ -56,7 +56,7 @@ class ToolServiceFailed(AttemptFailed):
 
 
 class ForkRefused(AttemptFailed):
-    """A trajectory's sessions cannot be forked."""
+    """A trajectory cannot be forked here: inside of a turn, or its session cannot be copied."""
 
 
 class SamplerFailed(AttemptFailed):

@@ -67,7 +67,7 @@ def open_from_proto(request: pb.OpenSessionRequest) -> OpenRequest:
         owner=request.owner,
         lease=lease,
         tools=tuple(request.tools),
-        metadata=wire.mapping(request.metadata),
+        metadata=_exact(request, "metadata"),
         queue_limit=queue_limit,
         blobs=tuple(map(blob_from_proto, request.blobs)),
         digest=_digest(request, ("lease", "queue_limit")),
@@ -81,6 +81,16 @@ def fork_from_proto(request: pb.ForkSessionRequest) -> ForkRequest:
         raise invalid_field("open", "ForkSessionRequest without open", "set open")
     child = open_from_proto(request.open)
     return ForkRequest(parent=request.session_id, child=replace(child, digest=_digest(request, ())))
+
+
+def _exact(request: pb.OpenSessionRequest | pb.CallToolRequest, field: str) -> dict[str, Any]:
+    """A field's data with the integers that were sent. Refused for text that is no JSON object."""
+    try:
+        return wire.mapping(getattr(request, field), getattr(request, f"{field}_json"))
+    except ValueError as error:
+        raise invalid_field(
+            f"{field}_json", f"{field}_json is {error}", f"send what {field} holds, or nothing"
+        ) from error
 
 
 def blob_from_proto(blob: media_pb2.BlobRef) -> BlobRef:
@@ -100,14 +110,14 @@ def call_from_proto(request: pb.CallToolRequest) -> CallRequest:
         call_id=request.call_id,
         tool=request.tool,
         action=request.action,
-        arguments=wire.mapping(request.arguments) if request.HasField("arguments") else None,
+        arguments=_exact(request, "arguments") if request.HasField("arguments") else None,
         turn=request.turn,
         turns_left=request.turns_left,
         last_step=request.last_step,
         queue_limit=queue_limit,
         run_limit=run_limit,
         wait=wait,
-        metadata=wire.mapping(request.metadata) if request.HasField("metadata") else {},
+        metadata=_exact(request, "metadata"),
         digest=_digest(request, _LIMIT_FIELDS),
     )
 

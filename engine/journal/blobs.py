@@ -1,55 +1,83 @@
-"""The journal's blobs: bytes under their hash, written once, for as long as a group needs them.
+"""The journal's blobs: bytes under their hash, written once, for as long as something needs them.
 
-Owns two tables in the journal's database and the statements on them; transactions are the
-journal's.
+Statements on the tables blobs, needs (of groups) and log_needs (of attempts in flight);
+transactions are the writer's.
 
 Invariants
-- A blob is there while a group refers to it that was neither dropped nor acknowledged, however
-  often the engine is started anew.
+- A blob is there while a group refers to it that was neither dropped nor acknowledged, or an
+  attempt whose group is not complete, however often the engine is started anew.
 - The same bytes are stored once.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from engine.images.media import Media
-
-SCHEMA = """
-CREATE TABLE IF NOT EXISTS blobs (
-    sha256 TEXT PRIMARY KEY,
-    data BLOB NOT NULL
-);
-CREATE TABLE IF NOT EXISTS needs (
-    sequence INTEGER NOT NULL REFERENCES groups,
-    sha256 TEXT NOT NULL REFERENCES blobs,
-    PRIMARY KEY (sequence, sha256)
-) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS needs_of_blobs ON needs (sha256);
-"""
 
 
 def add(db: sqlite3.Connection, sequence: int, blobs: Sequence[Media]) -> None:
     """What group number `sequence` refers to."""
-    db.executemany(
-        "INSERT INTO blobs VALUES (?, ?) ON CONFLICT (sha256) DO NOTHING",
-        [(one.blob.sha256, one.data) for one in blobs],
-    )
+    _store(db, blobs)
     db.executemany(
         "INSERT INTO needs VALUES (?, ?) ON CONFLICT DO NOTHING",
         [(sequence, one.blob.sha256) for one in blobs],
     )
 
 
+def add_to_log(db: sqlite3.Connection, log: int, blobs: Sequence[Media]) -> None:
+    """What the events of attempt number `log` refer to."""
+    _store(db, blobs)
+    db.executemany(
+        "INSERT INTO log_needs VALUES (?, ?) ON CONFLICT DO NOTHING",
+        [(log, one.blob.sha256) for one in blobs],
+    )
+
+
+def hand_over(db: sqlite3.Connection, logs: Iterable[int], sequence: int) -> None:
+    """The group needs from now on what these attempts needed."""
+    these = list(logs)
+    db.execute(
+        "INSERT INTO needs SELECT DISTINCT ?, sha256 FROM log_needs"
+        f" WHERE log IN ({', '.join('?' * len(these))}) ON CONFLICT DO NOTHING",
+        (sequence, *these),
+    )
+
+
 def read(db: sqlite3.Connection, sha256: str) -> bytes | None:
-    """None where no group needs it."""
+    """None where nothing needs it."""
     row = db.execute("SELECT data FROM blobs WHERE sha256 = ?", (sha256,)).fetchone()
     return None if row is None else bytes(row[0])
 
 
-def release(db: sqlite3.Connection, *, up_to: int = 0, dropped: Sequence[int] = ()) -> None:
-    """Groups up to a number, or these, need their blobs no more."""
-    db.execute("DELETE FROM needs WHERE sequence <= ?", (up_to,))
-    db.executemany("DELETE FROM needs WHERE sequence = ?", [(number,) for number in dropped])
-    db.execute("DELETE FROM blobs WHERE sha256 NOT IN (SELECT sha256 FROM needs)")
+def release(db: sqlite3.Connection, sequences: Iterable[int]) -> None:
+    """These groups need their blobs no more."""
+    _release(db, "needs", "sequence", sequences)
+
+
+def release_log(db: sqlite3.Connection, logs: Iterable[int]) -> None:
+    """These attempts need their blobs no more."""
+    _release(db, "log_needs", "log", logs)
+
+
+def _store(db: sqlite3.Connection, blobs: Sequence[Media]) -> None:
+    db.executemany(
+        "INSERT INTO blobs VALUES (?, ?) ON CONFLICT (sha256) DO NOTHING",
+        [(one.blob.sha256, one.data) for one in blobs],
+    )
+
+
+def _release(db: sqlite3.Connection, table: str, column: str, holders: Iterable[int]) -> None:
+    these = list(holders)
+    where = f"WHERE {column} IN ({', '.join('?' * len(these))})"
+    released = db.execute(f"SELECT DISTINCT sha256 FROM {table} {where}", these).fetchall()
+    if not released:
+        return
+    db.execute(f"DELETE FROM {table} {where}", these)
+    db.executemany(
+        "DELETE FROM blobs WHERE sha256 = :sha256"
+        " AND NOT EXISTS (SELECT 1 FROM needs WHERE sha256 = :sha256)"
+        " AND NOT EXISTS (SELECT 1 FROM log_needs WHERE sha256 = :sha256)",
+        [{"sha256": name} for (name,) in released],
+    )

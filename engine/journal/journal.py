@@ -1,137 +1,143 @@
-"""What the engine must not forget: complete groups, acknowledgements, weight versions.
+"""What the engine must not forget: events of attempts, complete groups, weight versions.
 
 SQLite in WAL mode, `synchronous=FULL`: a sequence number that a learner's ledger holds must
 never be given to another group, so it must survive a power cut too. One connection, used in one
-worker thread; callers await.
+thread (`writer.py`); callers await, but for `append`, which never waits.
 
 Invariants
-- A group is there whole or not at all; its bytes never change, so it is offered again identical.
-- Sequence numbers grow and are never reused.
-- Bytes below the durable mark may go; id, hash and position of a group stay.
-- Which source positions are finished is derived from the groups; nothing else says it.
-- A group and the images that it refers to (`journal_blobs.py`) come in one transaction, and their
-  bytes go in one.
+- What was appended is durable `GROUP_COMMIT_S` later, and no later than the next call that writes.
+- A group, the blobs that it refers to, and the end of its members' logs come in one transaction.
+- Which source positions are finished is derived from groups and skipped tasks, stored nowhere.
+- Bytes below the durable mark go step by step (`TIDIED_GROUPS`), never all in one transaction.
 """
 
 from __future__ import annotations
 
-import asyncio
-import json
 import sqlite3
 import uuid
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal
 
 from engine.errors import StartupError
 from engine.images.media import Media
 from engine.journal import blobs as journal_blobs
-from toolwright.common.v1 import reasons_pb2 as reasons
-from toolwright.rpc.errors import ServiceError
+from engine.journal import facts, groups, identity
+from engine.journal.fork import fork_from
+from engine.journal.groups import Counts, StoredGroup
+from engine.journal.logs import Appended, Logs, OpenLog
+from engine.journal.schema import Lock, open_database, unusable
+from engine.journal.writer import GROUP_COMMIT_S, JournalDamaged, JournalFull, Writer
+from engine.rollout.events import AnyEvent
 from toolwright.types import WeightVersion
-from toolwright.wire import content_hash
 
-LOCK_SECONDS = 1.0
-"""How long another process's lock is waited for: it is held for the other one's whole life."""
+__all__ = [
+    "GROUP_COMMIT_S", "Counts", "History", "Journal", "JournalDamaged", "JournalFull", "OpenLog",
+    "StoredGroup",
+]  # fmt: skip
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS groups (
-    sequence INTEGER PRIMARY KEY AUTOINCREMENT,
-    position INTEGER NOT NULL,
-    id TEXT NOT NULL,
-    hash TEXT NOT NULL,
-    members INTEGER NOT NULL,
-    versions TEXT NOT NULL,
-    dropped INTEGER NOT NULL DEFAULT 0
-);
-CREATE TABLE IF NOT EXISTS members (
-    sequence INTEGER NOT NULL REFERENCES groups,
-    number INTEGER NOT NULL,
-    trajectory BLOB NOT NULL,
-    PRIMARY KEY (sequence, number)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS versions (
-    lineage TEXT NOT NULL,
-    step INTEGER NOT NULL,
-    path TEXT NOT NULL,
-    published INTEGER PRIMARY KEY AUTOINCREMENT
-);
-CREATE TABLE IF NOT EXISTS forks (
-    lineage TEXT PRIMARY KEY,
-    parent_lineage TEXT NOT NULL,
-    parent_step INTEGER NOT NULL
-);
-"""
+History = Literal["open", "all"]
+"""What is kept of finished trajectories: nothing but what the learner has not acknowledged, or all
+logs and records, for `engine replay` and a viewer."""
 
-Result = TypeVar("Result")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredGroup:
-    """A group as it is offered; `versions` are all that wrote in it."""
-
-    sequence: int
-    id: str
-    hash: str
-    versions: tuple[WeightVersion, ...]
-    members: tuple[bytes, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
-    """accepted: trajectories of groups that were not dropped; waiting: such groups above the
-    durable mark. Sequence 0 = none yet."""
-
-    accepted: int
-    waiting: int
-    dropped_groups: int
-    last_sequence: int
-    durable_sequence: int
-
-
-class JournalFull(ServiceError):
-    """The disk is full: nothing was stored. Who asked over gRPC may ask again."""
-
-    def __init__(self, file: Path) -> None:
-        super().__init__(
-            reasons.ERROR_REASON_DISK_FULL,
-            f"no room for {file}",
-            mend="free space on that disk; the run goes on by itself",
-            retry_after=5.0,
-        )
+TIDIED_GROUPS = 8
+"""Groups whose bytes go in one transaction."""
+SPARE_PAGES = 16_384
+"""Free pages (64 MiB) that the file keeps for what comes next; more than these it gives back."""
+VACUUMED_PAGES = 1_024
+"""Pages that it gives back in one transaction."""
 
 
 class Journal:
-    """Opened once a process; every method is safe to await from many tasks."""
+    """Opened once a process; every method is safe to call from many tasks."""
 
-    def __init__(self, file: Path) -> None:
-        """StartupError when the file cannot be opened or is another process's."""
-        self._file = file
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
+    fork_from = staticmethod(fork_from)
+
+    def __init__(self, file: Path, *, history: History = "open") -> None:
+        """StartupError when the file cannot be used or is another process's."""
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(
-                file, timeout=LOCK_SECONDS, check_same_thread=False, isolation_level=None
-            )
-            self._db.execute("PRAGMA locking_mode=EXCLUSIVE")
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA synchronous=FULL")
-            self._db.executescript(_SCHEMA + journal_blobs.SCHEMA)
-            self.boot = int(self._fact("boot") or 0) + 1
-            self._set_fact("boot", str(self.boot))
-        except (sqlite3.Error, OSError) as error:
-            raise StartupError(
-                f"the journal {file} cannot be used ({error}); does another engine serve this "
-                "run folder?"
-            ) from error
-        self.owner = self._fact("owner") or self._set_fact("owner", uuid.uuid4().hex)
+            self._lock = Lock(file)
+        except OSError as error:
+            raise StartupError(f"the journal {file} cannot be used ({error})") from error
+        try:
+            self._db = open_database(file)
+            try:
+                self._read(history)
+            except (sqlite3.Error, ValueError) as error:
+                self._db.close()
+                raise unusable(file, error) from error
+        except StartupError:
+            self._lock.release()
+            raise
+        self._file = file
+        self._writer = Writer(self._db, file, self._logs, tidy=self._tidy, shrink=self._shrink)
+        self._writer.tidy_soon()
+        self._writer.start()
+
+    def _read(self, history: History) -> None:
+        self._keeps_all = history == "all"
+        self.boot = int(facts.fact(self._db, "boot") or 0) + 1
+        facts.set_fact(self._db, "boot", str(self.boot))
+        owner = facts.fact(self._db, "owner")
+        self.owner = owner or facts.set_fact(self._db, "owner", uuid.uuid4().hex)
+        self._counts = groups.count(self._db, int(facts.fact(self._db, "durable") or 0))
+        self._logs = Logs(self._db, keep=self._keeps_all)
+
+    @property
+    def counts(self) -> Counts:
+        """As of the last commit."""
+        return self._counts
+
+    @property
+    def full(self) -> bool:
+        """The last transaction found no room; what was appended is tried again."""
+        return self._writer.full
+
+    @property
+    def backlog(self) -> int:
+        """Appends that are not durable yet."""
+        return self._writer.backlog
 
     async def close(self) -> None:
-        await self._run(self._db.close)
-        self._thread.shutdown()
+        """Commits what was appended, then lets another process have the journal."""
+        await self._writer.close()
+        self._lock.release()
+
+    async def claim(self, now: Mapping[str, str]) -> None:
+        """Makes a new journal that of this run. StartupError for a journal of another run, with
+        the first difference and the mend."""
+
+        def work() -> str | None:
+            stored = facts.fact(self._db, "identity")
+            if stored is None:
+                facts.set_fact(self._db, "identity", identity.to_json(now))
+                return None
+            return identity.sentence(self._file, identity.from_json(stored), now)
+
+        wrong = await self._writer.write(work)
+        if wrong is not None:
+            raise StartupError(wrong)
+
+    def append(self, attempt: str, events: Sequence[AnyEvent], blobs: Sequence[Media] = ()) -> None:
+        """Events of an attempt ("g0000012-3/b1r0a0"), with the blobs that they refer to.
+
+        Returns at once. After a crash all events of one call are there, or none.
+        """
+        self._writer.append(Appended(attempt, events, blobs))
+
+    def forget(self, attempt: str) -> None:
+        """An attempt is given up: it is never gone on with, and its events may go."""
+        self._writer.append(Appended(attempt, None))
+
+    async def flush(self) -> None:
+        """Returns when all that was appended is durable. JournalFull when there is no room."""
+        await self._writer.write(lambda: None)
+
+    async def open_logs(self) -> dict[str, OpenLog]:
+        """By trajectory, the newest attempt of members of groups that are not complete."""
+        return await self._writer.write(self._logs.read_open)
 
     async def add_group(
         self,
@@ -139,193 +145,149 @@ class Journal:
         position: int,
         identity: str,
         members: Sequence[bytes],
+        attempts: Sequence[str],
         versions: Sequence[WeightVersion],
         blobs: Sequence[Media] = (),
     ) -> int:
-        """Stores a complete group with its blobs; returns its sequence number. JournalFull,
-        nothing stored."""
+        """Stores a complete group; returns its sequence number. JournalFull, nothing stored.
+
+        attempts: those that the members are records of, in the same order. Blobs that their events
+        refer to become the group's, beside `blobs`.
+        """
+
+        def work() -> tuple[int, list[str]]:
+            sequence = groups.add(
+                self._db,
+                position=position,
+                identity=identity,
+                members=members,
+                attempts=attempts,
+                versions=versions,
+            )
+            journal_blobs.add(self._db, sequence, blobs)
+            return sequence, self._logs.complete(sequence, attempts)
+
+        def committed(done: tuple[int, list[str]]) -> None:
+            sequence, ended = done
+            self._logs.completed(ended)
+            self._writer.tidy_soon()
+            self._counts = replace(
+                self._counts,
+                accepted=self._counts.accepted + len(members),
+                waiting=self._counts.waiting + 1,
+                last_sequence=sequence,
+            )
+
+        sequence, _ = await self._writer.write(work, committed)
+        return sequence
+
+    async def skip(self, position: int, reason: str) -> None:
+        """The task at a position cannot be run: the position counts as finished."""
 
         def work() -> int:
-            texts = json.dumps([str(version) for version in versions])
-            with self._transaction():
-                cursor = self._db.execute(
-                    "INSERT INTO groups (position, id, hash, members, versions)"
-                    " VALUES (?, ?, ?, ?, ?)",
-                    (position, identity, content_hash(members), len(members), texts),
-                )
-                sequence = int(cursor.lastrowid or 0)
-                self._db.executemany(
-                    "INSERT INTO members VALUES (?, ?, ?)",
-                    [(sequence, number, member) for number, member in enumerate(members)],
-                )
-                journal_blobs.add(self._db, sequence, blobs)
-            return sequence
+            cursor = self._db.execute(
+                "INSERT INTO skipped VALUES (?, ?) ON CONFLICT DO NOTHING", (position, reason)
+            )
+            return cursor.rowcount
 
-        return await self._run(work)
+        def committed(new: int) -> None:
+            self._counts = replace(self._counts, skipped=self._counts.skipped + new)
+
+        await self._writer.write(work, committed)
 
     async def groups_after(self, sequence: int, limit: int) -> list[StoredGroup]:
         """Groups with a higher number that were not dropped, in order, at most `limit`.
 
         Acknowledged ones are gone: ask `counts` before, their numbers are not answered with less.
         """
-
-        def work() -> list[StoredGroup]:
-            rows = self._db.execute(
-                "SELECT sequence, id, hash, versions FROM groups"
-                " WHERE sequence > ? AND NOT dropped ORDER BY sequence LIMIT ?",
-                (sequence, limit),
-            ).fetchall()
-            return [
-                StoredGroup(
-                    sequence=number,
-                    id=identity,
-                    hash=digest,
-                    versions=tuple(WeightVersion.parse(text) for text in json.loads(versions)),
-                    members=tuple(
-                        member
-                        for (member,) in self._db.execute(
-                            "SELECT trajectory FROM members WHERE sequence = ? ORDER BY number",
-                            (number,),
-                        )
-                    ),
-                )
-                for number, identity, digest, versions in rows
-            ]
-
-        return await self._run(work)
+        return await self._writer.read(lambda: groups.after(self._db, sequence, limit))
 
     async def drop(self, sequences: Sequence[int]) -> None:
         """Marks groups as never to be offered again."""
 
-        def work() -> None:
-            with self._transaction():
-                self._db.executemany(
-                    "UPDATE groups SET dropped = 1 WHERE sequence = ?", [(s,) for s in sequences]
-                )
-                journal_blobs.release(self._db, dropped=sequences)
+        def work() -> tuple[int, int, int]:
+            waiting = sum(
+                groups.waiting(self._db, above=number - 1, up_to=number)
+                for number in set(sequences)
+                if number > self._counts.durable_sequence
+            )
+            dropped, members = groups.drop(self._db, sequences)
+            if not self._keeps_all:
+                journal_blobs.release(self._db, sequences)
+            return dropped, members, waiting
 
-        await self._run(work)
+        def committed(done: tuple[int, int, int]) -> None:
+            dropped, members, waiting = done
+            self._counts = replace(
+                self._counts,
+                accepted=self._counts.accepted - members,
+                waiting=self._counts.waiting - waiting,
+                dropped_groups=self._counts.dropped_groups + dropped,
+            )
+
+        await self._writer.write(work, committed, frees=True)
 
     async def acknowledge(self, sequence: int) -> int:
         """Raises the durable mark, never lowers it; returns the mark."""
 
-        def work() -> int:
-            mark = max(sequence, int(self._fact("durable") or 0))
-            with self._transaction():
-                self._set_fact("durable", str(mark))
-                self._db.execute("DELETE FROM members WHERE sequence <= ?", (mark,))
-                journal_blobs.release(self._db, up_to=mark)
-            return mark
+        def work() -> tuple[int, int]:
+            before = self._counts.durable_sequence
+            mark = max(sequence, before)
+            facts.set_fact(self._db, "durable", str(mark))
+            gone = groups.waiting(self._db, above=before, up_to=mark)
+            self._forget_acknowledged(mark)
+            return mark, gone
 
-        return await self._run(work)
+        def committed(done: tuple[int, int]) -> None:
+            mark, gone = done
+            self._counts = replace(
+                self._counts, durable_sequence=mark, waiting=self._counts.waiting - gone
+            )
+            self._writer.tidy_soon()
+
+        mark, _ = await self._writer.write(work, committed, frees=True)
+        return mark
 
     async def blob(self, sha256: str) -> bytes | None:
-        """What a group refers to; None once no group needs it."""
-        return await self._run(lambda: journal_blobs.read(self._db, sha256))
-
-    async def counts(self) -> Counts:
-        def work() -> Counts:
-            durable = int(self._fact("durable") or 0)
-            accepted, waiting, dropped, last = self._db.execute(
-                "SELECT coalesce(sum(members) FILTER (WHERE NOT dropped), 0),"
-                " count(*) FILTER (WHERE NOT dropped AND sequence > ?),"
-                " count(*) FILTER (WHERE dropped), coalesce(max(sequence), 0) FROM groups",
-                (durable,),
-            ).fetchone()
-            return Counts(
-                accepted=accepted,
-                waiting=waiting,
-                dropped_groups=dropped,
-                last_sequence=last,
-                durable_sequence=durable,
-            )
-
-        return await self._run(work)
+        """What a group or an open attempt refers to; None once nothing needs it."""
+        return await self._writer.read(lambda: journal_blobs.read(self._db, sha256))
 
     async def finished_positions(self) -> set[int]:
-        """Source positions whose group is complete, dropped ones included."""
-
-        def work() -> set[int]:
-            return {row[0] for row in self._db.execute("SELECT position FROM groups")}
-
-        return await self._run(work)
+        """Source positions whose group is complete, dropped ones included, or was skipped."""
+        return await self._writer.read(lambda: groups.positions(self._db))
 
     async def set_version(
         self, version: WeightVersion, path: Path, parent: WeightVersion | None
     ) -> None:
         """Records a publish, and the fork when it opens a lineage."""
-
-        def work() -> None:
-            with self._transaction():
-                self._db.execute(
-                    "INSERT INTO versions (lineage, step, path) VALUES (?, ?, ?)",
-                    (version.lineage, version.step, str(path)),
-                )
-                if parent is not None:
-                    self._db.execute(
-                        "INSERT OR REPLACE INTO forks VALUES (?, ?, ?)",
-                        (version.lineage, parent.lineage, parent.step),
-                    )
-
-        await self._run(work)
+        await self._writer.write(lambda: facts.add_version(self._db, version, path, parent))
 
     async def newest_version(self) -> tuple[WeightVersion, Path] | None:
         """What was published last, None in a new journal."""
-
-        def work() -> tuple[WeightVersion, Path] | None:
-            row = self._db.execute(
-                "SELECT lineage, step, path FROM versions ORDER BY published DESC LIMIT 1"
-            ).fetchone()
-            if row is None:
-                return None
-            return WeightVersion(lineage=row[0], step=row[1]), Path(row[2])
-
-        return await self._run(work)
+        return await self._writer.read(lambda: facts.newest_version(self._db))
 
     async def forks(self) -> dict[str, WeightVersion]:
         """Lineage to the version that it left."""
+        return await self._writer.read(lambda: facts.forks(self._db))
 
-        def work() -> dict[str, WeightVersion]:
-            return {
-                lineage: WeightVersion(lineage=parent, step=step)
-                for lineage, parent, step in self._db.execute("SELECT * FROM forks")
-            }
+    def _forget_acknowledged(self, mark: int) -> bool:
+        if self._keeps_all:
+            return False
+        some = groups.acknowledged(self._db, mark, TIDIED_GROUPS)
+        if some:
+            journal_blobs.release(self._db, some)
+            groups.forget(self._db, some)
+        return len(some) == TIDIED_GROUPS
 
-        return await self._run(work)
+    def _tidy(self) -> bool:
+        """Bytes of acknowledged groups, and events that nobody needs."""
+        more = self._forget_acknowledged(self._counts.durable_sequence)
+        return self._logs.sweep() or more
 
-    def _fact(self, name: str) -> str | None:
-        row = self._db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
-        return None if row is None else str(row[0])
-
-    def _set_fact(self, name: str, value: str) -> str:
-        self._db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
-        return value
-
-    def _transaction(self) -> _Transaction:
-        return _Transaction(self._db)
-
-    async def _run(self, work: Callable[[], Result]) -> Result:
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
-                raise JournalFull(self._file) from error
-            raise
-
-
-class _Transaction:
-    """BEGIN IMMEDIATE ... COMMIT, or ROLLBACK when the body raises."""
-
-    def __init__(self, db: sqlite3.Connection) -> None:
-        self._db = db
-
-    def __enter__(self) -> None:
-        self._db.execute("BEGIN IMMEDIATE")
-
-    def __exit__(self, kind: object, *_rest: object) -> None:
-        try:
-            if kind is None:
-                self._db.execute("COMMIT")
-        finally:
-            if self._db.in_transaction:  # SQLite itself rolls back on a full disk
-                self._db.execute("ROLLBACK")
+    def _shrink(self) -> bool:
+        """Gives free pages back. Not in a transaction: only a script steps through all of them."""
+        (free,) = self._db.execute("PRAGMA freelist_count").fetchone()
+        if free <= SPARE_PAGES:
+            return False
+        self._db.executescript(f"PRAGMA incremental_vacuum({VACUUMED_PAGES})")
+        return True

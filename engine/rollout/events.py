@@ -181,7 +181,7 @@ def decode(data: bytes) -> list[AnyEvent]:
     """Inverse of `encode`. ValueError for anything else."""
     try:
         return _DECODER.decode(data)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise ValueError(f"no events: {error}") from error
 
 

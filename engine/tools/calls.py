@@ -60,6 +60,7 @@ def request_of(
     )
     if call.arguments is not None:
         message.arguments.CopyFrom(wire.struct(call.arguments))
+        message.arguments_json = wire.exact_json(call.arguments)
         # Readers stop at a hundred levels, writers do not: find it here.
         pb.CallToolRequest.FromString(message.SerializeToString())
     return message

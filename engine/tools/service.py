@@ -211,6 +211,7 @@ class Service:
             lease=wire.duration(self.table.lease_s),
             tools=self.table.names,
             metadata=metadata,
+            metadata_json=wire.exact_json(task.metadata),
             queue_limit=wire.duration(self.table.queue_limit_s),
             blobs=[wire.blob_to_proto(one.blob) for one in media if self._takes_media],
         )

@@ -7,10 +7,12 @@ ServiceError on the way in become INTERNAL, on the way out `TransportError`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import wraps
 from typing import Any, NoReturn, TypeVar
+from urllib.parse import unquote
 
 import grpc
 import structlog
@@ -138,7 +140,7 @@ def from_rpc_error(error: grpc.aio.AioRpcError) -> ServiceError | TransportError
         found = _told(error)
     except DecodeError:
         found = None
-    return found or TransportError(error.code(), error.details() or "no details")
+    return found or TransportError(error.code(), readable(error.details() or "no details"))
 
 
 def _told(error: grpc.aio.AioRpcError) -> ServiceError | None:
@@ -163,6 +165,31 @@ def _told(error: grpc.aio.AioRpcError) -> ServiceError | None:
     if found is not None:
         found.retry_after = retry_after
     return found
+
+
+def readable(details: str) -> str:
+    """What gRPC says of a connection that did not come about, without its inner workings."""
+    for pattern, sentence in _UNCONNECTED:
+        if found := pattern.match(details[:LONGEST_DETAILS]):
+            where, why = found.groups()
+            where = unquote(where.removeprefix("ipv4:").removeprefix("ipv6:"))
+            return sentence.format(where=where, why=why[0].lower() + why[1:])
+    return details
+
+
+LONGEST_DETAILS = 1_000
+"""Characters of a status that are searched: a stranger's server may write what it likes."""
+
+_UNCONNECTED = (
+    (
+        re.compile(
+            r"failed to connect to all addresses; last error: \w+: (\S+): .*?"
+            r"([A-Z][\w ]+)(?: \(\d+\))?$"
+        ),
+        "no connection to {where}: {why}",
+    ),
+    (re.compile(r"errors resolving (\S+): .*?([A-Z][\w ]+)\]$"), "no address for {where}: {why}"),
+)
 
 
 async def abort(context: grpc.aio.ServicerContext[Any, Any], error: ServiceError) -> NoReturn:

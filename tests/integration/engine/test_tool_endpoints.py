@@ -253,7 +253,7 @@ async def test_observations_stand_in_the_order_of_the_calls(world: MakeWorld) ->
     assert [call.index for call in trajectory.calls] == [0, 1, 2]
     assert [call.call_id.rpartition("/")[2] for call in trajectory.calls] == ["0", "1", "2"]
     shown = ["1+1=2", "2+2=4", "3+3=6"]
-    assert [call.observation for call in trajectory.calls] == shown
+    assert [call.outcome.observation for call in trajectory.calls] == shown
     assert here.texts(trajectory)[2] == ("tool", "<result> " + "\n".join(shown) + "</result>")
     assert sorted(double.ran) == [call.call_id for call in trajectory.calls]
     assert len(double.asked) == 4

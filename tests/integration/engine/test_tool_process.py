@@ -99,7 +99,7 @@ async def test_one_that_dies_is_started_again_and_its_trajectories_too(
         assert not service.is_running()
     trajectories = [group.members[0] for group in groups]
     assert {t.stop_reason for t in trajectories} == {StopReason.ANSWERED}
-    assert [t.calls[0].observation for t in trajectories] == ["HELLO", "HELLO"]
+    assert [t.calls[0].outcome.observation for t in trajectories] == ["HELLO", "HELLO"]
     log = (tmp_path / "run" / "engine.jsonl").read_text()
     assert (log.count("tool_service_started"), log.count("tool_service_ended")) == (2, 1)
     printed = (tmp_path / "run" / "tools.tool.log").read_text()

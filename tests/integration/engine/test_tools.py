@@ -101,7 +101,7 @@ async def test_without_any_tool_a_call_is_a_mistake(world: MakeWorld) -> None:
     here.sampler._script = by_turn(here.codec, chat('{"name": "add"}'), mark="<|im_start|>tool")
     async with here.engine(tools=None) as run:
         (group,) = await run.learner.lease(await run.learner.version())
-    assert group.members[0].calls[0].invalid_reason == "there is no tool 'add', only none"
+    assert group.members[0].calls[0].outcome.invalid_reason == "there is no tool 'add', only none"
     assert here.tools.opened == []
 
 

@@ -1,20 +1,19 @@
-"""The journal: groups whole or not at all, numbers once, one process at a time."""
+"""The journal's groups: whole or not at all, numbers once, counted without scans."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import random
 import sqlite3
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
-import grpc
 import pytest
 
-from engine.errors import StartupError
 from engine.images.media import Media, media_of
-from engine.journal.journal import Journal, JournalFull
+from engine.journal.journal import TIDIED_GROUPS, Journal
+from tests.support.waiting import until
 from toolwright.types import WeightVersion
 from toolwright.wire import content_hash
 
@@ -26,6 +25,7 @@ async def add(journal: Journal, position: int, *members: bytes, blobs: Sequence[
         position=position,
         identity=f"g{position}",
         members=members or (b"m",),
+        attempts=[f"g{position}-{i}/b1r0a0" for i in range(len(members) or 1)],
         versions=[V0],
         blobs=blobs,
     )
@@ -42,7 +42,11 @@ async def test_a_group_comes_back_as_it_went_in(tmp_path: Path) -> None:
     file = tmp_path / "j.sqlite"
     journal = Journal(file)
     sequence = await journal.add_group(
-        position=4, identity="g4", members=[b"one", b"", b"\x00\xff"], versions=[V1, V0]
+        position=4,
+        identity="g4",
+        members=[b"one", b"", b"\x00\xff"],
+        attempts=["g4-0/a", "g4-1/a", "g4-2/a"],
+        versions=[V1, V0],
     )
     before = await journal.groups_after(0, 10)
     await journal.close()
@@ -71,7 +75,7 @@ async def test_a_dropped_group_is_offered_no_more_but_its_position_is_done(
     numbers = [await add(journal, position, b"x", b"y") for position in range(3)]
     await journal.drop([numbers[1]])
     assert [g.id for g in await journal.groups_after(0, 10)] == ["g0", "g2"]
-    counts = await journal.counts()
+    counts = journal.counts
     assert (counts.accepted, counts.dropped_groups) == (4, 1)
     assert await journal.finished_positions() == {0, 1, 2}
 
@@ -81,7 +85,7 @@ async def test_an_acknowledgement_frees_the_bytes_and_keeps_the_rest(tmp_path: P
     numbers = [await add(journal, position, b"x" * 100) for position in range(3)]
     assert await journal.acknowledge(numbers[1]) == numbers[1]
     assert await journal.acknowledge(numbers[0]) == numbers[1]  # never lowered
-    counts = await journal.counts()
+    counts = journal.counts
     assert (counts.accepted, counts.durable_sequence, counts.last_sequence) == (
         3, numbers[1], numbers[2],
     )  # fmt: skip
@@ -146,11 +150,15 @@ async def test_a_group_is_there_whole_or_not_at_all(journal: Journal) -> None:
 
     with pytest.raises(sqlite3.Error):
         await journal.add_group(
-            position=0, identity="g0", members=[b"x", Unstorable(b"y")], versions=[V0]
+            position=0,
+            identity="g0",
+            members=[b"x", Unstorable(b"y")],
+            attempts=["g0-0/a", "g0-1/a"],
+            versions=[V0],
         )
     assert await journal.groups_after(0, 10) == []
     assert await journal.finished_positions() == set()
-    assert (await journal.counts()).accepted == 0
+    assert journal.counts.accepted == 0
     assert await add(journal, 0) > 0  # and the journal goes on
 
 
@@ -189,49 +197,75 @@ async def test_the_owner_stays_and_the_life_is_counted(tmp_path: Path) -> None:
     await other.close()
 
 
-async def test_a_second_process_is_refused_in_one_sentence(
-    journal: Journal, tmp_path: Path
-) -> None:
+async def test_a_skipped_position_is_finished_and_counted_once(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "j.sqlite")
     await add(journal, 0)
-    script = (
-        "import sys; from pathlib import Path; from engine.journal.journal import Journal\n"
-        "from engine.errors import StartupError\n"
-        "try: Journal(Path(sys.argv[1]))\n"
-        "except StartupError as error: print(error); sys.exit(1)\n"
-    )
-    command = [sys.executable, "-c", script, str(tmp_path / "deep" / "journal.sqlite")]
-    done = await asyncio.to_thread(
-        subprocess.run, command, capture_output=True, text=True, timeout=30, check=False
-    )
-    assert done.returncode == 1, done.stderr
-    assert "does another engine serve this run folder?" in done.stdout
-    assert "journal.sqlite" in done.stdout
-    assert len(done.stdout.splitlines()) == 1
-    assert await add(journal, 1) > 0  # the first one is not disturbed
-
-
-def test_what_is_no_journal_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "text.sqlite").write_text("no database " * 100)
-    with pytest.raises(StartupError, match="not a database"):
-        Journal(tmp_path / "text.sqlite")
-    with pytest.raises(StartupError, match="cannot be used"):
-        Journal(tmp_path / "text.sqlite" / "journal.sqlite")
-    (tmp_path / "folder").mkdir()
-    with pytest.raises(StartupError, match="unable to open"):
-        Journal(tmp_path / "folder")
-
-
-async def test_a_full_disk_stores_nothing_and_the_journal_goes_on(journal: Journal) -> None:
-    await add(journal, 0)
-    db = journal._db
-    pages = db.execute("PRAGMA page_count").fetchone()[0]
-    db.execute(f"PRAGMA max_page_count={pages + 2}")
     for _ in range(2):
-        with pytest.raises(JournalFull, match=r"no room for .*journal\.sqlite") as caught:
-            await add(journal, 1, b"x" * 100_000)
-        assert caught.value.code is grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert caught.value.retry_after
-    assert [g.id for g in await journal.groups_after(0, 10)] == ["g0"]
-    db.execute(f"PRAGMA max_page_count={pages + 1000}")
-    await add(journal, 1, b"x" * 100_000)
-    assert await journal.finished_positions() == {0, 1}
+        await journal.skip(3, "no such image")
+    assert await journal.finished_positions() == {0, 3}
+    assert journal.counts.skipped == 1
+    await journal.close()
+    journal = Journal(tmp_path / "j.sqlite")
+    assert await journal.finished_positions() == {0, 3}
+    assert journal.counts.skipped == 1
+    await journal.close()
+
+
+async def test_counts_kept_by_increments_are_those_of_a_scan(tmp_path: Path) -> None:
+    """Seeded walks over all that changes a count; the next life counts by a scan."""
+    chance = random.Random(7)
+    for walk in range(6):
+        file = tmp_path / f"{walk}.sqlite"
+        journal, numbers = Journal(file), [0]
+        for step in range(30):
+            match chance.randrange(5):
+                case 0 | 1:
+                    members = [b"x"] * chance.randint(1, 4)
+                    numbers.append(await add(journal, step, *members))
+                case 2:
+                    await journal.drop(chance.choices(numbers, k=chance.randint(1, 3)))
+                case 3:
+                    await journal.acknowledge(chance.choice(numbers))
+                case 4:
+                    await journal.skip(chance.randrange(100, 105), "why")
+        kept = journal.counts
+        await journal.close()
+        journal = Journal(file)
+        assert journal.counts == kept, f"walk {walk}"
+        await journal.close()
+
+
+async def test_what_is_acknowledged_goes_step_by_step_and_the_file_is_used_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.journal.writer.TIDY_S", 0.001)
+    monkeypatch.setattr("engine.journal.journal.SPARE_PAGES", 64)
+    file = tmp_path / "j.sqlite"
+    journal = Journal(file)
+    for turn in range(3):
+        numbers = [await add(journal, 20 * turn + i, b"x" * 100_000) for i in range(20)]
+        await journal.acknowledge(numbers[-1])
+        with contextlib.closing(sqlite3.connect(file)) as db:
+            (left,) = db.execute("SELECT count(*) FROM members").fetchone()
+            assert left <= 20 - TIDIED_GROUPS
+            for query, most in (("SELECT count(*) FROM members", 0), ("PRAGMA freelist_count", 64)):
+                await until(lambda: db.execute(query).fetchone()[0] <= most, query)  # noqa: B023
+    await journal.close()
+    with contextlib.closing(sqlite3.connect(file)) as db:
+        assert db.execute("PRAGMA page_count").fetchone()[0] * 4096 < 20 * 100_000 / 2
+
+
+async def test_history_all_keeps_records_and_blobs_after_the_acknowledgement(
+    tmp_path: Path,
+) -> None:
+    file, blob = tmp_path / "j.sqlite", media_of(b"shown", "image/png")
+    journal = Journal(file, history="all")
+    number = await add(journal, 0, b"record", blobs=[blob])
+    dropped = await add(journal, 1, b"dropped", blobs=[blob])
+    await journal.drop([dropped])
+    await journal.acknowledge(dropped)
+    assert await journal.blob(blob.blob.sha256) == blob.data
+    await journal.close()
+    with contextlib.closing(sqlite3.connect(file)) as db:
+        held = db.execute("SELECT sequence, trajectory FROM members").fetchall()
+    assert held == [(number, b"record"), (dropped, b"dropped")]

@@ -1,0 +1,51 @@
+"""The journal's single facts and the weight versions that were published."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from toolwright.types import WeightVersion
+
+
+def fact(db: sqlite3.Connection, name: str) -> str | None:
+    """None where nobody has set it."""
+    row = db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+    return None if row is None else str(row[0])
+
+
+def set_fact(db: sqlite3.Connection, name: str, value: str) -> str:
+    """Returns the value."""
+    db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
+    return value
+
+
+def add_version(
+    db: sqlite3.Connection, version: WeightVersion, path: Path, parent: WeightVersion | None
+) -> None:
+    """A publish, and the fork when it opens a lineage."""
+    db.execute(
+        "INSERT INTO versions (lineage, step, path) VALUES (?, ?, ?)",
+        (version.lineage, version.step, str(path)),
+    )
+    if parent is not None:
+        db.execute(
+            "INSERT OR REPLACE INTO forks VALUES (?, ?, ?)",
+            (version.lineage, parent.lineage, parent.step),
+        )
+
+
+def newest_version(db: sqlite3.Connection) -> tuple[WeightVersion, Path] | None:
+    """What was published last; None in a new journal."""
+    row = db.execute(
+        "SELECT lineage, step, path FROM versions ORDER BY published DESC LIMIT 1"
+    ).fetchone()
+    if row is None:
+        return None
+    return WeightVersion(lineage=row[0], step=row[1]), Path(row[2])
+
+
+def forks(db: sqlite3.Connection) -> dict[str, WeightVersion]:
+    """Lineage to the version that it left."""
+    rows = db.execute("SELECT lineage, parent_lineage, parent_step FROM forks")
+    return {lineage: WeightVersion(lineage=parent, step=step) for lineage, parent, step in rows}

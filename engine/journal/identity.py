@@ -1,0 +1,96 @@
+"""Which run a journal belongs to: what must not change between two lives of an engine.
+
+Position *i* of another task source is another question, and ids mean the same only under the same
+tokenizer: groups of two such runs must not meet in one journal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from engine.errors import StartupError
+
+LONGEST_HEADER = 100 << 20
+"""Bytes; safetensors itself refuses longer ones."""
+SHOWN = 60
+"""Characters of a value in the sentence."""
+_NOTHING = "nothing"
+
+
+def difference(stored: Mapping[str, str], now: Mapping[str, str]) -> tuple[str, str, str] | None:
+    """Name, stored value and value now of the first difference, in the order of `now`; None where
+    all is the same."""
+    for name in dict.fromkeys((*now, *stored)):
+        before, after = stored.get(name, _NOTHING), now.get(name, _NOTHING)
+        if before != after:
+            return name, before, after
+    return None
+
+
+def sentence(file: Path, stored: Mapping[str, str], now: Mapping[str, str]) -> str | None:
+    """What is wrong with using the journal for a run that is `now`; None where nothing is."""
+    found = difference(stored, now)
+    if found is None:
+        return None
+    name, before, after = found
+    start = _start_of_difference(before, after)
+    return (
+        f"the journal {file} belongs to another run: its {name} is {_cut(before, start)}, the "
+        f"recipe's is {_cut(after, start)}; `engine serve RECIPE --fork RUN` opens a new run from "
+        "it, or choose a new run.folder"
+    )
+
+
+def policy_identity(folder: Path) -> str:
+    """SHA-256 hex over config.json and the headers of the safetensors files, by name.
+
+    Not over the weights' bytes: of a large policy these are hundreds of gigabytes, read at every
+    start. A header names every tensor with type and shape, so another architecture or size is
+    noticed; other weights of the same shape are not. StartupError for files that cannot be read.
+    """
+    digest = hashlib.sha256()
+    for file in (folder / "config.json", *sorted(folder.glob("*.safetensors"))):
+        try:
+            content = _header(file) if file.suffix == ".safetensors" else file.read_bytes()
+        except (OSError, ValueError) as error:
+            raise StartupError(f"policy.model: {file} cannot be read: {error}") from error
+        digest.update(f"{file.name} {len(content)}\n".encode())
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def to_json(identity: Mapping[str, str]) -> str:
+    """As a fact of the journal."""
+    return json.dumps(dict(identity))
+
+
+def from_json(text: str) -> dict[str, str]:
+    """Inverse of `to_json`."""
+    return {str(name): str(value) for name, value in json.loads(text).items()}
+
+
+def _header(file: Path) -> bytes:
+    with file.open("rb") as stream:
+        length = int.from_bytes(stream.read(8), "little")
+        header = stream.read(min(length, LONGEST_HEADER + 1))
+    if len(header) != length:
+        raise ValueError(f"no safetensors file: its header would have {length} bytes")
+    return header
+
+
+def _start_of_difference(one: str, other: str) -> int:
+    same = 0
+    while same < min(len(one), len(other)) and one[same] == other[same]:
+        same += 1
+    return max(0, same - SHOWN // 3)
+
+
+def _cut(value: str, start: int) -> str:
+    if len(value) <= SHOWN:
+        return repr(value)
+    piece = value[start : start + SHOWN]
+    before, after = "..." if start else "", "..." if start + SHOWN < len(value) else ""
+    return f"{before}{piece!r}{after}"

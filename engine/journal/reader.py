@@ -1,0 +1,149 @@
+"""A run's journal for one who looks: read-only, also beside a living engine."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.errors import StartupError
+from engine.journal import facts, groups
+from engine.journal.groups import Counts
+from engine.journal.logs import LogState, read_log, trajectory_of
+from engine.journal.schema import (
+    FILE_NAME,
+    engine_lives,
+    open_read_only,
+    refuse_other_schemas,
+    unusable,
+)
+from engine.rollout.events import AnyEvent
+from toolwright.types import WeightVersion
+
+NAMES = 100_000
+"""Trajectories whose names are looked through for one like an unknown name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedAttempt:
+    """A log: `name` is trajectory id / attempt. age_s: since its first commit."""
+
+    name: str
+    state: LogState
+    age_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredRecord:
+    """A member of a complete group, as it is offered."""
+
+    attempt: str
+    group: str
+    sequence: int
+    dropped: bool
+    data: bytes
+
+
+class JournalReader:
+    """Opened for one command; each method reads what is durable at that moment."""
+
+    def __init__(self, run_folder: Path) -> None:
+        """StartupError where there is no journal that this engine can read."""
+        self._file = run_folder / FILE_NAME
+        if not self._file.is_file():
+            raise StartupError(f"no run in {run_folder}: there is no {FILE_NAME}")
+        try:
+            self._db = open_read_only(self._file)
+            self._db.execute("SELECT count(*) FROM sqlite_master")
+            refuse_other_schemas(self._db, self._file)
+        except sqlite3.Error as error:
+            raise unusable(self._file, error) from error
+
+    def close(self) -> None:
+        self._db.close()
+
+    @property
+    def engine_lives(self) -> bool:
+        """An engine serves this run now."""
+        return engine_lives(self._file)
+
+    def counts(self) -> Counts:
+        return groups.count(self._db, int(facts.fact(self._db, "durable") or 0))
+
+    def version(self) -> tuple[WeightVersion, Path] | None:
+        """What was published last."""
+        return facts.newest_version(self._db)
+
+    def skipped(self) -> list[tuple[int, str]]:
+        """Positions whose task cannot be run, with the reason."""
+        rows = self._db.execute("SELECT position, reason FROM skipped ORDER BY position")
+        return [(position, reason) for position, reason in rows]
+
+    def attempts(self, *states: LogState, trajectory: str | None = None) -> list[LoggedAttempt]:
+        """Logs in these states, of all trajectories or one, oldest first."""
+        now = time.time()
+        wanted = ", ".join("?" * len(states))
+        rows = self._db.execute(
+            f"SELECT attempt, state, opened_at FROM logs WHERE state IN ({wanted})"
+            " AND (? IS NULL OR trajectory = ?) ORDER BY log",
+            (*states, trajectory, trajectory),
+        )
+        return [
+            LoggedAttempt(name=name, state=LogState(state), age_s=max(0.0, now - opened))
+            for name, state, opened in rows
+        ]
+
+    def log(self, attempt: str) -> list[AnyEvent]:
+        """All events of an attempt. ValueError for a log that cannot be read."""
+        return read_log(self._db, attempt)
+
+    def groups(self) -> Iterator[list[StoredRecord]]:
+        """Groups whose records are held, in order."""
+        held = "SELECT DISTINCT sequence FROM members ORDER BY sequence"
+        for (sequence,) in self._db.execute(held).fetchall():
+            yield self._records("sequence = ?", sequence)
+
+    def record(self, trajectory: str) -> StoredRecord | None:
+        """The record of one trajectory; None where it is not held."""
+        group = trajectory.rpartition("-")[0]
+        found = [
+            one
+            for one in self._records("groups.id = ?", group)
+            if trajectory_of(one.attempt) == trajectory
+        ]
+        return found[-1] if found else None
+
+    def was_delivered(self, trajectory: str) -> bool:
+        """Its group was acknowledged: the journal may have forgotten it."""
+        durable = int(facts.fact(self._db, "durable") or 0)
+        row = self._db.execute(
+            "SELECT 1 FROM groups WHERE id = ? AND sequence <= ?",
+            (trajectory.rpartition("-")[0], durable),
+        ).fetchone()
+        return row is not None
+
+    def trajectories(self) -> list[str]:
+        """Names of the newest trajectories of which something is held."""
+        rows = self._db.execute(
+            "SELECT DISTINCT trajectory FROM logs ORDER BY log DESC LIMIT ?", (NAMES,)
+        ).fetchall()
+        members = self._db.execute(
+            "SELECT attempt FROM members ORDER BY sequence DESC LIMIT ?", (NAMES,)
+        )
+        names = [*(name for (name,) in rows), *(trajectory_of(name) for (name,) in members)]
+        return list(dict.fromkeys(names))
+
+    def _records(self, where: str, value: object) -> list[StoredRecord]:
+        rows = self._db.execute(
+            "SELECT attempt, groups.id, sequence, dropped, trajectory"
+            f" FROM groups JOIN members USING (sequence) WHERE {where} ORDER BY sequence, number",
+            (value,),
+        )
+        return [
+            StoredRecord(
+                attempt=attempt, group=group, sequence=sequence, dropped=bool(dropped), data=data
+            )
+            for attempt, group, sequence, dropped, data in rows
+        ]

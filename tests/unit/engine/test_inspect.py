@@ -1,0 +1,209 @@
+"""`engine inspect`: a run's state, and a trajectory as a timeline, also while an engine serves."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from engine.cli import app
+from engine.commands.inspect import of_record, run_state, trajectory_state
+from engine.commands.show import plain, show
+from engine.errors import StartupError
+from engine.journal.journal import Journal
+from engine.journal.schema import FILE_NAME
+from engine.rollout.events import Ended
+from engine.rollout.record import Identity, record
+from engine.rollout.state import fold
+from tests.support.logs import V1, example
+from toolwright.types import Event, StopReason, Task, Trajectory
+from toolwright.wire import serialize, trajectory_to_proto
+
+
+def finished(name: str) -> Trajectory:
+    group, _, index = name.rpartition("-")
+    identity = Identity(
+        trajectory_id=name,
+        group_id=group,
+        index=int(index),
+        attempt=0,
+        task=Task(id="q1", prompt="6*7"),
+        tokenizer_hash="toy",
+    )
+    return record(fold(example()), identity)
+
+
+async def group(journal: Journal, position: int) -> int:
+    name = f"g{position:07d}"
+    for event in example():
+        journal.append(f"{name}-0/b1r0a0", [event])
+    return await journal.add_group(
+        position=position,
+        identity=name,
+        members=[serialize(trajectory_to_proto(finished(f"{name}-0")))],
+        attempts=[f"{name}-0/b1r0a0"],
+        versions=[V1],
+    )
+
+
+@pytest.fixture
+async def run(tmp_path: Path) -> AsyncIterator[Path]:
+    """A run in progress: one group acknowledged, one dropped, one waiting, three in flight."""
+    journal = Journal(tmp_path / FILE_NAME)
+    await journal.set_version(V1, tmp_path / "policy" / "a-1", None)
+    first, second = await group(journal, 1), await group(journal, 2)
+    await group(journal, 3)
+    await journal.acknowledge(first)
+    await journal.drop([second])
+    await journal.skip(9, "no \x1b[31mimage")
+    journal.append("g0000004-0/b1r0a0", example()[:3])
+    journal.append("g0000004-1/b1r0a0", example()[:6])
+    journal.append("g0000004-2/b1r0a0", example())
+    await journal.flush()
+    (tmp_path / "engine.jsonl").write_text(
+        "".join(
+            json.dumps({"event": f"e{i}", "level": level, "timestamp": f"t{i}"}) + "\n"
+            for i, level in enumerate(["info", "error", "warning", "info"] * 4)
+        )
+        + '{"event": "cut'
+    )
+    yield tmp_path
+    await journal.close()
+
+
+def laid_out(found: dict[str, Any]) -> str:
+    out = io.StringIO()
+    show(found, out)
+    return out.getvalue()
+
+
+async def test_the_state_of_a_run_in_progress(run: Path) -> None:
+    found = run_state(run)
+    assert found["engine_lives"]
+    assert found["version"] == "a.1"
+    assert found["groups"] == {"waiting": 1, "delivered": 1, "dropped": 1, "skipped": 1}
+    assert found["skipped"] == [{"position": 9, "reason": "no \x1b[31mimage"}]
+    flying = {one["attempt"]: (one["turn"], one["doing"]) for one in found["in_flight"]}
+    assert flying == {
+        "g0000004-0/b1r0a0": (0, "calls python"),
+        "g0000004-1/b1r0a0": (1, "generates"),
+        "g0000004-2/b1r0a0": (1, "waits for its group"),
+    }
+    assert all(0 <= one["age_s"] < 60 for one in found["in_flight"])
+    assert [one["event"] for one in found["last_errors"]] == ["e6", "e9", "e10", "e13", "e14"]
+    text = laid_out(found)
+    assert "serves it now" in text
+    assert "g0000004-1/b1r0a0" in text
+    assert "\x1b" not in text
+
+
+async def test_a_finished_trajectory_as_a_timeline(run: Path) -> None:
+    found = trajectory_state(run, "g0000003-0", lambda ids: f"<{len(ids)} ids>")
+    told = [
+        (e["kind"], e.get("author"), e.get("tokens"), e.get("position")) for e in found["timeline"]
+    ]
+    assert told == [
+        ("tokens", "PROMPT", 3, 0),
+        ("tokens", "MODEL", 2, 3),
+        ("tokens", "MODEL", 1, 5),
+        ("call", None, None, None),
+        ("tokens", "TOOL", 2, 6),
+        ("event", None, None, None),
+        ("tokens", "MODEL", 2, 8),
+    ]  # fmt: skip
+    call = found["timeline"][3]
+    assert (call["tool"], call["queued_s"], call["run_s"]) == ("python", 0.001, 0.02)
+    assert call["answered_s"] == pytest.approx(0.025)
+    assert [e["version"] for e in found["timeline"] if e.get("author") == "MODEL"] == [
+        "a.0", "a.1", "a.1",
+    ]  # fmt: skip
+    assert found["timeline"][0]["text"] == "<3 ids>"
+    assert {"name": "tidy", "value": 0.0, "turn": 0} in found["reward_parts"]
+    assert (found["stop_reason"], found["masked"], found["why_masked"]) == ("ANSWERED", False, "")
+    text = laid_out(found)
+    for piece in ("tidy of turn 0", "ANSWERED", "STOP '</python>'", "queued 1.0 ms, ran 20.0 ms"):
+        assert piece in text
+
+
+async def test_a_trajectory_in_flight_as_a_timeline(run: Path) -> None:
+    found = trajectory_state(run, "g0000004-0")
+    assert (found["status"], found["turn"], found["waits_for"]) == ("IN_FLIGHT", 0, ["0/0"])
+    assert [e["kind"] for e in found["timeline"]] == ["tokens"] * 3
+    assert "not yet" in laid_out(found)
+    ended = trajectory_state(run, "g0000004-2")
+    assert (ended["status"], ended["stop_reason"], ended["reward"]) == ("ENDED", "ANSWERED", 0.5)
+    assert "ANSWERED" in laid_out(ended)
+
+
+async def test_an_unknown_trajectory_is_answered_with_near_names(run: Path) -> None:
+    with pytest.raises(StartupError, match=r"no trajectory g0000004-9 .*near: .*g0000004-"):
+        trajectory_state(run, "g0000004-9")
+    with pytest.raises(StartupError, match=r"no trajectory xyz .*some: .*g000000"):
+        trajectory_state(run, "xyz")
+    with pytest.raises(StartupError, match=r'delivered and acknowledged.*history = "all"'):
+        trajectory_state(run, "g0000001-0")
+
+
+def test_why_a_trajectory_is_masked_is_said() -> None:
+    one = finished("g0000001-0")
+    failed = Event(kind="reward_failed", turn=0, data={"error": "took more than 60 s"})
+    by_reward = of_record(replace(one, masked=True, events=(failed,)))
+    assert by_reward["why_masked"] == "reward_failed: took more than 60 s"
+    by_rule = of_record(replace(one, masked=True, events=()))
+    assert "rule" in by_rule["why_masked"]
+    state = fold([*example()[:2], Ended(reason=StopReason.SAMPLER_ERROR, error="no sampler")])
+    lost = of_record(
+        record(
+            state,
+            Identity(
+                trajectory_id="g-0",
+                group_id="g",
+                index=0,
+                attempt=2,
+                task=Task(id="q"),
+                tokenizer_hash="",
+            ),
+        )
+    )
+    assert lost["why_masked"] == "attempt_failed: no sampler"
+
+
+@pytest.mark.parametrize("text", ["\x1b[2J\x1b]0;owned\x07", "a\rb\x08", "\u202eevil", "\x9b31m"])
+def test_what_a_terminal_would_obey_is_shown_as_text(text: str) -> None:
+    shown = plain(f"[red]before {text} after :smile:")
+    assert shown.isprintable()
+    assert shown.startswith("[red]before ")
+    assert shown.endswith(" after :smile:")
+    one = finished("g0000001-0")
+    calls = (replace(one.calls[0], tool=text),)
+    found = of_record(replace(one, calls=calls), lambda _ids: f"[b]{text}")
+    out = laid_out({"trajectory": text, "attempts": [], **found})
+    assert all(char.isprintable() or char == "\n" for char in out)
+    assert "[b]" in out
+
+
+def test_a_long_text_is_cut_in_the_middle() -> None:
+    shown = plain("a" * 1000 + "b" * 1000)
+    assert len(shown) < 420
+    assert shown.startswith("aaa")
+    assert shown.endswith("bbb")
+
+
+async def test_the_command_prints_json_for_machines_and_one_sentence_for_a_wrong_name(
+    run: Path,
+) -> None:
+    done = CliRunner().invoke(app, ["inspect", str(run), "g0000003-0", "--json"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.output)["timeline"][0]["text"] is None  # no recipe, no tokenizer
+    assert json.loads(CliRunner().invoke(app, ["inspect", str(run), "--json"]).output)["groups"]
+    assert "in flight: 3" in CliRunner().invoke(app, ["inspect", str(run)]).output
+    done = CliRunner().invoke(app, ["inspect", str(run / "nowhere")])
+    assert done.exit_code == 1
+    assert "no run in" in done.output
+    assert len(done.output.splitlines()) == 1

@@ -1,0 +1,204 @@
+"""Events of an attempt, their fold, and the record as a view of it, for any log that can be."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import structs
+
+from engine.rollout.events import (
+    Acted,
+    AnyEvent,
+    Appended,
+    Called,
+    Ended,
+    Noted,
+    Scored,
+    Streamed,
+    decode,
+    encode,
+)
+from engine.rollout.record import Identity, record
+from engine.rollout.state import EMPTY, LogError, apply, fold
+from tests.support.logs import PLACEHOLDER, V0, ends, example, logs, scores
+from toolwright.types import (
+    Author,
+    BlobRef,
+    Event,
+    FinishKind,
+    FinishReason,
+    StopReason,
+    Task,
+    floats,
+    ids,
+)
+from toolwright.wire import serialize, trajectory_to_proto
+
+IDENTITY = Identity(
+    trajectory_id="g0000001-0",
+    group_id="g0000001",
+    index=0,
+    attempt=0,
+    task=Task(id="t", prompt="6*7"),
+    tokenizer_hash="hash",
+    placeholder=PLACEHOLDER,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data(), logs())
+def test_a_fold_of_any_prefix_continued_equals_the_whole(data: Any, log: list[AnyEvent]) -> None:
+    cut = data.draw(st.integers(0, len(log)))
+    assert fold(log[cut:], fold(log[:cut])) == fold(log)
+
+
+@settings(max_examples=40, deadline=None)
+@given(logs())
+def test_ids_of_a_turn_begin_with_all_ids_of_the_turn_before(log: list[AnyEvent]) -> None:
+    state = EMPTY
+    for event in log:
+        after = apply(state, event)
+        assert after.token_ids[: len(state.token_ids)] == state.token_ids
+        assert len(after.token_ids) == sum(len(one.token_ids) for one in after.segments)
+        assert len(after.token_ids) - after.response_ids == (
+            len(after.segments[0].token_ids) if after.opened else 0
+        )
+        state = after
+
+
+@settings(max_examples=30, deadline=None)
+@given(logs(ended=True), ends, scores)
+def test_no_event_after_the_end_but_scored_and_the_last_one_counts(
+    log: list[AnyEvent], end: Ended, score: Scored
+) -> None:
+    state = fold(log)
+    for event in (*example()[:-1], end, Noted(note=Event(kind="n", turn=0))):
+        with pytest.raises(LogError):
+            apply(state, event)
+    assert apply(state, score).score == score
+
+
+@settings(max_examples=40, deadline=None)
+@given(logs())
+def test_events_come_back_as_they_were_byte_for_byte(log: list[AnyEvent]) -> None:
+    data = encode(log)
+    again = decode(data)
+    assert again == log
+    assert encode(again) == data
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=200))
+def test_garbage_is_a_value_error(data: bytes) -> None:
+    with contextlib.suppress(ValueError):
+        assert isinstance(decode(data), list)
+
+
+@settings(max_examples=60, deadline=None)
+@given(logs(), st.data())
+def test_a_log_with_changed_bytes_is_read_and_folded_or_a_value_error(
+    log: list[AnyEvent], data: Any
+) -> None:
+    changed = bytearray(encode(log))
+    for _ in range(data.draw(st.integers(1, 4))):
+        changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.integers(0, len(changed)))
+    for garbage in (bytes(changed), bytes(changed[:cut])):
+        with contextlib.suppress(ValueError):
+            state = fold(decode(garbage))
+            if state.ended is not None:
+                record(state, IDENTITY)
+
+
+@pytest.mark.parametrize("opening", [b"\x91", b"\x81\xa1x", b"\xdd\xff\xff\xff\xff", b"\xc9"])
+def test_what_is_nested_without_end_is_a_value_error(opening: bytes) -> None:
+    with pytest.raises(ValueError, match="no events"):
+        decode(opening * 100_000)
+
+
+def test_a_note_that_is_nested_without_end_is_a_value_error() -> None:
+    (event,) = decode(encode([Noted(note=Event(kind="n", turn=0, data={"deep": 0}))]))
+    data = encode([event])
+    with pytest.raises(ValueError, match="no events"):
+        decode(data.replace(b"\xa4deep\x00", b"\xa4deep" + b"\x91" * 100_000 + b"\x00"))
+
+
+@settings(max_examples=40, deadline=None)
+@given(logs(ended=True))
+def test_the_record_is_the_same_after_the_journal(log: list[AnyEvent]) -> None:
+    before = record(fold(log), IDENTITY)
+    after = record(fold(decode(encode(log))), IDENTITY)
+    assert after == before
+    assert serialize(trajectory_to_proto(after)) == serialize(trajectory_to_proto(before))
+
+
+@settings(max_examples=40, deadline=None)
+@given(logs(ended=True))
+def test_images_of_the_record_stand_where_their_tokens_are(log: list[AnyEvent]) -> None:
+    state = fold(log)
+    told = record(state, IDENTITY)
+    if told.sequences:
+        assert [ref.blob for ref in told.shown_media] == [slot.blob for slot in state.images]
+        for segment in told.sequences[0].segments:
+            for ref in segment.media:
+                run = segment.token_ids[ref.token_offset :][: ref.placeholder_tokens]
+                assert list(run) == [PLACEHOLDER] * ref.placeholder_tokens
+
+
+def test_a_placeholder_without_an_image_is_a_value_error() -> None:
+    (opened, *_), blob = example(), BlobRef(sha256="a", media_type="image/png", size=1)
+    opened = structs.replace(opened, prompt=ids([PLACEHOLDER, 1, PLACEHOLDER]), images=(blob,))
+    with pytest.raises(ValueError, match="more placeholders than images"):
+        record(fold([opened, Ended(reason=StopReason.ANSWERED)]), IDENTITY)
+
+
+def test_a_record_before_the_end_is_a_value_error() -> None:
+    with pytest.raises(ValueError, match="has not ended"):
+        record(fold(example()[:5]), IDENTITY)
+
+
+def acted(tokens: int, logprobs: int, told: int) -> Acted:
+    return Acted(
+        token_ids=ids(range(tokens)),
+        logprobs=floats([0.0] * logprobs),
+        versions=((V0, told),),
+        finish=FinishReason(kind=FinishKind.STOP),
+        text="",
+    )
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        [*example()[:1], *example()[:1]],
+        [Noted(note=Event(kind="n", turn=0))],
+        [example()[0], example()[3]],
+        [example()[0], example()[4]],
+        [*example()[:3], example()[4]],
+        [*example()[:4], example()[3]],
+        [*example()[:2], example()[1]],
+        [example()[0], Called(call_id="1/0", turn=1, index=0, action="")],
+        [example()[0], Called(call_id="0/1", turn=0, index=1, action="")],
+        [*example()[:2], Streamed(token_ids=ids([1]), logprobs=floats([0.0]), versions=((V0, 1),))],
+        [example()[0], acted(3, 3, 2)],
+        [example()[0], acted(3, 3, 4)],
+        [example()[0], acted(3, 2, 3)],
+        [example()[8]],
+        [Appended(token_ids=ids([1]), author=Author.TOOL)],
+    ],
+    ids=lambda log: " ".join(type(event).__name__ for event in log),
+)
+def test_an_order_that_no_attempt_has_is_refused(wrong: list[AnyEvent]) -> None:
+    with pytest.raises(ValueError):
+        fold(wrong)
+
+
+def test_an_attempt_that_could_not_open_has_a_record() -> None:
+    state = fold([Ended(reason=StopReason.SESSION_LOST, error="no service")])
+    told = record(state, IDENTITY)
+    assert (told.masked, told.outside_baseline, told.sequences) == (True, True, ())
+    assert told.events[-1].data == {"error": "no service"}
