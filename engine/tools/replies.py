@@ -16,8 +16,8 @@ from toolwright import wire
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import Author, BlobRef, CallOutcome, ToolErrorKind
 
-LARGEST_BUDGET = 1 << 16
-"""Tokens of one observation. A service that asks for more gets the recipe's limit."""
+LARGEST_BUDGET = 1 << 20
+"""Tokens of one observation, as the contract has it. Who asks for more gets the recipe's limit."""
 
 _AUTHORS = (Author.TOOL, Author.MEMORY, Author.SYSTEM)
 _ERRORS = frozenset(ToolErrorKind)

@@ -56,8 +56,10 @@ class ToolServices:
             name: Service(name, table, owner, own.get(name)) for name, table in tables.items()
         }
         self._leases = {name: Leases(service) for name, service in self._services.items()}
-        self._kept: Collection[str] | None = None
+        self._kept: frozenset[str] | None = None
         """Sessions of an earlier life that stay open; None until that is said."""
+        self._found: set[str] = set()
+        """Sessions of an earlier life that were asked for: they are this life's now."""
         self._leaves_open = False
 
     def statistics(self) -> dict[str, ServiceStatistics]:
@@ -138,6 +140,7 @@ class ToolServices:
 
         SessionLost when one is gone, or its service cannot tell; the others are closed then.
         """
+        self._found.update((session_id, *(ref.session_id for ref in refs)))
         missing = self._services.keys() ^ {ref.service for ref in refs}
         found: dict[str, ServiceSession] = {}
         ran: set[str] = set()
@@ -203,8 +206,8 @@ class ToolServices:
     def _is_stranger(self, wire_id: str) -> bool:
         if self._kept is None:
             return False
-        own_id = wire_id.partition("/")[2].rpartition("@")[0]
-        return wire_id not in self._kept and own_id not in self._kept
+        names = {wire_id, wire_id.partition("/")[2].rpartition("@")[0]}
+        return bool(names & self._found) or not names & self._kept
 
     def _environment(
         self, opened: Mapping[str, ServiceSession], clock: TimeLimit | None = None

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from engine.types import ToolSpec
 from toolwright import wire
 from toolwright.schemas import in_order
 from toolwright.tool.v1 import tool_pb2 as pb
 
+KEPT = 1024
+"""Descriptors; sessions whose tools are made for them alone do not fill the memory."""
+
 
 def spec(tool: pb.ToolDescriptor, service: str) -> ToolSpec:
-    """The engine's view of a descriptor."""
+    """The engine's view of a descriptor; the same object for an equal one, since every session
+    comes with its tools."""
+    return _spec(tool.SerializeToString(deterministic=True), service)
+
+
+@lru_cache(maxsize=KEPT)
+def _spec(descriptor: bytes, service: str) -> ToolSpec:
+    tool = pb.ToolDescriptor.FromString(descriptor)
     kind = tool.action_format.WhichOneof("format")
     tag = tool.action_format.tag if kind == "tag" else tool.action_format.json_call
     return ToolSpec(

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 Message = TypeVar("Message")
 
-MOST_STREAMS = 4
+MOST_STREAMS = 16
 """gRPC writes one message of a stream at a time: with more streams, calls of one moment need not
 wait for each other."""
 TICK_SECONDS = 1.0

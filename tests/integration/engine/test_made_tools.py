@@ -45,16 +45,16 @@ async def test_a_made_tool_is_called_in_a_later_turn_and_is_gone_in_the_next_tra
     first, second, _ = await rolled_out(here, "run", line)
 
     early, made, used, wrong = first.calls
-    assert (early.error, early.valid) == (ToolErrorKind.UNKNOWN_TOOL, False)
-    assert json.loads(made.observation)["execution_result"] == 5
-    assert (used.tool, json.loads(used.observation)["execution_result"]) == ("add", 42)
-    assert used.isolation == made.isolation != ""
-    assert (wrong.tool, wrong.error) == ("add", ToolErrorKind.INVALID_ACTION)
+    assert (early.outcome.error, early.outcome.valid) == (ToolErrorKind.UNKNOWN_TOOL, False)
+    assert json.loads(made.outcome.observation)["execution_result"] == 5
+    assert (used.tool, json.loads(used.outcome.observation)["execution_result"]) == ("add", 42)
+    assert used.outcome.isolation == made.outcome.isolation != ""
+    assert (wrong.tool, wrong.outcome.error) == ("add", ToolErrorKind.INVALID_ACTION)
     assert first.stop_reason is StopReason.ANSWERED
 
     (gone,) = second.calls
-    assert gone.error is ToolErrorKind.UNKNOWN_TOOL
-    assert gone.invalid_reason == "there is no tool 'add', only create_and_execute"
+    assert gone.outcome.error is ToolErrorKind.UNKNOWN_TOOL
+    assert gone.outcome.invalid_reason == "there is no tool 'add', only create_and_execute"
     assert second.stop_reason is StopReason.ANSWERED
 
 

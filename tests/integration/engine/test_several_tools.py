@@ -77,15 +77,15 @@ def check(trajectory: Trajectory) -> None:
     assert [c.tool for c in calls] == [
         "python", "bash", "scale", "bash", "python", "bash", "bash", "scale",
     ]  # fmt: skip
-    shown = [call.observation.strip() for call in calls]
+    shown = [call.outcome.observation.strip() for call in calls]
     assert shown[0].startswith("42")
     assert shown[2] == "3.0"
     assert "8 in /tmp" in shown[3]
     assert shown[4].startswith("43")
     assert [c.outcome.valid for c in calls] == [True] * 5 + [False] * 3
-    assert calls[5].invalid_reason == "</bash> without <bash>"
-    assert "no function 'fly'" in calls[6].invalid_reason  # bash has functions of its own
-    assert calls[7].invalid_reason.startswith("scale: value: ")
+    assert calls[5].outcome.invalid_reason == "</bash> without <bash>"
+    assert "no function 'fly'" in calls[6].outcome.invalid_reason  # bash has functions of its own
+    assert calls[7].outcome.invalid_reason.startswith("scale: value: ")
     assert {call.outcome.error for call in calls[5:]} == {ToolErrorKind.INVALID_ACTION}
     assert trajectory.stop_reason is StopReason.ANSWERED
 
@@ -98,7 +98,9 @@ async def test_on_one_service(world: MakeWorld, tmp_path: Path) -> None:
     check(trajectory)
     shown = [said for author, said in here.texts(trajectory) if author == "tool"]
     for call, said in zip(trajectory.calls, shown, strict=True):
-        assert said == f"<result> {call.observation or call.invalid_reason}</result>"
+        assert (
+            said == f"<result> {call.outcome.observation or call.outcome.invalid_reason}</result>"
+        )
 
 
 async def test_on_two_services(world: MakeWorld, tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ async def test_one_recipe_and_four_tool_lines(world: MakeWorld, tmp_path: Path) 
             }
             runs = {name: await rolled_out(here, name, line) for name, line in lines.items()}
         assert endpoint.requests
-    assert [c.observation for c in runs["python"][0].calls] == ["40", "42"]
+    assert [c.outcome.observation for c in runs["python"][0].calls] == ["40", "42"]
     kept = {name: [lasting(t) for t in run] for name, run in runs.items()}
     for name in lines:
         assert kept[name] == kept["python"], name
@@ -149,7 +149,7 @@ async def test_a_cassette_is_the_recorded_run_token_for_token(
         assert [c.outcome.valid for c in after.calls] == [True, False, True, False, True]
         assert "Throws dice." in here.texts(after)[0][1]
     # The run is one that nobody could have guessed.
-    throws = {c.outcome.observation for t in recorded for c in t.calls if c.valid}
+    throws = {c.outcome.observation for t in recorded for c in t.calls if c.outcome.valid}
     assert len(throws) == 9
 
 

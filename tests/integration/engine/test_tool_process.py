@@ -113,7 +113,6 @@ async def test_attempts_wait_for_the_one_that_died(world: MakeWorld, tmp_path: P
     (tmp_path / "slow.py").write_text(SLOW)
     here = await world(run={**RUN, "groups_per_step": 1, "group_size": 2})
     here.tables["tools"] = {"tool": {"serve": ["slow.py"]}}
-    here.tables["engine"] = {"max_attempts": 2}
     calls, answers = by_turn(here.codec, SAID), by_turn(here.codec, [ANSWER])
 
     def script(request: ScriptRequest) -> Iterable[int]:

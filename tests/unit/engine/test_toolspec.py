@@ -114,7 +114,7 @@ def test_only_a_tool_a_memory_or_the_environment_speaks(said: int, author: Autho
 
 
 @pytest.mark.parametrize(
-    ("said", "kept"), [(0, 0), (4000, 4000), (1 << 16, 1 << 16), (2**32 - 1, 0)]
+    ("said", "kept"), [(0, 0), (4000, 4000), (1 << 20, 1 << 20), (2**32 - 1, 0)]
 )
 def test_a_budget_that_no_context_has_is_the_recipe_s(said: int, kept: int) -> None:
     assert reply_of(pb.CallResult(token_budget=said), "s").outcome.token_budget == kept
