@@ -278,7 +278,9 @@ class Engine:
             dropped=counts.dropped_groups,
             old_tokens=self._delivery.old_tokens,
         )
-        parts.journal(full=self._lane.full, backlog=self.journal.backlog)
+        parts.journal(
+            full=self._lane.full, backlog=self.journal.backlog, commit_s=self.journal.commit_s
+        )
         return parts.samplers(self._pool.statistics())
 
     def _line(self, tokens: int) -> str:

@@ -18,7 +18,6 @@ from itertools import count
 import structlog
 
 from engine.errors import TaskUnfit, first_of_group
-from engine.images.media import Media
 from engine.lanes.places import Places
 from engine.rewards.hook import GroupHook
 from engine.rewards.rewards import Rewards
@@ -29,7 +28,8 @@ from engine.rollout.attempts import roll_out
 from engine.rollout.events import Scored
 from engine.rollout.log import AttemptLog, Keeper
 from engine.rollout.record import Identity, record
-from toolwright.types import SamplingParams, Task, Trajectory
+from engine.tasks import DrawnTask
+from toolwright.types import SamplingParams, Trajectory
 
 LONGEST_PAUSE_S = 30.0
 """Before a group is rolled out again of which infrastructure failed every member."""
@@ -81,8 +81,7 @@ class GroupRun:
         lane: Lane,
         *,
         group_id: str,
-        task: Task,
-        media: tuple[Media, ...],
+        drawn: DrawnTask,
         sampling: SamplingParams,
         size: int,
         earlier: dict[str, AttemptLog],
@@ -90,8 +89,9 @@ class GroupRun:
     ) -> None:
         self._lane = lane
         self._group_id = group_id
-        self._task = task
-        self._media = media
+        self.drawn = drawn
+        self.queued = asyncio.Event()
+        """All members are done, have a place or wait for one."""
         self._sampling = sampling
         self._size = size
         self._earlier = earlier
@@ -101,6 +101,12 @@ class GroupRun:
     async def run(self) -> list[Member]:
         """Its scored members in order, rolled out again with growing pauses while infrastructure
         fails all of them; empty where the engine drains meanwhile. TaskUnfit."""
+        try:
+            return await self._rounds()
+        finally:
+            self.queued.set()
+
+    async def _rounds(self) -> list[Member]:
         for round_ in count():
             members = await self._roll_out(round_)
             if any(
@@ -127,6 +133,8 @@ class GroupRun:
                 tasks = [
                     group.create_task(self._member(index, round_)) for index in range(self._size)
                 ]
+                await asyncio.sleep(0)  # each of them takes its first step
+                self.queued.set()
         return [task.result() for task in tasks]
 
     async def _member(self, index: int, round_: int) -> Member:
@@ -135,9 +143,9 @@ class GroupRun:
             trajectory_id=trajectory_id,
             group_id=self._group_id,
             index=index,
-            task=self._task,
+            task=self.drawn.task,
             sampling=self._sampling,
-            media=self._media,
+            media=self.drawn.media,
             stored=self._lane.stored,
             prompts=self._prompts,
         )
@@ -165,7 +173,7 @@ class GroupRun:
                 group_id=self._group_id,
                 index=index,
                 attempt=number,
-                task=self._task,
+                task=self.drawn.task,
                 tokenizer_hash=lane.surroundings.tokenizer_hash,
                 placeholder=mark.placeholder if mark else None,
             ),

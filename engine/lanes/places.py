@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
 
 class Places:
     """`async with` one while a trajectory is in flight. `used` of `limit` are taken; a place that
-    is given back goes to the one who has waited longest, within the same call."""
+    is given back goes to the one who has waited longest, within the same call.
+
+    on_free: called when a place comes free that nobody waits for.
+    """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.used = 0
+        self.on_free: Callable[[], None] | None = None
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     @property
@@ -53,3 +58,5 @@ class Places:
                 turn.set_result(None)
                 return
         self.used -= 1
+        if self.on_free is not None:
+            self.on_free()

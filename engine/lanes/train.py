@@ -12,6 +12,7 @@ Invariants
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from itertools import count
@@ -30,7 +31,7 @@ from toolwright.types import SamplingParams, Status, Trajectory
 from toolwright.wire import serialize, trajectory_to_proto
 
 FULL_SECONDS = 5.0
-"""Between tries to journal a group on a full disk."""
+"""Between looks at a disk that was full."""
 
 log = structlog.get_logger("scheduler")
 
@@ -74,6 +75,7 @@ class TrainLane:
         self.admitted = 0
         """Trajectories of groups that are not whole yet."""
         self.step = 0
+        lane.places.on_free = self._wake.set
 
     @property
     def counts(self) -> Counts:
@@ -107,14 +109,23 @@ class TrainLane:
         async with asyncio.TaskGroup() as groups:
             while not self._draining:
                 if not self.full and self._lane.places.free > 0 and self._room():
-                    self.admitted += self._run.group_size
-                    groups.create_task(self._group(next(positions)))
-                    await asyncio.sleep(0)
+                    position = next(positions)
+                    group = await self._drawn(position)
+                    if group is not None:
+                        self.admitted += self._run.group_size
+                        groups.create_task(self._finish(position, group))
+                        await group.queued.wait()
                 else:
-                    self._wake.clear()
-                    await self._wake.wait()
+                    await self._change()
         if self._bad_rows.count:
             log.warning("bad_rows", summary=self._bad_rows.summary())
+
+    async def _change(self) -> None:
+        """Something that admissions depend on. Nobody tells when a full disk has room again."""
+        self._wake.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FULL_SECONDS if self.full else None):
+                await self._wake.wait()
 
     @property
     def _draining(self) -> bool:
@@ -151,36 +162,36 @@ class TrainLane:
         finished = await self._journal.finished_positions()
         return (position for position in count() if position not in finished)
 
-    async def _group(self, position: int) -> None:
+    async def _drawn(self, position: int) -> GroupRun | None:
+        """The group of a position; None where its task cannot be used. Called in order: a function
+        as a source is walked forward only."""
         try:
-            await self._run_group(position)
+            drawn = await self._source.at(position)
+        except BadRow as error:
+            await self._pass_over(position, error)
+            return None
+        return GroupRun(
+            self._lane,
+            group_id=f"g{position:07d}",
+            drawn=drawn,
+            sampling=overlaid(self._sampling, drawn.task.sampling),
+            size=self._run.group_size,
+            earlier=self._earlier,
+            drained=self._drained,
+        )
+
+    async def _finish(self, position: int, group: GroupRun) -> None:
+        try:
+            members = await group.run()
+            if members:
+                await self._store(position, members)
+        except TaskUnfit as error:
+            await self._pass_over(position, group.drawn.refused("unfit", str(error)))
         finally:
             self.admitted -= self._run.group_size
             self._wake.set()
         async with self.arrived:
             self.arrived.notify_all()
-
-    async def _run_group(self, position: int) -> None:
-        try:
-            drawn = await self._source.at(position)
-            group = GroupRun(
-                self._lane,
-                group_id=f"g{position:07d}",
-                task=drawn.task,
-                media=drawn.media,
-                sampling=overlaid(self._sampling, drawn.task.sampling),
-                size=self._run.group_size,
-                earlier=self._earlier,
-                drained=self._drained,
-            )
-            members = await group.run()
-        except BadRow as error:
-            await self._pass_over(position, error)
-        except TaskUnfit as error:
-            await self._pass_over(position, drawn.refused("unfit", str(error)))
-        else:
-            if members:
-                await self._store(position, members)
 
     async def _pass_over(self, position: int, error: BadRow) -> None:
         """StartupError where that is one too many."""

@@ -101,8 +101,7 @@ class Collector:
             run = GroupRun(
                 self._lane,
                 group_id=f"s{position:07d}",
-                task=drawn.task,
-                media=drawn.media,
+                drawn=drawn,
                 sampling=overlaid(self._plan.sampling, drawn.task.sampling),
                 size=self._plan.per_task,
                 earlier={},

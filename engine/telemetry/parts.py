@@ -89,6 +89,7 @@ class PartMetrics:
         self._dropped = gauge("engine_dropped_groups", "too old, of this run")
         self._old_tokens = total("engine_old_tokens", "sent without loss, as too old")
         self._full = gauge("engine_journal_full", "1: the disk is, nothing is admitted")
+        self._commit = gauge("engine_journal_commit_seconds", "that the last transaction took")
         self._backlog = gauge("engine_journal_backlog", "appends that are not durable yet")
 
     def samplers(self, statistics: Mapping[str, Mapping[str, Any]]) -> int:
@@ -127,6 +128,8 @@ class PartMetrics:
         self._dropped.set(dropped)
         self._old_tokens.follow(old_tokens)
 
-    def journal(self, *, full: bool, backlog: int) -> None:
+    def journal(self, *, full: bool, backlog: int, commit_s: float) -> None:
+        """commit_s: seconds that the last transaction took."""
         self._full.set(full)
+        self._commit.set(commit_s)
         self._backlog.set(backlog)

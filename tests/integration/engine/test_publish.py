@@ -31,7 +31,7 @@ def fresh(step: int) -> WeightVersion:
     return WeightVersion(lineage=uuid.uuid4().hex[:8], step=step)
 
 
-def held(here: World) -> str:
+def sampler_version(here: World) -> str:
     return here.sampler.scheduler.weight_version
 
 
@@ -40,7 +40,7 @@ async def test_the_first_version_is_the_policy_and_stays_over_a_restart(world: M
     async with here.engine() as run:
         version = await run.learner.version()
         assert version.step == 0
-        assert held(here) == str(version)
+        assert sampler_version(here) == str(version)
         answer = await call(run.learner.policy.GetPolicy, policy_pb2.GetPolicyRequest(), timeout=9)
         assert answer.path == str(here.tables["policy"]["model"])
         assert answer.tokenizer_hash == here.codec.hash
@@ -48,7 +48,7 @@ async def test_the_first_version_is_the_policy_and_stays_over_a_restart(world: M
     here.sampler.scheduler.rename_weights("other")
     async with here.engine() as run:
         assert await run.learner.version() == v(version, 1)
-        assert held(here) == str(v(version, 1))
+        assert sampler_version(here) == str(v(version, 1))
 
 
 async def test_a_publish_reaches_the_sampler_and_may_come_twice(world: MakeWorld) -> None:
@@ -58,7 +58,7 @@ async def test_a_publish_reaches_the_sampler_and_may_come_twice(world: MakeWorld
         answer = await run.learner.publish(v(version, 1), here.weights("1"))
         assert answer.samplers == 1
         assert answer.paused.ToTimedelta().total_seconds() > 0
-        assert held(here) == str(v(version, 1))
+        assert sampler_version(here) == str(v(version, 1))
         assert not here.sampler.scheduler.paused
         again = await run.learner.publish(v(version, 1), here.weights("1"))
         assert (again.samplers, again.version) == (0, answer.version)
@@ -90,7 +90,7 @@ async def test_what_is_no_next_version_is_refused(world: MakeWorld) -> None:
         with pytest.raises(ServiceError, match="no folder /no/such") as caught:
             await run.learner.publish(v(version, 4), here.folder / "/no/such")
         assert caught.value.code is grpc.StatusCode.INVALID_ARGUMENT
-        assert held(here) == str(v(version, 3))
+        assert sampler_version(here) == str(v(version, 3))
 
 
 async def test_a_folder_that_is_not_whole_is_refused_and_the_run_goes_on(world: MakeWorld) -> None:
@@ -106,10 +106,10 @@ async def test_a_folder_that_is_not_whole_is_refused_and_the_run_goes_on(world: 
         assert caught.value.code is grpc.StatusCode.INVALID_ARGUMENT
         assert "whole Hugging Face folder" in caught.value.mend
         assert not may_retry(caught.value)
-        assert held(here) == str(version) == str(await run.learner.version())
+        assert sampler_version(here) == str(version) == str(await run.learner.version())
         assert len(here.sampler.requests) == len(asked)
         await run.learner.publish(v(version, 1), here.weights("cut"))  # written again, whole
-        assert held(here) == str(v(version, 1))
+        assert sampler_version(here) == str(v(version, 1))
         await run.learner.lease(v(version, 1), after=first.info.sequence_number)
 
 
@@ -158,12 +158,12 @@ async def test_the_same_publish_asked_again_joins_the_one_under_way(world: MakeW
         # Another version waits for its turn, and comes after it.
         later = asyncio.create_task(run.learner.publish(v(version, 2), here.weights("2")))
         await asyncio.sleep(0.05)
-        assert held(here) == str(version)
+        assert sampler_version(here) == str(version)
         go.set()
         assert {answer.samplers for answer in await asyncio.gather(*asks)} == {1}
         assert (await later).samplers == 1
         assert len(loaded) == 2
-        assert held(here) == str(v(version, 2))
+        assert sampler_version(here) == str(v(version, 2))
 
 
 async def test_publishes_do_not_queue_without_end(world: MakeWorld) -> None:
@@ -202,9 +202,9 @@ async def test_an_engine_that_stops_in_a_publish_pauses_no_sampler(world: MakeWo
     assert not here.sampler.scheduler.paused
     async with here.engine() as run:
         assert await run.learner.version() == version
-        assert held(here) == str(version)
+        assert sampler_version(here) == str(version)
         await run.learner.publish(v(version, 1), here.weights("1"))
-        assert held(here) == str(v(version, 1))
+        assert sampler_version(here) == str(v(version, 1))
 
 
 async def test_a_new_lineage_with_its_parent(world: MakeWorld) -> None:
@@ -218,7 +218,7 @@ async def test_a_new_lineage_with_its_parent(world: MakeWorld) -> None:
         # The learner is back at step 0: nothing of its own steps is in the new lineage yet.
         new = fresh(0)
         await run.learner.publish(new, here.weights("new"), parent=v(old, 0))
-        assert held(here) == str(new)
+        assert sampler_version(here) == str(new)
         offered = await run.learner.lease(new, count=99, wait=0.3)
         numbers = {g.info.sequence_number for g in offered}
         assert numbers >= {g.info.sequence_number for g in first}
@@ -271,10 +271,10 @@ async def test_a_sampler_that_refuses_weights_gets_the_old_ones_back(world: Make
         assert not here.sampler.scheduler.paused
         # Once it is back up the same publish can be tried again, and is really done.
         await until(lambda: run.engine._pool.servers[0].up.is_set(), "the sampler", 5)
-        assert held(here) == str(version)
+        assert sampler_version(here) == str(version)
         answer = await run.learner.publish(v(version, 1), here.weights("1"))
         assert answer.samplers == 1
-        assert held(here) == str(v(version, 1))
+        assert sampler_version(here) == str(v(version, 1))
         (second,) = await run.learner.lease(v(version, 1), after=first.info.sequence_number)
         assert second.members[0].weight_versions == (v(version, 1),)
 
@@ -345,7 +345,7 @@ async def test_a_learner_that_dies_in_a_publish_leaves_it_whole(world: MakeWorld
         again = await run.learner.publish(v(version, 1), here.weights("1"))
         assert again.samplers == 1  # what the first one, which went on, has done
         assert await run.learner.version() == v(version, 1)
-        assert held(here) == str(v(version, 1))
+        assert sampler_version(here) == str(v(version, 1))
         assert not here.sampler.scheduler.paused
         assert (await run.learner.status()).version.step == 1
 
@@ -371,7 +371,7 @@ async def test_an_engine_that_starts_puts_the_samplers_in_order(world: MakeWorld
         async with here.engine("sampler.timeout_s=30") as run:
             assert not here.sampler.scheduler.paused
             assert '"type":"abort"' in await left.text()
-            assert held(here) == str(await run.learner.version())
+            assert sampler_version(here) == str(await run.learner.version())
 
 
 async def first_state(learner: Learner) -> str:

@@ -89,7 +89,7 @@ async def test_a_trajectory_with_a_tool_call(world: MakeWorld, incremental: bool
     assert clock.wall_s >= clock.open_s + clock.generate_s
 
     (opened,) = here.tools.opened
-    assert opened.session_id.endswith(f"{trajectory.id}/b1r0a0")
+    assert f"/{trajectory.id}/b1r0a0@" in opened.session_id
     assert dict(opened.metadata) == {"number": 0.0}
     assert opened.lease.seconds == 60
     (asked,) = here.tools.asked

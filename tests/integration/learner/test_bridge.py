@@ -11,6 +11,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from engine.edge.policy_folder import check_policy_folder
 from learner.config import Optimizer
 from learner.errors import ModelError
 from learner.model import load_frozen, load_policy
@@ -29,6 +30,7 @@ from tests.integration.learner.rows import make_rows
 def test_round_trip_is_bit_equal_and_complete(tmp_path: Path, one_rank: None, kind: str) -> None:
     source = write_model(tmp_path / "in", kind)
     load_policy(source, Optimizer(), "float32").save(tmp_path / "out")
+    check_policy_folder(tmp_path / "out")  # what the engine looks at before it tells a sampler
     before, after = weights(source), weights(tmp_path / "out")
     assert before.keys() == after.keys()
     assert all(torch.equal(before[name], after[name]) for name in before)

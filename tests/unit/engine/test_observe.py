@@ -116,9 +116,9 @@ async def test_withheld_answers_leave_the_frame_alone() -> None:
 def test_what_a_protocol_says_has_its_author_and_its_budget() -> None:
     log = opened()
     act(log, "act", "</python>")
-    observer(log, observation=2).say(Say(text="again, please", budget=5))
+    observer(log, observation=2).say(Say(text="again, please", budget=9))
     ((author, text),) = said(log)
-    assert (author, text) == (Author.SYSTEM, "[again]")
+    assert (author, text) == (Author.SYSTEM, "[agai ... ]")
     assert log.state.turn == 1
     assert log.state.calls == ()
 

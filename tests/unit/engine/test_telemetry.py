@@ -169,11 +169,12 @@ def test_metrics_follow_what_the_parts_count() -> None:
     assert value("engine_tool_retries_total", service="python", reason="full") == 2
     parts.attempts({"session_lost": 2})
     parts.groups(passed_over=3, dropped=1, old_tokens=64)
-    parts.journal(full=True, backlog=5)
+    parts.journal(full=True, backlog=5, commit_s=0.25)
     assert value("engine_attempts_failed_total", reason="session_lost") == 2
     assert value("engine_tasks_passed_over") == 3
     assert value("engine_old_tokens_total") == 64
     assert (value("engine_journal_full"), value("engine_journal_backlog")) == (1, 5)
+    assert value("engine_journal_commit_seconds") == 0.25
 
 
 def test_a_total_that_begins_again_is_no_error() -> None:
