@@ -28,7 +28,7 @@ import structlog
 
 from engine.config import Evaluation, Suite
 from engine.lanes.evaluation.results import Results
-from engine.lanes.evaluation.suite import Means, SuiteRun
+from engine.lanes.evaluation.suite import SuiteContext, SuiteRun
 from engine.lanes.evaluation.tasks import SuiteTasks
 from engine.rewards.rewards import Rewards
 from engine.rollout.assignment import Surroundings
@@ -60,7 +60,7 @@ class EvaluationLane:
         self._steps = steps
         self._sampling = sampling
         self._results = Results(run_folder)
-        self._means = Means(
+        self._context = SuiteContext(
             surroundings=surroundings,
             rewards=rewards,
             results=self._results,
@@ -69,12 +69,12 @@ class EvaluationLane:
             patience=patience,
             samples=table.samples,
         )
-        self._tasks: dict[str, SuiteTasks] = {}
+        self._sources: dict[str, SuiteTasks] = {}
         self._settings: dict[str, str] = {}
         self._done: set[tuple[str, str, int]] = set()
         self._runs: list[SuiteRun] = []
         self._current: asyncio.Task[None] | None = None
-        self._tasks_running: set[asyncio.Task[None]] = set()
+        self._evaluations: set[asyncio.Task[None]] = set()
         self._failures: asyncio.Queue[BaseException] = asyncio.Queue()
         self._stopped = False
 
@@ -82,21 +82,21 @@ class EvaluationLane:
         """Opens the sources and reads what earlier lives left. StartupError when a source cannot be
         used or is too short, or a sampler's context is too small for a suite's limits."""
         self._done = self._results.begin()
-        longest = self._means.surroundings.pool.longest_prompt
+        longest = self._context.surroundings.pool.longest_prompt
         for suite in self._table.suites:
             if suite.limits is not None:
-                limit = limits_of(suite, self._means.surroundings.rules.limits).model
+                limit = limits_of(suite, self._context.surroundings.rules.limits).model
                 check_context(f"limits.model of suite {suite.name!r}", limit, longest)
-            tasks = self._tasks[suite.name] = SuiteTasks(suite, folder, max_bad_rows=max_bad_rows)
+            tasks = self._sources[suite.name] = SuiteTasks(suite, folder, max_bad_rows=max_bad_rows)
             self._settings[suite.name] = self._digest(suite, await tasks.open())
 
     def close(self) -> None:
-        for tasks in self._tasks.values():
+        for tasks in self._sources.values():
             tasks.close()
 
     @property
     def busy(self) -> bool:
-        return bool(self._tasks_running)
+        return bool(self._evaluations)
 
     @property
     def running(self) -> int:
@@ -128,7 +128,7 @@ class EvaluationLane:
             return
         self._runs = [self._run_of(suite, version) for suite in suites]
         self._current = asyncio.get_running_loop().create_task(self._run(self._runs))
-        self._tasks_running.add(self._current)
+        self._evaluations.add(self._current)
         self._current.add_done_callback(self._ended)
 
     async def idle(self) -> bool:
@@ -167,24 +167,24 @@ class EvaluationLane:
     async def stop(self) -> None:
         """For good. Rows that were in flight are run again at the engine's next start."""
         self._stopped = True
-        for task in self._tasks_running:
+        for task in self._evaluations:
             task.cancel()
-        await asyncio.gather(*self._tasks_running, return_exceptions=True)
+        await asyncio.gather(*self._evaluations, return_exceptions=True)
 
     def _run_of(self, suite: Suite, version: WeightVersion) -> SuiteRun:
-        around = self._means.surroundings
+        around = self._context.surroundings
         rules = replace(around.rules, limits=limits_of(suite, around.rules.limits))
         return SuiteRun(
-            replace(self._means, surroundings=replace(around, rules=rules)),
+            replace(self._context, surroundings=replace(around, rules=rules)),
             suite,
             version,
-            self._tasks[suite.name],
+            self._sources[suite.name],
             sampling=sampling_of(suite, self._sampling),
             settings=self._settings[suite.name],
         )
 
     async def _run(self, runs: Sequence[SuiteRun]) -> None:
-        """All of them share the slots, in order, so that no suite's last rows run alone."""
+        """All of them share the slots, so that no suite's last rows run alone."""
         async with asyncio.TaskGroup() as group:
             for run in runs:
                 group.create_task(self._evaluate(run))
@@ -195,7 +195,7 @@ class EvaluationLane:
         self._done.add((run.suite.name, run.version.lineage, run.version.step))
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks_running.discard(task)
+        self._evaluations.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._failures.put_nowait(error)
 
@@ -203,7 +203,7 @@ class EvaluationLane:
         """Tells rows that were measured in another way from those of this suite."""
         told = {
             "suite": suite.model_dump(mode="json", exclude={"n", "when"}),
-            "limits": limits_of(suite, self._means.surroundings.rules.limits).model_dump(),
+            "limits": limits_of(suite, self._context.surroundings.rules.limits).model_dump(),
             "sampling": asdict(sampling_of(suite, self._sampling)),
             "source": source,
         }

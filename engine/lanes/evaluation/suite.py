@@ -55,7 +55,7 @@ log = structlog.get_logger("evaluation")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Means:
+class SuiteContext:
     """What all suites of a run share. slots: one for each trajectory that is held, until its line
     is on disk. life: begins the names of attempts. patience: seconds. samples: rows as text."""
 
@@ -80,7 +80,7 @@ class SuiteRun:
 
     def __init__(
         self,
-        means: Means,
+        context: SuiteContext,
         suite: Suite,
         version: WeightVersion,
         tasks: SuiteTasks,
@@ -88,13 +88,13 @@ class SuiteRun:
         sampling: SamplingParams,
         settings: str,
     ) -> None:
-        """means.surroundings: with the suite's limits. settings: tells rows of this kind apart."""
+        """context.surroundings has the suite's limits. settings: tells rows of this kind apart."""
         self.suite = suite
         self.version = version
         self.sampled = asyncio.Event()
         self.rolling = 0
         """Trajectories in flight."""
-        self._means = means
+        self._context = context
         self._tasks = tasks
         self._sampling = sampling
         self._settings = settings
@@ -114,7 +114,7 @@ class SuiteRun:
     async def run(self) -> bool:
         """True when its line is in evaluations.jsonl; False where nothing could be measured."""
         began = time.monotonic()
-        self._rows = self._means.results.rows(self.suite.name, self.version)
+        self._rows = self._context.results.rows(self.suite.name, self.version)
         try:
             await asyncio.to_thread(self._take_up)
             async with asyncio.TaskGroup() as group:
@@ -123,7 +123,7 @@ class SuiteRun:
             return await self._summarise(time.monotonic() - began)
         finally:
             self.sampled.set()
-            self._means.results.close(self._rows)
+            self._context.results.close(self._rows)
 
     def _take_up(self) -> None:
         """What an earlier life of the engine has; it may be a large file."""
@@ -151,9 +151,9 @@ class SuiteRun:
     async def _go_through(self, group: asyncio.TaskGroup, wanted: Callable[[int], bool]) -> None:
         async with aclosing(self._tasks.walk(wanted)) as rows:
             async for index, drawn in rows:
-                await self._means.slots.acquire()
+                await self._context.slots.acquire()
                 if self._cut:
-                    self._means.slots.release()
+                    self._context.slots.release()
                     return
                 self.rolling += 1
                 self._still.clear()
@@ -170,7 +170,7 @@ class SuiteRun:
             if member is not None:
                 await self._score(member)
         finally:
-            self._means.slots.release()
+            self._context.slots.release()
 
     async def _member(self, index: int, drawn: DrawnTask | BadRow) -> Member | None:
         """A whole trajectory under the suite's version; None where there is none, which then is in
@@ -199,7 +199,7 @@ class SuiteRun:
         return None
 
     async def _rolled_out(self, index: int, drawn: DrawnTask, attempt: int) -> Member:
-        means, suite = self._means, self.suite
+        context, suite = self._context, self.suite
         task = for_purpose(drawn.task, Purpose.EVAL)
         assignment = Assignment(
             trajectory_id=f"e{self.version}.{suite.name}-{index}",
@@ -211,14 +211,14 @@ class SuiteRun:
             withhold_observations=suite.withhold_observations,
         )
         attempt_log, number = await roll_out(
-            means.surroundings,
+            context.surroundings,
             assignment,
-            name=f"{means.life}p{self._pass}t{attempt}a",
-            patience=means.patience,
+            name=f"{context.life}p{self._pass}t{attempt}a",
+            patience=context.patience,
             keeper=keep_nothing,
             forget=_forget_nothing,
         )
-        mark = means.surroundings.rules.codec.image_mark
+        mark = context.surroundings.rules.codec.image_mark
         return Member(
             log=attempt_log,
             identity=Identity(
@@ -227,7 +227,7 @@ class SuiteRun:
                 index=index,
                 attempt=number,
                 task=task,
-                tokenizer_hash=means.surroundings.tokenizer_hash,
+                tokenizer_hash=context.surroundings.tokenizer_hash,
                 placeholder=mark.placeholder if mark else None,
             ),
         )
@@ -239,7 +239,7 @@ class SuiteRun:
         return overlaid(sampling, task.sampling)
 
     async def _score(self, member: Member) -> None:
-        rewards, began = self._means.rewards, time.monotonic()
+        rewards, began = self._context.rewards, time.monotonic()
         for pause in (*SCORE_PAUSES, None):
             seen = for_rewards(member)
             if rewards.per_group:
@@ -257,11 +257,11 @@ class SuiteRun:
 
     async def _write(self, member: Member, errored: str = "") -> None:
         """The trajectory's line, and its text where it is one of the samples."""
-        trajectory, means = member.trajectory, self._means
-        if not errored and trajectory.index < means.samples:
-            codec = means.surroundings.rules.codec
+        trajectory, context = member.trajectory, self._context
+        if not errored and trajectory.index < context.samples:
+            codec = context.surroundings.rules.codec
             sample = sample_of(trajectory, self.suite.name, self.version, codec)
-            await means.results.samples.append(sample)
+            await context.results.samples.append(sample)
         row = row_of(trajectory, self.suite.name, self.version, self._settings, errored)
         await self._rows.append(row)
         self._enter(row, trajectory.index)
@@ -299,7 +299,7 @@ class SuiteRun:
             "temperature": suite.temperature,
             "seconds": round(seconds, 3),
         }
-        await self._means.results.summaries.append(result)
+        await self._context.results.summaries.append(result)
         log.info("evaluated", **result)
         return True
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ from engine.lanes.evaluation import suite as suites
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.support.dialogue import ANSWER, CALL
 from tests.support.engines import Running, until
-from tests.support.tools import ToolDouble
+from tests.support.recipes import write_recipe
+from tests.support.tools import ToolDouble, serving
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.errors import ServiceError
 from toolwright.types import WeightVersion
@@ -192,6 +194,34 @@ async def test_rows_that_a_kill_left_are_not_run_again(world: MakeWorld) -> None
     assert rows(run.folder) == before
     (result,) = lines(run.folder)
     assert (result["n"], result["reward"], result["calls"]) == (6, 1.0, 1.0)
+
+
+async def test_killed_for_real_it_runs_only_the_rows_in_flight_again(world: MakeWorld) -> None:
+    here = await world(
+        run={**NONE, "steps": 0},
+        timing=Timing(tokens_per_second=200),
+        engine=lane(suite(n=16), max_concurrent=2),
+    )
+    file = write_recipe(here.folder, here.tables)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "engine.cli", "serve", str(file)
+    )
+    written = here.folder / "run" / "evaluations"
+    await until(
+        lambda: any(one.read_text().count("\n") >= 4 for one in written.glob("*.jsonl")), "rows"
+    )
+    process.kill()
+    await process.wait()
+    done = {f"-{row['index']}" for row in rows(here.folder / "run")}
+    assert 4 <= len(done) < 16
+    seen = len(here.sampler.requests)
+    async with here.engine() as run:
+        await evaluated(run, 1)
+    again = [str(s.body["routing_key"]).partition("/")[0] for s in here.sampler.requests[seen:]]
+    assert not {name[name.rindex("-") :] for name in again} & done
+    (result,) = lines(run.folder)
+    assert (result["n"], result["errored"], result["reward"]) == (16, 0, 1.0)
+    assert [row["index"] for row in rows(run.folder)] == list(range(16))
 
 
 async def test_rows_that_were_measured_in_another_way_do_not_count(world: MakeWorld) -> None:
@@ -397,6 +427,27 @@ async def test_what_infrastructure_failed_to_the_end_is_no_wrong_answer(
     (result,) = lines(run.folder)
     assert (result["n"], result["asked"], result["reward"], result["errored"]) == (2, 3, 1.0, 1)
     assert [row["index"] for row in rows(run.folder) if row["errored"]] == [1, 1]
+
+
+async def test_an_outage_of_a_tool_service_is_no_wrong_answer(world: MakeWorld) -> None:
+    """Nor a time-out, though it lasts twice as long as a trajectory may."""
+    here = await world(
+        run={**NONE, "steps": 0},
+        timing=Timing(tokens_per_second=200),
+        task={"limits": {"seconds": 1.0}},
+        engine=lane(suite(n=8), max_concurrent=2),
+    )
+    async with here.engine() as run:
+        await until(lambda: len(here.tools.ran) >= 2, "calls")
+        _, _, port = here.tools.address.rpartition(":")
+        await here.tools.stop()
+        await asyncio.sleep(2.0)
+        assert lines(run.folder) == []
+        async with serving(here.tools, int(port)):
+            await evaluated(run, 1)
+    (result,) = lines(run.folder)
+    assert (result["n"], result["errored"], result["reward"]) == (8, 0, 1.0)
+    assert result["stops"] == {"answered": 8}
 
 
 async def test_an_evaluation_without_a_measured_row_is_not_recorded(
