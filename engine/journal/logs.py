@@ -202,7 +202,7 @@ class Logs:
                 log.warning("trajectory_starts_again", attempt=attempt)
                 self._drop([number])
                 self._bury(self._numbers.pop(attempt, _UNLOGGED))
-            else:
+            elif events[number]:
                 found[trajectory] = OpenLog(attempt=attempt, events=events[number])
         return found
 
