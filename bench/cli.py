@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 import uvloop
 
+from bench.makespan.command import engine
 from bench.scripted import Faults, Script, ScriptedSampler, ScriptError, StartError, Timing
 from bench.scripted.faults import parse_break, parse_numbers
 from bench.scripted.script import load_replies, parse_script
@@ -165,42 +166,7 @@ def scripted_sampler(
         raise _stop(str(error), code=1) from error
 
 
-@app.command("engine")
-def engine(
-    concurrency: Annotated[int, typer.Option(help="Trajectories in flight.")] = 64,
-    rate: Annotated[float, typer.Option(help="Tokens a second of each, one a chunk.")] = 50.0,
-    every: Annotated[int, typer.Option(help="Tokens from one call to the next.")] = 20,
-    calls: Annotated[int, typer.Option(help="Calls to measure, at least.")] = 5000,
-    jitter: Annotated[
-        float, typer.Option(help="Spread of the sampler's pace; 0 = all streams tick together.")
-    ] = 0.0,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Also write the report there.")
-    ] = None,
-) -> None:
-    """Measure how soon the engine sends a tool call after its stop token arrived.
-
-    A real engine between a scripted sampler and a real tool service with a tool that does
-    nothing, three processes on loopback. The clock starts when the chunk's bytes are read from
-    the socket and stops when the call is handed to the gRPC channel.
-    """
-    import json
-
-    from bench.dispatch.measure import lines, measure
-    from bench.dispatch.workload import Load
-    from bench.errors import BenchError
-
-    load = Load(concurrency=concurrency, rate=rate, every=every, calls=calls)
-    try:
-        report = uvloop.run(measure(load, jitter=jitter))
-    except BenchError as error:
-        raise _stop(str(error), code=1) from error
-    for line in lines(report):
-        typer.echo(line)
-    if json_file is not None:
-        json_file.write_text(json.dumps(report.to_json(), indent=1))
-
-
+app.command("engine")(engine)
 app.command("search")(search)
 app.command("tools")(tools)
 

@@ -57,3 +57,13 @@ def proportional(pid: int) -> int:
         _size, resident, shared, *_rest = (folder / "statm").read_text().split()
         return max(0, int(resident) - int(shared)) * _PAGE
     return 0
+
+
+def resident_peak(pid: int) -> int:
+    """Bytes: the largest RSS that a process has had; 0 for one that has ended."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        for line in (Path("/proc") / str(pid) / "status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+        return psutil.Process(pid).memory_info().rss  # a kernel that does not keep the peak
+    return 0

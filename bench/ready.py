@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import socket
 from contextlib import ExitStack
+from typing import Any
 
 import aiohttp
 import grpc
 import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from toolwright.common.v1.trajectory_pb2 import WeightVersion
 from toolwright.rollout.v1 import rollout_pb2 as rollout
 from toolwright.rollout.v1 import rollout_pb2_grpc
 from toolwright.rpc.channel import open_channel
@@ -60,6 +62,28 @@ async def evaluated(address: str) -> None:
             except grpc.aio.AioRpcError:
                 pass
             await asyncio.sleep(INTERVAL_S)
+
+
+async def origin(stub: Any) -> WeightVersion:
+    """The version that the samplers have, once the engine behind `stub` has brought them there."""
+    while True:
+        status = await stub.GetStatus(rollout.GetStatusRequest(), timeout=ANSWER_S * 5)
+        if status.HasField("version"):
+            version: WeightVersion = status.version
+            return version
+        await asyncio.sleep(INTERVAL_S)
+
+
+async def accepts(port: int) -> None:
+    """Returns when somebody listens on that port of loopback."""
+    while True:
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:
+            await asyncio.sleep(INTERVAL_S)
+        else:
+            writer.close()
+            return
 
 
 def free_ports(count: int) -> list[int]:

@@ -6,19 +6,21 @@ Nothing is started here but by `tools_of`, which ends what it starts.
 from __future__ import annotations
 
 from inspect import signature
+from pathlib import Path
 
 from engine.errors import StartupError
-from engine.images.places import ImagesUnplaced
 from engine.protocols import Protocol
+from engine.rewards.hook import GroupHook
 from engine.rewards.rewards import Rewards
-from engine.rollout.view import prompt_ids
+from engine.rewards.stops import StopRules
 from engine.tasks import TaskSource
+from engine.text.codec import HuggingFaceCodec
 from engine.tools.process import ToolProcess
 from engine.tools.services import ToolServices
-from engine.types import Codec, ToolSpec
+from engine.types import ToolSpec
 from toolwright.imports import ImportPathError, load_object
 from toolwright.recipe import Recipe
-from toolwright.types import SamplingParams, Task
+from toolwright.types import SamplingParams
 
 
 def build_protocol(recipe: Recipe) -> Protocol:
@@ -40,6 +42,13 @@ def build_protocol(recipe: Recipe) -> Protocol:
     return made
 
 
+def build_codec(recipe: Recipe, model: Path | None = None) -> HuggingFaceCodec:
+    """Tokenizer and template of the policy, or of another folder. StartupError as of the codec."""
+    policy = recipe.shared.policy
+    folder = recipe.resolve(model or policy.model)
+    return HuggingFaceCodec(folder, foreign_text=policy.foreign_text)
+
+
 def build_sampling(recipe: Recipe) -> SamplingParams:
     """How the policy is sampled in training."""
     table = recipe.shared.sampler
@@ -53,15 +62,36 @@ def build_sampling(recipe: Recipe) -> SamplingParams:
 
 
 def build_rewards(recipe: Recipe) -> Rewards:
+    """The recipe's reward function with its rules for stops."""
     task = recipe.shared.task
     return Rewards(
-        task.reward, recipe.folder, per_group=task.reward_per_group, seconds=task.reward_seconds
+        task.reward,
+        recipe.folder,
+        per_group=task.reward_per_group,
+        seconds=task.reward_seconds,
+        threads=task.reward_threads,
+        rules=StopRules.of(task),
     )
 
 
-def build_source(recipe: Recipe) -> TaskSource:
+def build_group_hook(recipe: Recipe) -> GroupHook | None:
+    """None where the recipe names none."""
     task = recipe.shared.task
-    return TaskSource(task.source, recipe.folder, seed=recipe.shared.run.seed, shuffle=task.shuffle)
+    if not task.group_hook:
+        return None
+    return GroupHook(task.group_hook, recipe.folder, seconds=task.reward_seconds)
+
+
+async def open_source(recipe: Recipe, *, max_bad_rows: int) -> TaskSource:
+    """The training tasks. StartupError when they cannot be read."""
+    task = recipe.shared.task
+    return await TaskSource.opened(
+        task.source,
+        recipe.folder,
+        seed=recipe.shared.run.seed,
+        shuffle=task.shuffle,
+        max_bad_rows=max_bad_rows,
+    )
 
 
 def build_tools(recipe: Recipe, owner: str) -> ToolServices:
@@ -93,15 +123,3 @@ async def tools_of(recipe: Recipe) -> list[ToolSpec]:
         return [tool for tools in (await services.open()).values() for tool in tools]
     finally:
         await services.close()
-
-
-def rehearse(protocol: Protocol, codec: Codec, task: Task) -> int:
-    """Tokens of the first prompt, without tools, an image as one. StartupError when the protocol
-    and the policy's chat template do not fit, or the task and its images."""
-    try:
-        protocol.frame(codec.end_of_turn, codec)
-        return len(prompt_ids(protocol, task, (), codec))
-    except ImagesUnplaced as error:
-        raise StartupError(f"task {task.id}: {error}") from error
-    except ValueError as error:
-        raise StartupError(f"task.protocol does not fit policy.model: {error}") from error

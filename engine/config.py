@@ -2,29 +2,50 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
-from toolwright.recipe import Table
+from toolwright.recipe import Limits, Table
 
 
 class Suite(Table):
-    """One evaluation: the first `n` tasks of a source, one trajectory each."""
+    """One evaluation: the first `n` rows of a source, one trajectory each."""
 
-    name: str
+    name: str = Field(max_length=100, description="a word or some; it becomes a file name")
     source: str = Field(description="like task.source")
     n: int = Field(ge=1)
-    temperature: float = Field(default=0.0, ge=0)
     when: Literal["every", "ends", "last"] = Field(
         default="every",
         description="every `evaluation.every` versions, first and last, or last only",
     )
-    seed: int = 0
+    seed: int = Field(default=0, description="handed to a function source")
+    temperature: float = Field(default=0.0, ge=0)
+    top_p: float | None = Field(default=None, gt=0, le=1, description="none = as in [sampler]")
+    top_k: int | None = None
+    min_p: float | None = Field(default=None, ge=0, le=1)
+    repetition_penalty: float | None = Field(default=None, gt=0)
+    max_new_tokens: int | None = Field(default=None, ge=1, description="of one action")
+    sampling_seed: int | None = Field(
+        default=None, ge=0, lt=1 << 31, description="of the first row; row i has i more"
+    )
+    limits: Limits | None = Field(
+        default=None, description="those that are named replace their namesakes in [task.limits]"
+    )
     withhold_observations: bool = Field(
         default=False, description="tools run but their answers come back empty: an ablation"
     )
+
+    @field_validator("name")
+    @classmethod
+    def _name_is_a_file_name(cls, name: str) -> str:
+        if re.fullmatch(r"\w[\w .+-]*", name) is None:
+            raise ValueError(
+                f"{name!r} cannot name a file: use letters, digits, spaces and . + - _"
+            )
+        return name
 
 
 class Evaluation(Table):
@@ -33,7 +54,18 @@ class Evaluation(Table):
     every: int = Field(default=0, ge=0, description="versions between evaluations; 0 = ends only")
     max_concurrent: int = Field(default=128, ge=1)
     samples: int = Field(default=3, ge=0, description="trajectories a suite left as text")
+    publish_waits_s: float = Field(
+        default=600.0, ge=0, description="for one evaluation, which then begins no more rows"
+    )
     suites: tuple[Suite, ...] = ()
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Evaluation:
+        names = [suite.name for suite in self.suites]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"two suites are named {twice[0]!r}: their results would be one")
+        return self
 
 
 class EngineTable(Table):
@@ -41,7 +73,12 @@ class EngineTable(Table):
 
     listen: str = Field(default="", description="empty = run.engine")
     max_concurrent: int = Field(default=128, ge=1, description="trajectories in flight")
-    max_attempts: int = Field(default=3, ge=1, description="of one trajectory, infrastructure only")
+    patience_s: float = Field(
+        default=300.0, ge=0, description="attempts at one trajectory while infrastructure fails it"
+    )
+    max_bad_rows: int = Field(
+        default=100, ge=0, description="rows of the task source that are dropped; one more ends it"
+    )
     metrics_port: int = Field(default=0, ge=0, description="Prometheus on loopback; 0 = off")
     drain_s: float = Field(default=30.0, ge=0, description="grace of SIGTERM")
     observation_keep: Literal["head", "middle", "tail"] = "middle"

@@ -2,14 +2,19 @@
 
 EngineError
 ├── StartupError          the engine cannot start; the message says what to mend
+├── TaskUnfit             no attempt at this task can be made; its position is passed over
 ├── AttemptFailed         this attempt is over, another may follow (never shown to the policy)
 │   ├── SessionLost
 │   ├── ToolServiceFailed
+│   ├── ForkRefused
 │   └── SamplerFailed
 └── PublishFailed         the samplers are not all at the new version
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from toolwright.types import StopReason
 
@@ -20,6 +25,11 @@ class EngineError(Exception):
 
 class StartupError(EngineError):
     """The engine cannot start; the message names the thing and the mend."""
+
+
+class TaskUnfit(EngineError):
+    """Nobody can roll out this task: it does not fit the recipe, or its data cannot be used. It is
+    dropped and counted; the run goes on (`engine.max_bad_rows`)."""
 
 
 class AttemptFailed(EngineError):
@@ -45,6 +55,10 @@ class ToolServiceFailed(AttemptFailed):
     """A tool service could not run a call beyond its retries."""
 
 
+class ForkRefused(AttemptFailed):
+    """A trajectory cannot be forked here: inside of a turn, or its session cannot be copied."""
+
+
 class SamplerFailed(AttemptFailed):
     """No sampler finished the generation beyond the retries."""
 
@@ -53,3 +67,18 @@ class SamplerFailed(AttemptFailed):
 
 class PublishFailed(EngineError):
     """A publish did not reach every sampler."""
+
+
+@contextmanager
+def first_of_group(*kinds: type[Exception]) -> Iterator[None]:
+    """The first error of one of these kinds in a group that the block raises, in place of the
+    group. A group without any is raised as it is."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        found, other = group.split(kinds)
+        if found is None or (other is not None and other.split(Exception)[1] is not None):
+            raise
+        while isinstance(found, BaseExceptionGroup):
+            found = found.exceptions[0]  # type: ignore[assignment]
+        raise found from group

@@ -9,34 +9,47 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import structlog
 
 from engine.build import (
+    build_codec,
+    build_group_hook,
     build_protocol,
     build_rewards,
     build_sampling,
-    build_source,
     build_tools,
-    rehearse,
+    open_source,
 )
 from engine.config import EngineTable
 from engine.edge.delivery import Delivery
 from engine.edge.publishing import Publisher
 from engine.edge.service import PolicyServicer, RolloutServicer
 from engine.errors import PublishFailed, StartupError
+from engine.journal.fork import fork_from
+from engine.journal.identity import policy_identity
 from engine.journal.journal import Journal
 from engine.lanes.evaluation import EvaluationLane
+from engine.lanes.group import Lane
+from engine.lanes.places import Places
 from engine.lanes.train import TrainLane
-from engine.rollout.assignment import Setting
+from engine.rehearsal import first_that_fits
+from engine.rollout import attempts
+from engine.rollout.assignment import Surroundings
+from engine.rollout.decide import Rules
+from engine.sampler.context import check_context
 from engine.sampler.control import WeightControl
 from engine.sampler.pool import SamplerPool
-from engine.telemetry.telemetry import Metrics, Progress
+from engine.tasks import BadRows, TaskSource
+from engine.telemetry.metrics import Metrics
+from engine.telemetry.progress import Progress
 from engine.text.codec import HuggingFaceCodec
 from toolwright import wire
 from toolwright.policy.v1 import policy_pb2, policy_pb2_grpc
@@ -44,11 +57,8 @@ from toolwright.recipe import Recipe
 from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
 from toolwright.rpc.options import TOKEN_VARIABLE
 from toolwright.rpc.server import Server
-from toolwright.types import Trajectory
 
 PROGRESS_SECONDS = 5.0
-SPARE_TOKENS = 16
-"""A server says how long a prompt may be, some tokens less than its context."""
 
 log = structlog.get_logger("engine")
 
@@ -56,9 +66,11 @@ log = structlog.get_logger("engine")
 class Engine:
     """One engine process."""
 
-    def __init__(self, recipe: Recipe, table: EngineTable) -> None:
+    def __init__(self, recipe: Recipe, table: EngineTable, *, fork: Path | None = None) -> None:
+        """fork: the folder of another run, from whose newest weights this one begins."""
         self._recipe = recipe
         self._table = table
+        self._fork = fork
         self._stop = asyncio.Event()
         self.metrics = Metrics()
         self._progress = Progress(recipe.shared.run.steps)
@@ -109,7 +121,7 @@ class Engine:
         if self._table.metrics_port:
             self._serve_metrics()
         try:
-            await self._publisher.begin(self._recipe.resolve(shared.policy.model))
+            await self._publisher.begin(self._model)
         except PublishFailed as error:
             raise StartupError(str(error)) from error
         log.info("serving", listen=listen)
@@ -118,53 +130,69 @@ class Engine:
 
     async def _assemble(self, stack: AsyncExitStack) -> None:
         recipe, shared = self._recipe, self._recipe.shared
-        codec = HuggingFaceCodec(recipe.resolve(shared.policy.model))
-        protocol, rewards, source = (
-            build_protocol(recipe), build_rewards(recipe), build_source(recipe),
-        )  # fmt: skip
-        rehearse(protocol, codec, source.take(1)[0])
-        self.journal = Journal(recipe.run_folder / "journal.sqlite")
+        self._model = recipe.resolve(shared.policy.model)
+        if self._fork is not None:
+            _, self._model = fork_from(self._fork, recipe.run_folder)
+        codec = build_codec(recipe)
+        protocol, rewards = build_protocol(recipe), build_rewards(recipe)
+        source = await open_source(recipe, max_bad_rows=self._table.max_bad_rows)
+        await first_that_fits(source, protocol, codec)
+        self.journal = Journal(recipe.run_folder / "journal.sqlite", history=self._table.history)
         stack.push_async_callback(self.journal.close)
+        await self._claim(codec, source)
         self._pool = SamplerPool(shared.sampler, codec, vocab_size=codec.vocab_size)
         stack.push_async_callback(self._pool.close)
         await self._pool.open()
-        self._check_context()
+        check_context("task.limits.model", shared.task.limits.model, self._pool.longest_prompt)
         self._services = build_tools(recipe, self.journal.owner)
         stack.push_async_callback(self._services.close)
         await self._services.open()
-        setting = Setting(
-            codec=codec,
-            protocol=protocol,
+        surroundings = Surroundings(
+            rules=Rules(
+                protocol=protocol,
+                codec=codec,
+                limits=shared.task.limits,
+                observation_keep=self._table.observation_keep,
+            ),
             pool=self._pool,
             tools=self._services,
-            limits=shared.task.limits,
-            keep=self._table.observation_keep,
             tokenizer_hash=codec.hash,
         )
         sampling = build_sampling(recipe)
         self._evaluation = EvaluationLane(
             table=self._table.evaluation,
             steps=shared.run.steps,
-            setting=setting,
+            surroundings=surroundings,
             rewards=rewards,
-            folder=recipe.folder,
             sampling=sampling,
             run_folder=recipe.run_folder,
-            boot=self.journal.boot,
-            max_attempts=self._table.max_attempts,
+            life=f"b{self.journal.boot}",
+            patience=self._table.patience_s,
         )
+        stack.callback(self._evaluation.close)
+        await self._evaluation.open(recipe.folder, max_bad_rows=self._table.max_bad_rows)
         stack.push_async_callback(self._evaluation.stop)
         self._lane = TrainLane(
             run=shared.run,
-            setting=setting,
-            rewards=rewards,
+            lane=Lane(
+                surroundings=surroundings,
+                rewards=rewards,
+                hook=build_group_hook(recipe),
+                places=Places(self._table.max_concurrent),
+                life=f"b{self.journal.boot}",
+                patience=self._table.patience_s,
+                keeper=self.journal.append,
+                forget=self.journal.forget,
+                stored=self.journal.blob,
+            ),
             source=source,
             journal=self.journal,
             sampling=sampling,
-            max_concurrent=self._table.max_concurrent,
-            max_attempts=self._table.max_attempts,
-            on_trajectory=self._count,
+            bad_rows=BadRows(self._table.max_bad_rows),
+            on_trajectory=self.metrics.count,
         )
+        # Sessions of trajectories that go on stay open; the others' work is over.
+        await self._services.close_strangers(await self._lane.resume())
         control = WeightControl(self._pool, pause_mode=shared.sampler.pause)
         self._publisher = Publisher(
             journal=self.journal,
@@ -176,13 +204,24 @@ class Engine:
         self._delivery = Delivery(self.journal, self._lane, max_staleness=shared.run.max_staleness)
         self._tokenizer_hash = codec.hash
 
-    def _check_context(self) -> None:
-        limit, longest = self._recipe.shared.task.limits.model, self._pool.longest_prompt
-        if longest is not None and limit > longest + SPARE_TOKENS:
-            raise StartupError(
-                f"task.limits.model = {limit}, but a sampler's context takes prompts of "
-                f"{longest} tokens: lower it or start the sampler with a larger --context-length"
-            )
+    async def _claim(self, codec: HuggingFaceCodec, source: TaskSource) -> None:
+        """StartupError for a journal of another run."""
+        shared = self._recipe.shared
+        drawn = source.identity
+        options = json.dumps(shared.task.protocol_options, sort_keys=True)
+        model = self._recipe.resolve(shared.policy.model)
+        await self.journal.claim(
+            {
+                "run name": shared.run.name,
+                "group size": str(shared.run.group_size),
+                "task source": f"{drawn.name}, {drawn.sha256[:12] or 'a function'}",
+                "order of tasks": f"seed {drawn.seed}{', shuffled' if drawn.shuffle else ''}",
+                "protocol": f"{shared.task.protocol} {options}",
+                "tokenizer": codec.hash,
+                "policy.foreign_text": shared.policy.foreign_text,
+                "policy": await asyncio.to_thread(policy_identity, model),
+            }
+        )
 
     async def _work(self, server: Server) -> None:
         async with _background(
@@ -190,6 +229,7 @@ class Engine:
             self._services.keep_leases(),
             self._services.keep_processes(),
             self._evaluation.watch(),
+            self.metrics.loop_lag.run(),
             self._report(server),
         ):
             lane = asyncio.create_task(self._lane.run())
@@ -219,16 +259,31 @@ class Engine:
     async def _report(self, server: Server) -> None:
         healthy = True
         while True:
-            self._progress.show(self._line())
+            self._progress.show(self._line(self._measure()))
             if healthy == (self._state() == "full"):
                 healthy = not healthy
                 await server.set_serving(healthy)
-            self.metrics.running.set(self._lane.running)
-            self.metrics.version.set(self._publisher.version.step)
-            self.metrics.waiting.set(self._lane.counts.waiting)
             await asyncio.sleep(PROGRESS_SECONDS)
 
-    def _line(self) -> str:
+    def _measure(self) -> int:
+        """Brings to the metrics what the parts count; the tokens that samplers have sent."""
+        counts, parts = self._lane.counts, self.metrics.parts
+        self.metrics.running.set(self._lane.running)
+        self.metrics.version.set(self._publisher.version.step)
+        self.metrics.waiting.set(counts.waiting)
+        parts.tools(self._services.statistics())
+        parts.attempts(attempts.failures)
+        parts.groups(
+            passed_over=counts.skipped,
+            dropped=counts.dropped_groups,
+            old_tokens=self._delivery.old_tokens,
+        )
+        parts.journal(
+            full=self._lane.full, backlog=self.journal.backlog, commit_s=self.journal.commit_s
+        )
+        return parts.samplers(self._pool.statistics())
+
+    def _line(self, tokens: int) -> str:
         status = self._status()
         return self._progress.line(
             state=status.state,
@@ -236,12 +291,9 @@ class Engine:
             running=self._lane.running,
             evaluating=self._evaluation.running,
             waiting=status.waiting_groups,
+            tokens=tokens,
             reward=self.metrics.mean_reward,
         )
-
-    def _count(self, trajectory: Trajectory) -> None:
-        self.metrics.count(trajectory)
-        self._progress.count(trajectory)
 
     def _serve_metrics(self) -> None:
         port = self._table.metrics_port

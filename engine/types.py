@@ -6,7 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from toolwright.types import Author, FinishReason, Floats, Ids, StopReason, WeightVersion
+from toolwright.types import (
+    Author,
+    CallRecord,
+    Event,
+    FinishReason,
+    Floats,
+    Ids,
+    StopReason,
+    Task,
+    WeightVersion,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +102,22 @@ Decision = Calls | Say | Answer | End
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What a protocol sees of a trajectory: everything that happened, and nothing to change.
+
+    turn: of the action that is decided, from 0. actions: texts of all earlier actions, special
+    tokens kept. calls: with their outcome, of earlier turns. tools: of the session now.
+    """
+
+    task: Task
+    turn: int
+    actions: tuple[str, ...]
+    calls: tuple[CallRecord, ...]
+    events: tuple[Event, ...]
+    tools: tuple[ToolSpec, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StopHit:
     """A stop inside generated tokens: keep the first `keep` tokens, drop the rest."""
 
@@ -115,11 +141,13 @@ VersionRun = tuple[WeightVersion, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generated:
-    """One generation, or what there is of it. token_ids: [n] int32; logprobs: [n] float32.
+    """One action as the sampler wrote it, or a part of one.
 
-    versions: runs whose counts sum to n. stop: the text that ended it, None where none did.
-    prompt_tokens: what the sampler counted in the prompt, images expanded. prompt_ids: those
-    tokens, where they were asked for. read_ns: when the bytes of the last token were read.
+    token_ids: [n] int32; logprobs: [n] float32, at most 0; versions: runs whose tokens add up to n.
+    stop: the text that ended it, None where none did. cut: the sampler wrote tokens after the stop,
+    which were dropped. read_ns: monotonic clock, when the bytes that ended it were read.
+    prompt_tokens: what the sampler counted in the prompt, images expanded, 0 where it did not say.
+    prompt_ids: those tokens, where they were asked for.
     """
 
     token_ids: Ids
@@ -127,9 +155,10 @@ class Generated:
     versions: tuple[VersionRun, ...]
     finish: FinishReason
     stop: str | None = None
+    cut: bool = False
+    read_ns: int = 0
     prompt_tokens: int = 0
     prompt_ids: Sequence[int] = ()
-    read_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +184,21 @@ class Codec(Protocol):
 
     def encode_plain(self, text: str) -> list[int]:
         """Ids of a foreign text, in which what spells a control token stays text."""
+        ...
+
+    def chat_ids(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        generation_prompt: bool = True,
+    ) -> list[int]:
+        """Ids of messages through the chat template, in which what messages and tools spell stays
+        text (`engine.text.foreign.OwnText` apart)."""
+        ...
+
+    def guarded(self, text: str) -> str:
+        """Foreign text, to be put into an `OwnText`."""
         ...
 
     def decode(self, token_ids: Sequence[int]) -> str: ...

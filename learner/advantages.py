@@ -1,7 +1,7 @@
 """Advantage estimators: rewards in, one number a trajectory or a token out.
 
-Pure functions on sequences of Python numbers or [B, T] tensors, float64 inside. A group is told
-by its label, never by position; permuting trajectories permutes the result; empty input gives
+Pure functions on groups, sequences of Python numbers or [B, T] tensors, float64 inside. A group is
+told by its label, never by position; permuting trajectories permutes the result; empty input gives
 empty output. Does not know models, batches or losses.
 """
 
@@ -13,9 +13,30 @@ from typing import Literal
 
 import torch
 
+from learner.config import Advantage
+from toolwright.types import Group
+
 ZERO_STD = 1e-12
 """Below it a group counts as constant: dividing would blow rounding up to a signal."""
 WHITEN_EPS = 1e-8
+
+
+def advantages_of(groups: Sequence[Group], settings: Advantage) -> dict[str, float]:
+    """Advantage by trajectory id, over the members present.
+
+    A masked member counts in its group's mean and deviation as any other does, unless it is
+    outside of the baseline (spec 3.6).
+    """
+    members = [(g.id, t) for g in groups for t in g.trajectories]
+    values = group_advantage(
+        [trajectory.reward for _, trajectory in members],
+        [group for group, _ in members],
+        std=settings.std,
+        eps=settings.eps,
+        singleton=settings.singleton,
+        in_baseline=[not trajectory.outside_baseline for _, trajectory in members],
+    )
+    return {t.id: value for (_, t), value in zip(members, values, strict=True)}
 
 
 def group_advantage(
@@ -25,25 +46,39 @@ def group_advantage(
     std: Literal["population", "sample", "none"] = "sample",
     eps: float = 1e-6,
     singleton: Literal["zero", "raw"] = "zero",
+    in_baseline: Sequence[bool] | None = None,
 ) -> list[float]:
     """(R - mean) / (std + eps) within each group (spec 6.1, `common.group_advantage`).
 
     "none" only subtracts the mean. A lone rollout gets 0, or with "raw" R / (1 + eps).
-    """
 
-    def advantage(own: list[float]) -> list[float]:
-        if len(own) == 1:
-            return [own[0] / (1.0 + eps) if singleton == "raw" else 0.0]
-        centred = _centred(own)
+    in_baseline: whose rewards mean and std are taken over, all by default (spec 3.6). The others
+    are measured against them. Where fewer than two are in the baseline, every member of the group
+    is treated as a lone rollout.
+    """
+    inside = in_baseline if in_baseline is not None else [True] * len(rewards)
+
+    def advantage(own: list[float], counts: list[bool]) -> list[float]:
+        baseline = [value for value, counted in zip(own, counts, strict=True) if counted]
+        if len(baseline) < 2:
+            return [value / (1.0 + eps) if singleton == "raw" else 0.0 for value in own]
+        mean = sum(baseline) / len(baseline)
+        centred = [value - mean for value in own]
         if std == "none":
             return centred
-        squares = sum(value * value for value in centred)
-        spread = (squares / (len(own) - (1 if std == "sample" else 0))) ** 0.5
+        squares = sum((value - mean) ** 2 for value in baseline)
+        spread = (squares / (len(baseline) - (1 if std == "sample" else 0))) ** 0.5
         if spread <= ZERO_STD:
             return [0.0] * len(own)
         return [value / (spread + eps) for value in centred]
 
-    return _by_group(rewards, groups, advantage)
+    out = [0.0] * len(rewards)
+    for positions in _positions(groups):
+        own = [float(rewards[p]) for p in positions]
+        values = advantage(own, [inside[p] for p in positions])
+        for position, value in zip(positions, values, strict=True):
+            out[position] = value
+    return out
 
 
 def rloo(rewards: Sequence[float], groups: Sequence[Hashable]) -> list[float]:
@@ -162,12 +197,17 @@ def _by_group(
     groups: Sequence[Hashable],
     advantage: Callable[[list[float]], list[float]],
 ) -> list[float]:
-    members: dict[Hashable, list[int]] = defaultdict(list)
-    for position, group in enumerate(groups):
-        members[group].append(position)
     out = [0.0] * len(rewards)
-    for positions in members.values():
+    for positions in _positions(groups):
         own = [float(rewards[p]) for p in positions]
         for position, value in zip(positions, advantage(own), strict=True):
             out[position] = value
     return out
+
+
+def _positions(groups: Sequence[Hashable]) -> Iterable[list[int]]:
+    """Where the members of each group are."""
+    members: dict[Hashable, list[int]] = defaultdict(list)
+    for position, group in enumerate(groups):
+        members[group].append(position)
+    return members.values()

@@ -114,12 +114,11 @@ def rows_of(
         if not target.any():
             continue
         end = int(np.flatnonzero(target)[-1]) + 1
-        heat = [
-            (s.sampling.temperature if s.sampling and s.sampling.temperature is not None else None)
-            for s in segments
-        ]
-        heats = np.array([temperature if h is None else h for h in heat], dtype=np.float32)
-        heats[heats == 0] = 1.0
+        sampled_at = [s.sampling.temperature if s.sampling else None for s in segments]
+        temperatures = np.array(
+            [temperature if own is None else own for own in sampled_at], dtype=np.float32
+        )
+        temperatures[temperatures == 0] = 1.0
         fresh = [version is not None and s.weight_version == version for s in segments]
         rows.append(
             Row(
@@ -127,7 +126,7 @@ def rows_of(
                 tokens=np.array(sequence.token_ids[:end], dtype=np.int64),
                 target=target[:end],
                 behaviour=np.array(sequence.logprobs[:end], dtype=np.float32),
-                temperature=np.repeat(heats, sizes)[:end],
+                temperature=np.repeat(temperatures, sizes)[:end],
                 fresh=np.repeat(np.array(fresh, dtype=bool), sizes)[:end],
             )
         )

@@ -22,7 +22,7 @@ from mbridge.core.bridge import _MODEL_REGISTRY
 from safetensors.torch import save_file
 from transformers import AutoConfig
 
-from learner import device, parallel, spec
+from learner import device, disk, parallel, spec
 from learner.errors import ModelError
 from toolwright.recipe import ARCHITECTURES, VISION_ARCHITECTURES
 
@@ -92,7 +92,8 @@ def named_weights(bridge: Any, model: torch.nn.Module) -> Iterator[tuple[str, to
 def save_folder(bridge: Any, model: torch.nn.Module, source: Path, folder: Path) -> None:
     """Writes `folder` whole or not at all; `source` gives everything but the weights.
 
-    All ranks call it; rank 0 writes. An existing folder of that name is replaced.
+    It is on the disk when this returns: a power cut does not leave it empty. All ranks call it;
+    rank 0 writes. An existing folder of that name is replaced.
     """
     with torch.no_grad():  # mbridge broadcasts the very parameters
         weights = {
@@ -106,13 +107,15 @@ def save_folder(bridge: Any, model: torch.nn.Module, source: Path, folder: Path)
         unfinished.mkdir(parents=True)
         _save_weights(weights, unfinished)
         _copy_the_rest(source, unfinished, bridge.dtype)
+        disk.flush_tree(unfinished)
         if folder.exists():
             old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
             folder.rename(old)
-            unfinished.rename(folder)
+            disk.rename_flushed(unfinished, folder)
             shutil.rmtree(old)
         else:
-            unfinished.rename(folder)
+            disk.rename_flushed(unfinished, folder)
+        disk.flush(folder.parent.parent)  # the folder of policies may be new
     parallel.barrier()
 
 

@@ -15,7 +15,6 @@ Does not know what the numbers in `state` mean.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -34,7 +33,7 @@ from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.filesystem import FileSystemWriter
 from torch.distributed.checkpoint.state_dict_saver import save as save_sharded
 
-from learner import parallel
+from learner import disk, parallel
 from learner.errors import CheckpointError
 from learner.ledger import Ledger
 from learner.model import Policy
@@ -46,9 +45,9 @@ _METADATA = {"chained_optim_avoid_prefix": True}
 class Checkpoints:
     """The checkpoints of one run, in one folder."""
 
-    def __init__(self, folder: Path, keep: int) -> None:
+    def __init__(self, folder: Path, kept: int) -> None:
         self.folder = folder
-        self._keep = keep
+        self._kept = kept
 
     def latest(self) -> Path | None:
         """The newest complete checkpoint; None in a fresh run."""
@@ -75,8 +74,8 @@ class Checkpoints:
         if parallel.is_first():
             shutil.rmtree(unfinished, ignore_errors=True)
             (unfinished / "model").mkdir(parents=True)
-            _write(unfinished / "state.json", json.dumps(dict(state), indent=1) + "\n")
-            _write(unfinished / "ledger.jsonl", ledger.dump())
+            disk.write_flushed(unfinished / "state.json", json.dumps(dict(state), indent=1) + "\n")
+            disk.write_flushed(unfinished / "ledger.jsonl", ledger.dump())
         parallel.barrier()
         try:
             dist_checkpointing.save(
@@ -90,14 +89,12 @@ class Checkpoints:
                 "checkpoint is whole"
             ) from error
         if parallel.is_first():
-            for path in (*(unfinished / "model").iterdir(), unfinished / "model", unfinished):
-                _flush(path)
+            disk.flush_tree(unfinished)
             shutil.rmtree(final, ignore_errors=True)
-            unfinished.rename(final)
+            disk.rename_flushed(unfinished, final)
             pointer = self.folder / f".{LATEST}"
-            _write(pointer, final.name + "\n")
-            pointer.replace(self.folder / LATEST)
-            _flush(self.folder)
+            disk.write_flushed(pointer, final.name + "\n")
+            disk.rename_flushed(pointer, self.folder / LATEST)
             self._forget_old(final)
         parallel.barrier()
         return final
@@ -132,7 +129,7 @@ class Checkpoints:
         others = (p for p in self.folder.glob("step-*") if p.is_dir() and p != newest)
         # By age: an abandoned lineage may have reached higher steps.
         old = sorted(others, key=lambda path: path.stat().st_mtime_ns)
-        for path in old[: max(0, len(old) - self._keep + 1)]:
+        for path in old[: max(0, len(old) - self._kept + 1)]:
             shutil.rmtree(path)
 
 
@@ -190,18 +187,3 @@ class _InProcess(TorchDistSaveShardedStrategy):  # type: ignore[misc]
 def _last_line(error: BaseException) -> str:
     """What torch says below the remote traceback that it puts into the message."""
     return (str(error).strip().splitlines() or [type(error).__name__])[-1]
-
-
-def _write(path: Path, text: str) -> None:
-    with path.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _flush(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from toolwright.types import Group, Status, WeightVersion
+from toolwright.types import Author, Group, Segment, Status, Trajectory, WeightVersion
 
 
 class MetricsLog:
@@ -96,6 +96,10 @@ def trajectory_stats(groups: Sequence[Group], version: WeightVersion) -> dict[st
         "groups": len(groups),
         "trajectories": len(everything),
         "masked": len(everything) - len(kept),
+        "outside_baseline": sum(t.outside_baseline for t in everything),
+        "tokens_without_loss": sum(
+            len(s.token_ids) for t in kept for s in _written(t) if not s.trainable
+        ),
     }
     stops = Counter(t.stop_reason.name.lower() for t in everything)
     out.update({f"stop/{name}": count for name, count in sorted(stops.items())})
@@ -109,8 +113,7 @@ def trajectory_stats(groups: Sequence[Group], version: WeightVersion) -> dict[st
         for part in trajectory.reward_parts:
             parts[part.name] += part.value
     out.update({f"reward/{name}": total / len(kept) for name, total in sorted(parts.items())})
-    solved = [g for g in groups if len({t.reward for t in g.trajectories if not t.masked}) > 1]
-    out["groups_with_signal"] = len(solved)
+    out["groups_with_signal"] = sum(map(_has_signal, groups))
     out["response_length"] = _mean([t.response_tokens for t in kept])
     out["total_length"] = _mean(
         [sum(len(s.token_ids) for s in q.segments) for t in kept for q in t.sequences]
@@ -121,12 +124,29 @@ def trajectory_stats(groups: Sequence[Group], version: WeightVersion) -> dict[st
         out[name] = _mean([getattr(t.timings, name) for t in kept])
     spent = out["generate_s"] + out["tool_s"]
     out["tool_fraction"] = out["tool_s"] / spent if spent else 0.0
-    ages = [max(0, version.step - v.step) for t in kept for v in t.weight_versions]
+    ages = [max(0, version.step - v.step) for t in kept for v in _trained_versions(t)]
     if ages:
         out["staleness_mean"] = _mean(ages)
         out["staleness_max"] = max(ages)
     out["versions_per_trajectory"] = _mean([len(t.weight_versions) for t in kept])
     return out
+
+
+def _has_signal(group: Group) -> bool:
+    """Whether rewards of the baseline differ and a member carries loss."""
+    baseline = {t.reward for t in group.trajectories if not t.outside_baseline}
+    return len(baseline) > 1 and not all(t.masked for t in group.trajectories)
+
+
+def _written(trajectory: Trajectory) -> list[Segment]:
+    """What the policy wrote."""
+    segments = (s for q in trajectory.sequences for s in q.segments)
+    return [s for s in segments if s.author is Author.MODEL]
+
+
+def _trained_versions(trajectory: Trajectory) -> set[WeightVersion]:
+    """Versions that wrote what carries loss; segments beyond the staleness bound carry none."""
+    return {s.weight_version for s in _written(trajectory) if s.trainable and s.weight_version}
 
 
 def _mean(values: Sequence[float]) -> float:

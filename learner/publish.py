@@ -1,7 +1,8 @@
 """New weights to the samplers: a folder on disk, then the engine's PublishWeights.
 
-The folder <run folder>/policy/LINEAGE-STEP appears whole. The newest few stay: the samplers may
-still read the last one, and a restarted engine reads it again.
+The folder <run folder>/policy/LINEAGE-STEP appears whole, and is on the disk before the engine's
+journal names it. The newest few stay: the samplers may still read the last one, and a restarted
+engine reads it again.
 """
 
 from __future__ import annotations
@@ -38,11 +39,12 @@ def publish(
     version: WeightVersion,
     *,
     parent: WeightVersion | None = None,
-    keep: int,
+    kept: int,
 ) -> Published:
     """Exports the policy as `version` and has the samplers load it. All ranks call it.
 
-    client: rank 0's; None elsewhere. parent: where a new lineage left the old one.
+    client: rank 0's; None elsewhere. parent: where a new lineage left the old one. kept: how many
+    folders stay.
     """
     started = time.monotonic()
     folder = folder_of(root, version)
@@ -51,15 +53,15 @@ def publish(
     paused = 0.0
     if client is not None:
         paused = client.publish(version, parent, str(folder))
-        _forget_old(root, folder, keep)
+        _forget_old(root, folder, kept)
     parallel.barrier()
     return Published(
         export_s=exported - started, publish_s=time.monotonic() - exported, paused_s=paused
     )
 
 
-def _forget_old(root: Path, newest: Path, keep: int) -> None:
+def _forget_old(root: Path, newest: Path, kept: int) -> None:
     others = [p for p in root.iterdir() if p.is_dir() and p != newest and p.name[0] != "."]
     others.sort(key=lambda path: path.stat().st_mtime_ns)
-    for path in others[: max(0, len(others) - keep + 1)]:
+    for path in others[: max(0, len(others) - kept + 1)]:
         shutil.rmtree(path)

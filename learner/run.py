@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from learner import parallel
+from learner.advantages import advantages_of
 from learner.batch import Row, check_vocabulary, rows_of
 from learner.checkpoint import Checkpoints, check_fits, read_state
 from learner.client import EngineClient
@@ -30,7 +31,7 @@ from learner.objective import PolicyObjective
 from learner.probe import Probe
 from learner.progress import Reporter
 from learner.publish import publish
-from learner.update import Update, advantages_of, improve
+from learner.update import Update, improve
 from toolwright.recipe import Recipe
 from toolwright.types import Group, WeightVersion
 
@@ -147,16 +148,16 @@ def start(run: Run, *, resumed: bool) -> None:
     the engine is ahead of these weights (it holds a version published after the checkpoint, or
     by a run that never wrote one) they are published under a new lineage.
     """
-    held = parallel.from_first(run.client.policy() if run.client is not None else None)
-    if not resumed and held is not None and held.step == 0:
-        run.version = held
-        run.report.say(f"training starts from {held}, {run.policy.source}")
+    newest = parallel.from_first(run.client.policy() if run.client is not None else None)
+    if not resumed and newest is not None and newest.step == 0:
+        run.version = newest
+        run.report.say(f"training starts from {newest}, {run.policy.source}")
         return
     ahead: WeightVersion | None = None
     if run.client is not None:
-        same = held is not None and held.lineage == run.version.lineage
-        if held is not None and (not same or held.step > run.version.step):
-            ahead = held
+        same = newest is not None and newest.lineage == run.version.lineage
+        if newest is not None and (not same or newest.step > run.version.step):
+            ahead = newest
     ahead = parallel.from_first(ahead)
     parent: WeightVersion | None = None
     if ahead is not None:
@@ -173,7 +174,7 @@ def start(run: Run, *, resumed: bool) -> None:
         run.policies,
         run.version,
         parent=parent,
-        keep=run.table.keep_policies,
+        kept=run.table.keep_policies,
     )
     if run.client is not None and resumed:
         run.client.acknowledge(run.ledger.mark)
@@ -216,7 +217,7 @@ def step(run: Run) -> None:
     run.seconds["train_s"] = time.monotonic() - trained
     run.version = replace(at, step=at.step + 1)
     published = publish(
-        run.policy, run.client, run.policies, run.version, keep=run.table.keep_policies
+        run.policy, run.client, run.policies, run.version, kept=run.table.keep_policies
     )
     run.seconds["export_s"] = published.export_s
     run.seconds["publish_s"] = published.publish_s
@@ -246,7 +247,8 @@ def save(run: Run) -> None:
 
 
 def prepare(run: Run, groups: Sequence[Group]) -> list[Row]:
-    """Rows with their advantages. Masked trajectories leave no trace, in no baseline either."""
+    """Rows with their advantages. A masked trajectory has no row; its reward may count in its
+    group's baseline."""
     values = advantages_of(groups, run.table.advantage)
     rows = [
         replace(row, advantage=values[trajectory.id])

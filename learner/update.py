@@ -1,4 +1,4 @@
-"""A batch into better weights: advantages, token weights, optimizer steps.
+"""A batch into better weights: token weights, optimizer steps.
 
 Invariants: nothing but rows crosses into a step; rows that cannot move the weights are not
 forwarded (they stay in the metrics, and in the means unless the recipe drops them); no rows left
@@ -11,14 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from learner import parallel
-from learner.advantages import group_advantage
 from learner.batch import Row, micro_batches
-from learner.config import Advantage
 from learner.losses import token_weights
 from learner.model import Model, Policy
 from learner.objective import PolicyObjective
 from learner.step import gradients, score
-from toolwright.types import Group
 
 
 @dataclass(slots=True, kw_only=True)
@@ -31,19 +28,6 @@ class Update:
     rate: float = 0.0
     tokens: int = 0
     skipped: bool = False
-
-
-def advantages_of(groups: Sequence[Group], settings: Advantage) -> dict[str, float]:
-    """Advantage by trajectory id, over the members present; masked ones enter no baseline."""
-    members = [(g.id, t) for g in groups for t in g.trajectories if not t.masked]
-    values = group_advantage(
-        [trajectory.reward for _, trajectory in members],
-        [group for group, _ in members],
-        std=settings.std,
-        eps=settings.eps,
-        singleton=settings.singleton,
-    )
-    return {t.id: value for (_, t), value in zip(members, values, strict=True)}
 
 
 def weigh(rows: Sequence[Row], *, mode: str, norm: float, drop_silent: bool) -> list[Row]:

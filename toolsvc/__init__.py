@@ -27,8 +27,10 @@ from toolsvc.types import (
     Text,
     ToolError,
 )
+from toolwright.types import Author
 
 __all__ = [
+    "Author",
     "Call",
     "InvalidAction",
     "JsonCallFormat",

@@ -105,6 +105,7 @@ class Calls:
                 permit = await _queue(entry, call, queue_limit, running, self.gate)
             try:
                 running.started_at = time.perf_counter()
+                session.ledger.begin(call.call_id)
                 result = await tool.run(entry.state, call, running.cancellation)
                 new_tools = await session.add_tools_of(entry) if entry.gives_tools else ()
             finally:

@@ -75,6 +75,7 @@ class Client:
             lease=wire.duration(lease),
             tools=tools,
             metadata=wire.struct(metadata),
+            metadata_json=wire.exact_json(metadata),
             blobs=[blob for blob, _ in blobs.values()],
         )
         stub = _stub(self._channels[0])
@@ -132,6 +133,7 @@ class Session:
             tool=tool,
             action=action,
             arguments=None if arguments is None else wire.struct(arguments),
+            arguments_json=wire.exact_json(arguments),
             run_limit=None if run_limit is None else wire.duration(run_limit),
             wait=wire.duration(LONGEST_WAIT),
         )

@@ -24,6 +24,7 @@ import structlog
 
 from toolsvc.calls import Calls
 from toolsvc.errors import RETRY_SECONDS, Reason, Refused
+from toolsvc.forking import check_fork, completed, standing_still
 from toolsvc.ledger import CallIdReused, ResultForgotten
 from toolsvc.observation import DEFAULT_LIMIT
 from toolsvc.open_session import OpenSession, RunningCall, levels
@@ -41,6 +42,8 @@ from toolsvc.tool import Tool
 from toolsvc.types import (
     CallRequest,
     Descriptor,
+    ForkRequest,
+    Held,
     Leases,
     Opened,
     OpenRequest,
@@ -139,8 +142,19 @@ class Host:
         """Of the tools that every session may have."""
         return tuple(self._descriptors[name] for name, tool in self._tools.items() if tool.callable)
 
-    async def open(self, request: OpenRequest) -> Opened:
-        """The session; the same one for a repetition of the same request. Refused otherwise."""
+    async def fork(self, request: ForkRequest) -> Opened:
+        """A second session with the state of the first, under the rules of `open`. Refused where
+        the first is not here, is in the midst of a call, or has a tool that cannot be forked."""
+        child = request.child
+        if child.session_id in self._sessions or child.session_id in self._closed:
+            return await self.open(child)
+        parent = self._usable(request.parent)
+        check_fork(parent, child)
+        return await self.open(completed(child, parent), parent)
+
+    async def open(self, request: OpenRequest, parent: OpenSession | None = None) -> Opened:
+        """The session; the same one for a repetition of the same request. Refused otherwise.
+        `parent`: the one that it is forked from."""
         name = request.session_id
         session = self._sessions.get(name)
         if session is not None:
@@ -163,12 +177,27 @@ class Host:
         blobs = self._task_blobs.claim(name, request.blobs)
         session = OpenSession(request, wanted, blobs, self._lease_end(request.lease))
         self._sessions[name] = session
-        self._opening[name] = opening = self._own(self._open(session, wanted, request.queue_limit))
+        self._opening[name] = opening = self._own(
+            self._open(session, wanted, request.queue_limit, parent)
+        )
         opening.add_done_callback(partial(self._opened, name))
         return await self._when_open(name, opening)
 
     async def call(self, request: CallRequest) -> Recorded | Running:
         """Begins the call, joins it, or answers what is recorded; Running after `wait`."""
+        running = self.begin(request)
+        if running.outcome is None:
+            await running.wait(min(request.wait, LONGEST_WAIT))
+        outcome = running.outcome
+        if outcome is None:
+            return running.so_far()
+        if isinstance(outcome, Refused):
+            raise outcome.with_traceback(None)  # It may be raised to several who ask.
+        return outcome
+
+    def begin(self, request: CallRequest) -> RunningCall:
+        """The call, begun by this request or by an earlier one; it may have ended. Refused where
+        nothing can run, or the call's result is not to be had."""
         session = self._session(request.session_id)
         try:
             running = session.ledger.find(request.call_id, request.digest, request.turn)
@@ -186,16 +215,12 @@ class Host:
                 "is not held any more",
                 subject=request.call_id,
             ) from None
-        if running is None:
-            running = self._begin(session, request)
-        if running.outcome is None:
-            await running.wait(min(request.wait, LONGEST_WAIT))
-        outcome = running.outcome
-        if outcome is None:
-            return running.so_far()
-        if isinstance(outcome, Refused):
-            raise outcome.with_traceback(None)  # It may be raised to several who ask.
-        return outcome
+        return self._begin(session, request) if running is None else running
+
+    def look(self, session_id: str) -> Held:
+        """What is held of a session; changes nothing. Refused as a call of it would be."""
+        session = self._usable(session_id)
+        return Held(call_ids=session.ledger.began, tools=session.descriptors)
 
     def blob(self, sha256: str) -> bytes:
         """Large media of an observation, or a task's. Refused if they are not held (any more)."""
@@ -274,6 +299,13 @@ class Host:
             raise self._gone(session_id)
         return session
 
+    def _usable(self, session_id: str) -> OpenSession:
+        session = self._session(session_id)
+        lost = session.lost
+        if lost is not None:
+            raise session_lost(session_id, lost)
+        return session
+
     def _remember(self, session_id: str, why: str) -> None:
         self._closed[session_id] = why
         while len(self._closed) > _TOMBSTONES:
@@ -297,14 +329,23 @@ class Host:
         if not task.cancelled():
             task.exception()  # Looked at, so that one which nobody waits for is not logged.
 
-    async def _open(self, session: OpenSession, wanted: Iterable[str], limit: float) -> Opened:
+    async def _open(
+        self,
+        session: OpenSession,
+        wanted: Iterable[str],
+        limit: float,
+        parent: OpenSession | None,
+    ) -> Opened:
         name = session.info.session_id
+        tools = [(self._tools[tool], self._descriptors[tool]) for tool in wanted]
         patience = asyncio.timeout(limit)
         try:
             async with patience:
-                return await session.open_tools(
-                    (self._tools[tool], self._descriptors[tool]) for tool in wanted
-                )
+                if parent is None:
+                    return await session.open_tools(tools)
+                with standing_still(parent):
+                    session.ledger.inherit(parent.ledger.began)
+                    return await session.open_tools(tools, parent)
         except BaseException as error:
             # As if it had never been asked for. Its states are closed first: until they are, a
             # retry joins this opening and begins no other.

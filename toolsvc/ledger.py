@@ -13,6 +13,7 @@ It does not know what a call is, how it runs, or how its result looks.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -41,6 +42,7 @@ class Ledger(Generic[Handle]):
     def __init__(self) -> None:
         self._entries: dict[str, _Entry[Handle]] = {}
         self._forgotten: dict[str, bytes] = {}
+        self._began: dict[str, None] = {}
         self._acknowledged = 0
 
     def __len__(self) -> int:
@@ -81,9 +83,26 @@ class Ledger(Generic[Handle]):
         if entry is not None:
             entry.settled = True
 
+    def begin(self, call_id: str) -> None:
+        """The call, which was entered, begins to run."""
+        self._began[call_id] = None
+
+    @property
+    def began(self) -> tuple[str, ...]:
+        """Ids of all calls that have begun to run, in that order, for the session's whole life."""
+        return tuple(self._began)
+
+    def inherit(self, call_ids: Iterable[str]) -> None:
+        """Ids of calls that ran before this ledger began, in that order: they have run here too,
+        and no request under one of them runs anything."""
+        for call_id in call_ids:
+            self._began[call_id] = None
+            self._forgotten[call_id] = b""  # the digest of no request
+
     def release(self, call_id: str) -> None:
         """Nothing ran: the id is free, its retry may run."""
         self._entries.pop(call_id, None)
+        self._began.pop(call_id, None)
 
     def in_flight(self) -> list[Handle]:
         return [entry.handle for entry in self._entries.values() if not entry.settled]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -72,14 +72,25 @@ class RunningCall:
         self.task: asyncio.Task[None] | None = None
         """Runs it; None where the answer needed no waiting."""
         self.outcome: Recorded | Refused | None = None
-        self._waiting: dict[asyncio.Future[None], Alarm] = {}
+        self._waiting: dict[Callable[[], object], Alarm] = {}
 
     def end(self, outcome: Recorded | Refused) -> None:
-        """Once; wakes all who wait."""
+        """Once; tells all who wait."""
         self.outcome = outcome
-        for waiting, alarm in self._waiting.items():
+        waiting, self._waiting = self._waiting, {}
+        for then, alarm in waiting.items():
             alarm.cancel()
-            _wake(waiting)
+            then()
+
+    def tell(self, seconds: float, then: Callable[[], object]) -> None:
+        """Calls `then` once: when the call has ended, or after so long if it has not by then."""
+        self._waiting[then] = Alarm(seconds, partial(self._late, then))
+
+    def forget(self, then: Callable[[], object]) -> None:
+        """`then` is not called any more. Does nothing if it was called."""
+        alarm = self._waiting.pop(then, None)
+        if alarm is not None:
+            alarm.cancel()
 
     async def wait(self, seconds: float) -> None:
         """Until the call has ended, for so long at most. Cancelling the wait leaves it running.
@@ -87,12 +98,16 @@ class RunningCall:
         By hand, because asyncio.wait would take longer than most calls run.
         """
         waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        alarm = self._waiting[waiting] = Alarm(seconds, partial(_wake, waiting))
+        wake = partial(_wake, waiting)
+        self.tell(seconds, wake)
         try:
             await waiting
         finally:
-            alarm.cancel()
-            del self._waiting[waiting]
+            self.forget(wake)
+
+    def _late(self, then: Callable[[], object]) -> None:
+        if self._waiting.pop(then, None) is not None:
+            then()
 
     def so_far(self) -> Running:
         now = time.perf_counter()
@@ -143,12 +158,24 @@ class OpenSession:
                 return reason
         return None
 
-    async def open_tools(self, tools: Iterable[tuple[Tool, Descriptor]]) -> Opened:
-        """Makes the tools' states, one after the other. Raises what they raise; `close_tools`
-        closes those that were made."""
+    @property
+    def entries(self) -> Iterable[OpenTool]:
+        """All tools, with those that only give others."""
+        return tuple(self._entries)
+
+    async def open_tools(
+        self, tools: Iterable[tuple[Tool, Descriptor]], parent: OpenSession | None = None
+    ) -> Opened:
+        """Makes the tools' states, one after the other: new ones, or forked from those of `parent`,
+        which has the same tools. Raises what they raise; `close_tools` closes those that were
+        made."""
         began = time.perf_counter()
+        states = {} if parent is None else {one.tool.name: one.state for one in parent.entries}
         for tool, descriptor in tools:
-            await self._open_tool(tool, descriptor)
+            if parent is not None and type(tool).fork is not Tool.fork:
+                await self._make_state(tool, descriptor, tool.fork, states[tool.name])
+            else:
+                await self._open_tool(tool, descriptor)
         for entry in tuple(self._entries):
             await self.add_tools_of(entry)
         self.descriptors = tuple(entry.descriptor for entry in self.tools.values())
@@ -183,11 +210,20 @@ class OpenSession:
         return tuple(came)
 
     async def _open_tool(self, tool: Tool, descriptor: Descriptor) -> None:
-        state = None
-        if type(tool).open is not Tool.open:
-            state = await run_method(
-                tool.open, self.info, unwanted=lambda late: self._close_late(tool, late)
-            )
+        if type(tool).open is Tool.open:
+            self._enter(tool, descriptor, None)
+        else:
+            await self._make_state(tool, descriptor, tool.open)
+
+    async def _make_state(
+        self, tool: Tool, descriptor: Descriptor, method: Callable[..., object], *given: State
+    ) -> None:
+        state = await run_method(
+            method, *given, self.info, unwanted=lambda late: self._close_late(tool, late)
+        )
+        self._enter(tool, descriptor, state)
+
+    def _enter(self, tool: Tool, descriptor: Descriptor, state: State) -> None:
         entry = OpenTool(tool, descriptor, state)
         self._entries.append(entry)
         if tool.callable:

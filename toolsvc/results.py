@@ -6,7 +6,12 @@ import json
 from numbers import Real
 
 from toolsvc.types import Media, Result, Text, ToolError
-from toolwright.types import ToolErrorKind
+from toolwright.types import Author, ToolErrorKind
+
+AUTHORS = (Author.TOOL, Author.MEMORY, Author.SYSTEM)
+"""Who may speak in an observation. What prompt, model and template write is no observation."""
+MOST_TOKENS = 1 << 20
+"""Of one observation: as long as the longest contexts that models have."""
 
 
 def as_result(value: object) -> Result:
@@ -24,8 +29,8 @@ def as_result(value: object) -> Result:
 
 
 def _check(result: Result) -> None:
-    """Plugins are not type-checked, and a wrong part would be found where nobody could tell whose
-    it was."""
+    """TypeError. Plugins are not type-checked, and a wrong part would be found where nobody could
+    tell whose it was."""
     for part in result.observation:
         if not (
             (isinstance(part, Text) and isinstance(part.text, str))
@@ -37,6 +42,12 @@ def _check(result: Result) -> None:
         if result.reward is None
         else {"reward": result.reward, **result.metrics}
     )
+    if result.author not in AUTHORS:
+        names = ", ".join(author.name for author in AUTHORS)
+        raise TypeError(f"the author of an observation is one of {names}, not {result.author!r}")
+    budget = result.token_budget
+    if type(budget) is not int or not 0 <= budget <= MOST_TOKENS:
+        raise TypeError(f"token_budget must be a number from 0 to {MOST_TOKENS}, not {budget!r}")
     for name, value in numbers.items():
         if not isinstance(value, Real):
             raise TypeError(f"{name} must be a number, not {value!r:.80}")

@@ -10,21 +10,22 @@ from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
 
+from toolsvc.call_stream import Asked
 from toolsvc.errors import Refused
 from toolsvc.host import Host
 from toolsvc.servicer import Servicer
 from toolsvc.task_blobs import Upload
-from toolsvc.types import Running
+from toolsvc.types import Opened
 from toolsvc.wire import (
     DEFAULT_LEASE,
     call_from_proto,
     descriptor_to_proto,
     error_of,
-    fill_result,
+    fill_answer,
+    fork_from_proto,
     open_from_proto,
     require,
     seconds_of,
-    set_seconds,
 )
 from toolwright import wire
 from toolwright.rpc.errors import answers_errors
@@ -55,13 +56,7 @@ class ToolServicer(Servicer):
             opened = await self._host.open(open_from_proto(request))
         except Refused as refusal:
             raise error_of(refusal) from refusal
-        return pb.OpenSessionResponse(
-            session_id=opened.session_id,
-            tools=map(descriptor_to_proto, opened.tools),
-            isolation=opened.isolation,
-            queued=Duration(),
-            startup=wire.duration(opened.startup),
-        )
+        return _opened_to_proto(opened)
 
     @answers_errors
     async def CallTool(self, request: pb.CallToolRequest, context: Any) -> pb.CallToolResponse:
@@ -70,13 +65,35 @@ class ToolServicer(Servicer):
         except Refused as refusal:
             raise error_of(refusal) from refusal
         response = pb.CallToolResponse()
-        if isinstance(answer, Running):
-            set_seconds(response.running.queued, answer.queued)
-            set_seconds(response.running.run, answer.run)
-            response.running.SetInParent()
-        else:
-            fill_result(response.result, answer)
+        fill_answer(response, answer)
         return response
+
+    def begin_call(self, asked: Asked, request: pb.CallToolRequest) -> None:
+        call = call_from_proto(request)
+        asked.follow(self._host.begin(call), call.wait)
+
+    @answers_errors
+    async def GetSession(
+        self, request: pb.GetSessionRequest, context: Any
+    ) -> pb.GetSessionResponse:
+        require(request, "session_id")
+        try:
+            held = self._host.look(request.session_id)
+        except Refused as refusal:
+            raise error_of(refusal) from refusal
+        return pb.GetSessionResponse(
+            call_ids=held.call_ids, tools=map(descriptor_to_proto, held.tools)
+        )
+
+    @answers_errors
+    async def ForkSession(
+        self, request: pb.ForkSessionRequest, context: Any
+    ) -> pb.ForkSessionResponse:
+        try:
+            opened = await self._host.fork(fork_from_proto(request))
+        except Refused as refusal:
+            raise error_of(refusal) from refusal
+        return pb.ForkSessionResponse(session=_opened_to_proto(opened))
 
     @answers_errors
     async def CancelCall(
@@ -115,3 +132,13 @@ class ToolServicer(Servicer):
 
     def take_in(self, blob: BlobRef) -> Upload:
         return self._host.take_in(blob)
+
+
+def _opened_to_proto(opened: Opened) -> pb.OpenSessionResponse:
+    return pb.OpenSessionResponse(
+        session_id=opened.session_id,
+        tools=map(descriptor_to_proto, opened.tools),
+        isolation=opened.isolation,
+        queued=Duration(),
+        startup=wire.duration(opened.startup),
+    )

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+from toolsvc.call_stream import Asked, CallStream
 from toolsvc.errors import Refused
 from toolsvc.task_blobs import BLOB_BYTES, Upload
 from toolsvc.wire import blob_from_proto, error_of, invalid_field
@@ -31,6 +32,17 @@ class Servicer(tool_pb2_grpc.ToolServiceServicer):
     def take_in(self, blob: BlobRef) -> Upload:
         """Where PutBlob puts it. Refused if it cannot be held."""
         raise NotImplementedError
+
+    def begin_call(self, asked: Asked, request: pb.CallToolRequest) -> None:
+        """Begins what CallTool would do with the request, which nobody else reads; `asked` is told
+        what comes of it. ServiceError or Refused where nothing can be begun."""
+        raise NotImplementedError
+
+    # Generated types know generators alone; gRPC takes a coroutine that reads and writes too.
+    async def StreamCalls(  # type: ignore[override]
+        self, request_iterator: AsyncIterator[pb.StreamCallsRequest], context: Any
+    ) -> None:
+        await CallStream(self.begin_call, context).serve()
 
     @answers_errors
     async def SnapshotSession(

@@ -61,6 +61,8 @@ class Tool:
     """What stays of an observation that is too long; middle = its beginning and its end."""
     isolation: str = ""
     """Level of isolation of the foreign code that it runs; "" where it runs none."""
+    fork_replays: bool = False
+    """`fork` runs the session's calls again: what they did outside of it is done again."""
     queues: bool = False
     """Its calls wait in a queue of its own, which bounds what runs: they need no leave of the host
     to start."""
@@ -95,6 +97,19 @@ class Tool:
         this tool; what was there stays, what is new is callable from the next turn on. Their names
         must not be in `SessionInfo.names`."""
         return ()
+
+    def fork(self, state: State, session: SessionInfo) -> State | Awaitable[State]:
+        """The state of a second session that goes on from where the first one's `state` is, and
+        shares nothing with it. Overridden by tools whose calls change a state; they may say
+        `Refused` where this state cannot be had again. No call of a tool without parallel calls
+        runs meanwhile."""
+        return self.open(session)
+
+    def forks(self) -> bool:
+        """A session with this tool can be forked: it keeps nothing between calls, or says how."""
+        if type(self).fork is not Tool.fork:
+            return True
+        return not self.stateful and type(self).session_tools is Tool.session_tools
 
     # What follows is for tools that own processes; a plugin has no need of it.
 
@@ -141,6 +156,8 @@ class Tool:
             media=self.media,
             # A plain function runs in a thread, which nothing stops.
             cancel=self._on_loop or type(self).run is not Tool.run,
+            fork=self.forks(),
+            fork_replays=self.fork_replays and self.forks(),
         )
 
     def parse(self, action: str, descriptor: Descriptor) -> dict[str, Any]:

@@ -25,6 +25,11 @@ class Turnstile:
         self._busy = True
         return True
 
+    @property
+    def busy(self) -> bool:
+        """A call is inside, though its answer may be out, where only one may be."""
+        return self._busy and not self._parallel
+
     async def enter(self) -> None:
         """Waits; cancelling gives the place up."""
         if self.try_enter():

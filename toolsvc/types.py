@@ -8,10 +8,10 @@ times as long to make.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from toolwright.types import BlobRef, ToolErrorKind
+from toolwright.types import Author, BlobRef, ToolErrorKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +59,14 @@ class Descriptor:
     """A call can be stopped while it runs, by CancelCall or its run limit."""
     output_schema: Mapping[str, Any] | None = None
     """Of the observation, where it is known."""
+    fork: bool = False
+    """A session with it can be had a second time, state and all."""
+    fork_replays: bool = False
+    """By running the session's calls again in a fresh environment."""
+
+    def without_fork(self) -> Descriptor:
+        """For a tool that stands for another one and does not fork with it."""
+        return replace(self, fork=False, fork_replays=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +114,10 @@ class Result:
     metrics: Mapping[str, float] = field(default_factory=dict)
     error: ToolError | None = None
     truncated: bool = False
+    author: Author = Author.TOOL
+    """Who speaks in the observation: TOOL, MEMORY or SYSTEM."""
+    token_budget: int = 0
+    """Tokens that this observation may take, in place of the engine's own limit; 0 = that one."""
 
     @classmethod
     def of(cls, *parts: str | Part, **fields: Any) -> Result:
@@ -170,6 +182,16 @@ class Opened:
     """Seconds that the tools took to make their states."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForkRequest:
+    """A caller's wish for a second session with the state of a first."""
+
+    parent: str
+    """Id of the first session."""
+    child: OpenRequest
+    """What it leaves out is as in the first session; its `digest` covers the whole wish."""
+
+
 class CallRequest(NamedTuple):
     """A call as it came in; `digest` covers all but the limits."""
 
@@ -214,3 +236,12 @@ class Leases:
 
     lost: tuple[str, ...]
     held: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What a host holds of an open session."""
+
+    call_ids: tuple[str, ...]
+    """Of all calls that have begun to run, in that order, also of those that are forgotten."""
+    tools: tuple[Descriptor, ...]

@@ -6,6 +6,7 @@ What comes in is checked here, and refused in the contract's words.
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
@@ -16,19 +17,21 @@ from toolsvc.types import (
     ActionFormat,
     CallRequest,
     Descriptor,
+    ForkRequest,
     JsonCallFormat,
     Media,
     OpenRequest,
     Recorded,
+    Running,
     TagFormat,
     Text,
 )
 from toolwright import wire
 from toolwright.common.v1 import media_pb2, reasons_pb2
-from toolwright.rpc.errors import ServiceError
+from toolwright.rpc.errors import ServiceError, detail_of
 from toolwright.rpc.options import LONGEST_WAIT
 from toolwright.tool.v1 import tool_pb2 as pb
-from toolwright.types import BlobRef
+from toolwright.types import Author, BlobRef
 
 DEFAULT_LEASE = 120.0
 DEFAULT_QUEUE_LIMIT = 30.0
@@ -64,11 +67,30 @@ def open_from_proto(request: pb.OpenSessionRequest) -> OpenRequest:
         owner=request.owner,
         lease=lease,
         tools=tuple(request.tools),
-        metadata=wire.mapping(request.metadata),
+        metadata=_exact(request, "metadata"),
         queue_limit=queue_limit,
         blobs=tuple(map(blob_from_proto, request.blobs)),
         digest=_digest(request, ("lease", "queue_limit")),
     )
+
+
+def fork_from_proto(request: pb.ForkSessionRequest) -> ForkRequest:
+    """Refused as `open_from_proto` refuses, and for a missing parent."""
+    require(request, "session_id")
+    if not request.HasField("open"):
+        raise invalid_field("open", "ForkSessionRequest without open", "set open")
+    child = open_from_proto(request.open)
+    return ForkRequest(parent=request.session_id, child=replace(child, digest=_digest(request, ())))
+
+
+def _exact(request: pb.OpenSessionRequest | pb.CallToolRequest, field: str) -> dict[str, Any]:
+    """A field's data with the integers that were sent. Refused for text that is no JSON object."""
+    try:
+        return wire.mapping(getattr(request, field), getattr(request, f"{field}_json"))
+    except ValueError as error:
+        raise invalid_field(
+            f"{field}_json", f"{field}_json is {error}", f"send what {field} holds, or nothing"
+        ) from error
 
 
 def blob_from_proto(blob: media_pb2.BlobRef) -> BlobRef:
@@ -88,16 +110,36 @@ def call_from_proto(request: pb.CallToolRequest) -> CallRequest:
         call_id=request.call_id,
         tool=request.tool,
         action=request.action,
-        arguments=wire.mapping(request.arguments) if request.HasField("arguments") else None,
+        arguments=_exact(request, "arguments") if request.HasField("arguments") else None,
         turn=request.turn,
         turns_left=request.turns_left,
         last_step=request.last_step,
         queue_limit=queue_limit,
         run_limit=run_limit,
         wait=wait,
-        metadata=wire.mapping(request.metadata) if request.HasField("metadata") else {},
+        metadata=_exact(request, "metadata"),
         digest=_digest(request, _LIMIT_FIELDS),
     )
+
+
+def fill_answer(out: pb.CallToolResponse, answer: Recorded | Running) -> None:
+    """Writes the answer to a call into its message."""
+    if isinstance(answer, Running):
+        set_seconds(out.running.queued, answer.queued)
+        set_seconds(out.running.run, answer.run)
+        out.running.SetInParent()
+    else:
+        fill_result(out.result, answer)
+
+
+def fill_error(out: pb.CallError, error: ServiceError) -> None:
+    """Writes an error into its message inside a stream."""
+    out.code = error.code.value[0]
+    out.message = error.message
+    out.detail.CopyFrom(detail_of(error))
+    if error.retry_after is not None:
+        set_seconds(out.retry_after, error.retry_after)
+        out.retry_after.SetInParent()
 
 
 def fill_result(out: pb.CallResult, recorded: Recorded) -> None:
@@ -130,6 +172,10 @@ def fill_result(out: pb.CallResult, recorded: Recorded) -> None:
     out.truncated = result.truncated
     out.isolation = recorded.isolation
     out.tool = recorded.tool
+    if result.author is not Author.TOOL:
+        out.author = int(result.author)  # type: ignore[assignment]
+    if result.token_budget:
+        out.token_budget = result.token_budget
     if recorded.new_tools:
         out.new_tools.extend(map(descriptor_to_proto, recorded.new_tools))
 
@@ -148,7 +194,12 @@ def descriptor_to_proto(descriptor: Descriptor) -> pb.ToolDescriptor:
         parallel_calls=descriptor.parallel_calls,
         stateful=descriptor.stateful,
         default_run_limit=wire.duration(descriptor.run_limit),
-        capabilities=pb.ToolCapabilities(cancel=descriptor.cancel, media=descriptor.media),
+        capabilities=pb.ToolCapabilities(
+            cancel=descriptor.cancel,
+            media=descriptor.media,
+            fork=descriptor.fork,
+            fork_replays=descriptor.fork_replays,
+        ),
     )
 
 

@@ -12,15 +12,14 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from statistics import quantiles
-from typing import Any
 
 import psutil
 
 from bench.dispatch import noop
 from bench.dispatch.workload import Load, recipe, write_policy
 from bench.processes import Command, Processes, Running
-from bench.ready import free_ports
-from toolwright.common.v1.trajectory_pb2 import CallRecord, WeightVersion
+from bench.ready import accepts, free_ports, origin
+from toolwright.common.v1.trajectory_pb2 import CallRecord
 from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
 from toolwright.rpc.channel import open_channel
 
@@ -123,13 +122,14 @@ async def _collect(load: Load, port: int) -> tuple[list[CallRecord], int]:
     mark = trajectories = 0
     async with open_channel(f"127.0.0.1:{port}") as channel:
         stub = rollout_pb2_grpc.RolloutServiceStub(channel)
-        origin = await _origin(stub)
+        async with asyncio.timeout(READY_SECONDS):
+            version = await origin(stub)
         while trajectories < load.trajectories:
             request = rollout_pb2.LeaseGroupsRequest(
                 consumer=rollout_pb2.CONSUMER_TRAIN,
                 after_sequence=mark,
                 max_groups=load.trajectories - trajectories,
-                version=WeightVersion(lineage=origin.lineage, step=origin.step),
+                version=version,
             )
             async for item in stub.LeaseGroups(request, timeout=LEASE_SECONDS):
                 if item.HasField("group"):
@@ -140,27 +140,9 @@ async def _collect(load: Load, port: int) -> tuple[list[CallRecord], int]:
     return calls, trajectories
 
 
-async def _origin(stub: Any) -> WeightVersion:
-    """The version that the samplers have, once the engine has brought them there."""
-    async with asyncio.timeout(READY_SECONDS):
-        while True:
-            status = await stub.GetStatus(rollout_pb2.GetStatusRequest(), timeout=READY_SECONDS)
-            if status.HasField("version"):
-                version: WeightVersion = status.version
-                return version
-            await asyncio.sleep(0.1)
-
-
 async def _accepts(port: int) -> None:
     async with asyncio.timeout(READY_SECONDS):
-        while True:
-            try:
-                _, writer = await asyncio.open_connection("127.0.0.1", port)
-            except OSError:
-                await asyncio.sleep(0.1)
-            else:
-                writer.close()
-                return
+        await accepts(port)
 
 
 def _command(name: str, program: str, *arguments: str) -> Command:

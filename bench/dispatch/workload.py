@@ -45,10 +45,10 @@ def reward(_trajectory: Trajectory) -> float:
     return 0.0
 
 
-def write_policy(folder: Path) -> int:
+def write_policy(folder: Path, stop: str = STOP) -> int:
     """A byte-level tokenizer with two special tokens, as a policy folder without weights.
 
-    Returns the id of the stop token.
+    Returns the id of the token `stop`.
     """
     folder.mkdir(parents=True, exist_ok=True)
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
@@ -57,7 +57,7 @@ def write_policy(folder: Path) -> int:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.post_processor = _processors.ByteLevel(trim_offsets=False)
-    tokenizer.add_special_tokens([END, STOP])
+    tokenizer.add_special_tokens([END, stop])
     tokenizer.save(str(folder / "tokenizer.json"))
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -67,7 +67,7 @@ def write_policy(folder: Path) -> int:
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     size = tokenizer.get_vocab_size()
     (folder / "config.json").write_text(json.dumps({"model_type": "qwen3", "vocab_size": size}))
-    return int(tokenizer.get_vocab()[STOP])
+    return int(tokenizer.get_vocab()[stop])
 
 
 def recipe(load: Load, *, folder: Path, sampler: int, tools: int, engine: int) -> str:

@@ -18,7 +18,7 @@ import uuid
 from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Self
+from typing import Protocol, Self
 
 import orjson
 from aiohttp import web
@@ -44,6 +44,21 @@ MAX_BODY_BYTES = 64 * 2**20
 SHUTDOWN_S = 0.1
 MAX_RECORDED = 10_000
 """Request bodies kept; the oldest go first."""
+BACKLOG = 4096
+"""Connections that wait to be accepted: thousands of clients may come at one instant, and the
+kernel makes one that finds no room wait for a second."""
+
+
+class Watch(Protocol):
+    """Is told of every streamed reply; times in ns of the monotonic clock."""
+
+    def asked(self, request: GenerateRequest) -> None:
+        """A request was read, and it is a sound one."""
+        ...
+
+    def replied(self, request: GenerateRequest, read_ns: int, written_ns: int) -> None:
+        """The last event of its reply is about to be written."""
+        ...
 
 
 class ScriptedSampler:
@@ -59,6 +74,7 @@ class ScriptedSampler:
             `<image>` in the text of the ids.
         port: 0 takes a free one; `url` tells which.
         record: how many of the newest request bodies `requests` keeps.
+        watch: is told of every streamed reply.
     """
 
     def __init__(
@@ -77,6 +93,7 @@ class ScriptedSampler:
         host: str = "127.0.0.1",
         port: int = 0,
         record: int = MAX_RECORDED,
+        watch: Watch | None = None,
     ) -> None:
         self._script = script
         self._timing = timing or Timing()
@@ -91,6 +108,7 @@ class ScriptedSampler:
         self._host = host
         self._port = port
         self._seen: deque[SeenRequest] = deque(maxlen=record)
+        self._watch = watch
         self._arrivals = itertools.count()
         self._conversations = Conversations()
         self._runner: web.AppRunner | None = None
@@ -147,7 +165,7 @@ class ScriptedSampler:
             app, handler_cancellation=True, access_log=None, shutdown_timeout=SHUTDOWN_S
         )
         await runner.setup()
-        site = web.TCPSite(runner, self._host, self._port)
+        site = web.TCPSite(runner, self._host, self._port, backlog=BACKLOG)
         try:
             await site.start()
         except OSError as error:
@@ -169,6 +187,7 @@ class ScriptedSampler:
 
     async def _generate(self, http: web.Request) -> web.StreamResponse:
         raw = await http.read()
+        read_ns = time.monotonic_ns()
         index = next(self._arrivals)
         try:
             body = orjson.loads(raw)
@@ -186,7 +205,7 @@ class ScriptedSampler:
         try:
             request = read_request(
                 fields,
-                new_rid=uuid.uuid4().hex,
+                new_rid="" if fields.get("rid") else uuid.uuid4().hex,
                 context_length=self._context_length,
                 vocab_size=self._vocab_size,
                 image_token=self._image_token,
@@ -200,7 +219,8 @@ class ScriptedSampler:
             return _error(str(error))
         try:
             if request.stream:
-                return await self._stream(http, request, self._faults.breaks.get(index))
+                broken = self._faults.breaks.get(index)
+                return await self._stream(http, request, broken, read_ns)
             return await self._answer(request)
         finally:
             await self._scheduler.forget(request.rid)
@@ -240,9 +260,11 @@ class ScriptedSampler:
         return web.Response(body=orjson.dumps(body), content_type="application/json")
 
     async def _stream(
-        self, http: web.Request, request: GenerateRequest, broken: Break | None
+        self, http: web.Request, request: GenerateRequest, broken: Break | None, read_ns: int
     ) -> web.StreamResponse:
         loop = asyncio.get_running_loop()
+        if self._watch is not None:
+            self._watch.asked(request)
         response = _event_stream()
         writer = await response.prepare(http)
         if writer is not None:
@@ -256,6 +278,8 @@ class ScriptedSampler:
                 return response
             await generation.changed.wait()
             finished = generation.finish is not None
+            if finished and self._watch is not None:
+                self._watch.replied(request, read_ns, time.monotonic_ns())
             await response.write(
                 generation.take(
                     incremental=self._incremental,

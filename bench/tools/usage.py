@@ -41,6 +41,19 @@ def cpu_seconds(roots: Iterable[int]) -> float:
     return sum(_cpu_clock(one.pid) + one.reaped_s for one in _tree(roots))
 
 
+def thread_seconds(pid: int) -> list[float]:
+    """CPU time of the threads that a process has now, to the tick: the main one first, then the
+    others, the busiest first. Empty for a process that has ended."""
+    found: dict[int, float] = {}
+    with suppress(FileNotFoundError, ProcessLookupError):
+        for name in os.listdir(_PROC / str(pid) / "task"):
+            text = (_PROC / str(pid) / "task" / name / "stat").read_text(errors="replace")
+            fields = text.rpartition(")")[2].split()
+            found[int(name)] = (int(fields[11]) + int(fields[12])) * _TICK_S
+    main = found.pop(pid, None)
+    return [] if main is None else [main, *sorted(found.values(), reverse=True)]
+
+
 def resident(pids: Iterable[int]) -> int:
     """Bytes: the sum of RSS. Pages that processes share count in each of them."""
     return sum(map(_resident, pids))

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import asyncio
 
-from engine.build import build_protocol, build_rewards, build_source, build_tools, rehearse
+from engine.build import (
+    build_codec,
+    build_group_hook,
+    build_protocol,
+    build_rewards,
+    build_tools,
+    open_source,
+)
 from engine.config import EngineTable
 from engine.errors import StartupError
+from engine.lanes.evaluation.tasks import SuiteTasks
+from engine.protocols import Protocol
+from engine.rehearsal import first_that_fits
 from engine.sampler.pool import SamplerPool
-from engine.tasks import TaskSource
+from engine.sampler.server import Server
 from engine.text.codec import HuggingFaceCodec
 from toolwright.recipe import Recipe, check_all
 
@@ -20,24 +30,37 @@ def check(recipe: Recipe, table: EngineTable, *, connect: bool) -> list[str]:
         f"table [{name}] is not checked: its package is not installed" for name in check_all(recipe)
     ]
     shared = recipe.shared
-    codec = HuggingFaceCodec(recipe.resolve(shared.policy.model))
+    codec = build_codec(recipe)
     lines.append(f"policy: vocabulary {codec.vocab_size}, end of turn {codec.end_of_turn!r}")
     protocol = build_protocol(recipe)
     build_rewards(recipe)
-    first = build_source(recipe).take(1)[0]
-    tokens = rehearse(protocol, codec, first)
-    lines.append(f"first prompt: {tokens} tokens without tools")
-    lines.append(f"first task: {first.id}: {(first.prompt or str(first.messages[-1]))[:120]}")
-    for suite in table.evaluation.suites:
-        try:
-            TaskSource(suite.source, recipe.folder, seed=suite.seed, shuffle=False).take(suite.n)
-        except StartupError as error:
-            raise StartupError(f"evaluation suite {suite.name!r}: {error}") from error
-        lines.append(f"evaluation {suite.name}: {suite.n} tasks")
+    build_group_hook(recipe)
+    lines += asyncio.run(_sources(recipe, table, protocol, codec))
     if connect:
         return lines + asyncio.run(_connect(recipe, codec))
     asked = ", ".join(("samplers", *(f"tools.{name}" for name in shared.tools)))
     return [*lines, f"not asked: {asked} (--connect asks them)"]
+
+
+async def _sources(
+    recipe: Recipe, table: EngineTable, protocol: Protocol, codec: HuggingFaceCodec
+) -> list[str]:
+    source = await open_source(recipe, max_bad_rows=table.max_bad_rows)
+    drawn, tokens = await first_that_fits(source, protocol, codec)
+    task = drawn.task
+    lines = [
+        f"first prompt: {tokens} tokens without tools",
+        f"first task: {task.id}: {(task.prompt or str(task.messages[-1]))[:120]}",
+    ]
+    if source.bad_rows:
+        lines.append(f"task source: {source.bad_rows} of {source.rows} rows are no tasks")
+    source.close()
+    for suite in table.evaluation.suites:
+        tasks = SuiteTasks(suite, recipe.folder, max_bad_rows=table.max_bad_rows)
+        await tasks.open()
+        tasks.close()
+        lines.append(f"evaluation {suite.name}: {suite.n} tasks")
+    return lines
 
 
 async def _connect(recipe: Recipe, codec: HuggingFaceCodec) -> list[str]:
@@ -46,10 +69,7 @@ async def _connect(recipe: Recipe, codec: HuggingFaceCodec) -> list[str]:
     services = build_tools(recipe, "check")
     try:
         await pool.open()
-        lines = [
-            f"sampler {server.client.url}: SGLang {server.info.version if server.info else '?'}"
-            for server in pool.servers
-        ]
+        lines = [_sampler_line(server) for server in pool.servers]
         for name, tools in (await services.open()).items():
             listed = ", ".join(tool.name for tool in tools)
             lines.append(f"tools.{name} at {shared.tools[name].where}: {listed}")
@@ -57,3 +77,13 @@ async def _connect(recipe: Recipe, codec: HuggingFaceCodec) -> list[str]:
         await pool.close()
         await services.close()
     return lines
+
+
+def _sampler_line(server: Server) -> str:
+    """StartupError for one that does not answer: a run would go on without it, a check says so."""
+    if server.info is None:
+        raise StartupError(
+            f"sampler {server.name} is down or is no SGLang server ({server.why}); start it or "
+            "correct sampler.endpoints"
+        )
+    return f"sampler {server.name}: SGLang {server.info.version}"

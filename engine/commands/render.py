@@ -15,7 +15,17 @@ from engine.protocols import Protocol
 from engine.text.codec import HuggingFaceCodec
 from engine.types import ToolSpec
 from toolwright.trajectory_files import write_trajectories
-from toolwright.types import Author, Segment, Sequence, Status, StopReason, Task, Trajectory
+from toolwright.types import (
+    Author,
+    Segment,
+    Sequence,
+    Status,
+    StopReason,
+    Task,
+    Trajectory,
+    floats,
+    ids,
+)
 
 _AUTHORS = {"prompt": Author.PROMPT, "model": Author.MODEL, "tool": Author.TOOL}
 
@@ -64,10 +74,10 @@ def _trajectory(
         segments.append(
             Segment(
                 author=_AUTHORS[author],
-                token_ids=tuple(token_ids),
+                token_ids=ids(token_ids),
                 turn=turn,
                 trainable=wrote,
-                logprobs=(0.0,) * len(token_ids) if wrote else None,
+                logprobs=floats([0.0] * len(token_ids)) if wrote else None,
             )
         )
     return Trajectory(

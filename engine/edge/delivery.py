@@ -1,8 +1,9 @@
 """Groups to the learner: in order, identical when offered again, never too stale.
 
 At-least-once: the consumer says up to where it has used groups, gets what comes after, and
-acknowledges what its checkpoint holds. The staleness check here is the guarantee of spec 6.8;
-what fails it is dropped, counted, and frees its place.
+acknowledges what its checkpoint holds. The staleness check here is the guarantee of spec 6.8:
+segments that fail it carry no loss, and a group of which nothing is left to train on is dropped,
+counted, and frees its places. What the journal holds stays as it is.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from collections.abc import AsyncIterator, Mapping
 
 import structlog
 
+from engine.edge.freshness import FreshPart, old_versions, without_old
 from engine.journal.journal import Journal, StoredGroup
-from engine.lanes.capacity import staleness
 from engine.lanes.train import TrainLane
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.errors import ServiceError
@@ -29,6 +30,9 @@ class Delivery:
         self._journal = journal
         self._lane = lane
         self._max_staleness = max_staleness
+        self._counted = 0
+        self.old_tokens = 0
+        """The policy's tokens that were sent without loss because they were too old."""
 
     async def lease(
         self, *, after: int, limit: int, version: WeightVersion, wait: float
@@ -58,12 +62,14 @@ class Delivery:
                 continue
             for group in groups:
                 after = group.sequence
-                if self._is_stale(group, version, forks):
-                    log.info("group_dropped", group=group.id, sequence=group.sequence)
+                fresh = await self._fresh_part(group, version, forks)
+                if fresh is None:
+                    log.info("group_dropped", group=group.id, sequence=group.sequence, why="stale")
                     await self._journal.drop([group.sequence])
-                    await self._lane.changed()
+                    self._lane.changed()
                     continue
-                yield group
+                self._count_old(fresh)
+                yield fresh.group
                 sent += 1
 
     async def acknowledge(self, sequence: int) -> int:
@@ -77,7 +83,7 @@ class Delivery:
                 mend="use the run.folder that the checkpoint belongs to",
             )
         mark = await self._journal.acknowledge(sequence)
-        await self._lane.changed()
+        self._lane.changed()
         return mark
 
     async def _forks(self, version: WeightVersion) -> Mapping[str, WeightVersion]:
@@ -96,15 +102,26 @@ class Delivery:
             )
         return forks
 
-    def _is_stale(
+    async def _fresh_part(
         self, group: StoredGroup, version: WeightVersion, forks: Mapping[str, WeightVersion]
-    ) -> bool:
-        try:
-            oldest = max((staleness(version, v, forks) for v in group.versions), default=0)
-        except ValueError:
-            # Sampled under weights that some samplers took and another refused: never published.
-            return True
-        return oldest > self._max_staleness
+    ) -> FreshPart | None:
+        old = old_versions(group.versions, version, forks, self._max_staleness)
+        if not old:
+            return without_old(group, old)
+        # In a thread: all members are parsed, megabytes a group.
+        return await asyncio.to_thread(without_old, group, old)
+
+    def _count_old(self, sent: FreshPart) -> None:
+        """Once a group, however often it is offered."""
+        if sent.old_tokens and sent.group.sequence > self._counted:
+            self._counted = sent.group.sequence
+            self.old_tokens += sent.old_tokens
+            log.info(
+                "old_segments",
+                group=sent.group.id,
+                segments=sent.old_segments,
+                tokens=sent.old_tokens,
+            )
 
     async def _arrival(self, seen: int, wait: float) -> bool:
         """True when a group above number `seen` was journaled within `wait` seconds."""

@@ -1,19 +1,27 @@
-"""Accepts new weights: checks the version's place, waits for evaluation, moves the samplers.
+"""Accepts new weights: checks the version's place and its folder, waits for evaluation, moves the
+samplers.
 
 A version is (lineage, step). Along a lineage steps only grow; a new lineage says where it left
-its parent, or begins at step 0, which leaves the run's first version. Publishing the newest
-version again is answered at once.
+its parent, or begins at step 0, which leaves the run's first version.
+
+Invariants
+- One publish at a time moves the samplers, in the order in which they were asked for.
+- The same publish asked again joins the one that is under way; the newest version again is
+  answered at once.
+- A caller that goes away does not leave a publish half done.
+- The journal names a folder only after it was seen to be whole and a sampler took it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 import structlog
 
+from engine.edge.policy_folder import BrokenFolder, check_policy_folder
 from engine.errors import PublishFailed
 from engine.journal.journal import Journal
 from engine.lanes.evaluation import EvaluationLane
@@ -22,7 +30,13 @@ from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.errors import ServiceError
 from toolwright.types import WeightVersion
 
+MOST_PUBLISHES = 4
+"""Under way or waiting. A learner has one; another one is of a learner that died and came back."""
+
 log = structlog.get_logger("publish")
+
+Asked = tuple[WeightVersion, Path, WeightVersion | None]
+"""Version, folder, parent of a new lineage: what makes two publishes the same."""
 
 
 class Publisher:
@@ -34,7 +48,7 @@ class Publisher:
         journal: Journal,
         control: WeightControl,
         evaluation: EvaluationLane,
-        changed: Callable[[int], Awaitable[None]],
+        changed: Callable[[int], None],
     ) -> None:
         self._journal = journal
         self._control = control
@@ -42,7 +56,7 @@ class Publisher:
         self._changed = changed
         self._lock = asyncio.Lock()
         self._current: tuple[WeightVersion, Path] | None = None
-        self._publishes: set[asyncio.Task[Published]] = set()
+        self._publishes: dict[Asked, asyncio.Task[Published]] = {}
         self.publishing = False
 
     @property
@@ -69,42 +83,76 @@ class Publisher:
         return self._current
 
     async def begin(self, model: Path) -> None:
-        """At the engine's start: everyone at the journal's newest version, or at the policy.
+        """At the engine's start: samplers at the journal's newest version, or at the policy.
 
-        PublishFailed when a sampler does not get there.
+        PublishFailed when no sampler gets there, or for a published folder that is not whole.
         """
         newest = await self._journal.newest_version()
         if newest is None:
             newest = WeightVersion(lineage=uuid.uuid4().hex[:8], step=0), model
             await self._journal.set_version(*newest, parent=None)
         version, path = newest
+        if path != model:
+            try:
+                await asyncio.to_thread(check_policy_folder, path)
+            except BrokenFolder as error:
+                raise PublishFailed(
+                    f"the run's newest weights {version} cannot be used: {error}; restore that "
+                    "folder, or choose a new run.folder"
+                ) from error
         await self._control.put_in_order(version, path)
         self._current = newest
-        await self._changed(version.step)
+        self._changed(version.step)
         self._evaluation.start(version)
 
     async def publish(
         self, version: WeightVersion, path: Path, parent: WeightVersion | None
     ) -> Published:
-        """Moves every sampler to `version`. ServiceError says why not.
+        """Moves the samplers to `version`. ServiceError says why not.
 
-        A caller that goes away does not leave a publish half done.
+        A caller that goes away leaves the publish to itself; asking again joins it.
         """
-        task = asyncio.get_running_loop().create_task(self._publish(version, path, parent))
-        self._publishes.add(task)
-        task.add_done_callback(self._forget)
-        return await asyncio.shield(task)
+        asked: Asked = (version, path, parent)
+        task = self._publishes.get(asked)
+        if task is None:
+            if len(self._publishes) >= MOST_PUBLISHES:
+                waiting = ", ".join(str(one) for one, _, _ in self._publishes)
+                raise ServiceError(
+                    reasons.ERROR_REASON_WRONG_VERSION,
+                    f"{version} cannot wait behind {waiting}",
+                    subject=str(version),
+                    mend="let one learner publish to an engine",
+                    retry_after=1.0,
+                )
+            task = asyncio.get_running_loop().create_task(self._publish(version, path, parent))
+            self._publishes[asked] = task
+            task.add_done_callback(lambda done: self._ended(asked, done))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if task.cancelled() and caller is not None and not caller.cancelling():
+                raise self._shutting_down(f"{version} was not published") from None
+            raise
 
     async def stop(self) -> None:
         """Ends what is under way; no sampler stays paused."""
-        for task in self._publishes:
+        publishes = list(self._publishes.values())
+        for task in publishes:
             task.cancel()
-        await asyncio.gather(*self._publishes, return_exceptions=True)
+        await asyncio.gather(*publishes, return_exceptions=True)
 
-    def _forget(self, task: asyncio.Task[Published]) -> None:
-        self._publishes.discard(task)
+    def _ended(self, asked: Asked, task: asyncio.Task[Published]) -> None:
+        del self._publishes[asked]
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.info("publish_refused", error=str(error))
+            log.warning("publish_refused", version=str(asked[0]), error=str(error))
+
+    def _shutting_down(self, what: str) -> ServiceError:
+        return ServiceError(
+            reasons.ERROR_REASON_DRAINING,
+            f"the engine is shutting down: {what}; ask again when it is back",
+            retry_after=1.0,
+        )
 
     async def _publish(
         self, version: WeightVersion, path: Path, parent: WeightVersion | None
@@ -114,25 +162,22 @@ class Publisher:
                 return Published(samplers=0, paused_s=0.0)
             parent = await self._check(version, path, parent)
             if not await self._evaluation.idle():
-                raise ServiceError(
-                    reasons.ERROR_REASON_DRAINING,
-                    f"the engine is shutting down and goes on with the evaluation of "
-                    f"{self.version} when it is back",
-                    retry_after=1.0,
-                )
+                raise self._shutting_down(f"the evaluation of {self.version} goes on first")
             self.publishing = True
             try:
                 published = await self._control.publish(version, path)
             except PublishFailed as error:
                 raise ServiceError(
-                    reasons.ERROR_REASON_PUBLISH_FAILED, str(error), subject=str(version)
+                    reasons.ERROR_REASON_PUBLISH_FAILED,
+                    f"no sampler took version {version}, so {self.version} stays: {error}",
+                    subject=str(version),
                 ) from error
             finally:
                 self.publishing = False
             await self._journal.set_version(version, path, parent)
             self._current = version, path
             log.info("published", version=str(version), paused_s=round(published.paused_s, 4))
-            await self._changed(version.step)
+            self._changed(version.step)
             self._evaluation.start(version)
             return published
 
@@ -140,13 +185,15 @@ class Publisher:
         self, version: WeightVersion, path: Path, parent: WeightVersion | None
     ) -> WeightVersion | None:
         """The parent of a new lineage, None when the lineage goes on."""
-        if not await asyncio.to_thread(path.is_dir):
+        try:
+            await asyncio.to_thread(check_policy_folder, path)
+        except BrokenFolder as error:
             raise ServiceError(
                 reasons.ERROR_REASON_INVALID_REQUEST,
-                f"no folder {path}",
+                str(error),
                 subject="path",
-                mend="publish a Hugging Face folder that engine and samplers can read",
-            )
+                mend="publish a whole Hugging Face folder that engine and samplers can read",
+            ) from error
         current = self.version
         if version.lineage == current.lineage:
             if version.step <= current.step:

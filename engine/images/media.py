@@ -51,6 +51,10 @@ def read_media(source: Source) -> Media:
     else:
         name = str(source)
         try:
+            if source.is_file() and source.stat().st_size > MOST_BYTES:
+                raise ValueError(
+                    f"{name}: {source.stat().st_size} bytes; the limit is {MOST_BYTES}"
+                )
             data = source.read_bytes()
         except OSError as error:
             raise ValueError(f"{name} cannot be read: {error}") from error

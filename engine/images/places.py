@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from engine.images.media import Media
-from engine.types import Codec, ImageMark
+from engine.types import Codec, Generated, ImageMark
 from toolwright.types import MediaRef, Task
 
 PLACE = "<image>"
@@ -153,6 +153,30 @@ def expansions(sent: Sequence[int], told: Sequence[int], placeholder: int) -> li
         counts.append(at - start)
     if at != len(told):
         raise ExpansionMismatch(f"{len(told) - at} tokens were added to the prompt")
+    return counts
+
+
+def check_expansion(
+    sent: Sequence[int], known: Sequence[int | None], generated: Generated, placeholder: int
+) -> tuple[int, ...]:
+    """How many tokens each image of `sent` took, where the sampler told; () where nothing new was
+    asked. ExpansionMismatch where that is not what it made of them before (`known`)."""
+    counts: tuple[int, ...] = ()
+    if None in known:
+        counts = tuple(expansions(sent, generated.prompt_ids, placeholder))
+        for number, (before, count) in enumerate(zip(known, counts, strict=True)):
+            if before not in (None, count):
+                raise ExpansionMismatch(
+                    f"image {number} took {before} tokens before and {count} now"
+                )
+    # The count alone tells enough while the server puts images into the very ids that it was
+    # sent: SGLang's way unless SGLANG_MM_AVOID_RETOKENIZE is off. Else it encodes the decoded
+    # text anew, and other ids may be as many.
+    expected = len(sent) + sum((count or 1) - 1 for count in counts or known)
+    if generated.prompt_tokens != expected:
+        raise ExpansionMismatch(
+            f"the prompt has {expected} tokens, the sampler counted {generated.prompt_tokens}"
+        )
     return counts
 
 

@@ -102,6 +102,12 @@ class Journal:
         """Appends that are not durable yet."""
         return self._writer.backlog
 
+    @property
+    def commit_s(self) -> float:
+        """Seconds that the last transaction took; events are durable that much after
+        `GROUP_COMMIT_S` at the latest, while there is room."""
+        return self._writer.commit_s
+
     async def close(self) -> None:
         """Commits what was appended, then lets another process have the journal."""
         await self._writer.close()

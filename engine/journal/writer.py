@@ -112,6 +112,11 @@ class Writer:
         """Appends and rows that no transaction has made durable yet."""
         return len(self._buffer) + self._logs.staged
 
+    @property
+    def commit_s(self) -> float:
+        """Seconds that the last transaction took."""
+        return self._commit_s
+
     def append(self, entry: Appended) -> None:
         """Returns at once; durable within `GROUP_COMMIT_S`. Nothing after the end."""
         with self._changed:

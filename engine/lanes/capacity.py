@@ -1,6 +1,7 @@
-"""How many trajectories may be admitted, and how stale one is: pure arithmetic.
+"""How many trajectories the staleness bound lets in, and how stale one is: pure arithmetic.
 
-Spec 6.8: capacity = min(max_concurrent - running, (eta + v + 1) * B - (accepted + running)).
+Spec 6.8: capacity = min(max_concurrent - running, (eta + v + 1) * B - (accepted + running)). Its
+first term is for places, which belong to members (`places.py`); the second is for groups.
 """
 
 from __future__ import annotations
@@ -10,11 +11,10 @@ from collections.abc import Mapping
 from toolwright.types import WeightVersion
 
 
-def staleness_capacity(
-    *, eta: int, version: int, batch: int, max_concurrent: int, accepted: int, running: int
-) -> int:
-    """Trajectories that may start now; negative means wait (`common.staleness_capacity`)."""
-    return min(max_concurrent - running, (eta + version + 1) * batch - (accepted + running))
+def staleness_room(*, eta: int, version: int, batch: int, accepted: int, running: int) -> int:
+    """Trajectories that the staleness bound still lets in; negative means wait
+    (`common.staleness_capacity`, whose other term is the places)."""
+    return (eta + version + 1) * batch - (accepted + running)
 
 
 def staleness(

@@ -1,9 +1,11 @@
 """The train lane: admits groups while the capacity formula allows, and journals them whole.
 
 Invariants
-- Every admitted group is journaled exactly once, or is run again after a restart.
-- Trajectories in flight plus accepted never exceed (eta + v + 1) * B (spec 6.8); evaluation
-  counts in neither.
+- Every admitted group is journaled exactly once, is passed over aloud, or goes on after a restart.
+- Trajectories of groups that are not whole plus accepted ones never exceed (eta + v + 1) * B
+  (spec 6.8); evaluation counts in neither.
+- At most `max_concurrent` members are in flight; a group is admitted when one of its members finds
+  a place at once.
 - Position i of the task source is group i, in this life and the next.
 """
 
@@ -17,22 +19,19 @@ from itertools import count
 
 import structlog
 
-from engine.errors import StartupError
-from engine.images.media import Media
+from engine.errors import StartupError, TaskUnfit
 from engine.journal.journal import Counts, Journal, JournalFull
-from engine.lanes.capacity import staleness_capacity
-from engine.rewards.rewards import Rewards
-from engine.rollout.assignment import Assignment, Setting
-from engine.rollout.attempts import run_trajectory
-from engine.tasks import TaskSource
+from engine.lanes.capacity import staleness_room
+from engine.lanes.group import GroupRun, Lane, Member
+from engine.rollout.log import AttemptLog
+from engine.rollout.state import LogError
+from engine.tasks import BadRow, BadRows, TaskSource
 from toolwright.recipe import Run
 from toolwright.types import SamplingParams, Status, Trajectory
 from toolwright.wire import serialize, trajectory_to_proto
 
-LONGEST_PAUSE = 30.0
-"""Seconds before a group is run again that infrastructure failed as a whole."""
 FULL_SECONDS = 5.0
-"""Between tries to journal a group on a full disk."""
+"""Between looks at a disk that was full."""
 
 log = structlog.get_logger("scheduler")
 
@@ -54,173 +53,177 @@ class TrainLane:
         self,
         *,
         run: Run,
-        setting: Setting,
-        rewards: Rewards,
+        lane: Lane,
         source: TaskSource,
         journal: Journal,
         sampling: SamplingParams,
-        max_concurrent: int,
-        max_attempts: int,
+        bad_rows: BadRows,
         on_trajectory: OnTrajectory,
     ) -> None:
         self._run = run
-        self._setting = setting
-        self._rewards = rewards
+        self._lane = lane
         self._source = source
         self._journal = journal
         self._sampling = sampling
-        self._max_concurrent = max(max_concurrent, run.group_size)
-        self._max_attempts = max_attempts
+        self._bad_rows = bad_rows
         self._on_trajectory = on_trajectory
         self._drained = asyncio.Event()
         self._wake = asyncio.Event()
-        self.full = False
+        self._waiting_for_disk = False
+        self._earlier: dict[str, AttemptLog] = {}
         self.arrived = asyncio.Condition()
-        self.running = 0
+        self.admitted = 0
+        """Trajectories of groups that are not whole yet."""
         self.step = 0
-        self.counts = Counts(
-            accepted=0, waiting=0, dropped_groups=0, last_sequence=0, durable_sequence=0
-        )
+        lane.places.on_free = self._wake.set
+
+    @property
+    def counts(self) -> Counts:
+        return self._journal.counts
+
+    @property
+    def running(self) -> int:
+        """Trajectories in flight."""
+        return self._lane.places.used
+
+    @property
+    def full(self) -> bool:
+        """The disk is: nothing is admitted."""
+        return self._waiting_for_disk or self._journal.full
+
+    async def resume(self) -> set[str]:
+        """Takes up what an earlier life left; the attempts whose sessions go on."""
+        for trajectory_id, found in (await self._journal.open_logs()).items():
+            try:
+                attempt = AttemptLog(found.attempt, self._lane.keeper, found.events)
+            except LogError as error:
+                log.warning("log_refused", attempt=found.attempt, error=str(error))
+                self._journal.forget(found.attempt)
+            else:
+                self._earlier[trajectory_id] = attempt
+        return {one.attempt for one in self._earlier.values() if one.state.ended is None}
 
     async def run(self) -> None:
         """Admits until drained; returns when the last admitted group is journaled."""
         positions = await self._open_positions()
-        await self.changed()
         async with asyncio.TaskGroup() as groups:
             while not self._draining:
-                if not self.full and self.capacity() >= self._run.group_size:
-                    self.running += self._run.group_size
-                    groups.create_task(self._group(next(positions)))
-                    await asyncio.sleep(0)
+                if not self.full and self._lane.places.free > 0 and self._room():
+                    position = next(positions)
+                    group = await self._drawn(position)
+                    if group is not None:
+                        self.admitted += self._run.group_size
+                        groups.create_task(self._finish(position, group))
+                        await group.queued.wait()
                 else:
-                    self._wake.clear()
-                    await self._wake.wait()
+                    await self._change()
+        if self._bad_rows.count:
+            log.warning("bad_rows", summary=self._bad_rows.summary())
+
+    async def _change(self) -> None:
+        """Something that admissions depend on. Nobody tells when a full disk has room again."""
+        self._wake.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FULL_SECONDS if self.full else None):
+                await self._wake.wait()
 
     @property
     def _draining(self) -> bool:
         return self._drained.is_set()
 
     def capacity(self) -> int:
-        """Trajectories that may start now. Nothing beyond the run's last step is sampled."""
+        """Trajectories that the staleness bound still lets in. Nothing beyond the run's last step
+        is sampled."""
         run = self._run
         last = max(run.steps - 1 - run.max_staleness, -1 - run.max_staleness)
-        return staleness_capacity(
+        return staleness_room(
             eta=run.max_staleness,
             version=min(self.step, last),
             batch=run.batch,
-            max_concurrent=self._max_concurrent,
             accepted=self.counts.accepted,
-            running=self.running,
+            running=self.admitted,
         )
+
+    def _room(self) -> bool:
+        return self.capacity() >= self._run.group_size
 
     def drain(self) -> None:
         """No more admissions; `run` returns once what is in flight is done."""
         self._drained.set()
         self._wake.set()
 
-    async def changed(self, step: int | None = None) -> None:
+    def changed(self, step: int | None = None) -> None:
         """A publish, an acknowledgement or a drop: look again what may start."""
         if step is not None:
             self.step = step
-        self.counts = await self._journal.counts()
         self._wake.set()
 
     async def _open_positions(self) -> Iterator[int]:
         finished = await self._journal.finished_positions()
         return (position for position in count() if position not in finished)
 
-    async def _group(self, position: int) -> None:
+    async def _drawn(self, position: int) -> GroupRun | None:
+        """The group of a position; None where its task cannot be used. Called in order: a function
+        as a source is walked forward only."""
         try:
-            trajectories, shown = await self._survivors(position)
-            if trajectories:
-                await self._store(position, trajectories, shown)
+            drawn = await self._source.at(position)
+        except BadRow as error:
+            await self._pass_over(position, error)
+            return None
+        return GroupRun(
+            self._lane,
+            group_id=f"g{position:07d}",
+            drawn=drawn,
+            sampling=overlaid(self._sampling, drawn.task.sampling),
+            size=self._run.group_size,
+            earlier=self._earlier,
+            drained=self._drained,
+        )
+
+    async def _finish(self, position: int, group: GroupRun) -> None:
+        try:
+            members = await group.run()
+            if members:
+                await self._store(position, members)
+        except TaskUnfit as error:
+            await self._pass_over(position, group.drawn.refused("unfit", str(error)))
         finally:
-            # One step: between the two the group would count in neither, and one more than the
-            # formula allows could start.
-            counts = await self._journal.counts()
-            self.running -= self._run.group_size
-            self.counts = counts
+            self.admitted -= self._run.group_size
             self._wake.set()
         async with self.arrived:
             self.arrived.notify_all()
 
-    async def _survivors(self, position: int) -> tuple[list[Trajectory], dict[str, Media]]:
-        """The group with its images, run again with growing pauses while infrastructure fails all
-        of it.
+    async def _pass_over(self, position: int, error: BadRow) -> None:
+        """StartupError where that is one too many."""
+        await self._journal.skip(position, str(error))
+        if self._bad_rows.add(error):
+            log.warning("bad_row", **error.fields)
+        if self._bad_rows.exceeded:
+            raise StartupError(self._bad_rows.sentence())
 
-        Empty when the engine drains meanwhile: the position stays open. StartupError when every
-        member was refused for good: no other run of this recipe would get further.
-        """
-        for round_ in count():
-            shown: dict[str, Media] = {}
-            trajectories = await self._roll_out(position, round_, shown)
-            if any(t.status is not Status.ERRORED for t in trajectories):
-                return trajectories, shown
-            pause = min(LONGEST_PAUSE, 2.0**round_)
-            event = trajectories[0].events[-1].data
-            if all(t.events[-1].data.get("permanent") for t in trajectories):
-                raise StartupError(f"task {trajectories[0].task.id}: {event['error']}")
-            log.error("group_failed", group=trajectories[0].group_id, again_in_s=pause, **event)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await self._drained.wait()
-            if self._draining:
-                break
-        return [], {}
-
-    async def _roll_out(
-        self, position: int, round_: int, shown: dict[str, Media]
-    ) -> list[Trajectory]:
-        task = self._source.at(position)
-        media = self._source.media(task)
-        group_id = f"g{position:07d}"
-        async with asyncio.TaskGroup() as members:
-            rollouts = [
-                members.create_task(
-                    run_trajectory(
-                        self._setting,
-                        Assignment(
-                            trajectory_id=f"{group_id}-{index}",
-                            group_id=group_id,
-                            index=index,
-                            attempt=f"b{self._journal.boot}r{round_}a",
-                            task=task,
-                            media=media,
-                            shown=shown,
-                            sampling=overlaid(self._sampling, task.sampling),
-                        ),
-                        max_attempts=self._max_attempts,
-                    )
-                )
-                for index in range(self._run.group_size)
-            ]
-        return await self._rewards.score([rollout.result() for rollout in rollouts])
-
-    async def _store(
-        self, position: int, trajectories: list[Trajectory], shown: dict[str, Media]
-    ) -> None:
+    async def _store(self, position: int, members: list[Member]) -> None:
+        trajectories = [member.trajectory for member in members]
         for trajectory in trajectories:
             self._on_trajectory(trajectory)
         errored = sum(t.status is Status.ERRORED for t in trajectories)
         if errored:
             log.warning("group_lost_members", group=trajectories[0].group_id, members=errored)
-        members = [serialize(trajectory_to_proto(t)) for t in trajectories]
         versions = list(dict.fromkeys(v for t in trajectories for v in t.weight_versions))
-        blobs = {ref.blob.sha256 for t in trajectories for ref in t.shown_media}
+        records = [serialize(trajectory_to_proto(t)) for t in trajectories]
         while True:
             try:
                 await self._journal.add_group(
                     position=position,
                     identity=trajectories[0].group_id,
-                    members=members,
+                    members=records,
+                    attempts=[member.log.attempt for member in members],
                     versions=versions,
-                    blobs=[shown[name] for name in sorted(blobs)],
                 )
             except JournalFull as error:
-                first, self.full = not self.full, True
+                first, self._waiting_for_disk = not self._waiting_for_disk, True
                 if first:
                     log.warning("disk_full", error=str(error), mend="free space; the run goes on")
                 await asyncio.sleep(FULL_SECONDS)
             else:
-                self.full = False
+                self._waiting_for_disk = False
                 return

@@ -12,6 +12,7 @@ import json
 from collections.abc import Sequence
 
 from engine.types import Call, ToolSpec
+from toolwright.json_data import check_depth
 
 
 def read_call(text: str, stop: str, tools: Sequence[ToolSpec]) -> Call:
@@ -45,6 +46,7 @@ def read_json_call(text: str, open_tag: str, close_tag: str) -> Call:
     try:
         call = json.loads(body, parse_constant=_no_constant)
         json.dumps(call, ensure_ascii=False).encode()  # half a surrogate pair is no text
+        check_depth(call)
     except (ValueError, RecursionError) as error:
         return Call(action=text, invalid_reason=f"the call is not JSON: {error}")
     if not isinstance(call, dict) or not isinstance(call.get("name"), str):

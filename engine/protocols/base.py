@@ -10,7 +10,7 @@ import typing
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from engine.types import Codec, Decision, ToolSpec
+from engine.types import Codec, Decision, ToolSpec, View
 from toolwright.types import Task
 
 
@@ -25,10 +25,16 @@ class Protocol(typing.Protocol):
         """Texts that end an action, the end of the assistant's turn included."""
         ...
 
-    def decide(
-        self, text: str, stop: str | None, tools: Sequence[ToolSpec], codec: Codec
-    ) -> Decision:
-        """What an action asks for. `text` includes the stop; never raises."""
+    def marks(self, tools: Sequence[ToolSpec], codec: Codec) -> tuple[str, ...]:
+        """Texts at which one of several calls is complete while the action goes on; none where an
+        action is one call. A mark is no stop: the sampler never hears of it."""
+        ...
+
+    def decide(self, text: str, stop: str, view: View, codec: Codec) -> Decision:
+        """What an action asks for. `text` includes the stop; never raises.
+
+        At a mark it is asked for the calls so far: those at the stop begin with them.
+        """
         ...
 
     def frame(self, stop: str | None, codec: Codec) -> tuple[list[int], list[int]]:

@@ -2,6 +2,8 @@
 
 Every observation is a message of role `tool`. Its frame, what the template writes before and
 after the content and up to the next generation prompt, is found once by rendering a sentinel.
+With `parallel` an action holds any number of calls: each goes out when it is complete, the action
+ends with the turn, and each answer is a message of its own.
 """
 
 from __future__ import annotations
@@ -11,9 +13,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engine.protocols.actions import read_call, read_json_call
-from engine.protocols.conversation import calls_of, content_of, opening, split_opening
+from engine.protocols.conversation import (
+    calls_of,
+    content_of,
+    nothing_done,
+    opening,
+    split_opening,
+)
 from engine.text.cut import stop_cut
-from engine.types import Answer, Call, Codec, Decision, NoAction, ToolSpec
+from engine.types import Answer, Call, Calls, Codec, Decision, End, ToolSpec, View
 from toolwright.types import Task
 
 _ACTION = "toolwright-action-sentinel"
@@ -32,7 +40,12 @@ class Chat:
         role: str = "tool",
         answer_open: str = "",
         answer_close: str = "",
+        parallel: bool = False,
     ) -> None:
+        self._parallel = parallel
+        self._rendered: dict[tuple[Codec, bool], tuple[list[int], list[int], list[int]]] = {}
+        """What the template writes around observations, by codec and kind of stop: rendering it
+        for every observation is work done twice."""
         self._call_open = call_open
         self._call_close = call_close
         self._role = role
@@ -40,47 +53,87 @@ class Chat:
         self._answer_close = answer_close
 
     def prompt(self, task: Task, tools: Sequence[ToolSpec], codec: Codec) -> list[int]:
-        return codec.encode(codec.chat(opening(task), tools=[_function(t) for t in tools]))
+        return codec.chat_ids(self.opening(task, tools), tools=self.functions(tools))
+
+    def opening(self, task: Task, tools: Sequence[ToolSpec]) -> list[Mapping[str, Any]]:
+        """Messages of the prompt."""
+        return opening(task)
+
+    @property
+    def call_tags(self) -> tuple[str, str]:
+        """What opens and what closes a call."""
+        return self._call_open, self._call_close
+
+    def functions(self, tools: Sequence[ToolSpec]) -> list[Mapping[str, Any]]:
+        """The tools as the chat template is given them."""
+        return [_function(tool) for tool in tools]
 
     def stops(self, tools: Sequence[ToolSpec], codec: Codec) -> tuple[str, ...]:
         ends = [stop for tool in tools for stop in tool.stop_strings if not tool.json_call]
-        return tuple(dict.fromkeys([*ends, self._call_close, codec.end_of_turn]))
+        if not self._parallel:
+            ends.append(self._call_close)
+        return tuple(dict.fromkeys([*ends, codec.end_of_turn]))
 
-    def decide(
-        self, text: str, stop: str | None, tools: Sequence[ToolSpec], codec: Codec
-    ) -> Decision:
-        if stop == self._call_close:
-            return (self._json_call(text, tools),)
+    def marks(self, tools: Sequence[ToolSpec], codec: Codec) -> tuple[str, ...]:
+        return (self._call_close,) if self._parallel else ()
+
+    def decide(self, text: str, stop: str, view: View, codec: Codec) -> Decision:
+        if self._parallel and stop in (self._call_close, codec.end_of_turn):
+            calls = self._calls_in(text, view.tools)
+            if calls:
+                return Calls(calls=calls)
+        elif stop == self._call_close:
+            return Calls(calls=(self._json_call(text, view.tools),))
+        elif stop != codec.end_of_turn:
+            return Calls(calls=(read_call(text, stop, view.tools),))
         body = text.removesuffix(codec.end_of_turn)
-        if stop is not None and stop != codec.end_of_turn:
-            return (read_call(text, stop, tools),)
         if not self._answer_open:
-            return Answer(text=body.strip()) if body.strip() else NoAction(empty=True)
+            return Answer(text=body.strip()) if body.strip() else nothing_done(body)
         start = body.rfind(self._answer_open)
         if start < 0:
-            return NoAction(empty=not body.strip())
+            return nothing_done(body)
         answer, closed, _ = stop_cut(body[start + len(self._answer_open) :], [self._answer_close])
         if closed is None:
-            return NoAction()
+            return End()
         return Answer(text=answer.removesuffix(self._answer_close).strip())
 
     def frame(self, stop: str | None, codec: Codec) -> tuple[list[int], list[int]]:
-        whole = codec.chat(
-            [
-                {"role": "user", "content": "x"},
-                {"role": "assistant", "content": _ACTION},
-                {"role": self._role, "content": _OBSERVATION},
-            ]
-        )
-        # Searched in one rendering: templates write a last assistant message in another way than
-        # one that more follows, Qwen3 with an empty thinking block.
-        prefix, _, suffix = whole.partition(_ACTION)[2].partition(_OBSERVATION)
-        if stop == codec.end_of_turn:
-            prefix = prefix.removeprefix(codec.end_of_turn)
-        return codec.encode(prefix), codec.encode(suffix)
+        before, _, after = self._around(stop, codec)
+        return before, after
 
     def observation(self, texts: Sequence[str], codec: Codec) -> list[int]:
-        return codec.encode("\n".join(texts))
+        if not self._parallel:
+            return codec.encode_plain("\n".join(texts))
+        _, between, _ = self._around(None, codec)
+        body: list[int] = []
+        for number, text in enumerate(texts):
+            body += [*(between if number else ()), *codec.encode_plain(text)]
+        return body
+
+    def _around(self, stop: str | None, codec: Codec) -> tuple[list[int], list[int], list[int]]:
+        """Ids before the first observation of a turn, between two, and after the last."""
+        ended = stop == codec.end_of_turn
+        key = (codec, ended)
+        if key not in self._rendered:
+            observed = {"role": self._role, "content": _OBSERVATION}
+            opening_ = [
+                {"role": "user", "content": "x"},
+                {"role": "assistant", "content": _ACTION},
+                observed,
+            ]
+            # Searched in one rendering: templates write a last assistant message in another way
+            # than one that more follows, Qwen3 with an empty thinking block.
+            prefix, _, suffix = codec.chat(opening_).partition(_ACTION)[2].partition(_OBSERVATION)
+            two = codec.chat([*opening_, observed]).split(_OBSERVATION)
+            if ended:
+                prefix = prefix.removeprefix(codec.end_of_turn)
+            between = two[1] if len(two) == 3 else "\n"
+            self._rendered[key] = (
+                codec.encode(prefix),
+                codec.encode(between),
+                codec.encode(suffix),
+            )
+        return self._rendered[key]
 
     def demonstration(
         self, messages: Sequence[Mapping[str, Any]], codec: Codec, tools: Sequence[ToolSpec] = ()
@@ -106,6 +159,11 @@ class Chat:
             else:
                 raise ValueError(f"message of {role!r} after the first assistant message")
         return runs
+
+    def _calls_in(self, text: str, tools: Sequence[ToolSpec]) -> tuple[Call, ...]:
+        """All calls of an action whose closing tag is there, in order."""
+        pieces = text.split(self._call_close)[:-1]
+        return tuple(self._json_call(piece + self._call_close, tools) for piece in pieces)
 
     def _json_call(self, text: str, tools: Sequence[ToolSpec]) -> Call:
         """Any tool may be called by its name; what names none is left to a tool whose format only

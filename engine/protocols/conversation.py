@@ -6,7 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from toolwright.types import Task
+from engine.types import End
+from toolwright.types import StopReason, Task
 
 
 def opening(task: Task) -> list[Mapping[str, Any]]:
@@ -51,3 +52,9 @@ def calls_of(message: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
                 raise ValueError(f"tool call {function.get('name')!r}: {error}") from error
         calls.append((str(function["name"]), arguments))
     return calls
+
+
+def nothing_done(body: str) -> End:
+    """For an action that neither calls nor answers."""
+    empty = not body.strip()
+    return End(reason=StopReason.EMPTY_OUTPUT if empty else StopReason.NO_ACTION_IN_OUTPUT)

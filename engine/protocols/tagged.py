@@ -11,8 +11,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engine.protocols.actions import read_call
-from engine.protocols.conversation import calls_of, content_of, opening, split_opening
-from engine.types import Answer, Codec, Decision, NoAction, ToolSpec
+from engine.protocols.conversation import (
+    calls_of,
+    content_of,
+    nothing_done,
+    opening,
+    split_opening,
+)
+from engine.text.foreign import OwnText
+from engine.types import Answer, Calls, Codec, Decision, ToolSpec, View
 from toolwright.types import Task
 
 
@@ -44,10 +51,17 @@ class Tagged:
     def prompt(self, task: Task, tools: Sequence[ToolSpec], codec: Codec) -> list[int]:
         messages = opening(task)
         if self._system:
-            usage = "\n\n".join(tool.usage for tool in tools if tool.usage)
-            system = {"role": "system", "content": self._system.replace("{usage}", usage)}
-            messages = [system, *messages]
-        return codec.encode(codec.chat(messages))
+            text = self._system.replace("{usage}", codec.guarded(_usage(tools)))
+            messages = [{"role": "system", "content": OwnText(text)}, *messages]
+        return codec.chat_ids(messages)
+
+    def opening(self, task: Task, tools: Sequence[ToolSpec]) -> list[Mapping[str, Any]]:
+        """Messages of the prompt."""
+        messages = opening(task)
+        if not self._system:
+            return messages
+        text = self._system.replace("{usage}", _usage(tools))
+        return [{"role": "system", "content": text}, *messages]
 
     def stops(self, tools: Sequence[ToolSpec], codec: Codec) -> tuple[str, ...]:
         ends = [stop for tool in tools for stop in tool.stop_strings]
@@ -55,24 +69,25 @@ class Tagged:
             ends.append(self._answer_close)
         return tuple(dict.fromkeys([*ends, codec.end_of_turn]))
 
-    def decide(
-        self, text: str, stop: str | None, tools: Sequence[ToolSpec], codec: Codec
-    ) -> Decision:
-        if stop is not None and stop not in (codec.end_of_turn, self._answer_close):
-            return (read_call(text, stop, tools),)
+    def marks(self, tools: Sequence[ToolSpec], codec: Codec) -> tuple[str, ...]:
+        return ()
+
+    def decide(self, text: str, stop: str, view: View, codec: Codec) -> Decision:
+        if stop not in (codec.end_of_turn, self._answer_close):
+            return Calls(calls=(read_call(text, stop, view.tools),))
         body = text.removesuffix(codec.end_of_turn)
         start = body.rfind(self._answer_open)
         end = body.find(self._answer_close, max(start, 0))
         if start >= 0 and end >= 0:
             return Answer(text=body[start + len(self._answer_open) : end].strip())
-        return NoAction(empty=not body.strip())
+        return nothing_done(body)
 
     def frame(self, stop: str | None, codec: Codec) -> tuple[list[int], list[int]]:
         before, _, after = self._observation.partition("{text}")
         return codec.encode(before), codec.encode(after)
 
     def observation(self, texts: Sequence[str], codec: Codec) -> list[int]:
-        return codec.encode("\n".join(texts))
+        return codec.encode_plain("\n".join(texts))
 
     def demonstration(
         self, messages: Sequence[Mapping[str, Any]], codec: Codec, tools: Sequence[ToolSpec] = ()
@@ -103,3 +118,7 @@ class Tagged:
             raise ValueError(f"tool call {name!r}: a tag takes one argument, got {len(arguments)}")
         (argument,) = arguments.values()
         return self._call.replace("{tool}", name).replace("{argument}", str(argument))
+
+
+def _usage(tools: Sequence[ToolSpec]) -> str:
+    return "\n\n".join(tool.usage for tool in tools if tool.usage)

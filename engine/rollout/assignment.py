@@ -2,43 +2,58 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from engine.images.media import Media
-from engine.protocols import Protocol
+from engine.rollout.decide import Rules
 from engine.sampler.pool import SamplerPool
 from engine.tools.services import ToolServices
-from engine.types import Codec
-from toolwright.recipe import Limits
-from toolwright.truncation import Keep
+from engine.types import ToolSpec
 from toolwright.types import SamplingParams, Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """What all trajectories of a run share."""
+class Surroundings:
+    """What all trajectories of a run share: the rules, and whom they speak to."""
 
-    codec: Codec
-    protocol: Protocol
+    rules: Rules
     pool: SamplerPool
     tools: ToolServices
-    limits: Limits
-    keep: Keep
     tokenizer_hash: str
+
+
+class Prompts:
+    """Prompts of one task by the tools that they show: a group renders its prompt once."""
+
+    def __init__(self) -> None:
+        self._known: list[tuple[tuple[ToolSpec, ...], Sequence[int]]] = []
+
+    def of(self, tools: tuple[ToolSpec, ...]) -> Sequence[int] | None:
+        return next((prompt for known, prompt in self._known if known == tools), None)
+
+    def keep(self, tools: tuple[ToolSpec, ...], prompt: Sequence[int]) -> None:
+        self._known.append((tools, prompt))
+
+
+async def stored_nowhere(_sha256: str) -> bytes | None:
+    """For trajectories that no earlier life can have left."""
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """Which trajectory to roll out, and how to sample it."""
+    """Which trajectory to roll out, and how to sample it.
+
+    media: what `task.media` refers to. stored: bytes of an image that an earlier life showed.
+    """
 
     trajectory_id: str
     group_id: str
     index: int
-    attempt: str
     task: Task
     sampling: SamplingParams
     media: tuple[Media, ...] = ()
-    """What `task.media` refers to."""
     withhold_observations: bool = False
-    shown: dict[str, Media] = field(default_factory=dict)
-    """Gets every image that segments of the trajectory refer to, by hash."""
+    stored: Callable[[str], Awaitable[bytes | None]] = stored_nowhere
+    prompts: Prompts = field(default_factory=Prompts)

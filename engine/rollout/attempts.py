@@ -1,47 +1,90 @@
 """Attempts at one trajectory: another one where infrastructure failed, and what is left where all
-have."""
+have.
+
+A failure costs patience, not a count of tries: services come back after minutes, and a trajectory
+that was given up is masked for good. An attempt is made again at once, then after growing pauses,
+for `patience` seconds since the first failure and at least `LEAST_ATTEMPTS` times.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import asyncio
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+from itertools import count
 
-from engine.errors import AttemptFailed
-from engine.rollout.assignment import Assignment, Setting
-from engine.rollout.rollout import Rollout
-from toolwright.types import Event, Status, Trajectory
+import structlog
+
+from engine.errors import AttemptFailed, TaskUnfit
+from engine.rollout.assignment import Assignment, Surroundings
+from engine.rollout.events import Ended
+from engine.rollout.log import AttemptLog, Keeper
+from engine.rollout.loop import Rollout
+from engine.rollout.state import LogError
+
+LEAST_ATTEMPTS = 3
+LONGEST_PAUSE_S = 30.0
+"""Between two attempts: what a restarted service may at most be waited for in vain."""
+
+log = structlog.get_logger("attempts")
+
+failures: Counter[str] = Counter()
+"""Attempts that infrastructure ended, by stop reason, also where a later one succeeded."""
 
 
-async def run_trajectory(
-    setting: Setting, assignment: Assignment, *, max_attempts: int
-) -> Trajectory:
-    """Attempts until one is finished; after the last failure a masked, errored trajectory."""
-    for number in range(max_attempts):
-        attempt = replace(assignment, attempt=f"{assignment.attempt}{number}")
+def pause_before(number: int) -> float:
+    """Seconds before attempt `number`, from 0: none before the second, then doubling."""
+    if number < 2:
+        return 0.0
+    return float(min(LONGEST_PAUSE_S, 0.5 * 2.0 ** (number - 2)) * random.uniform(0.5, 1.0))
+
+
+async def roll_out(
+    surroundings: Surroundings,
+    assignment: Assignment,
+    *,
+    name: str,
+    patience: float,
+    keeper: Keeper,
+    forget: Callable[[str], None],
+    earlier: AttemptLog | None = None,
+) -> tuple[AttemptLog, int]:
+    """The log of the attempt that came to an end, and its number from 0.
+
+    name: of attempts, another in each life of the engine. earlier: an attempt of an earlier life,
+    gone on with first. forget: is told of every attempt that is given up. TaskUnfit where no
+    attempt can be made.
+    """
+    began = time.monotonic()
+    for number in count():
+        attempt = earlier if earlier is not None and number == 0 else None
+        if attempt is None:
+            attempt = AttemptLog(f"{assignment.trajectory_id}/{name}{number}", keeper)
         try:
-            trajectory = await Rollout(setting, attempt).run()
-        except AttemptFailed as error:
-            failure = error
-            if error.permanent:
-                break
+            if attempt.state.ended is None:
+                await Rollout(surroundings, assignment, attempt).run()
+        except (AttemptFailed, LogError) as error:
+            failure = error if isinstance(error, AttemptFailed) else AttemptFailed(str(error))
         else:
-            return replace(trajectory, attempt=number)
-    return Trajectory(
-        id=assignment.trajectory_id,
-        group_id=assignment.group_id,
-        index=assignment.index,
-        attempt=number,
-        task=assignment.task,
-        sequences=(),
-        status=Status.ERRORED,
-        stop_reason=failure.stop_reason,
-        masked=True,
-        events=(
-            Event(
-                kind="attempt_failed",
-                turn=0,
-                data={"error": str(failure), "permanent": failure.permanent},
-            ),
-        ),
-        tokenizer_hash=setting.tokenizer_hash,
-        metadata={"final_text": ""},
-    )
+            return attempt, number
+        failures[failure.stop_reason.name.lower()] += 1
+        log.warning("attempt_failed", attempt=attempt.attempt, error=str(failure))
+        forget(attempt.attempt)
+        if failure.permanent:
+            raise TaskUnfit(f"task {assignment.task.id}: {failure}") from failure
+        waited = time.monotonic() - began
+        if number + 1 >= LEAST_ATTEMPTS and waited >= patience:
+            return _given_up(assignment, f"{name}{number + 1}", keeper, failure), number
+        await asyncio.sleep(pause_before(number + 1))
+    raise AssertionError("count() ended")
+
+
+def _given_up(
+    assignment: Assignment, name: str, keeper: Keeper, failure: AttemptFailed
+) -> AttemptLog:
+    """A log that says why nothing came of the trajectory."""
+    attempt = AttemptLog(f"{assignment.trajectory_id}/{name}", keeper)
+    attempt.append(Ended(reason=failure.stop_reason, error=str(failure) or "infrastructure failed"))
+    return attempt

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from engine.images.places import forges
 from engine.protocols import Protocol
 from engine.rollout.state import Action, ImageSlot, State
-from engine.types import Answer, Call, Calls, Codec, Decision, End, Say, ToolSpec
+from engine.types import Answer, Call, Calls, Codec, Decision, End, Say, View
 from toolwright.recipe import Limits
 from toolwright.truncation import Keep
-from toolwright.types import CallRecord, Event, FinishKind, StopReason, Task
+from toolwright.types import FinishKind, StopReason, Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,22 +29,6 @@ class Rules:
     codec: Codec
     limits: Limits
     observation_keep: Keep
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class View:
-    """What a protocol sees of a trajectory: everything that happened, and nothing to change.
-
-    turn: of the action that is decided, from 0. actions: texts of all earlier actions, special
-    tokens kept. calls: with their outcome, of earlier turns. tools: of the session now.
-    """
-
-    task: Task
-    turn: int
-    actions: tuple[str, ...]
-    calls: tuple[CallRecord, ...]
-    events: tuple[Event, ...]
-    tools: tuple[ToolSpec, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,9 +134,9 @@ def _before_action(state: State, rules: Rules) -> Step:
 
 def _after_action(state: State, rules: Rules, task: Task) -> Step:
     action = state.actions[-1]
-    if action.stop is None and action.finish.matched_token is None:
+    if action.stop is None:
         return Finish(reason=_unstopped(state, action, rules.limits))
-    decision = _decision(state, action, rules, task)
+    decision = _decision(state, action.stop, rules, task)
     if isinstance(decision, Answer):
         return Finish(reason=StopReason.ANSWERED)
     if isinstance(decision, End):
@@ -164,8 +148,9 @@ def _after_action(state: State, rules: Rules, task: Task) -> Step:
     return _dispatch(state, decision, rules) or (Await() if state.open_calls else Observe())
 
 
-def _decision(state: State, action: Action, rules: Rules, task: Task) -> Decision:
-    decision = rules.protocol.decide(action.text, action.stop, view(state, task), rules.codec)
+def _decision(state: State, stop: str, rules: Rules, task: Task) -> Decision:
+    action = state.actions[-1]
+    decision = rules.protocol.decide(action.text, stop, view(state, task), rules.codec)
     mark = rules.codec.image_mark
     if mark is None or isinstance(decision, Answer | End):
         return decision
@@ -183,9 +168,10 @@ def _dispatch(state: State, decision: Calls, rules: Rules) -> Dispatch | None:
         calls = (*calls, replace(decision.calls[most], invalid_reason=reason))
     handed = state.dispatched(state.turn)
     tools = {tool.name: tool for tool in state.tools}
+    waiting = [one.tool for one in state.open_calls]
     now: list[Call] = []
     for call in calls[handed:]:
-        busy = [tools.get(one.tool) for one in (*state.open_calls, *now)]
+        busy = [tools.get(name) for name in (*waiting, *(one.tool for one in now))]
         parallel = all(tool is not None and tool.parallel_calls for tool in busy)
         known = tools.get(call.tool)
         if busy and not (parallel and known is not None and known.parallel_calls):

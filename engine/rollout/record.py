@@ -73,8 +73,8 @@ def record(state: State, identity: Identity) -> Trajectory:
         stop_reason=ended.reason,
         reward=score.reward if score else 0.0,
         reward_parts=score.parts if score else (),
-        masked=errored or (score is not None and score.masked),
-        outside_baseline=errored or (score is not None and score.outside_baseline),
+        masked=score.masked if score else errored,
+        outside_baseline=score.outside_baseline if score else errored,
         anchors=score.anchors if score else {},
         timings=TrajectoryTimings(
             wall_s=ended.seconds,

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import groupby
 from typing import Any
 
 from engine.rollout.events import (
@@ -32,7 +33,7 @@ from engine.rollout.events import (
     SessionRef,
     Streamed,
 )
-from engine.types import Generated, ToolSpec
+from engine.types import Generated, ToolSpec, VersionRun
 from toolwright.types import (
     Author,
     BlobRef,
@@ -138,7 +139,8 @@ class State:
 
     def dispatched(self, turn: int) -> int:
         """How many calls of a turn were handed on, answered ones included."""
-        return sum(call.turn == turn for call in (*self.calls, *self.open_calls))
+        answered = sum(call.turn == turn for call in self.calls)
+        return answered + sum(call.turn == turn for call in self.open_calls)
 
 
 EMPTY = State(token_ids=ids())
@@ -194,12 +196,20 @@ def _streamed(state: State, event: Streamed) -> State:
     partial = Generated(
         token_ids=(before.token_ids if before else ids()) + event.token_ids,
         logprobs=before.logprobs + event.logprobs if before else event.logprobs,
-        versions=((before.versions if before else ()) + event.versions),
+        versions=_joined((before.versions if before else ()) + event.versions),
         finish=FinishReason(kind=FinishKind.CONTINUED),
         prompt_tokens=prompt_tokens,
         prompt_ids=prompt_ids,
     )
     return replace(state, partial=partial)
+
+
+def _joined(runs: tuple[VersionRun, ...]) -> tuple[VersionRun, ...]:
+    """Neighbouring runs of one version as one."""
+    return tuple(
+        (version, sum(count for _, count in same))
+        for version, same in groupby(runs, key=lambda run: run[0])
+    )
 
 
 def _acted(state: State, event: Acted) -> State:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from engine.images.media import Media, blob_of
+from engine.images.media import Media
 from engine.images.places import (
     ImagesUnplaced,
     check_places,
@@ -22,10 +22,9 @@ from engine.images.places import (
 )
 from engine.protocols import Protocol
 from engine.text.cut import truncate_observation
-from engine.tools.calls import named
-from engine.types import CallOutcome, Codec, Part, ToolSpec
+from engine.types import Codec, ImageMark, ToolSpec
 from toolwright.truncation import Keep
-from toolwright.types import BlobRef, Segment, Task
+from toolwright.types import BlobRef, CallOutcome, Segment, Task
 
 MARKER = " ... "
 """Where something was cut out of an observation."""
@@ -64,11 +63,16 @@ def prompt_ids(
     return token_ids
 
 
-def images_of(outcome: CallOutcome, codec: Codec) -> list[Media | BlobRef]:
+def images_of(outcome: CallOutcome, codec: Codec) -> list[BlobRef]:
     """What the policy shall see of an outcome besides text, in order."""
     if codec.image_mark is None:
         return []
-    return [part for part in outcome.parts if not isinstance(part, str) and _is_shown(part)]
+    return [part for part in outcome.parts if isinstance(part, BlobRef) and _is_shown(part)]
+
+
+def named(blob: BlobRef) -> str:
+    """Media in a text."""
+    return f"[{blob.media_type}]"
 
 
 def observation(
@@ -88,10 +92,10 @@ def observation(
     texts = [_text(outcome, images, codec) for outcome in outcomes]
     body = protocol.observation(texts, codec)
     shown = [
-        images[blob_of(part).sha256]
+        images[blob.sha256]
         for outcome in outcomes
-        for part in images_of(outcome, codec)
-        if blob_of(part).sha256 in images
+        for blob in images_of(outcome, codec)
+        if blob.sha256 in images
     ]
     mark = codec.image_mark
     units = body if mark is None else fold(body, mark)
@@ -112,6 +116,20 @@ def observation(
     return Observation(token_ids=token_ids, images=[shown[number] for number in kept], cut=cut)
 
 
+def fitting(
+    token_ids: list[int], room: int, mark: ImageMark | None, image_tokens: int
+) -> list[int]:
+    """What fits into `room` tokens; an image takes its whole mark and `image_tokens`."""
+    if mark is None:
+        return token_ids[:room]
+    units = fold(token_ids, mark)
+    for position, unit in enumerate(units):
+        room -= len(mark.token_ids) - 1 + image_tokens if unit < 0 else 1
+        if room < 0:
+            return unfold(units[:position], mark)[0]
+    return token_ids
+
+
 def spelled(segment: Segment, codec: Codec) -> str:
     """A segment's text for people, each image by its media type in place of its placeholders."""
     words, at = [], 0
@@ -125,10 +143,10 @@ def _text(outcome: CallOutcome, images: Mapping[str, Media], codec: Codec) -> st
     """One outcome; an image is its mark."""
     mark = codec.image_mark
     if mark is None:
-        return outcome.text or ("" if outcome.valid else outcome.invalid_reason)
-    if not outcome.valid and not outcome.text:
+        return outcome.observation or ("" if outcome.valid else outcome.invalid_reason)
+    if not outcome.valid and not outcome.observation:
         return plain(outcome.invalid_reason, mark)
-    words = [_words(part, images) for part in outcome.parts or (outcome.text,)]
+    words = [_words(part, images) for part in outcome.parts or (outcome.observation,)]
     # Texts that stand side by side are one: together they may spell what none of them does.
     return "".join(
         mark.text * len(list(run)) if of_images else plain("".join(filter(None, run)), mark)
@@ -136,12 +154,12 @@ def _text(outcome: CallOutcome, images: Mapping[str, Media], codec: Codec) -> st
     )
 
 
-def _words(part: Part, images: Mapping[str, Media]) -> str | None:
+def _words(part: str | BlobRef, images: Mapping[str, Media]) -> str | None:
     """None for an image that is shown."""
     if isinstance(part, str):
         return part
-    return None if _is_shown(part) and blob_of(part).sha256 in images else named(part)
+    return None if _is_shown(part) and part.sha256 in images else named(part)
 
 
-def _is_shown(part: Media | BlobRef) -> bool:
-    return is_image(blob_of(part).media_type)
+def _is_shown(blob: BlobRef) -> bool:
+    return is_image(blob.media_type)

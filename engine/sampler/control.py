@@ -2,24 +2,35 @@
 
 Invariants
 - After `publish` returned, every server that is up answers with the new version.
-- A server that did not make it is down until `bring_up` gave it the newest version.
-- No server stays paused, whatever fails.
+- A server that did not make it is set aside until `bring_up` gave it the newest version.
+- No server waits for another one's weights, and none stays paused, whatever fails.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
 
 from engine.errors import PublishFailed
-from engine.sampler.client import ServerRefused, ServerUnreachable
-from engine.sampler.pool import SamplerPool, Server
-from engine.sampler.wire import WireError
+from engine.sampler.fleet import Fleet
+from engine.sampler.server import Server
+from engine.sampler.wire.client import ServerRefused, ServerUnreachable
+from engine.sampler.wire.events import WireError
 from toolwright.types import WeightVersion
+
+GRACE_SECONDS = 10.0
+GRACE_SHARE = 3.0
+"""A server that is still not done so long after the first one, and not in three times its time, is
+set aside: the others' trajectories and the learner wait no longer for it."""
+RESUME_SECONDS = 5.0
+"""For the call that ends a pause, of a server that was given up: it may hang."""
+LOOK_SECONDS = 0.1
+"""Between looks whether a server came back, while none is up to take a publish."""
 
 log = structlog.get_logger("weights")
 
@@ -35,88 +46,170 @@ class Published:
 class WeightControl:
     """Owns which version the samplers have. One publish at a time, by its own lock."""
 
-    def __init__(self, pool: SamplerPool, *, pause_mode: str) -> None:
-        self._pool = pool
+    def __init__(self, fleet: Fleet, *, pause_mode: str) -> None:
+        self._fleet = fleet
         self._mode = pause_mode
         self._lock = asyncio.Lock()
-        self.version: WeightVersion | None = None
-        self.path: Path | None = None
-        pool.bring_up = self.bring_up
+        self._newest: tuple[WeightVersion, Path] | None = None
+        self._refusal: ServerRefused | None = None
+        """What a server that came back said to the newest version."""
+        fleet.bring_up = self.bring_up
 
     async def put_in_order(self, version: WeightVersion, path: Path) -> None:
         """Before any admission: old requests aborted, pauses ended, everyone at `version`.
 
-        PublishFailed when a server cannot be brought there.
+        A server that does not get there is set aside. PublishFailed when none gets there.
         """
         async with self._lock:
-            self.version, self.path = version, path
-            for server in self._pool.servers:
-                try:
-                    await self._start_over(server)
-                except (ServerUnreachable, ServerRefused, WireError) as error:
-                    raise PublishFailed(
-                        f"sampler {server.client.url} did not take the weights {path}: {error}"
-                    ) from error
-                server.up.set()
+            self._set(version, path)
+            there = [server for server in self._fleet.servers if server.info is not None]
+            errors = await _each(there, self._start_over)
+            for server in there:
+                if server in errors:
+                    self._fleet.mark_down(server, str(errors[server]))
+                else:
+                    self._fleet.mark_up(server)
+            if not self._fleet.any_up:
+                raise PublishFailed(
+                    "; ".join(
+                        f"sampler {server.name} did not take the weights {path}: {server.why}"
+                        for server in self._fleet.servers
+                    )
+                )
 
     async def publish(self, version: WeightVersion, path: Path) -> Published:
         """Brings every server that is up to `version`.
 
-        PublishFailed when a server refuses the weights or none is left; servers that do not
-        answer go down and get the version when they are back.
+        A server that refuses the weights, or does not answer, is set aside while another one took
+        them. While no server is up it waits for the first that comes back. PublishFailed when
+        every server that answers refuses them; then all get the previous version back.
         """
         async with self._lock:
-            previous = (self.version, self.path)
-            self.version, self.path = version, path
-            servers = [server for server in self._pool.servers if server.up.is_set()]
+            previous = self._newest
+            self._set(version, path)
+            servers = [server for server in self._fleet.servers if server.up.is_set()]
             began = time.monotonic()
-            results = await asyncio.gather(*(self._update(s) for s in servers))
-            refused = [error for error in results if isinstance(error, ServerRefused)]
-            done = sum(result is None for result in results)
-            if refused or done == 0:
-                self.version, self.path = previous
-                for server in servers:  # whatever each has now: it gets the previous version back
-                    self._pool.mark_down(server)
-            if refused:
-                raise PublishFailed(f"weights {path}: {refused[0]}")
-            if done == 0:
-                raise PublishFailed(f"no sampler took version {version}; are they running?")
-            return Published(samplers=done, paused_s=time.monotonic() - began)
+            errors = await _each(servers, self._update)
+            for server, error in errors.items():
+                self._fleet.mark_down(server, str(error))
+            refused = [error for error in errors.values() if isinstance(error, ServerRefused)]
+            if len(errors) == len(servers):
+                await self._wait_for_one(refused, previous, path)
+                return Published(
+                    samplers=len(self._fleet.names_up), paused_s=time.monotonic() - began
+                )
+            return Published(samplers=len(servers) - len(errors), paused_s=time.monotonic() - began)
 
     async def bring_up(self, server: Server) -> None:
-        """Gives a server that came back the newest version, then lets requests to it."""
-        async with self._lock:
-            await self._start_over(server)
-            server.up.set()
-            log.info("sampler_up", server=server.client.url, version=str(self.version))
+        """Gives a server that came back the newest version, then lets requests to it.
 
-    async def _update(self, server: Server) -> Exception | None:
-        try:
-            await server.client.pause(self._mode)
+        ServerUnreachable, ServerRefused or WireError when it does not take it.
+        """
+        while True:
+            tried = self._newest
             try:
+                await self._start_over(server)
+            except ServerRefused as error:
+                if tried == self._newest:
+                    self._refusal = error
+                raise
+            if tried == self._newest:  # no publish began meanwhile
+                break
+        self._fleet.mark_up(server)
+        log.info("sampler_up", server=server.name, version=str(self._newest and self._newest[0]))
+
+    def _set(self, version: WeightVersion, path: Path) -> None:
+        self._newest = version, path
+        self._refusal = None
+        self._fleet.known[str(version)] = version
+
+    async def _wait_for_one(
+        self, refused: Sequence[ServerRefused], previous: tuple[WeightVersion, Path] | None,
+        path: Path,
+    ) -> None:  # fmt: skip
+        """Until a server has come back with the new version."""
+        refusal = refused[0] if refused else None
+        try:
+            while refusal is None and not self._fleet.any_up:
+                await asyncio.sleep(LOOK_SECONDS)
+                refusal = self._refusal
+        except asyncio.CancelledError:
+            self._newest = previous
+            raise
+        if refusal is not None and not self._fleet.any_up:
+            if self._newest is not None:  # nothing that was sampled under it counts
+                del self._fleet.known[str(self._newest[0])]
+            self._newest, self._refusal = previous, None
+            raise PublishFailed(f"weights {path}: {refusal}")
+
+    async def _update(self, server: Server) -> None:
+        async with server.control:
+            server.pause()
+            try:
+                await server.client.pause(self._mode)
                 await self._load(server, flush_cache=self._mode != "in_place")
             finally:
-                await server.client.resume()
-        except ServerRefused as error:
-            return error
-        except (ServerUnreachable, WireError) as error:
-            self._pool.mark_down(server)
+                try:
+                    async with asyncio.timeout(RESUME_SECONDS):
+                        await server.client.resume()
+                except TimeoutError as error:
+                    raise ServerUnreachable(f"{server.name} does not end its pause") from error
+                finally:
+                    server.resume()
+
+    async def _start_over(self, server: Server) -> None:
+        async with server.control:
+            await server.client.abort_all()
+            await server.client.resume()
+            await self._load(server, flush_cache=True)
+
+    async def _load(self, server: Server, *, flush_cache: bool) -> None:
+        if self._newest is None:
+            raise ServerUnreachable("no version was ever published")
+        version, path = self._newest
+        await server.client.update_from_disk(str(path), str(version), flush_cache=flush_cache)
+        found = await server.client.weight_version()
+        if found != str(version):
+            raise ServerRefused(f"{server.name} serves {found!r} after an update to {version}")
+
+
+async def _each(
+    servers: Sequence[Server], change: Callable[[Server], Awaitable[None]]
+) -> dict[Server, Exception]:
+    """Changes all servers at once; what went wrong where. A straggler is given up."""
+
+    async def one(server: Server) -> Exception | None:
+        try:
+            await change(server)
+        except (ServerUnreachable, ServerRefused, WireError) as error:
             return error
         return None
 
-    async def _start_over(self, server: Server) -> None:
-        await server.client.abort_all()
-        await server.client.resume()
-        await self._load(server, flush_cache=True)
-
-    async def _load(self, server: Server, *, flush_cache: bool) -> None:
-        if self.version is None or self.path is None:
-            raise PublishFailed("no version was ever published")
-        await server.client.update_from_disk(
-            str(self.path), str(self.version), flush_cache=flush_cache
-        )
-        found = await server.client.weight_version()
-        if found != str(self.version):
-            raise ServerRefused(
-                f"{server.client.url} serves {found!r} after an update to {self.version}"
+    began = time.monotonic()
+    tasks = {server: asyncio.create_task(one(server)) for server in servers}
+    pending: set[asyncio.Task[Exception | None]] = set(tasks.values())
+    deadline: float | None = None
+    try:
+        while pending and (deadline is None or time.monotonic() < deadline):
+            left = None if deadline is None else max(deadline - time.monotonic(), 0)
+            done, pending = await asyncio.wait(
+                pending, timeout=left, return_when=asyncio.FIRST_COMPLETED
             )
+            if deadline is None and any(task.result() is None for task in done):
+                took = time.monotonic() - began
+                deadline = time.monotonic() + max(GRACE_SECONDS, GRACE_SHARE * took)
+    finally:
+        for task in pending:
+            task.cancel()
+        await asyncio.gather(*pending, return_exceptions=True)
+    late = time.monotonic() - began
+    errors: dict[Server, Exception] = {}
+    for server, task in tasks.items():
+        error = (
+            ServerUnreachable(f"{server.name} is not done after {late:.0f} s, others are")
+            if task in pending
+            else task.result()
+        )
+        if error is not None:
+            errors[server] = error
+    return errors

@@ -1,1 +1,2 @@
-"""What the engine tells about itself: metrics, logs, lines for people."""
+"""What the engine tells about itself: `metrics` of trajectories and `parts`, `progress` lines for
+people, `logs`."""

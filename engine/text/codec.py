@@ -2,6 +2,10 @@
 
 Owns the check that tokenizer and model fit, and the hash that trajectories carry: ids mean the
 same only under the same tokenizer and template.
+
+Control tokens are the tokenizer's added tokens that are special or stand in brackets, as `<think>`
+and `[INST]` do. An added token that is a plain word is a word. Text of tools and tasks never
+becomes a control token, unless the recipe says `policy.foreign_text = "as_is"`.
 """
 
 from __future__ import annotations
@@ -12,12 +16,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Tokenizer
+from tokenizers import AddedToken, Tokenizer
 
 from engine.errors import StartupError
+from engine.text.foreign import Guard
 from engine.text.template import read_template, special_tokens
 from engine.types import ImageMark
-from toolwright.recipe import ARCHITECTURES, VISION_ARCHITECTURES
+from toolwright.recipe import ARCHITECTURES, VISION_ARCHITECTURES, ForeignText
 
 _COPY = "copy tokenizer.json and tokenizer_config.json beside the weights"
 _BEFORE, _AFTER = "toolwright-before-sentinel", "toolwright-after-sentinel"
@@ -26,7 +31,7 @@ _BEFORE, _AFTER = "toolwright-before-sentinel", "toolwright-after-sentinel"
 class HuggingFaceCodec:
     """Codec of a local Hugging Face folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, foreign_text: ForeignText = "plain") -> None:
         """StartupError when the folder is no policy of a supported kind or does not fit."""
         config = read_config(folder)
         vocab_size = config.get("vocab_size") or config.get("text_config", {}).get("vocab_size")
@@ -47,12 +52,35 @@ class HuggingFaceCodec:
         if not self.end_of_turn:
             raise StartupError(f"policy.model: the tokenizer in {folder} names no eos_token")
         self.hash = self._hash()
+        self._plain = foreign_text == "plain"
+        control = _control_tokens(self._tokenizer)
+        self._control_ids = frozenset(control)
+        self._guard = Guard(token.content for token in control.values())
+        # The tokenizer takes special tokens for text where it is told to, and only those.
+        self._tokenizer.add_special_tokens([one for one in control.values() if not one.special])
         self.image_mark: ImageMark | None = None
         if config["model_type"] in VISION_ARCHITECTURES:
             self.image_mark = self._find_image_mark(folder, config)
 
     def encode(self, text: str) -> list[int]:
         return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def encode_plain(self, text: str) -> list[int]:
+        """Ids of a foreign text: what spells a control token is the text of it.
+
+        For a policy that reads images, its `image_mark.text` alone is a mark: the text is one that
+        was cleaned of such words (`engine.images.places.plain`) before marks were put into it.
+        """
+        if not self._plain:
+            return self.encode(text)
+        if self.image_mark is None or self.image_mark.text not in text:
+            return self._encode_spelled(text)
+        first, *rest = text.split(self.image_mark.text)
+        ids = self._encode_spelled(first)
+        for piece in rest:
+            ids += self.image_mark.token_ids
+            ids += self._encode_spelled(piece)
+        return ids
 
     def decode(self, token_ids: Sequence[int]) -> str:
         return str(self._tokenizer.decode(list(token_ids), skip_special_tokens=False))
@@ -70,6 +98,48 @@ class HuggingFaceCodec:
         generation_prompt: bool = True,
     ) -> str:
         return self._template.render(messages, tools, generation_prompt=generation_prompt)
+
+    def chat_ids(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        generation_prompt: bool = True,
+    ) -> list[int]:
+        """Ids of messages through the chat template: its control tokens are control tokens, those
+        that the messages and tools spell are text, but in an `OwnText`. ValueError as of `chat`."""
+        if not self._plain:
+            return self.encode(
+                self.chat(messages, tools=tools, generation_prompt=generation_prompt)
+            )
+        rendered = self.chat(
+            self._guard.guard_all(messages),
+            tools=self._guard.guard_all(tools) if tools else None,
+            generation_prompt=generation_prompt,
+        )
+        ids: list[int] = []
+        for foreign, piece in self._guard.pieces(rendered):
+            ids += self._encode_spelled(piece) if foreign else self.encode(piece)
+        return ids
+
+    def guarded(self, text: str) -> str:
+        """Foreign text to put into an `OwnText`."""
+        return self._guard.guard(text) if self._plain else text
+
+    def _encode_spelled(self, text: str) -> list[int]:
+        self._tokenizer.encode_special_tokens = True
+        try:
+            ids = list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+            if not self._control_ids.isdisjoint(ids):
+                # The vocabulary itself spells a control token: letter by letter it cannot.
+                ids = [
+                    token
+                    for letter in text
+                    for token in self._tokenizer.encode(letter, add_special_tokens=False).ids
+                ]
+        finally:
+            self._tokenizer.encode_special_tokens = False
+        return ids
 
     def _find_image_mark(self, folder: Path, config: Mapping[str, Any]) -> ImageMark:
         """What the template writes for an image, found by rendering one between two sentinels."""
@@ -108,6 +178,17 @@ class HuggingFaceCodec:
         digest = hashlib.sha256(self._tokenizer.to_str().encode())
         digest.update(json.dumps(self._template.sources, sort_keys=True).encode())
         return digest.hexdigest()
+
+
+_BRACKETS = ("<>", "[]", "{}")
+
+
+def _control_tokens(tokenizer: Tokenizer) -> dict[int, AddedToken]:
+    return {
+        number: token
+        for number, token in tokenizer.get_added_tokens_decoder().items()
+        if token.special or f"{token.content[:1]}{token.content[-1:]}" in _BRACKETS
+    }
 
 
 _MEDIA_TOKENS = ("image_token_id", "video_token_id", "audio_token_id")

@@ -1,4 +1,4 @@
-"""One trajectory's environment: a session of the same id on each service, and all their tools.
+"""One trajectory's environment: a session on each service, and all their tools.
 
 Invariants
 - A name is one tool: the first service's, in the recipe's order, that has it.
@@ -8,48 +8,125 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import json
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 
 from google.protobuf.message import Error as MessageError
 
 from engine.errors import SessionLost
-from engine.tools.calls import CallPlace, PendingCall, refused
-from engine.tools.service import Part
-from engine.types import Call, CallOutcome, ToolSpec
+from engine.rollout.events import Called, SessionRef
+from engine.rollout.state import tools_of
+from engine.rollout.timelimit import TimeLimit
+from engine.tools.calls import PendingCall, request_of
+from engine.tools.replies import Reply, refused
+from engine.tools.sessions.session import ServiceSession
+from engine.types import Call, ToolSpec
+from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import ToolErrorKind
 
-UNKNOWN_TOOL = ToolErrorKind.UNKNOWN_TOOL
 
+class Environment:
+    """The sessions of one trajectory, open until `close`."""
 
-class Session:
-    """One trajectory's environment: a session of the same id on each service."""
-
-    def __init__(self, identity: str, on_close: Callable[[Session], None]) -> None:
-        self.id = identity
-        self.parts: list[Part] = []
+    def __init__(
+        self,
+        sessions: Iterable[ServiceSession],
+        on_close: Callable[[Environment], None],
+        clock: TimeLimit | None = None,
+    ) -> None:
+        """`sessions`: in the order of the recipe's services. `clock`: of the trajectory, which
+        stands still while a service is away or full."""
+        self.sessions = tuple(sessions)
+        self.clock = clock
         self.pending: list[PendingCall] = []
-        """Calls of the turn in progress."""
+        """Calls that may still be in flight."""
         self._on_close = on_close
+        self._closed = False
         self._held: asyncio.Timeout | None = None
         self._lost = ""
+        for session in self.sessions:
+            session.on_lost = self.lose
+            if session.is_lost:
+                self.lose(session)
+
+    @property
+    def refs(self) -> tuple[SessionRef, ...]:
+        """How a later life of the engine finds the sessions."""
+        return tuple(session.ref for session in self.sessions)
+
+    @property
+    def stateless(self) -> bool:
+        """Any other sessions are as good: no tool's calls change what later calls see."""
+        return all(session.stateless for session in self.sessions)
 
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
-        """Those of this session now, which calls may add to, in the order of the recipe's
-        services."""
-        return tuple(tool for tool, _ in self._by_name().values())
+        """Those of the sessions now, which calls may add to."""
+        return tools_of(self.refs)
 
-    def _by_name(self) -> dict[str, tuple[ToolSpec, Part]]:
-        named: dict[str, tuple[ToolSpec, Part]] = {}
-        for part in self.parts:
-            for tool in part.tools:
-                named.setdefault(tool.name, (tool, part))
-        return named
+    def session_of(self, tool: str) -> ServiceSession:
+        """The session that has the tool, else the first. SessionLost where there is none."""
+        found = self._holder(tool) or next(iter(self.sessions), None)
+        if found is None:
+            raise SessionLost(f"no session has a tool {tool!r}")
+        return found
+
+    def dispatch(
+        self, call: Call, *, call_id: str, turn: int, turns_left: int
+    ) -> PendingCall | Reply:
+        """Hands the call to the channel now; await its `result`.
+
+        What no service could take is answered at once: it is the policy's mistake, and it reads
+        so.
+        """
+        session = self._session_for(call)
+        if session is None:
+            names = ", ".join(tool.name for tool in self.tools) or "none"
+            reason = f"there is no tool {call.tool!r}, only {names}"
+            return Reply(outcome=refused(reason, ToolErrorKind.UNKNOWN_TOOL))
+        try:
+            message = request_of(
+                call,
+                session.table,
+                session_id=session.session_id,
+                call_id=call_id,
+                turn=turn,
+                turns_left=turns_left,
+            )
+        except (TypeError, ValueError, OverflowError, MessageError) as error:
+            return Reply(outcome=refused(f"the arguments cannot be sent: {error}"))
+        return self._send(session, message)
+
+    def reask(self, called: Called, *, turns_left: int) -> PendingCall:
+        """The same request again, under the same id, for a call that an earlier life sent.
+
+        `turns_left` as it was then: services compare whole requests. SessionLost where no session
+        is on the service that it was sent to.
+        """
+        held = (session for session in self.sessions if session.name == called.service)
+        session = next(held, None)
+        if session is None:
+            raise SessionLost(f"call {called.call_id} went to tools.{called.service}, which is not")
+        call = Call(
+            action=called.action,
+            tool=called.tool,
+            service=called.service,
+            arguments=json.loads(called.arguments) if called.arguments else None,
+        )
+        message = request_of(
+            call,
+            session.table,
+            session_id=session.session_id,
+            call_id=called.call_id,
+            turn=called.turn,
+            turns_left=turns_left,
+        )
+        return self._send(session, message)
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
-        """Ends the block with SessionLost as soon as the session is known to be lost."""
+        """Ends the block with SessionLost as soon as a session is known to be lost."""
         held = asyncio.timeout(0.0 if self._lost else None)
         try:
             async with held:
@@ -62,45 +139,41 @@ class Session:
         finally:
             self._held = None
 
-    def lose(self, service: str) -> None:
-        """`service` has told that it does not hold the session any more."""
+    def lose(self, session: ServiceSession) -> None:
+        """The service of `session` has told that it does not hold it any more."""
         if self._lost:
             return
-        self._lost = f"tools.{service}: session {self.id} is lost, says the renewal of its lease"
+        self._lost = (
+            f"tools.{session.name}: session {session.session_id} is lost, says the renewal of its "
+            "lease"
+        )
         if self._held is not None:
             self._held.reschedule(asyncio.get_running_loop().time())
 
-    def dispatch(self, request: Call, place: CallPlace) -> PendingCall | CallOutcome:
-        """Hands the call to the channel now; await its `result`.
+    async def check_reach(self) -> None:
+        """ToolServiceFailed when a service that owes the result of a call does not answer."""
+        for session in self.sessions:
+            if any(one.session is session and not one.settled for one in self.pending):
+                await session.check_reach()
 
-        What no service could take is answered at once: it is the policy's mistake, and it reads
-        so.
-        """
-        part = self._part(request)
-        if part is None:
-            names = ", ".join(self._by_name()) or "none"
-            return refused(f"there is no tool {request.tool!r}, only {names}", UNKNOWN_TOOL)
-        try:
-            pending = PendingCall(part, request, place)
-        except (TypeError, ValueError, OverflowError, MessageError) as error:
-            return refused(f"the arguments cannot be sent: {error}")
+    def close(self) -> None:
+        """Soon: nobody waits for it. Calls in flight are stopped before."""
+        if not self._closed:
+            self._closed = True
+            self._on_close(self)
+
+    def _session_for(self, call: Call) -> ServiceSession | None:
+        if call.tool:
+            return self._holder(call.tool)
+        named = (session for session in self.sessions if session.name == call.service)
+        return next(named, self.sessions[0] if self.sessions else None)
+
+    def _holder(self, tool: str) -> ServiceSession | None:
+        holders = (s for s in self.sessions if any(one.name == tool for one in s.tools))
+        return next(holders, None)
+
+    def _send(self, session: ServiceSession, message: pb.CallToolRequest) -> PendingCall:
+        pending = PendingCall(session, message, self.clock)
         self.pending = [one for one in self.pending if not one.settled]
         self.pending.append(pending)
         return pending
-
-    def _part(self, request: Call) -> Part | None:
-        if request.tool:
-            _, part = self._by_name().get(request.tool, (None, None))
-            return part
-        named = (part for part in self.parts if part.name == request.service)
-        return next(named, self.parts[0] if self.parts else None)
-
-    async def check_reach(self) -> None:
-        """ToolServiceFailed when a service that owes the result of a call does not answer."""
-        for part in self.parts:
-            if any(one.place is part and not one.settled for one in self.pending):
-                await part.check_reach()
-
-    def close(self) -> None:
-        """Soon: nobody waits for it."""
-        self._on_close(self)

@@ -1,89 +1,87 @@
-"""One tool service of the recipe: its tools, its sessions, its leases, at whatever endpoints.
+"""One tool service of the recipe: its tools and its sessions, at whatever endpoints.
 
 Invariants
 - A session is spoken to at the endpoint that holds it, which may be another than the service's
   address.
-- What may pass is tried again, at most `max_retries` times; what is refused for good is not.
-- Nothing is opened on a service of the engine's own while that is away: it is waited for, and costs
-  no try.
+- A session whose opening failed or was cancelled on the way is closed all the same.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Awaitable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, cast
 
 import structlog
 
-from engine.errors import StartupError, ToolServiceFailed
+from engine.errors import StartupError, TaskUnfit
 from engine.images.media import Media
-from engine.tools.blobs import pieces
+from engine.rollout.events import SessionRef
+from engine.rollout.timelimit import TimeLimit
+from engine.tools.link.counts import Counts, ServiceStatistics
+from engine.tools.link.endpoint import Endpoint
 from engine.tools.process import ToolProcess
+from engine.tools.sessions.closing import Closer
+from engine.tools.sessions.opening import OPEN_SECONDS, Opener, ServiceFull
+from engine.tools.sessions.session import ServiceSession
 from engine.tools.spec import spec
 from engine.types import ToolSpec
 from toolwright import wire
-from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.recipe import Tool as ToolTable
-from toolwright.rpc.channel import backoff, call, may_retry, open_channel
 from toolwright.rpc.errors import ServiceError, TransportError
-from toolwright.rpc.options import TOKEN_VARIABLE
 from toolwright.rpc.tls import TlsError, read_authority
 from toolwright.tool.v1 import tool_pb2 as pb
-from toolwright.tool.v1 import tool_pb2_grpc
 from toolwright.types import Task
 
-if TYPE_CHECKING:
-    from toolwright.tool.v1.tool_pb2_grpc import ToolServiceAsyncStub
-
-OPEN_SECONDS = 60.0
-REACH_SECONDS = 5.0
-"""In which a service that works answers what it answers from memory."""
-
-_MISSES = reasons.ERROR_REASON_BLOB_NOT_FOUND
-_MAY_PASS = (reasons.ERROR_REASON_INTERNAL, _MISSES)
-"""A fault, and media that went with a restart; the others are refusals."""
+ASK_SECONDS = 10.0
+"""For what a service answers from memory."""
+CLOSE_SECONDS = 10.0
+CANCEL_SECONDS = 5.0
 
 log = structlog.get_logger("tools")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Leases:
-    """What a service told of one owner's sessions. lost: of those asked for, not there any more;
-    held: all that are there."""
-
-    lost: Set[str]
-    held: Set[str]
 
 
 class Service:
     """One tool service of the recipe."""
 
-    def __init__(self, name: str, table: ToolTable, process: ToolProcess | None = None) -> None:
-        """`process`: where the engine starts it itself; it is not started here."""
+    def __init__(
+        self, name: str, table: ToolTable, owner: str, process: ToolProcess | None = None
+    ) -> None:
+        """`process`: where the engine starts it itself; it is not started here. StartupError for a
+        `tls_ca` that cannot be used."""
         self.name = name
         self.table = table
+        self.owner = owner
+        self.counts = Counts()
+        self.sessions: dict[str, ServiceSession] = {}
+        """Those that are open, by their id."""
+        self.known: set[str] = set()
+        """Ids of sessions that are open, on their way to it, or on their way to their end."""
         self._process = process
         try:
             self._authority = None if table.tls_ca is None else read_authority(table.tls_ca)
         except TlsError as error:
             raise StartupError(f"tools.{name}.tls_ca: {error}") from error
-        self._endpoints: dict[str, _Endpoint] = {}
+        self._endpoints: dict[str, Endpoint] = {}
+        self.opener = Opener(name, table, self.counts, process)
+        self._closer = Closer()
         self._takes_media = False
-        self._idle: set[str] = set()
-        """Endpoints that held nothing at the last renewal."""
 
     @property
     def address(self) -> str:
         return self._process.address if self._process else self.table.service
 
     @property
-    def stub(self) -> ToolServiceAsyncStub:
-        """Of the service's own address."""
-        return self.stub_at(self.address)
+    def statistics(self) -> ServiceStatistics:
+        endpoints = self._endpoints.values()
+        return ServiceStatistics(
+            open_sessions=len(self.sessions),
+            calls_in_flight=sum(one.calls_in_flight for one in endpoints),
+            opens_waiting=self.opener.line.waiting,
+            retries=dict(self.counts.retries),
+            failures=dict(self.counts.failures),
+            seconds_away=self.counts.seconds_away + sum(one.seconds_away for one in endpoints),
+        )
 
     async def start(self) -> None:
         """StartupError where it is the engine's to start and does not."""
@@ -96,14 +94,21 @@ class Service:
             await self._process.keep()
 
     async def close(self) -> None:
+        """Sessions first."""
+        await self._closer.drain()
         for endpoint in self._endpoints.values():
-            await endpoint.channel.close(None)
+            await endpoint.close()
         if self._process:
             await self._process.stop()
 
     async def describe(self) -> list[ToolSpec]:
+        """Its tools that the recipe takes, in the recipe's order. StartupError when it does not
+        answer or lacks one."""
+        endpoint = self.endpoint_at(self.address)
         try:
-            answer = await call(self.stub.ListTools, pb.ListToolsRequest(), timeout=10)
+            answer = await endpoint.unary(
+                endpoint.stub.ListTools, pb.ListToolsRequest(), timeout=ASK_SECONDS
+            )
         except (ServiceError, TransportError) as error:
             raise StartupError(
                 f"tools.{self.name}: no tool service answers at {self.address} ({error}); "
@@ -121,166 +126,137 @@ class Service:
         return [tool for name in dict.fromkeys(wanted) for tool in tools if tool.name == name]
 
     async def open_session(
-        self, session_id: str, owner: str, task: Task, media: Sequence[Media]
-    ) -> Part:
+        self,
+        session_id: str,
+        task: Task,
+        media: Sequence[Media] = (),
+        *,
+        clock: TimeLimit | None = None,
+        queue: bool = True,
+    ) -> ServiceSession:
         """The task's media go along if a tool of the service takes any; their bytes only where
-        the service misses them. ToolServiceFailed or StartupError when it does not open."""
+        the service misses them.
+
+        ServiceFull: as the opener says. ToolServiceFailed or SessionLost when it does not open,
+        TaskUnfit for a task that cannot be sent.
+        """
+        request = self.request(session_id, task, media)
+
+        async def send(endpoint: Endpoint) -> pb.OpenSessionResponse:
+            opened: pb.OpenSessionResponse = await endpoint.unary(
+                endpoint.stub.OpenSession,
+                request,
+                timeout=self.table.queue_limit_s + OPEN_SECONDS,
+                wait=self._process is not None,
+            )
+            return opened
+
+        return await self.opened(
+            session_id,
+            self.opener.open(self._own_endpoint, send, media=media, clock=clock, queue=queue),
+            media,
+        )
+
+    def close_soon(
+        self, session: ServiceSession, cancels: Sequence[pb.CancelCallRequest] = ()
+    ) -> None:
+        """Stops the calls, then closes the session; nobody waits for it."""
+        self.sessions.pop(session.session_id, None)
+        self._closer.add(partial(self._close, session.session_id, session.address, cancels))
+
+    def close_unknown(self, session_id: str, address: str = "") -> None:
+        """Closes a session of which it is not known where it is, or whether."""
+        self.known.add(session_id)
+        for endpoint in [address] if address else list(self._endpoints):
+            self._closer.add(partial(self._close, session_id, endpoint, ()))
+
+    def endpoint_at(self, address: str) -> Endpoint:
+        """The service's process at `address`."""
+        endpoint = self._endpoints.get(address)
+        if endpoint is None:
+            endpoint = Endpoint(self.name, address, self.counts, self._authority)
+            self._endpoints[address] = endpoint
+        return endpoint
+
+    @property
+    def idle_endpoints(self) -> set[str]:
+        """Addresses of which nothing is expected."""
+        used = {session.address for session in self.sessions.values()} | {self.address}
+        return {
+            address
+            for address, endpoint in self._endpoints.items()
+            if address not in used and not endpoint.calls_in_flight
+        }
+
+    async def forget(self, address: str) -> None:
+        """Workers come and go, each with an endpoint of its own."""
+        endpoint = self._endpoints.pop(address, None)
+        if endpoint is not None:
+            await endpoint.close()
+
+    def _own_endpoint(self) -> Endpoint:
+        return self.endpoint_at(self.address)
+
+    def request(self, session_id: str, task: Task, media: Sequence[Media]) -> pb.OpenSessionRequest:
+        """What opens a session. TaskUnfit for a task that cannot be sent."""
         try:
             metadata = wire.struct(task.metadata)
         except (TypeError, ValueError) as error:
-            raise StartupError(
+            raise TaskUnfit(
                 f"task {task.id}: its metadata is not JSON-like ({error}); tools get it as it is"
             ) from error
-        request = pb.OpenSessionRequest(
+        return pb.OpenSessionRequest(
             session_id=session_id,
-            owner=owner,
+            owner=self.owner,
             lease=wire.duration(self.table.lease_s),
             tools=self.table.names,
             metadata=metadata,
+            metadata_json=wire.exact_json(task.metadata),
             queue_limit=wire.duration(self.table.queue_limit_s),
             blobs=[wire.blob_to_proto(one.blob) for one in media if self._takes_media],
         )
-        return Part(self, await self._open(request, {one.blob.sha256: one for one in media}))
 
-    async def _open(
-        self, request: pb.OpenSessionRequest, media: dict[str, Media]
-    ) -> pb.OpenSessionResponse:
-        """`media` by hash; a service is sent each at most once."""
-        deadline = self.table.queue_limit_s + OPEN_SECONDS
-        for attempt in range(self.table.max_retries + 1):
-            try:
-                return await self._open_once(request, media, deadline)
-            except (ServiceError, TransportError) as error:
-                if attempt == self.table.max_retries or not may_retry(error):
-                    refusal = isinstance(error, ServiceError) and error.reason not in _MAY_PASS
-                    permanent = refusal and not may_retry(error)
-                    raise ToolServiceFailed(
-                        f"tools.{self.name}: {error}", permanent=permanent
-                    ) from error
-                await asyncio.sleep(backoff(attempt, error))
-        raise AssertionError("unreachable")
-
-    async def _open_once(
-        self, request: pb.OpenSessionRequest, media: dict[str, Media], deadline: float
-    ) -> pb.OpenSessionResponse:
-        # The channel to a service that is back may still be between two tries to connect.
-        open_there = partial(self.stub.OpenSession, wait_for_ready=self._process is not None)
-        while True:
-            if self._process:
-                await self._process.serving()
-            try:
-                return await call(open_there, request, timeout=deadline)
-            except ServiceError as error:
-                if error.reason != _MISSES or error.subject not in media:
-                    raise
-                missing = media.pop(error.subject)
-            await call(self.stub.PutBlob, pieces(missing), timeout=OPEN_SECONDS)
-
-    async def close_session(self, session_id: str, endpoint: str) -> None:
-        request = pb.CloseSessionRequest(session_id=session_id)
+    async def opened(
+        self, session_id: str, opening: Awaitable[pb.OpenSessionResponse], media: Sequence[Media]
+    ) -> ServiceSession:
+        """The session that `opening` opens."""
+        self.known.add(session_id)
         try:
-            await call(self.stub_at(endpoint).CloseSession, request, timeout=30)
+            opened = await opening
+        except ServiceFull:
+            self.known.discard(session_id)
+            raise
+        except BaseException:  # it may be open there all the same: also after a cancellation
+            self.close_unknown(session_id, self.address)
+            raise
+        ref = SessionRef(
+            service=self.name,
+            session_id=session_id,
+            endpoint=opened.endpoint or self.address,
+            tools=tuple(spec(tool, self.name) for tool in opened.tools),
+            cancels=any(tool.capabilities.cancel for tool in opened.tools),
+        )
+        session = self.sessions[session_id] = ServiceSession(self, ref, media)
+        return session
+
+    async def _close(
+        self, session_id: str, address: str, cancels: Sequence[pb.CancelCallRequest]
+    ) -> None:
+        endpoint = self.endpoint_at(address)
+        try:
+            if cancels:
+                await asyncio.gather(*(self._cancel(endpoint, request) for request in cancels))
+            request = pb.CloseSessionRequest(session_id=session_id)
+            await endpoint.unary(endpoint.stub.CloseSession, request, timeout=CLOSE_SECONDS)
+            self.opener.line.made_room()
         except (ServiceError, TransportError) as error:
             log.info("close_failed", session=session_id, service=self.name, error=str(error))
+        finally:
+            self.known.discard(session_id)
 
-    async def renew(self, owner: str, placed: Mapping[str, str]) -> Leases:
-        """Renews `owner`'s leases at the service's address and at every endpoint that holds one
-        of the sessions `placed`, id to endpoint. Of the sessions of an endpoint that is silent the
-        service's address is asked: a worker that died says nothing, the others know."""
-        believed: dict[str, list[str]] = {self.address: []}
-        for session_id, endpoint in placed.items():
-            believed.setdefault(endpoint, []).append(session_id)
-        answers = await asyncio.gather(
-            *(self._renew_at(endpoint, owner, believed[endpoint]) for endpoint in believed)
-        )
-        heard = dict(zip(believed, answers, strict=True))
-        silent = [endpoint for endpoint, answer in heard.items() if answer is None]
-        unheard = [name for endpoint in silent for name in believed[endpoint]]
-        if unheard and heard[self.address] is not None:
-            answers.append(await self._renew_at(self.address, owner, unheard))
-        await self._forget_idle(self._endpoints.keys() - believed)
-        return Leases(
-            lost={name for answer in answers if answer for name in answer.lost},
-            held={name for answer in answers if answer for name in answer.held},
-        )
-
-    async def _renew_at(
-        self, endpoint: str, owner: str, believed: list[str]
-    ) -> pb.RenewLeasesResponse | None:
-        """What it answers; None where it does not."""
-        request = pb.RenewLeasesRequest(
-            owner=owner, lease=wire.duration(self.table.lease_s), session_ids=believed
-        )
+    async def _cancel(self, endpoint: Endpoint, request: pb.CancelCallRequest) -> None:
+        """Never raises: a session's end stops its calls too."""
         try:
-            return await call(self.stub_at(endpoint).RenewLeases, request, timeout=10)
+            await endpoint.unary(endpoint.stub.CancelCall, request, timeout=CANCEL_SECONDS)
         except (ServiceError, TransportError) as error:
-            log.warning("lease_renewal_failed", endpoint=endpoint, error=str(error))
-            return None
-
-    async def close_everywhere(self, session_id: str) -> None:
-        """For a session of which it is not known where it is."""
-        for endpoint in list(self._endpoints):
-            await self.close_session(session_id, endpoint)
-
-    async def _forget_idle(self, idle: set[str]) -> None:
-        """Workers come and go, each with an endpoint of its own. One is kept for a second renewal,
-        since a session's close may still be under way there."""
-        for address in idle & self._idle:
-            await self._endpoints.pop(address).channel.close(None)
-        self._idle = idle
-
-    def stub_at(self, address: str) -> ToolServiceAsyncStub:
-        endpoint = self._endpoints.get(address)
-        if endpoint is None:
-            endpoint = self._endpoints[address] = _Endpoint(address, self._authority)
-        return endpoint.stub
-
-
-class _Endpoint:
-    """A channel to one process of a service."""
-
-    def __init__(self, address: str, authority: bytes | None) -> None:
-        self.channel = open_channel(address, os.environ.get(TOKEN_VARIABLE, ""), authority)
-        self.stub = cast("ToolServiceAsyncStub", tool_pb2_grpc.ToolServiceStub(self.channel))
-
-
-class Part:
-    """A session on one service, at the endpoint that holds it."""
-
-    def __init__(self, service: Service, opened: pb.OpenSessionResponse) -> None:
-        self.service = service
-        self.session_id = opened.session_id
-        self.endpoint = opened.endpoint or service.address
-        self.tools = [spec(tool, service.name) for tool in opened.tools]
-        self.cancels = any(tool.capabilities.cancel for tool in opened.tools)
-
-    @property
-    def name(self) -> str:
-        return self.service.name
-
-    @property
-    def table(self) -> ToolTable:
-        return self.service.table
-
-    @property
-    def stub(self) -> ToolServiceAsyncStub:
-        return self.service.stub_at(self.endpoint)
-
-    def gain(self, tools: Sequence[ToolSpec]) -> None:
-        """The session has more tools from here on."""
-        known = {tool.name for tool in self.tools}
-        self.tools += [tool for tool in tools if tool.name not in known]
-
-    async def check_reach(self) -> None:
-        """ToolServiceFailed when nobody answers at the endpoint."""
-        try:
-            await call(self.stub.ListTools, pb.ListToolsRequest(), timeout=REACH_SECONDS)
-        except (ServiceError, TransportError) as error:
-            raise ToolServiceFailed(
-                f"tools.{self.name}: {self.endpoint} did not answer when the trajectory's time "
-                f"was up ({error})"
-            ) from error
-
-    def move(self, endpoint: str) -> None:
-        log.info("session_moved", session=self.session_id, endpoint=endpoint)
-        self.endpoint = endpoint
+            log.info("cancel_failed", call=request.call_id, error=str(error))

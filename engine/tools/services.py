@@ -2,20 +2,37 @@
 
 Invariants
 - Every session that was opened is closed, also after failure and cancellation, and its calls
-  still in flight are cancelled before; what a close cannot reach, the lease's end reaps.
+  still in flight are stopped before; what a close cannot reach, the lease's end reaps.
+- A trajectory that waits for room on a service holds no session on a later one, in the recipe's
+  order: two that wait would wait for each other for ever.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import secrets
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 
-from engine.errors import AttemptFailed, StartupError
+from engine.errors import (
+    AttemptFailed,
+    ForkRefused,
+    SessionLost,
+    StartupError,
+    TaskUnfit,
+    first_of_group,
+)
 from engine.images.media import Media
-from engine.tools.environment import Session
+from engine.rollout.events import SessionRef
+from engine.rollout.timelimit import TimeLimit
+from engine.tools.environment import Environment
+from engine.tools.link.counts import ServiceStatistics
 from engine.tools.process import ToolProcess
-from engine.tools.service import Part, Service
+from engine.tools.service import Service
+from engine.tools.sessions.finding import adopt_session, fork_session
+from engine.tools.sessions.leases import Leases
+from engine.tools.sessions.opening import ServiceFull
+from engine.tools.sessions.session import ServiceSession
 from engine.types import ToolSpec
 from toolwright.recipe import Tool as ToolTable
 from toolwright.types import Task
@@ -30,81 +47,139 @@ class ToolServices:
         owner: str,
         processes: Mapping[str, ToolProcess] | None = None,
     ) -> None:
-        """`processes`: by table, those that the engine starts itself. StartupError for a `tls_ca`
-        that cannot be used."""
-        self._owner = owner
+        """`owner`: the same in every life of the engine. `processes`: by table, those that the
+        engine starts itself. StartupError for a `tls_ca` that cannot be used."""
         own = processes or {}
+        self._owner = owner
+        self._life = secrets.token_hex(3)
         self._services = {
-            name: Service(name, table, own.get(name)) for name, table in tables.items()
+            name: Service(name, table, owner, own.get(name)) for name, table in tables.items()
         }
-        self._closing: set[asyncio.Task[None]] = set()
-        self._live: dict[str, Session] = {}
+        self._leases = {name: Leases(service) for name, service in self._services.items()}
+        self._kept: Collection[str] | None = None
+        """Sessions of an earlier life that stay open; None until that is said."""
+
+    def statistics(self) -> dict[str, ServiceStatistics]:
+        """By the service's name."""
+        return {name: service.statistics for name, service in self._services.items()}
 
     async def open(self) -> dict[str, list[ToolSpec]]:
-        """Starts what is the engine's to start, all at once, connects, closes what an earlier life
-        of this owner left, and lists the tools that the recipe takes of each service; single
-        sessions may have more.
+        """Starts what is the engine's to start, all at once, connects, and lists the tools that
+        the recipe takes of each service; single sessions may have more. Sessions of an earlier
+        life stay open until `close_strangers`.
 
         StartupError names the service that does not start or answer or lacks a tool, and the two
         that have tools of one name.
         """
-        with _first_of_group(StartupError):
+        services = self._services.values()
+        with first_of_group(StartupError):
             async with asyncio.TaskGroup() as group:
-                for service in self._services.values():
+                for service in services:
                     group.create_task(service.start())
-        found: dict[str, list[ToolSpec]] = {}
-        for name, service in self._services.items():
-            found[name] = await service.describe()
-            for session_id in (await service.renew(self._owner, {})).held:
-                await service.close_session(session_id, service.address)
+        found = {service.name: await service.describe() for service in services}
         _refuse_namesakes(tool for tools in found.values() for tool in tools)
         return found
 
     async def close(self) -> None:
-        await asyncio.gather(*self._closing, return_exceptions=True)
+        """What is to be closed is closed first."""
         await asyncio.gather(*(service.close() for service in self._services.values()))
 
-    async def open_session(
-        self, session_id: str, task: Task, media: Sequence[Media] = ()
-    ) -> Session:
-        """A session on every service; `media` are those of the task. AttemptFailed when one
-        cannot open it.
+    async def close_strangers(self, keep: Collection[str]) -> None:
+        """Closes the sessions of this owner that are open from an earlier life, but for those of
+        the ids `keep`, as `open_session` was given them or as a SessionRef has them."""
+        self._kept = frozenset(keep)
 
-        After failure and cancellation nothing of it stays open. The id on the wire is led by the
-        owner's: several engines may share a service.
+        async def close(leases: Leases) -> None:
+            leases.close_strangers(await leases.renew(), self._is_stranger)
+
+        await asyncio.gather(*(close(leases) for leases in self._leases.values()))
+
+    async def open_session(
+        self,
+        session_id: str,
+        task: Task,
+        media: Sequence[Media] = (),
+        clock: TimeLimit | None = None,
+    ) -> Environment:
+        """A session on every service; `media` are those of the task. Waits where a service is full,
+        for as long as it takes; cancellation ends that. `clock` stands still meanwhile.
+
+        AttemptFailed when one cannot open it, TaskUnfit for a task that cannot be sent. After
+        failure and cancellation nothing of it stays open.
         """
-        session_id = f"{self._owner[:8]}/{session_id}"
-        session = self._live[session_id] = Session(session_id, self._close_later)
-        opening: list[asyncio.Task[Part]] = []
+        name = self._wire_id(session_id)
+        services = list(self._services.values())
+        opened: dict[str, ServiceSession] = {}
         whole = False
         try:
-            with _first_of_group(AttemptFailed):
-                async with asyncio.TaskGroup() as group:
-                    for service in self._services.values():
-                        work = service.open_session(session_id, self._owner, task, media)
-                        opening.append(group.create_task(work))
+            if len(services) > 1:
+                await self._open_at_once(name, task, media, clock, opened)
+            again = _close_behind_first_gap(services, opened)
+            for service in services:
+                if service.name not in opened:
+                    # A service may remember that a session of this id was closed.
+                    wire_id = f"{name}~" if service.name in again else name
+                    opened[service.name] = await service.open_session(
+                        wire_id, task, media, clock=clock
+                    )
             whole = True
         finally:
-            for one in opening:
-                if not one.cancelled() and not one.exception():
-                    session.parts.append(one.result())
-            if not whole:  # cancelled, too, at the moment when the last one was open
-                session.close()
-        return session
+            if not whole:
+                for session in opened.values():
+                    self._services[session.name].close_soon(session)
+        return self._environment(opened, clock)
 
-    def _close_later(self, session: Session) -> None:
-        """Closes the session's parts without keeping the trajectory waiting."""
-        self._live.pop(session.id, None)
-        endpoints = {part.name: part.endpoint for part in session.parts}
+    async def adopt(
+        self, session_id: str, refs: Sequence[SessionRef]
+    ) -> tuple[Environment, frozenset[str]]:
+        """The sessions of an earlier life, which go on, and the ids of all calls that have begun to
+        run there.
 
-        async def close() -> None:
-            await asyncio.gather(*(pending.cancel() for pending in session.pending))
-            for name, service in self._services.items():
-                await service.close_session(session.id, endpoints.get(name, service.address))
+        SessionLost when one is gone, or its service cannot tell; the others are closed then.
+        """
+        missing = self._services.keys() ^ {ref.service for ref in refs}
+        found: dict[str, ServiceSession] = {}
+        ran: set[str] = set()
 
-        task = asyncio.get_running_loop().create_task(close())
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
+        async def adopt(ref: SessionRef) -> None:
+            found[ref.service], ids = await adopt_session(self._services[ref.service], ref)
+            ran.update(ids)
+
+        whole = False
+        try:
+            if missing:
+                raise SessionLost(f"{session_id}: no session, or no service, for {sorted(missing)}")
+            with first_of_group(AttemptFailed):
+                async with asyncio.TaskGroup() as group:
+                    for ref in refs:
+                        group.create_task(adopt(ref))
+            whole = True
+        finally:
+            if not whole:
+                self._give_up(refs)
+        return self._environment(found), frozenset(ran)
+
+    async def fork(self, parent: Environment, session_id: str, task: Task) -> Environment:
+        """Second sessions with the state of the parent's, fresh ones where they have none. The
+        parent must have no call in flight.
+
+        ForkRefused where a service cannot. After failure nothing of it stays open.
+        """
+        if any(not pending.settled for pending in parent.pending):
+            raise ForkRefused(f"{session_id}: its parent has calls in flight", permanent=True)
+        name = self._wire_id(session_id)
+        forked: dict[str, ServiceSession] = {}
+        whole = False
+        try:
+            for session in parent.sessions:
+                service = self._services[session.name]
+                forked[session.name] = await fork_session(service, session, name, task)
+            whole = True
+        finally:
+            if not whole:
+                for session in forked.values():
+                    self._services[session.name].close_soon(session)
+        return self._environment(forked)
 
     async def keep_processes(self) -> None:
         """Starts what the engine has started again whenever it ends. StartupError, in a group,
@@ -114,41 +189,78 @@ class ToolServices:
                 group.create_task(service.keep())
 
     async def keep_leases(self) -> None:
-        """Renews each service's leases three times a lease; runs until cancelled.
-
-        Sessions that a service has lost are told so. Renewal is by owner, so a session whose
-        closing failed would live on: what a service holds and no trajectory does is closed again.
-        """
+        """Renews each service's leases; runs until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for service in self._services.values():
-                group.create_task(self._keep_lease(service))
+            for leases in self._leases.values():
+                group.create_task(leases.keep(self._is_stranger))
 
-    async def _keep_lease(self, service: Service) -> None:
-        while True:
-            await asyncio.sleep(service.table.lease_s / 3)
-            placed = {
-                session.id: part.endpoint
-                for session in self._live.values()
-                for part in session.parts
-                if part.service is service
-            }
-            leases = await service.renew(self._owner, placed)
-            for session_id in leases.lost & self._live.keys():  # some were closed meanwhile
-                self._live[session_id].lose(service.name)
-            for session_id in leases.held - self._live.keys():
-                await service.close_everywhere(session_id)
+    def _wire_id(self, session_id: str) -> str:
+        """Led by the owner's, for several engines may share a service; another in each life of the
+        engine, for a service remembers sessions that were closed."""
+        return f"{self._owner[:8]}/{session_id}@{self._life}"
+
+    def _is_stranger(self, wire_id: str) -> bool:
+        if self._kept is None:
+            return False
+        own_id = wire_id.partition("/")[2].rpartition("@")[0]
+        return wire_id not in self._kept and own_id not in self._kept
+
+    def _environment(
+        self, opened: Mapping[str, ServiceSession], clock: TimeLimit | None = None
+    ) -> Environment:
+        ordered = [opened[name] for name in self._services if name in opened]
+        return Environment(ordered, self._close_environment, clock)
+
+    def _close_environment(self, environment: Environment) -> None:
+        for session in environment.sessions:
+            calls = [one for one in environment.pending if one.session is session]
+            stops = [stop for one in calls if (stop := one.drop())]
+            self._services[session.name].close_soon(session, stops)
+
+    def _give_up(self, refs: Sequence[SessionRef]) -> None:
+        """Closes what there still is of an earlier life's sessions."""
+        for ref in refs:
+            service = self._services.get(ref.service)
+            if service is not None:
+                service.sessions.pop(ref.session_id, None)
+                service.close_unknown(ref.session_id, ref.endpoint)
+
+    async def _open_at_once(
+        self,
+        name: str,
+        task: Task,
+        media: Sequence[Media],
+        clock: TimeLimit | None,
+        opened: dict[str, ServiceSession],
+    ) -> None:
+        """Fills `opened`, by service; those that are full are left out."""
+
+        async def open_one(service: Service) -> None:
+            with suppress(ServiceFull):
+                opened[service.name] = await service.open_session(
+                    name, task, media, clock=clock, queue=False
+                )
+
+        with first_of_group(AttemptFailed, TaskUnfit):
+            async with asyncio.TaskGroup() as group:
+                for service in self._services.values():
+                    group.create_task(open_one(service))
 
 
-@contextmanager
-def _first_of_group(kind: type[Exception]) -> Iterator[None]:
-    """Of a group in which all are of the `kind` the first is raised; any other group as it is."""
-    try:
-        yield
-    except BaseExceptionGroup as failures:
-        failed, others = failures.split(kind)
-        if failed is None or others is not None:
-            raise
-        raise failed.exceptions[0] from None
+def _close_behind_first_gap(
+    services: Iterable[Service], opened: dict[str, ServiceSession]
+) -> set[str]:
+    """Closes the sessions on services behind the first that has none, and takes them out of
+    `opened`; returns the names of these services."""
+    closed: set[str] = set()
+    gap = False
+    for service in services:
+        if service.name not in opened:
+            gap = True
+        elif gap:
+            service.close_soon(opened.pop(service.name))
+            closed.add(service.name)
+    return closed
 
 
 def _refuse_namesakes(tools: Iterable[ToolSpec]) -> None:

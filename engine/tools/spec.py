@@ -23,5 +23,7 @@ def spec(tool: pb.ToolDescriptor, service: str) -> ToolSpec:
         argument=tool.action_format.tag.argument if kind == "tag" else "",
         json_call=kind == "json_call",
         parallel_calls=tool.parallel_calls,
+        stateful=tool.stateful,
+        forks=tool.capabilities.fork,
         service=service,
     )

@@ -20,9 +20,10 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from toolwright.assignments import AssignmentError, assign
+from toolwright.stop_rules import read_stop_rules
 
 SHARED = ("run", "policy", "task", "sampler", "tools")
 ENTRY_POINTS = "toolwright.tables"
@@ -31,6 +32,9 @@ ARCHITECTURES = ("qwen2", "qwen3")
 """`model_type` of the policies that can be sampled and trained."""
 VISION_ARCHITECTURES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe")
 """Of those that read images: they can be sampled and evaluated, our learner cannot train them."""
+
+
+ForeignText = Literal["plain", "as_is"]
 
 
 class RecipeError(ValueError):
@@ -77,6 +81,9 @@ class Policy(Table):
     sampled and not trained)."""
 
     model: Path
+    foreign_text: ForeignText = Field(
+        default="plain", description="what text of tools and tasks that spells control tokens is"
+    )
 
 
 class Limits(Table):
@@ -108,9 +115,29 @@ class TaskTable(Table):
     reward: str = Field(description="module:function or ./file.py:function")
     reward_per_group: bool = False
     reward_seconds: float = Field(default=60.0, gt=0)
+    reward_threads: int = Field(
+        default=8, ge=1, description="calls at a time of a reward function that is not async"
+    )
+    group_hook: str = Field(
+        default="", description="module:function or ./file.py:function, async, over scored groups"
+    )
+    stops: dict[str, str] = Field(
+        default_factory=dict, description='stop reason = "keep", "mask", "mask:0", "penalise:-0.5"'
+    )
+    mask_overlong: bool = Field(default=False, description="what a length limit ended")
+    mask_void: bool = Field(default=False, description="no call understood and no answer")
+    exclude_masked_from_baseline: bool | None = Field(
+        default=None, description="none = what infrastructure ended, and nothing else"
+    )
     shuffle: bool = True
     limits: Limits = Field(default_factory=Limits)
     tools: tuple[str, ...] = Field(default=(), description="names under [tools]; empty = all")
+
+    @field_validator("stops")
+    @classmethod
+    def _rules_are_rules(cls, stops: dict[str, str]) -> dict[str, str]:
+        read_stop_rules(stops)
+        return stops
 
 
 class Sampler(Table):
@@ -123,13 +150,17 @@ class Sampler(Table):
     min_p: float = Field(default=0.0, ge=0, le=1)
     repetition_penalty: float = Field(default=1.0, gt=0)
     stream_interval: int = Field(
-        default=1, ge=1, description="tokens a chunk; 1 dispatches soonest, more costs less CPU"
+        default=8, ge=1, description="tokens a chunk; a stop token ends a request at once anyway"
     )
     pause: Literal["retract", "in_place", "abort"] = "retract"
     timeout_s: float = Field(
         default=300.0, gt=0, description="longest silence of a stream; above the longest publish"
     )
-    max_retries: int = Field(default=3, ge=0)
+    patience_s: float = Field(
+        default=300.0,
+        gt=0,
+        description="how long requests of one action may fail; time without any sampler is apart",
+    )
 
 
 class Tool(Table):
@@ -149,7 +180,9 @@ class Tool(Table):
     queue_limit_s: float = Field(default=60.0, gt=0)
     run_limit_s: float = Field(default=10.0, gt=0)
     lease_s: float = Field(default=60.0, gt=0)
-    max_retries: int = Field(default=3, ge=0)
+    patience_s: float = Field(
+        default=300.0, ge=0, description="how long a service may be away before an attempt fails"
+    )
 
     @property
     def where(self) -> str:

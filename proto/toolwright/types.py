@@ -362,7 +362,11 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trajectory:
-    """One rollout of one task, complete."""
+    """One rollout of one task, complete.
+
+    anchors: what a turn stands for when credit is assigned (canonical tool ids), by turn.
+    outside_baseline: the reward does not enter its group's mean and deviation.
+    """
 
     id: str
     group_id: str
@@ -378,12 +382,10 @@ class Trajectory:
     reward_parts: tuple[RewardPart, ...] = ()
     timings: TrajectoryTimings = field(default_factory=TrajectoryTimings)
     masked: bool = False
-    outside_baseline: bool = False
-    """Its reward does not enter the statistics of its group (spec 3.6)."""
-    anchors: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
-    """Turn to what it stands for when credit is assigned: canonical ids (spec 2.5.3)."""
     tokenizer_hash: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    anchors: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    outside_baseline: bool = False
 
     @property
     def response_tokens(self) -> int:

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from sys import byteorder
 from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
-from google.protobuf.struct_pb2 import Struct, Value
 
 from toolwright import types as t
 from toolwright.common.v1 import media_pb2, sampling_pb2
 from toolwright.common.v1 import trajectory_pb2 as pb
+from toolwright.json_data import exact_json as exact_json
+from toolwright.json_data import mapping as mapping
+from toolwright.json_data import read_exact
+from toolwright.json_data import struct as struct
 
 
 def pack(values: Iterable[float], code: str) -> bytes:
@@ -46,32 +49,9 @@ def duration(seconds: float) -> Duration:
     return Duration(seconds=whole, nanos=int((seconds - whole) * 1e9))
 
 
-def struct(data: Mapping[str, Any]) -> Struct:
-    """A Struct of JSON-like data. TypeError or ValueError for anything else."""
-    out = Struct()
-    out.update(data)
-    return out
-
-
-def mapping(data: Struct) -> dict[str, Any]:
-    """JSON-like data of a Struct, by name; whole numbers come back as int."""
-    fields = data.fields
-    return {key: _plain(fields[key]) for key in sorted(fields)}
-
-
-def _plain(value: Value) -> Any:
-    # Not json_format: it refuses NaN, which tables have in place of missing numbers.
-    kind = value.WhichOneof("kind")
-    if kind == "struct_value":
-        return mapping(value.struct_value)
-    if kind == "list_value":
-        return [_plain(inner) for inner in value.list_value.values]
-    if kind == "number_value":
-        number = value.number_value
-        return int(number) if number.is_integer() and abs(number) < 2**53 else number
-    if kind in ("string_value", "bool_value"):
-        return getattr(value, kind)
-    return None
+def seconds(duration: Duration) -> float:
+    """Inverse of `duration`, for every duration that a message can hold."""
+    return duration.seconds + duration.nanos * 1e-9
 
 
 def version_to_proto(version: t.WeightVersion) -> pb.WeightVersion:
@@ -292,6 +272,8 @@ def task_to_proto(task: t.Task) -> pb.Task:
         purpose=int(task.purpose),  # type: ignore[arg-type]
         data_source=task.data_source,
         metadata=struct(task.metadata),
+        metadata_json=exact_json(task.metadata),
+        messages_json=exact_json(task.messages),
         prompt=task.prompt,
         answers=task.answers,
         media=[_media_to_proto(m) for m in task.media],
@@ -309,11 +291,24 @@ def task_from_proto(task: pb.Task) -> t.Task:
         purpose=t.Purpose(task.purpose),
         data_source=task.data_source,
         prompt=task.prompt,
-        messages=tuple(mapping(message.struct_value) for message in task.messages.values),
+        messages=tuple(
+            read_exact(task.messages_json)
+            if task.messages_json
+            else (mapping(message.struct_value) for message in task.messages.values)
+        ),
         answers=tuple(task.answers),
-        metadata=mapping(task.metadata),
+        metadata=mapping(task.metadata, task.metadata_json),
         sampling=sampling_from_proto(task.sampling) if task.HasField("sampling") else None,
         media=tuple(_media_from_proto(m) for m in task.media),
+    )
+
+
+def _event_to_proto(event: t.Event) -> pb.Event:
+    return pb.Event(
+        kind=event.kind,
+        turn=event.turn,
+        data=struct(event.data),
+        data_json=exact_json(event.data),
     )
 
 
@@ -326,7 +321,7 @@ def trajectory_to_proto(trajectory: t.Trajectory) -> pb.Trajectory:
         task=task_to_proto(trajectory.task),
         sequences=[_sequence_to_proto(s) for s in trajectory.sequences],
         calls=[_call_to_proto(c) for c in trajectory.calls],
-        events=[pb.Event(kind=e.kind, turn=e.turn, data=struct(e.data)) for e in trajectory.events],
+        events=[_event_to_proto(event) for event in trajectory.events],
         reward=trajectory.reward,
         reward_parts=[
             pb.RewardPart(name=p.name, value=p.value, turn=p.turn) for p in trajectory.reward_parts
@@ -341,13 +336,13 @@ def trajectory_to_proto(trajectory: t.Trajectory) -> pb.Trajectory:
             open_s=trajectory.timings.open_s,
         ),
         masked=trajectory.masked,
-        outside_baseline=trajectory.outside_baseline,
-        anchors=[
-            pb.TurnAnchors(turn=turn, ids=trajectory.anchors[turn])
-            for turn in sorted(trajectory.anchors)
-        ],
         tokenizer_hash=trajectory.tokenizer_hash,
         metadata=struct(trajectory.metadata),
+        metadata_json=exact_json(trajectory.metadata),
+        anchors=[
+            pb.TurnAnchors(turn=turn, ids=ids) for turn, ids in sorted(trajectory.anchors.items())
+        ],
+        outside_baseline=trajectory.outside_baseline,
     )
 
 
@@ -362,7 +357,8 @@ def trajectory_from_proto(trajectory: pb.Trajectory) -> t.Trajectory:
         sequences=tuple(_sequence_from_proto(s) for s in trajectory.sequences),
         calls=tuple(_call_from_proto(c) for c in trajectory.calls),
         events=tuple(
-            t.Event(kind=e.kind, turn=e.turn, data=mapping(e.data)) for e in trajectory.events
+            t.Event(kind=e.kind, turn=e.turn, data=mapping(e.data, e.data_json))
+            for e in trajectory.events
         ),
         reward=trajectory.reward,
         reward_parts=tuple(
@@ -379,10 +375,10 @@ def trajectory_from_proto(trajectory: pb.Trajectory) -> t.Trajectory:
             open_s=trajectory.timings.open_s,
         ),
         masked=trajectory.masked,
-        outside_baseline=trajectory.outside_baseline,
-        anchors={one.turn: tuple(one.ids) for one in trajectory.anchors},
         tokenizer_hash=trajectory.tokenizer_hash,
-        metadata=mapping(trajectory.metadata),
+        metadata=mapping(trajectory.metadata, trajectory.metadata_json),
+        anchors={entry.turn: tuple(entry.ids) for entry in trajectory.anchors},
+        outside_baseline=trajectory.outside_baseline,
     )
 
 

@@ -10,11 +10,13 @@ import aiohttp
 import pytest
 
 from bench.scripted import Break, BreakHow, Faults, ScriptedSampler, Timing, cycle
-from engine.sampler.client import SamplerClient, ServerRefused, ServerUnreachable
-from engine.sampler.wire import Chunk, WireError, generate_request
+from engine.sampler.wire.client import SamplerClient, ServerRefused, ServerUnreachable
+from engine.sampler.wire.events import Chunk, ChunkReader, WireError
+from engine.sampler.wire.request import generate_request
 from toolwright.types import FinishKind, SamplingParams
 
 STOP = 260
+VOCABULARY = 320
 FAULTS = Faults(
     breaks={
         0: Break(chunks=3),
@@ -71,7 +73,12 @@ async def read(client: SamplerClient, body: dict[str, Any], *, incremental: bool
         chunks.append(chunk)
         return True
 
-    await client.stream(body, incremental=incremental, on_chunk=take)
+    reader = ChunkReader(
+        incremental=incremental,
+        vocab_size=VOCABULARY,
+        max_new_tokens=body["sampling_params"]["max_new_tokens"],
+    )
+    await client.open_stream(reader=reader, on_chunk=take).read(body)
     return chunks
 
 

@@ -5,24 +5,60 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from engine.lanes.capacity import staleness_capacity
-from engine.rollout.transcript import Transcript
+from engine.lanes.capacity import staleness_room
+from engine.rollout.decide import response_room
+from engine.rollout.events import Acted, Appended, Ended, Opened
+from engine.rollout.log import AttemptLog
+from engine.rollout.record import Identity, record
+from engine.rollout.view import fitting
 from engine.text.cut import stop_cut, truncate_observation
-from engine.types import Generated
-from toolwright.types import FinishKind, FinishReason, WeightVersion
+from toolwright.recipe import Limits
+from toolwright.types import (
+    Author,
+    FinishKind,
+    FinishReason,
+    SamplingParams,
+    StopReason,
+    Task,
+    WeightVersion,
+    floats,
+    ids,
+)
 
 STOP = FinishReason(kind=FinishKind.STOP)
 VERSION = WeightVersion(lineage="golden", step=0)
 
 
-def _generated(token_ids: Sequence[int]) -> Generated:
-    count = len(token_ids)
-    return Generated(
-        token_ids=tuple(token_ids),
-        logprobs=(0.0,) * count,
-        versions=(VERSION,) * count,
-        finish=STOP,
+def _staleness_capacity(max_concurrent: int, accepted: int, running: int, **formula: int) -> int:
+    """Places are members' own; the other term is `staleness_room`."""
+    return min(
+        max_concurrent - running, staleness_room(accepted=accepted, running=running, **formula)
     )
+
+
+def _opened(prompt: Sequence[int]) -> AttemptLog:
+    log = AttemptLog("golden/0")
+    log.append(Opened(sessions=(), prompt=ids(prompt), sampling=SamplingParams()))
+    return log
+
+
+def _act(log: AttemptLog, token_ids: Sequence[int]) -> None:
+    count = len(token_ids)
+    log.append(
+        Acted(
+            token_ids=ids(token_ids),
+            logprobs=floats([0.0] * count),
+            versions=((VERSION, count),) if count else (),
+            finish=STOP,
+            text="",
+        )
+    )
+
+
+def _observe(log: AttemptLog, token_ids: Sequence[int], room: int) -> bool:
+    kept = fitting(list(token_ids), room, None, 1)
+    log.append(Appended(token_ids=ids(kept), author=Author.TOOL))
+    return len(kept) == len(token_ids)
 
 
 def _stop_cut(text: str, stops: Sequence[str]) -> dict[str, Any]:
@@ -37,18 +73,23 @@ def _assemble(
     max_obs: int,
 ) -> dict[str, Any]:
     """A turn is [action, observation]; the last one has no observation."""
-    transcript = Transcript(prompt, response=max_response, model=10**9)
+    limits = Limits(response=max_response, model=10**9)
+    log = _opened(prompt)
     stop = "done"
-    for turn, (action, observation) in enumerate(turns):
-        room = transcript.response_room
-        transcript.append_action(_generated(action[:room]), turn=turn)
+    for action, observation in turns:
+        _act(log, action[: response_room(log.state, limits)])
         if observation is None:
             break
         body = truncate_observation(observation, limit=max_obs, marker=[], keep="head")
-        if not transcript.append_observation(body, turn=turn):
+        if not _observe(log, body, response_room(log.state, limits)):
             stop = "max_response_length"
             break
-    sequence = transcript.sequence("golden")
+    log.append(Ended(reason=StopReason.ANSWERED))
+    identity = Identity(
+        trajectory_id="golden", group_id="golden", index=0, attempt=0,
+        task=Task(id="golden"), tokenizer_hash="",
+    )  # fmt: skip
+    (sequence,) = record(log.state, identity).sequences
     return {
         "ids": list(sequence.token_ids),
         "loss_mask": [int(mark) for mark in sequence.loss_mask],
@@ -58,16 +99,13 @@ def _assemble(
 
 
 def _retokenization(vocab: Mapping[str, int], action: str, obs: str) -> dict[str, Any]:
-    """What the transcript keeps beside what one encoding of the joined text would give."""
-    transcript = Transcript([], response=10**9, model=10**9)
-    transcript.append_action(_generated(_longest_match(vocab, action)), turn=0)
-    transcript.append_observation(_longest_match(vocab, obs), turn=0)
+    """What a log keeps beside what one encoding of the joined text would give."""
+    log = _opened([])
+    _act(log, _longest_match(vocab, action))
+    _observe(log, _longest_match(vocab, obs), 10**9)
+    concat = log.state.token_ids.tolist()
     joint = _longest_match(vocab, action + obs)
-    return {
-        "concat": transcript.token_ids,
-        "joint": joint,
-        "same": transcript.token_ids == joint,
-    }
+    return {"concat": concat, "joint": joint, "same": concat == joint}
 
 
 def _longest_match(vocab: Mapping[str, int], text: str) -> list[int]:
@@ -80,7 +118,7 @@ def _longest_match(vocab: Mapping[str, int], text: str) -> list[int]:
 
 
 ENGINE_ADAPTERS: dict[str, Callable[..., Any]] = {
-    "common.staleness_capacity": staleness_capacity,
+    "common.staleness_capacity": _staleness_capacity,
     "verltool.stop_cut": _stop_cut,
     "verltool.assemble": _assemble,
     "verltool.truncate_observation": truncate_observation,

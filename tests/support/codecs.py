@@ -36,6 +36,21 @@ class ToyCodec:
             rest = rest[size:]
         return ids
 
+    def encode_plain(self, text: str) -> list[int]:
+        return list(text.encode())
+
+    def guarded(self, text: str) -> str:
+        return text
+
+    def chat_ids(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        generation_prompt: bool = True,
+    ) -> list[int]:
+        return self.encode(self.chat(messages, tools=tools, generation_prompt=generation_prompt))
+
     def decode(self, token_ids: Sequence[int]) -> str:
         return b"".join(self._pieces[i] for i in token_ids).decode(errors="replace")
 

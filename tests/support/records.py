@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct as bits
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
@@ -15,9 +16,8 @@ FLOAT = st.floats(allow_nan=False)
 FLOAT32 = st.floats(width=32, allow_nan=False)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 NAME = TEXT.filter(bool)
-# JSON as a Struct holds it: numbers are doubles.
 JSON: st.SearchStrategy[Any] = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | FLOAT | TEXT,
+    st.none() | st.booleans() | st.integers() | FLOAT | TEXT,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
     max_leaves=6,
 )
@@ -50,9 +50,10 @@ finishes = st.builds(
     matched_token=optional(INT32),
     matched_text=optional(TEXT),
 )
+blobs = st.builds(t.BlobRef, sha256=TEXT, media_type=TEXT, size=st.integers(0, 2**63))
 media = st.builds(
     t.MediaRef,
-    blob=st.builds(t.BlobRef, sha256=TEXT, media_type=TEXT, size=st.integers(0, 2**63)),
+    blob=blobs,
     token_offset=UINT32,
     placeholder_tokens=UINT32,
 )
@@ -73,9 +74,9 @@ def segments(draw: st.DrawFn) -> t.Segment:
     logprobs = st.lists(FLOAT32, min_size=len(token_ids), max_size=len(token_ids))
     return t.Segment(
         author=author,
-        token_ids=tuple(token_ids),
+        token_ids=t.ids(token_ids),
         turn=draw(UINT32),
-        logprobs=tuple(draw(logprobs)) if wrote else None,
+        logprobs=t.floats(draw(logprobs)) if wrote else None,
         weight_version=draw(optional(versions)),
         trainable=draw(st.booleans()),
         sampling=draw(optional(sampling)),
@@ -93,30 +94,46 @@ sequences = st.builds(
     fork_offset=optional(UINT32),
     agent=TEXT,
 )
-calls = st.builds(
-    t.CallRecord,
-    call_id=TEXT,
-    turn=UINT32,
-    index=UINT32,
-    tool=TEXT,
-    action=TEXT,
+outcomes = st.builds(
+    t.CallOutcome,
     observation=TEXT,
     valid=st.booleans(),
+    parts=tuples(TEXT | blobs, 2),
     invalid_reason=TEXT,
     done=st.booleans(),
     error=st.sampled_from(t.ToolErrorKind),
+    session_lost=st.booleans(),
     reward=optional(FLOAT),
     metrics=st.dictionaries(TEXT, FLOAT, max_size=2),
     truncated=st.booleans(),
     isolation=TEXT,
-    timings=st.builds(
-        t.CallTimings,
-        stop_read_ns=st.integers(0, 2**63),
-        dispatched_ns=st.integers(0, 2**63),
-        result_ns=st.integers(0, 2**63),
-        queued_s=FLOAT,
-        run_s=FLOAT,
-    ),
+    author=st.sampled_from(t.Author),
+    token_budget=UINT32,
+    queued_s=FLOAT,
+    run_s=FLOAT,
+)
+
+
+@st.composite
+def calls(draw: st.DrawFn) -> t.CallRecord:
+    """The record has one name for the tool that was asked and the one that answered."""
+    tool = draw(TEXT)
+    return t.CallRecord(
+        call_id=draw(TEXT),
+        turn=draw(UINT32),
+        index=draw(UINT32),
+        tool=tool,
+        action=draw(TEXT),
+        outcome=replace(draw(outcomes), tool=tool),
+        timings=draw(stamps),
+    )
+
+
+stamps = st.builds(
+    t.CallTimings,
+    stop_read_ns=st.integers(0, 2**63),
+    dispatched_ns=st.integers(0, 2**63),
+    result_ns=st.integers(0, 2**63),
 )
 tasks = st.builds(
     t.Task,
@@ -140,7 +157,7 @@ trajectories = st.builds(
     stop_reason=st.sampled_from(t.StopReason),
     index=UINT32,
     attempt=UINT32,
-    calls=tuples(calls, 2),
+    calls=tuples(calls(), 2),
     events=tuples(st.builds(t.Event, kind=TEXT, turn=UINT32, data=OBJECT), 2),
     reward=FLOAT,
     reward_parts=tuples(st.builds(t.RewardPart, name=TEXT, value=FLOAT, turn=optional(UINT32)), 2),
@@ -155,6 +172,8 @@ trajectories = st.builds(
     masked=st.booleans(),
     tokenizer_hash=TEXT,
     metadata=OBJECT,
+    anchors=st.dictionaries(UINT32, tuples(TEXT), max_size=2),
+    outside_baseline=st.booleans(),
 )
 
 

@@ -8,7 +8,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+import grpc
 import grpc.aio
+from google.rpc import error_details_pb2, status_pb2
 
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.errors import ServiceError, answers_errors
@@ -38,6 +40,7 @@ JSON_CALL = pb.ToolDescriptor(
     ),
 )
 
+_DETAILS = "grpc-status-details-bin"
 Run = Callable[[pb.CallToolRequest], pb.CallResult | Awaitable[pb.CallResult]]
 Fault = Callable[[], ServiceError | None]
 
@@ -69,7 +72,10 @@ class ToolDouble(tool_pb2_grpc.ToolServiceServicer):
         open_faults: Sequence[ServiceError | None] = (),
         open_seconds: float = 0.0,
         endpoint: str = "",
+        streams: bool = True,
     ) -> None:
+        self.streams = streams
+        """StreamCalls is served."""
         self.run = run
         self.tools = list(tools)
         self.faults = list(faults)
@@ -126,6 +132,34 @@ class ToolDouble(tool_pb2_grpc.ToolServiceServicer):
             self._results[request.call_id] = await found if inspect.isawaitable(found) else found
         return pb.CallToolResponse(result=self._results[request.call_id])
 
+    async def StreamCalls(
+        self, requests: AsyncIterator[pb.StreamCallsRequest], context: Any
+    ) -> AsyncIterator[pb.StreamCallsResponse]:
+        """Each as CallTool answers it, also where a subclass has another."""
+        if not self.streams:
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "no streams here")
+        ready: asyncio.Queue[pb.StreamCallsResponse] = asyncio.Queue()
+
+        async def answer(request: pb.StreamCallsRequest) -> None:
+            found = pb.StreamCallsResponse(id=request.id)
+            try:
+                found.answer.CopyFrom(await self.CallTool(request.call, InStream(context)))
+            except _Aborted as aborted:
+                found.error.CopyFrom(aborted.error)
+            ready.put_nowait(found)
+
+        async def read() -> None:
+            async for request in requests:
+                tasks.add(asyncio.create_task(answer(request)))
+
+        tasks = {asyncio.create_task(read())}
+        try:
+            while True:
+                yield await ready.get()
+        finally:
+            for task in tasks:
+                task.cancel()
+
     async def RenewLeases(
         self, request: pb.RenewLeasesRequest, context: Any
     ) -> pb.RenewLeasesResponse:
@@ -147,6 +181,28 @@ class ToolDouble(tool_pb2_grpc.ToolServiceServicer):
         self.closed.append(request.session_id)
         self.ended.append(request.session_id)
         return pb.CloseSessionResponse(closed=self.owners.pop(request.session_id, None) is not None)
+
+
+class _Aborted(Exception):
+    def __init__(self, error: pb.CallError) -> None:
+        self.error = error
+
+
+class InStream:
+    """The context of one call of a stream."""
+
+    def __init__(self, stream: Any) -> None:
+        self.invocation_metadata = stream.invocation_metadata
+
+    async def abort_with_status(self, status: Any) -> None:
+        told = status_pb2.Status.FromString(dict(status.trailing_metadata)[_DETAILS])
+        error = pb.CallError(code=told.code, message=told.message)
+        info = error_details_pb2.RetryInfo()
+        for packed in told.details:
+            packed.Unpack(error.detail)
+            if packed.Unpack(info):
+                error.retry_after.CopyFrom(info.retry_delay)
+        raise _Aborted(error)
 
 
 def unavailable(retry_after: float = 0.01) -> ServiceError:

@@ -91,7 +91,7 @@ class CassetteTool(Tool):
 
     def __init__(self, player: Player, descriptor: Descriptor) -> None:
         self._player = player
-        self._descriptor = descriptor
+        self._descriptor = descriptor.without_fork()
         self.name = descriptor.name
         self.run_limit = descriptor.run_limit
 

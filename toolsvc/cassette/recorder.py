@@ -128,7 +128,8 @@ class RecordingTool(Tool):
     def __init__(self, recorder: Recorder, tool: Tool) -> None:
         self._recorder = recorder
         self._tool = tool
-        self._descriptor = tool.describe()
+        # A cassette is a line of calls, with no place for where two sessions part.
+        self._descriptor = tool.describe().without_fork()
         self.name = tool.name
         self.run_limit = tool.run_limit
         self.keep = tool.keep

@@ -12,10 +12,11 @@ import asyncio
 import re
 import time
 import uuid
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
+import grpc
 from google.protobuf.duration_pb2 import Duration
 
 from toolsvc.check.connection import ANSWER_SECONDS, Connection, Refusal, ask
@@ -104,6 +105,19 @@ class Client:
         opened: pb.OpenSessionResponse = await ask(self.stub.OpenSession, request)
         if opened.endpoint:
             self._asked.append((request.session_id, self.connection.stub(opened.endpoint)))
+        return opened
+
+    async def send_fork(
+        self, parent: Session, request: pb.OpenSessionRequest
+    ) -> pb.OpenSessionResponse:
+        """ForkSession, seen to be closed. Refusal."""
+        self._asked.append((request.session_id, parent.stub))
+        answer: pb.ForkSessionResponse = await ask(
+            parent.stub.ForkSession, pb.ForkSessionRequest(session_id=parent.id, open=request)
+        )
+        opened = answer.session
+        if not opened.endpoint:
+            opened.endpoint = parent.opened.endpoint
         return opened
 
     async def open(self, subject: Subject | None = None, **fields: Any) -> Session:
@@ -198,6 +212,18 @@ class Session:
                 return
             await asyncio.sleep(0.01)
 
+    async def look(self) -> pb.GetSessionResponse:
+        """GetSession. Refusal; Skipped where the service has none."""
+        request = pb.GetSessionRequest(session_id=self.id)
+        answer: pb.GetSessionResponse = await asked_optionally(self.stub.GetSession, request)
+        return answer
+
+    async def fork(self) -> Session:
+        """A second session with the state of this one. Refusal."""
+        request = self.client.opening(self.subject)
+        opened = await self.client.send_fork(self, request)
+        return Session(self.client, self.subject, request, opened)
+
     async def cancel(self, call_id: str) -> bool:
         """CancelCall. Refusal."""
         request = pb.CancelCallRequest(session_id=self.id, call_id=call_id)
@@ -218,6 +244,16 @@ class Session:
         """Failed unless the counter says `count`."""
         found = await self.count()
         expect(found == count, f"{after}: {found} effects, not {count}")
+
+
+async def asked_optionally(method: Callable[..., Awaitable[Any]], request: Any) -> Any:
+    """One RPC that a service need not have. Refusal; Skipped where it is not served."""
+    try:
+        return await ask(method, request)
+    except Refusal as refusal:
+        if refusal.code is grpc.StatusCode.UNIMPLEMENTED:
+            raise Skipped(f"the service does not serve {refusal.method}") from refusal
+        raise
 
 
 def text_of(result: pb.CallResult) -> str:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from toolsvc.call_stream import Asked
 from toolsvc.client import blob_in_pieces
 from toolsvc.cluster.fetching import blob_of
 from toolsvc.cluster.link import HostLink, HostLost, unheard
@@ -23,10 +24,17 @@ from toolsvc.errors import Reason, Refused
 from toolsvc.refusals import draining, session_lost
 from toolsvc.servicer import Servicer
 from toolsvc.task_blobs import TaskBlobs, Upload
-from toolsvc.wire import DEFAULT_LEASE, error_of, open_from_proto, require, seconds_of
+from toolsvc.wire import (
+    DEFAULT_LEASE,
+    error_of,
+    fork_from_proto,
+    open_from_proto,
+    require,
+    seconds_of,
+)
 from toolsvc.workers.siblings import LONGEST_SECONDS
 from toolwright import wire
-from toolwright.common.v1 import reasons_pb2
+from toolwright.common.v1 import media_pb2, reasons_pb2
 from toolwright.rpc.errors import ServiceError, TransportError, answers_errors
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import BlobRef
@@ -60,32 +68,48 @@ class FrontServicer(Servicer):
     async def OpenSession(
         self, request: pb.OpenSessionRequest, context: Any
     ) -> pb.OpenSessionResponse:
-        began = time.monotonic()
+        wish = pb.OpenSessionRequest()
+        wish.CopyFrom(request)
         with _told():
-            wish = open_from_proto(_copy(request))
-            placed = self._placer.place(wish)
-            placed.opening += 1
-            placed.asked += 1
-            try:
-                host = await self._placer.host_of(placed)
-                queued = time.monotonic() - began
-                response = await self._open_at(host, placed, request, context)
-                placed.opened = True
-            except ServiceError as error:
-                # The host holds nothing, and nobody else is asking it to. What was not heard of
-                # at all, `watch` clears up.
-                if placed.opening == 1 and not placed.opened and not _is_unsure(error):
-                    self._sessions.drop(placed)
-                raise
-            finally:
-                placed.opening -= 1
-            self._sessions.find(wish.session_id)  # It may have been closed meanwhile.
+            placed = self._placer.place(open_from_proto(wish))
+            response: pb.OpenSessionResponse
+            response, queued = await self._open(
+                placed, "OpenSession", request, request.blobs, context
+            )
         response.queued.CopyFrom(wire.duration(queued))
+        if placed.host is None or not self._sessions.shares(placed.host):
+            for tool in response.tools:
+                cannot_fork(tool)
         return response
+
+    @answers_errors
+    async def ForkSession(
+        self, request: pb.ForkSessionRequest, context: Any
+    ) -> pb.ForkSessionResponse:
+        wish = pb.ForkSessionRequest()
+        wish.CopyFrom(request)
+        with _told():
+            placed = self._placer.place_fork(fork_from_proto(wish))
+            answer: pb.ForkSessionResponse
+            answer, _ = await self._open(
+                placed, "ForkSession", request, request.open.blobs, context
+            )
+        return answer
 
     @answers_errors
     async def CallTool(self, request: pb.CallToolRequest, context: Any) -> pb.CallToolResponse:
         answer: pb.CallToolResponse = await self._pass_on("CallTool", request, context)
+        return answer
+
+    def begin_call(self, asked: Asked, request: pb.CallToolRequest) -> None:
+        """Passed on as a CallTool of its own: the calls of one stream are of many hosts."""
+        asked.work(self._answer_call(asked, request))
+
+    @answers_errors
+    async def GetSession(
+        self, request: pb.GetSessionRequest, context: Any
+    ) -> pb.GetSessionResponse:
+        answer: pb.GetSessionResponse = await self._pass_on("GetSession", request, context)
         return answer
 
     @answers_errors
@@ -154,20 +178,49 @@ class FrontServicer(Servicer):
             raise draining()
         return self._blobs.take_in(blob)
 
+    async def _open(
+        self,
+        placed: Placed[HostLink],
+        method: str,
+        request: pb.OpenSessionRequest | pb.ForkSessionRequest,
+        blobs: Iterable[media_pb2.BlobRef],
+        context: Any,
+    ) -> tuple[Any, float]:
+        """The host's answer to the request for a session that is placed, and the seconds until it
+        had a host."""
+        began = time.monotonic()
+        placed.opening += 1
+        placed.asked += 1
+        try:
+            host = await self._placer.host_of(placed)
+            queued = time.monotonic() - began
+            answer = await self._open_at(host, placed, method, request, blobs, context)
+            placed.opened = True
+        except ServiceError as error:
+            # The host holds nothing, and nobody else is asking it to. What was not heard of
+            # at all, `watch` clears up.
+            if placed.opening == 1 and not placed.opened and not _is_unsure(error):
+                self._sessions.drop(placed)
+            raise
+        finally:
+            placed.opening -= 1
+        self._sessions.find(placed.session_id)  # It may have been closed meanwhile.
+        return answer, queued
+
     async def _open_at(
         self,
         host: HostLink,
         placed: Placed[HostLink],
-        request: pb.OpenSessionRequest,
+        method: str,
+        request: pb.OpenSessionRequest | pb.ForkSessionRequest,
+        blobs: Iterable[media_pb2.BlobRef],
         context: Any,
-    ) -> pb.OpenSessionResponse:
+    ) -> Any:
         """Brings the host the blobs that it misses."""
-        missing = {blob.sha256: blob for blob in request.blobs}
+        missing = {blob.sha256: blob for blob in blobs}
         while True:
             try:
-                answer: pb.OpenSessionResponse = await self._ask_for(
-                    placed, host, "OpenSession", request, context
-                )
+                answer = await self._ask_for(placed, host, method, request, context)
             except ServiceError as error:
                 data = self._blobs.get(error.subject)
                 if error.reason != _NO_BLOB or error.subject not in missing or data is None:
@@ -177,8 +230,14 @@ class FrontServicer(Servicer):
             else:
                 return answer
 
+    async def _answer_call(self, asked: Asked, request: pb.CallToolRequest) -> None:
+        asked.end(await self._pass_on("CallTool", request, asked.context))
+
     async def _pass_on(
-        self, method: str, request: pb.CallToolRequest | pb.CancelCallRequest, context: Any
+        self,
+        method: str,
+        request: pb.CallToolRequest | pb.CancelCallRequest | pb.GetSessionRequest,
+        context: Any,
     ) -> Any:
         require(request, "session_id")
         with _told():
@@ -217,10 +276,9 @@ def _told() -> Iterator[None]:
         raise error_of(refusal) from refusal
 
 
-def _copy(request: pb.OpenSessionRequest) -> pb.OpenSessionRequest:
-    copy = pb.OpenSessionRequest()
-    copy.CopyFrom(request)
-    return copy
+def cannot_fork(tool: pb.ToolDescriptor) -> None:
+    """Says so, of a tool whose sessions have an actor of their own."""
+    tool.capabilities.fork = tool.capabilities.fork_replays = False
 
 
 def _seconds_left(context: Any) -> float:

@@ -11,7 +11,7 @@ from toolsvc.cluster.sessions import Placed, Sessions
 from toolsvc.errors import Refused
 from toolsvc.refusals import draining, opened_otherwise, unknown_tool
 from toolsvc.task_blobs import TaskBlobs
-from toolsvc.types import OpenRequest
+from toolsvc.types import ForkRequest, OpenRequest
 
 
 class Placer:
@@ -43,6 +43,19 @@ class Placer:
             raise opened_otherwise(wish.session_id)
         return placed
 
+    def place_fork(self, wish: ForkRequest) -> Placed[HostLink]:
+        """As `place`, but a new session is to be where its parent is."""
+        child = wish.child
+        placed = self._sessions.get(child.session_id)
+        if placed is not None:
+            if placed.digest != child.digest:
+                raise opened_otherwise(child.session_id)
+            return placed
+        parent = self._sessions.find(wish.parent)
+        if self.draining:
+            raise draining()
+        return self._claimed(self._sessions.place_beside(child, parent), child)
+
     async def host_of(self, placed: Placed[HostLink]) -> HostLink:
         """Once it is up. Refused if it cannot be had."""
         return placed.host or await self._own.host_of(placed)
@@ -57,12 +70,16 @@ class Placer:
         needs = together(self._needs[tool] for tool in tools)
         alone = apart(needs, self._room)
         place = self._sessions.place_apart if alone else self._sessions.place
-        placed = place(wish, needs)
+        placed = self._claimed(place(wish, needs), wish)
+        if alone:
+            self._own.start(placed, tools, wish.queue_limit)
+        return placed
+
+    def _claimed(self, placed: Placed[HostLink], wish: OpenRequest) -> Placed[HostLink]:
+        """With its blobs held. Refused, and dropped, if one is not here."""
         try:
             self._blobs.claim(wish.session_id, wish.blobs)
         except Refused:
             self._sessions.drop(placed)
             raise
-        if alone:
-            self._own.start(placed, tools, wish.queue_limit)
         return placed

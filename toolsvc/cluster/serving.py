@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -12,7 +13,7 @@ import uvloop
 
 from toolsvc.admission import PERMITS_PER_CORE
 from toolsvc.cluster.fleet import Fleet
-from toolsvc.cluster.front import FrontServicer
+from toolsvc.cluster.front import FrontServicer, cannot_fork
 from toolsvc.cluster.link import HostLink
 from toolsvc.cluster.own_hosts import OwnHosts
 from toolsvc.cluster.placing import Placer
@@ -94,7 +95,7 @@ async def _serve(config: ServiceConfig, shape: Shape) -> None:
                 own = OwnHosts(sessions, starter, group)
                 blobs = TaskBlobs(config.blob_room)
                 placer = Placer(needs, shape.host, sessions, blobs, own)
-                front = FrontServicer(_listed(tools), sessions, blobs, placer, starter)
+                front = FrontServicer(_listed(tools, shared), sessions, blobs, placer, starter)
                 await _listen(server, front)
                 if config.metrics:
                     page = asked(fleet.metrics)
@@ -134,8 +135,12 @@ def _announce(tools: list[Tool], where: str, fleet: Fleet) -> None:
     announce(names, where, isolation, f", {counted(len(fleet.hosts), 'host')} on Ray")
 
 
-def _listed(tools: list[Tool]) -> pb.ListToolsResponse:
+def _listed(tools: list[Tool], shared: Collection[str]) -> pb.ListToolsResponse:
+    """`shared`: those whose sessions share hosts."""
     described = [descriptor_to_proto(tool.describe()) for tool in tools if tool.callable]
+    for tool in described:
+        if tool.name not in shared:
+            cannot_fork(tool)
     return pb.ListToolsResponse(tools=described, service=service_name())
 
 

@@ -108,6 +108,34 @@ class Sessions(Generic[H]):
         self._shared[host][request.session_id] = placed
         return placed
 
+    def shares(self, host: H) -> bool:
+        """Whether it is one that sessions share."""
+        return host in self._shared
+
+    def place_beside(self, request: OpenRequest, parent: Placed[H]) -> Placed[H]:
+        """On the host of `parent`, for a fork of it. Refused where that is the parent's alone or
+        has no room, or where the service is full."""
+        self._check_number(request)
+        host = parent.host
+        if host is None or not self.shares(host):
+            raise Refused(
+                Reason.NOT_SERVED,
+                f"session {parent.session_id} has an actor of its own, and cannot be forked",
+                subject=parent.session_id,
+                mend="open a new session and make its calls there",
+            )
+        if not self._has_room(host, parent.needs):
+            raise Refused(
+                Reason.TOO_MANY_SESSIONS,
+                f"the host of session {parent.session_id} has no room for {parent.needs} more",
+                subject=request.session_id,
+                retry_after=RETRY_SECONDS,
+                mend="close sessions",
+            )
+        placed = self._new(request, parent.needs, host)
+        self._shared[host][request.session_id] = placed
+        return placed
+
     def place_apart(self, request: OpenRequest, needs: Resources) -> Placed[H]:
         """On a host of its own, which is still to come. Refused where the service is full."""
         self._check_number(request)

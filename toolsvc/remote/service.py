@@ -146,6 +146,7 @@ class RemoteService:
             lease=wire.duration(LEASE_SECONDS),
             tools=tools,
             metadata=wire.struct(info.metadata),
+            metadata_json=wire.exact_json(info.metadata),
             queue_limit=wire.duration(OPEN_SECONDS),
         )
         try:

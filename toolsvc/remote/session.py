@@ -52,6 +52,7 @@ class RemoteSession:
             tool=tool,
             action=call.action,
             arguments=wire.struct(call.arguments) if arguments_known else None,
+            arguments_json=wire.exact_json(call.arguments) if arguments_known else "",
             turn=call.turn,
             turns_left=call.turns_left,
             last_step=call.last_step,
@@ -59,6 +60,7 @@ class RemoteSession:
             run_limit=wire.duration(call.run_limit),
             wait=wire.duration(LONGEST_WAIT),
             metadata=wire.struct(call.metadata),
+            metadata_json=wire.exact_json(call.metadata),
         )
         cancellation.on_request(lambda: self._cancel_later(call.call_id))
         try:

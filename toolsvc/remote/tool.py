@@ -67,7 +67,7 @@ class RemoteTool(Tool):
     ) -> None:
         """`listed`: the tools that the other service has for every session."""
         self._service = service
-        self._descriptor = descriptor
+        self._descriptor = descriptor.without_fork()
         self._listed = listed
         self.name = descriptor.name
         self.parallel_calls = descriptor.parallel_calls

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from toolsvc.errors import Reason, Refused, backend_down
+from toolsvc.results import AUTHORS, MOST_TOKENS
 from toolsvc.types import (
     ActionFormat,
     Descriptor,
@@ -21,7 +22,7 @@ from toolwright import wire
 from toolwright.rpc.errors import ServiceError, TransportError
 from toolwright.schemas import in_order
 from toolwright.tool.v1 import tool_pb2 as pb
-from toolwright.types import BlobRef, ToolErrorKind
+from toolwright.types import Author, BlobRef, ToolErrorKind
 
 
 def descriptor_from_proto(tool: pb.ToolDescriptor) -> Descriptor:
@@ -38,6 +39,8 @@ def descriptor_from_proto(tool: pb.ToolDescriptor) -> Descriptor:
         run_limit=tool.default_run_limit.ToNanoseconds() / 1e9 or 30.0,
         media=tool.capabilities.media,
         cancel=tool.capabilities.cancel,
+        fork=tool.capabilities.fork,
+        fork_replays=tool.capabilities.fork_replays,
     )
 
 
@@ -52,6 +55,8 @@ def result_from_proto(result: pb.CallResult) -> Result:
         metrics=dict(result.metrics),
         error=_error_from_proto(result.error) if result.HasField("error") else None,
         truncated=result.truncated,
+        author=_author_from_proto(result.author),
+        token_budget=min(result.token_budget, MOST_TOKENS),
     )
 
 
@@ -83,6 +88,11 @@ def _parts(result: pb.CallResult) -> Iterator[Part]:
         elif kind == "blob":
             blob = part.blob
             yield BlobRef(sha256=blob.sha256, media_type=blob.media_type, size=blob.size)
+
+
+def _author_from_proto(number: int) -> Author:
+    """Who else the other service says that it was, it is a tool's observation here."""
+    return next((author for author in AUTHORS if author == number), Author.TOOL)
 
 
 def _error_from_proto(error: pb.ToolError) -> ToolError:

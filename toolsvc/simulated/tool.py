@@ -51,6 +51,10 @@ class SimulatedTool(SchemaTool):
     async def open(self, session: SessionInfo) -> Trace:
         return self._cast.traces.of(session)
 
+    def forks(self) -> bool:
+        """What a function told it must stand by, and that is kept for one session."""
+        return False
+
     def parse(self, action: str, descriptor: Descriptor) -> dict[str, Any]:
         try:
             return super().parse(action, descriptor)

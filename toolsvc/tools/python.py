@@ -22,6 +22,7 @@ from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.sandbox.errors import SessionGone
 from toolsvc.sandbox.session import Ending, Outcome, Session
 from toolsvc.tool import STRICT, Cancellation
+from toolsvc.tools.replaying import Journal
 from toolsvc.tools.sandboxed import KINDS, SandboxedTool
 from toolsvc.types import (
     ActionFormat,
@@ -80,11 +81,12 @@ class PythonOptions(BaseModel):
 class _State:
     """A session's process, once it has one, and why it is lost."""
 
-    __slots__ = ("lost", "process")
+    __slots__ = ("journal", "lost", "process")
 
-    def __init__(self) -> None:
+    def __init__(self, journal: Journal | None = None) -> None:
         self.process: Session | None = None
         self.lost: str | None = None
+        self.journal = journal or Journal()
 
 
 class PythonTool(SandboxedTool):
@@ -104,7 +106,7 @@ class PythonTool(SandboxedTool):
         )
         self._output_bytes = options.output_kib * 1024
         self._fenced = options.format is Format.FENCED
-        self.stateful = options.mode is Mode.SESSION
+        self.stateful = self.fork_replays = options.mode is Mode.SESSION
         self.description = f"{_DOES} {_LIVES_ON if self.stateful else _BEGINS_ANEW}"
         self.usage = f"{_FENCED_EXAMPLE if self._fenced else _TAGS_EXAMPLE}\n{self.description}"
         self.format: ActionFormat = _TAGS
@@ -117,6 +119,18 @@ class PythonTool(SandboxedTool):
 
     async def open(self, session: SessionInfo) -> _State:
         return _State()
+
+    async def fork(self, state: _State, session: SessionInfo) -> _State:
+        if state.journal.empty:
+            return _State()
+        forked = _State(state.journal.copy())
+        forked.process = await self._sandbox.take()
+        try:
+            await forked.journal.replay(forked.process, keep=self._output_bytes)
+        except BaseException:
+            _end(forked)
+            raise
+        return forked
 
     async def close(self, state: _State) -> None:
         _end(state)
@@ -153,8 +167,10 @@ class PythonTool(SandboxedTool):
         if outcome.ending is Ending.TAKEN_DOWN:
             # Not the code's doing, so nothing that the policy should read.
             raise self._taken_away(state, outcome.reason)
-        if outcome.lost and self.stateful:
-            state.lost = outcome.reason
+        if self.stateful:
+            state.journal.add(call.arguments["code"], outcome)
+            if outcome.lost:
+                state.lost = outcome.reason
         return as_result(outcome, call.run_limit, stateful=self.stateful)
 
     def _taken_away(self, state: _State, reason: str) -> Refused:

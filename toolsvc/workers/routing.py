@@ -7,8 +7,11 @@ worker's own endpoint.
   they hold it already. A worker opens a session only if it is the target by its own view, and
   answers nothing that was asked under a newer view than its own; so two views cannot lead to two
   sessions of one id.
-- CallTool and CancelCall of a session that lives elsewhere are refused with WRONG_ENDPOINT, and
-  nothing runs: passing calls on would hide for ever that the client pays for every one twice.
+- CallTool, CancelCall and GetSession of a session that lives elsewhere are refused with
+  WRONG_ENDPOINT, and nothing runs: passing calls on would hide for ever that the client pays for
+  every one twice. So is a call of StreamCalls, whose stream reaches one worker and goes on.
+- ForkSession is answered by the parent's worker, and the fork lives there, whatever its target. Its
+  id must not be given to OpenSession too, which would look for it elsewhere.
 - CloseSession is passed on. A restarted owner learns from RenewLeases only ids, not endpoints,
   and a close must never answer "was not open" for a session that is.
 - PutBlob stores a blob at the worker that is asked; the one that opens a session with it fetches it
@@ -23,8 +26,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from toolsvc.call_stream import Asked
 from toolsvc.errors import Refused
 from toolsvc.host import Host
+from toolsvc.refusals import opened_otherwise
 from toolsvc.service import ToolServicer
 from toolsvc.wire import blob_from_proto, error_of
 from toolsvc.workers.placement import Member, View
@@ -52,12 +57,46 @@ class RoutedServicer(ToolServicer):
             await self._refuse(request, context)
         return await super().CallTool(request, context)
 
+    def begin_call(self, asked: Asked, request: pb.CallToolRequest) -> None:
+        if self._host.knows(request.session_id) or not request.session_id:
+            super().begin_call(asked, request)
+        else:
+            asked.work(self._begin_elsewhere(asked, request))
+
+    @answers_errors
+    async def GetSession(
+        self, request: pb.GetSessionRequest, context: Any
+    ) -> pb.GetSessionResponse:
+        if request.session_id and not self._host.knows(request.session_id):
+            await self._say_where(request.session_id, context)
+        response = await super().GetSession(request, context)
+        response.endpoint = self._siblings.me.endpoint
+        return response
+
+    @answers_errors
+    async def ForkSession(
+        self, request: pb.ForkSessionRequest, context: Any
+    ) -> pb.ForkSessionResponse:
+        child = request.open.session_id
+        if request.session_id and not self._host.knows(request.session_id):
+            await self._say_where(request.session_id, context)
+        if child and not self._host.knows(child):
+            try:
+                await self._say_where(child, context)
+            except ServiceError as error:
+                if not _says(error, reasons_pb2.ERROR_REASON_WRONG_ENDPOINT):
+                    raise
+                raise error_of(opened_otherwise(child)) from error
+        response = await super().ForkSession(request, context)
+        response.session.endpoint = self._siblings.me.endpoint
+        return response
+
     @answers_errors
     async def CancelCall(
         self, request: pb.CancelCallRequest, context: Any
     ) -> pb.CancelCallResponse:
         if not self._host.knows(request.session_id) and hop_of(context)[0] is Hop.NONE:
-            await self._refuse(request, context)
+            await self._say_where(request.session_id, context)
         return await super().CancelCall(request, context)
 
     @answers_errors
@@ -174,13 +213,19 @@ class RoutedServicer(ToolServicer):
         return None
 
     @answers_errors
-    async def _refuse(
-        self, request: pb.CallToolRequest | pb.CancelCallRequest, context: Any
-    ) -> None:
-        """Says where the session is, or what its worker says of it. Returns if nobody has it, so
-        that this worker may say so."""
+    async def _refuse(self, request: pb.CallToolRequest, context: Any) -> None:
+        """Apart from CallTool, so that a call of a session which is here is wrapped once."""
+        await self._say_where(request.session_id, context)
+
+    async def _begin_elsewhere(self, asked: Asked, request: pb.CallToolRequest) -> None:
+        """A call of a stream whose session is not known here."""
+        await self._say_where(request.session_id, asked.context)
+        super().begin_call(asked, request)
+
+    async def _say_where(self, name: str, context: Any) -> None:
+        """Says where the session is, or what its worker says of it, as a ServiceError. Returns if
+        nobody has it, so that this worker may say so."""
         await self._siblings.at_least(1)
-        name = request.session_id
         probe = pb.CancelCallRequest(session_id=name, call_id=_NO_CALL)
         answers = await self._ask_all("CancelCall", probe, context)
         for member, answer in answers:

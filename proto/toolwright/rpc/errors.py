@@ -7,17 +7,21 @@ ServiceError on the way in become INTERNAL, on the way out `TransportError`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import wraps
 from typing import Any, NoReturn, TypeVar
+from urllib.parse import unquote
 
 import grpc
 import structlog
 from google.protobuf import any_pb2, duration_pb2
+from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
+from toolwright import wire
 from toolwright.common.v1 import reasons_pb2 as reasons
 
 Code = grpc.StatusCode
@@ -78,7 +82,9 @@ class ServiceError(Exception):
 
     @property
     def reason_name(self) -> str:
-        """For example "QUEUE_LIMIT"."""
+        """For example "QUEUE_LIMIT"; one of a newer contract is its number."""
+        if self.reason not in reasons.ErrorReason.values():
+            return f"REASON_{self.reason}"
         return reasons.ErrorReason.Name(self.reason).removeprefix("ERROR_REASON_")  # type: ignore[arg-type]
 
     def __str__(self) -> str:
@@ -100,18 +106,25 @@ def not_served(method: str) -> ServiceError:
     )
 
 
+def internal(error: Exception) -> ServiceError:
+    """A fault of the service, as its caller hears of it."""
+    return ServiceError(reasons.ERROR_REASON_INTERNAL, f"{type(error).__name__}: {error}")
+
+
+def detail_of(error: ServiceError) -> reasons.ErrorDetail:
+    """What the error says besides its code and its message."""
+    return reasons.ErrorDetail(
+        reason=error.reason,  # type: ignore[arg-type]
+        subject=error.subject,
+        endpoint=error.endpoint,
+        mend=error.mend,
+    )
+
+
 def to_status(error: ServiceError) -> status_pb2.Status:
     """google.rpc.Status with ErrorDetail, and RetryInfo where the error has a delay."""
-    details = [
-        reasons.ErrorDetail(
-            reason=error.reason,  # type: ignore[arg-type]
-            subject=error.subject,
-            endpoint=error.endpoint,
-            mend=error.mend,
-        )
-    ]
-    packed = [any_pb2.Any() for _ in details]
-    packed[0].Pack(details[0])
+    packed = [any_pb2.Any()]
+    packed[0].Pack(detail_of(error))
     if error.retry_after is not None:
         delay = duration_pb2.Duration()
         delay.FromTimedelta(timedelta(seconds=error.retry_after))
@@ -122,7 +135,15 @@ def to_status(error: ServiceError) -> status_pb2.Status:
 
 
 def from_rpc_error(error: grpc.aio.AioRpcError) -> ServiceError | TransportError:
-    """What the service said, or that it said nothing."""
+    """What the service said, or that it said nothing that can be read."""
+    try:
+        found = _told(error)
+    except DecodeError:
+        found = None
+    return found or TransportError(error.code(), readable(error.details() or "no details"))
+
+
+def _told(error: grpc.aio.AioRpcError) -> ServiceError | None:
     status = None
     for key, value in error.trailing_metadata() or ():
         if key == "grpc-status-details-bin":
@@ -140,11 +161,35 @@ def from_rpc_error(error: grpc.aio.AioRpcError) -> ServiceError | TransportError
                 mend=detail.mend,
             )
         elif packed.Unpack(info):
-            retry_after = info.retry_delay.ToTimedelta().total_seconds()
-    if found is None:
-        return TransportError(error.code(), error.details() or "no details")
-    found.retry_after = retry_after
+            retry_after = wire.seconds(info.retry_delay)
+    if found is not None:
+        found.retry_after = retry_after
     return found
+
+
+def readable(details: str) -> str:
+    """What gRPC says of a connection that did not come about, without its inner workings."""
+    for pattern, sentence in _UNCONNECTED:
+        if found := pattern.match(details[:LONGEST_DETAILS]):
+            where, why = found.groups()
+            where = unquote(where.removeprefix("ipv4:").removeprefix("ipv6:"))
+            return sentence.format(where=where, why=why[0].lower() + why[1:])
+    return details
+
+
+LONGEST_DETAILS = 1_000
+"""Characters of a status that are searched: a stranger's server may write what it likes."""
+
+_UNCONNECTED = (
+    (
+        re.compile(
+            r"failed to connect to all addresses; last error: \w+: (\S+): .*?"
+            r"([A-Z][\w ]+)(?: \(\d+\))?$"
+        ),
+        "no connection to {where}: {why}",
+    ),
+    (re.compile(r"errors resolving (\S+): .*?([A-Z][\w ]+)\]$"), "no address for {where}: {why}"),
+)
 
 
 async def abort(context: grpc.aio.ServicerContext[Any, Any], error: ServiceError) -> NoReturn:
@@ -170,9 +215,6 @@ def answers_errors(handler: Handler) -> Handler:
             raise
         except Exception as error:
             log.exception("unexpected", method=handler.__name__)
-            await abort(
-                context,
-                ServiceError(reasons.ERROR_REASON_INTERNAL, f"{type(error).__name__}: {error}"),
-            )
+            await abort(context, internal(error))
 
     return wrapped  # type: ignore[return-value]

@@ -24,6 +24,7 @@ from tests.support.policy import write_vision_policy
 from tests.support.recipes import merged, recipe_tables, write_recipe
 from tests.support.shown_images import LIMITS, SIDE
 from tests.support.tools import ToolDouble, serving
+from tests.support.weights import write_weights
 
 
 @pytest.fixture(scope="session")
@@ -54,9 +55,7 @@ class World:
 
     def weights(self, name: str) -> Path:
         """A folder that samplers can load."""
-        made = self.folder / "weights" / name
-        made.mkdir(parents=True, exist_ok=True)
-        return made
+        return write_weights(self.folder / "weights" / name)
 
     def texts(self, trajectory: Any) -> list[tuple[str, str]]:
         """(author, text) of each segment."""

@@ -324,3 +324,51 @@ def test_help_teaches() -> None:
     said = CliRunner().invoke(app, ["--help"]).stdout
     for command in ("serve", "check", "render"):
         assert command in said
+
+
+def test_sample_says_what_became_of_everything(run: Command) -> None:
+    output = run.folder / "out" / "kept.trajectories"
+    result = run("sample", "--output", str(output), "--n", "3", "--per-task", "2")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines() == [
+        "3 of 3 tasks: 3 kept, 3 duplicate, 0 bad rows",
+        str(output),
+    ]
+    assert "3 tasks, 0 done before, weights " in result.stderr
+    assert len(list(read_trajectories(output))) == 3
+
+
+def test_what_sample_cannot_do_is_one_sentence(run: Command) -> None:
+    output = ("--output", str(run.folder / "kept"))
+    assert "--n: a task function has no end" in sentence(run("sample", *output))
+    line = sentence(run("sample", *output, "--n", "1", "--tasks", "absent.jsonl"))
+    assert "absent.jsonl" in line
+    line = sentence(run("sample", *output, "--n", "1", "--keep", "nothing"))
+    assert "--keep: 'nothing': write it as package.module:name or ./file.py:name" in line
+    line = sentence(run("sample", *output, "--n", "1", "--keep", "math:sqrt"))
+    assert "--keep math:sqrt: it raised TypeError" in line
+    assert run("sample").exit_code == 2
+    assert run("sample", *output, "--export", "parquet").exit_code == 2
+
+
+def test_sample_that_a_signal_stopped_says_so_by_its_exit_code(run: Command) -> None:
+    (run.folder / "slow.py").write_text(
+        "import asyncio, os, signal\n"
+        "async def score(trajectory):\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    await asyncio.sleep(60)\n"
+    )
+    output = run.folder / "kept"
+    options = ("--output", str(output), "--n", "1")
+    result = run("sample", *options, task={"reward": "./slow.py:score"})
+    assert result.exit_code == 143, result.output
+    assert "engine: stopped by SIGTERM; the same command goes on" in result.stderr
+    assert not output.exists()
+
+
+def test_the_help_of_sample_teaches() -> None:
+    said = " ".join(CliRunner().invoke(app, ["sample", "--help"]).stdout.split())
+    for word in ("--tasks", "--n", "--per-task", "--keep", "--most-per-task", "--export"):
+        assert word in said
+    assert "the same command goes on" in said
+    assert "Exit codes: 0" in said

@@ -15,6 +15,7 @@ from tests.support.engines import Running, until
 from tests.support.tools import ToolDouble, add_up
 from toolwright import wire
 from toolwright.common.v1 import reasons_pb2 as reasons
+from toolwright.common.v1 import trajectory_pb2
 from toolwright.rollout.v1 import rollout_pb2
 from toolwright.rpc.channel import call
 from toolwright.rpc.errors import ServiceError
@@ -127,6 +128,44 @@ async def test_groups_that_are_too_old_are_dropped_counted_and_replaced(world: M
         assert numbers == sorted(set(numbers))
 
 
+async def test_a_trajectory_over_several_publishes_keeps_its_fresh_turns(world: MakeWorld) -> None:
+    """Its first turn is too old when it is leased: it comes without loss, the second one with."""
+    go = asyncio.Event()
+
+    async def slow(request: pb.CallToolRequest) -> pb.CallResult:
+        await go.wait()
+        return add_up(request)
+
+    here = await world(run={**RUN, "groups_per_step": 1}, tools=ToolDouble(slow))
+    async with here.engine() as run:
+        version = await run.learner.version()
+        await here.tools.called.wait()
+        await until(lambda: len(here.tools.asked) == 2, "both members' calls")
+        await run.learner.publish(step(version, 1), here.weights("1"))
+        await run.learner.publish(step(version, 2), here.weights("2"))
+        go.set()
+        (group,) = await run.learner.lease(step(version, 2))
+        (again,) = await run.learner.lease(step(version, 2))
+        status = await run.learner.status()
+    assert group.hash == group.info.content_hash
+    assert group == again
+    assert status.dropped_groups == 0
+    for member in group.members:
+        wrote = [
+            (s.weight_version.step, s.trainable)
+            for q in member.sequences
+            for s in q.segments
+            if s.weight_version
+        ]
+        assert wrote == [(0, False), (2, True)]
+        assert not member.masked
+    # The journal holds the record as it was: at the version that wrote it all of it counts.
+    with contextlib.closing(sqlite3.connect(run.folder / "journal.sqlite")) as journal:
+        rows = journal.execute("SELECT trajectory FROM members WHERE sequence = 1").fetchall()
+    stored = [wire.trajectory_from_proto(trajectory_pb2.Trajectory.FromString(r)) for (r,) in rows]
+    assert [all(t.sequences[0].segments[i].trainable for i in (1, 3)) for t in stored] == [True] * 2
+
+
 async def test_acknowledged_groups_are_gone_and_say_so(world: MakeWorld) -> None:
     here = await world(run=RUN)
     async with here.engine() as run:
@@ -231,6 +270,14 @@ async def test_a_group_of_weights_that_were_never_published_is_dropped(world: Ma
         journal.execute(
             "UPDATE groups SET versions = ? WHERE sequence = ?", ('["taken-back.1"]', taken_back)
         )
+        for number, message in enumerate(groups[0].raw):
+            for segment in message.sequences[0].segments:
+                if segment.HasField("weight_version"):
+                    segment.weight_version.lineage, segment.weight_version.step = "taken-back", 1
+            journal.execute(
+                "UPDATE members SET trajectory = ? WHERE sequence = ? AND number = ?",
+                (wire.serialize(message), taken_back, number),
+            )
     async with here.engine() as run:
         left = await run.learner.lease(version, count=99, wait=0.3)
         assert (await run.learner.status()).dropped_groups == 1

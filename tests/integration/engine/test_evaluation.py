@@ -11,10 +11,14 @@ from typing import Any
 import pytest
 
 from bench.scripted import ScriptRequest, Timing
-from engine.lanes import evaluation
+from engine import lines as files
+from engine.lanes.evaluation import suite as suites
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.support.dialogue import ANSWER, CALL
 from tests.support.engines import Running, until
+from tests.support.tools import ToolDouble
+from toolwright.common.v1 import reasons_pb2 as reasons
+from toolwright.rpc.errors import ServiceError
 from toolwright.types import WeightVersion
 
 NONE = {"steps": 2, "groups_per_step": 1, "group_size": 1}
@@ -146,19 +150,59 @@ async def test_at_most_so_many_at_a_time(world: MakeWorld) -> None:
     assert script.versions["g"] == set()
 
 
+def rows(folder: Path, name: str = "heldout", step: int = 0) -> list[dict[str, Any]]:
+    """Lines of one evaluation, by row."""
+    (file,) = (folder / "evaluations").glob(f"{name}@*.{step}.jsonl")
+    found = [json.loads(line) for line in file.read_text().splitlines()]
+    return sorted(found, key=lambda row: int(row["index"]))
+
+
+def cut(file: Path, keep: int) -> None:
+    """What a kill in the middle of line `keep` leaves."""
+    whole = file.read_text().splitlines(keepends=True)
+    file.write_text("".join(whole[:keep]) + whole[keep][:20])
+
+
 async def test_what_was_evaluated_is_not_evaluated_again(world: MakeWorld) -> None:
     here = await world(run={**NONE, "steps": 0}, engine=lane(suite("a"), suite("b")))
     async with here.engine() as run:
         await evaluated(run, 2)
     asked = len(here.sampler.requests)
-    # A life that ended between the two suites does the second one only.
-    file = run.folder / "evaluations.jsonl"
-    whole, second = file.read_text().splitlines(keepends=True)
-    file.write_text(whole + second[:20])  # killed in the middle of the line
+    # A life that ended between the two suites' lines has only the second line to write.
+    cut(run.folder / "evaluations.jsonl", 1)
     async with here.engine() as run:
         await evaluated(run, 2)
-    assert {r["suite"] for r in lines(run.folder)} == {"a", "b"}
-    assert len(here.sampler.requests) == asked + asked // 2
+    first, second = lines(run.folder)
+    assert {first.pop("suite"), second.pop("suite")} == {"a", "b"}
+    assert {**first, "seconds": 0} == {**second, "seconds": 0}
+    assert len(here.sampler.requests) == asked
+
+
+async def test_rows_that_a_kill_left_are_not_run_again(world: MakeWorld) -> None:
+    here = await world(run={**NONE, "steps": 0}, engine=lane(suite(n=6)))
+    async with here.engine() as run:
+        await evaluated(run, 1)
+    before, asked = rows(run.folder), len(here.sampler.requests)
+    (file,) = (run.folder / "evaluations").iterdir()
+    cut(file, 4)
+    (run.folder / "evaluations.jsonl").unlink()
+    async with here.engine() as run:
+        await evaluated(run, 1)
+    assert len(here.sampler.requests) == asked + 2 * 2  # the two rows whose lines were not whole
+    assert rows(run.folder) == before
+    (result,) = lines(run.folder)
+    assert (result["n"], result["reward"], result["calls"]) == (6, 1.0, 1.0)
+
+
+async def test_rows_that_were_measured_in_another_way_do_not_count(world: MakeWorld) -> None:
+    here = await world(run={**NONE, "steps": 0}, engine=lane(suite()))
+    async with here.engine() as run:
+        await evaluated(run, 1)
+    asked = len(here.sampler.requests)
+    (run.folder / "evaluations.jsonl").unlink()
+    async with here.engine(engine=lane(suite(temperature=0.5))) as run:
+        await evaluated(run, 1)
+    assert len(here.sampler.requests) == 2 * asked
 
 
 async def test_an_evaluation_that_a_drain_cut_is_done_again(world: MakeWorld) -> None:
@@ -233,7 +277,7 @@ async def test_a_suite_that_is_longer_than_its_source_is_refused_at_the_start(
 async def test_on_a_full_disk_it_waits_with_its_results(
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(evaluation, "FULL_SECONDS", 0.05)
+    monkeypatch.setattr(files, "FULL_SECONDS", 0.05)
     here = await world(run={**NONE, "steps": 1}, engine=lane(suite(n=2)))
     async with here.engine() as run:
         version = await run.learner.version()
@@ -249,3 +293,257 @@ async def test_on_a_full_disk_it_waits_with_its_results(
         assert (await run.learner.status()).state == "running"
     assert [(r["step"], r["n"]) for r in lines(run.folder)] == [(0, 2), (1, 2)]
     assert len(lines(run.folder, "samples")) == 4
+
+
+async def test_each_row_has_its_line(world: MakeWorld) -> None:
+    here = await world(run={**NONE, "steps": 0}, engine=lane(suite(n=3)))
+    async with here.engine() as run:
+        version = await run.learner.version()
+        await evaluated(run, 1)
+    found = rows(run.folder)
+    assert [row["index"] for row in found] == [0, 1, 2]
+    assert [row["task_id"] for row in found] == ["t0", "t1", "t2"]
+    for row in found:
+        assert (row["suite"], row["version"], row["versions"]) == (
+            "heldout", str(version), [str(version)],
+        )  # fmt: skip
+        assert (row["reward"], row["parts"], row["stop_reason"], row["calls"], row["errored"]) == (
+            1.0, {"correct": 1.0}, "answered", 1, "",
+        )  # fmt: skip
+    (result,) = lines(run.folder)
+    assert (result["asked"], result["errored"], result["bad_rows"]) == (3, 0, 0)
+    assert (result["stops"], result["parts"]) == ({"answered": 3}, {"correct": 1.0})
+
+
+async def test_a_suite_has_sampling_and_limits_of_its_own(world: MakeWorld) -> None:
+    own = {"top_p": 0.9, "top_k": 7, "min_p": 0.1, "repetition_penalty": 1.1, "temperature": 0.3}
+    here = await world(
+        run={**NONE, "steps": 0},
+        sampler={"top_p": 0.5},
+        engine=lane(
+            suite("own", n=2, sampling_seed=5, max_new_tokens=40, limits={"turns": 0}, **own),
+            suite("plain", n=1),
+        ),
+    )
+    async with here.engine() as run:
+        await evaluated(run, 2)
+    asked = {str(s.body["routing_key"]).partition("/")[0]: s.body for s in of_evaluation(here)}
+    by_row = {name.partition(".0.")[2]: body["sampling_params"] for name, body in asked.items()}
+    assert {key: by_row["own-0"][key] for key in own} == own
+    assert [by_row[f"own-{row}"]["sampling_seed"] for row in (0, 1)] == [5, 6]
+    assert by_row["own-0"]["max_new_tokens"] == 40
+    assert (by_row["plain-0"]["top_p"], by_row["plain-0"].get("sampling_seed")) == (0.5, None)
+    stops = {result["suite"]: result["stops"] for result in lines(run.folder)}
+    assert stops == {"own": {"max_turns": 2}, "plain": {"answered": 1}}
+
+
+async def test_a_tasks_own_sampling_is_honoured(world: MakeWorld) -> None:
+    here = await world(
+        run={**NONE, "steps": 0}, engine=lane(suite(n=1, source="own.py:tasks", temperature=0.2))
+    )
+    (here.folder / "own.py").write_text(
+        "from toolwright.types import SamplingParams, Task\n"
+        "def tasks(seed):\n"
+        "    yield Task(id='a', prompt='what?', sampling=SamplingParams(top_k=3))\n"
+    )
+    async with here.engine() as run:
+        await evaluated(run, 1)
+    params = of_evaluation(here)[0].body["sampling_params"]
+    assert (params["top_k"], params["temperature"]) == (3, 0.2)
+
+
+def lost() -> ServiceError:
+    return ServiceError(reasons.ERROR_REASON_SESSION_LOST, "gone")
+
+
+async def test_what_infrastructure_failed_is_run_again(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suites, "PASS_PAUSE_S", 0.01)
+    here = await world(
+        tools=ToolDouble(faults=[lost() for _ in range(3)]),  # all attempts at the first row
+        run={**NONE, "steps": 0},
+        engine={"patience_s": 0, **lane(suite(n=2), max_concurrent=1)},
+    )
+    async with here.engine() as run:
+        await evaluated(run, 1)
+    (result,) = lines(run.folder)
+    assert (result["n"], result["reward"], result["errored"]) == (2, 1.0, 0)
+    first, again, second = rows(run.folder)
+    assert (first["index"], again["index"], second["index"]) == (0, 0, 1)
+    assert first["errored"] and not again["errored"]
+
+
+async def test_what_infrastructure_failed_to_the_end_is_no_wrong_answer(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suites, "PASS_PAUSE_S", 0.01)
+    monkeypatch.setattr(suites, "PASSES", 2)
+
+    class Picky(ToolDouble):
+        async def CallTool(self, request: Any, context: Any) -> Any:
+            if "-1/" in request.session_id:
+                self.faults.append(lost())
+            return await super().CallTool(request, context)
+
+    here = await world(
+        tools=Picky(),
+        run={**NONE, "steps": 0},
+        engine={"patience_s": 0, **lane(suite(n=3))},
+    )
+    async with here.engine() as run:
+        await evaluated(run, 1)
+        assert (await run.learner.status()).final_evaluation_done
+    (result,) = lines(run.folder)
+    assert (result["n"], result["asked"], result["reward"], result["errored"]) == (2, 3, 1.0, 1)
+    assert [row["index"] for row in rows(run.folder) if row["errored"]] == [1, 1]
+
+
+async def test_an_evaluation_without_a_measured_row_is_not_recorded(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine's next start at this version tries again."""
+    monkeypatch.setattr(suites, "SCORE_PAUSES", (0.01,))
+    here = await world(run={**NONE, "steps": 0}, engine=lane(suite(n=2)))
+    (here.folder / "my_reward.py").write_text("def score(trajectory): raise OSError('away')\n")
+    async with here.engine() as run:
+        await until(lambda: run.engine._status().final_evaluation_done, "the evaluation's end")
+    assert lines(run.folder) == []
+    assert all("OSError('away')" in row["errored"] for row in rows(run.folder))
+
+
+async def test_a_reward_that_failed_once_is_asked_again(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suites, "SCORE_PAUSES", (0.01,))
+    here = await world(run={**NONE, "steps": 0}, engine=lane(suite(n=2)))
+    (here.folder / "my_reward.py").write_text(
+        "seen = set()\n"
+        "async def score(trajectory):\n"
+        "    if trajectory.id not in seen:\n"
+        "        seen.add(trajectory.id)\n"
+        "        raise OSError('away')\n"
+        "    return 0.5\n"
+    )
+    async with here.engine() as run:
+        await evaluated(run, 1)
+    (result,) = lines(run.folder)
+    assert (result["n"], result["reward"], result["errored"]) == (2, 0.5, 0)
+
+
+async def test_rewards_are_scored_side_by_side_and_bounded(world: MakeWorld) -> None:
+    here = await world(
+        run={**NONE, "steps": 0}, engine=lane(suite(n=9), max_concurrent=3, samples=0)
+    )
+    (here.folder / "my_reward.py").write_text(
+        "import asyncio\n"
+        "now = most = 0\n"
+        "async def score(trajectory):\n"
+        "    global now, most\n"
+        "    now += 1\n"
+        "    most = max(most, now)\n"
+        "    await asyncio.sleep(0.05)\n"
+        "    now -= 1\n"
+        "    return most\n"
+    )
+    async with here.engine() as run:
+        await evaluated(run, 1)
+    assert max(row["reward"] for row in rows(run.folder)) == 3.0
+
+
+async def test_bad_rows_of_a_suite_are_counted_and_keep_their_places(world: MakeWorld) -> None:
+    here = await world(run={**NONE, "steps": 0}, engine=lane(suite(n=4, source="some.jsonl")))
+    (here.folder / "some.jsonl").write_text(
+        '{"id": "a", "prompt": "1?"}\n{"id": "b"}\nnot JSON\n{"id": "d", "prompt": "4?"}\n'
+    )
+    async with here.engine() as run:
+        await evaluated(run, 1)
+    (result,) = lines(run.folder)
+    assert (result["n"], result["asked"], result["bad_rows"], result["errored"]) == (2, 4, 2, 0)
+    assert [row["index"] for row in rows(run.folder) if row.get("bad")] == [1, 2]
+
+
+async def test_a_publish_does_not_wait_for_rewards(world: MakeWorld) -> None:
+    here = await world(run={**NONE, "steps": 3}, engine=lane(suite(n=2)))
+    (here.folder / "my_reward.py").write_text(
+        "import asyncio, pathlib\n"
+        "async def score(trajectory):\n"
+        "    while not pathlib.Path(__file__).with_name('go').exists():\n"
+        "        await asyncio.sleep(0.01)\n"
+        "    return 1.0\n"
+    )
+    async with here.engine() as run:
+        version = await run.learner.version()
+        await run.learner.publish(v(version, 1), here.weights("1"))
+        assert lines(run.folder) == []
+        (here.folder / "go").touch()
+        await evaluated(run, 1)
+    assert [(r["step"], r["n"]) for r in lines(run.folder)] == [(0, 2)]
+    assert {one for row in rows(run.folder) for one in row["versions"]} == {str(version)}
+
+
+async def test_a_publish_waits_so_long_and_no_row_is_cut(world: MakeWorld) -> None:
+    script = Watched()
+    script.here = here = await world(
+        script=script,
+        run={**NONE, "steps": 3},
+        timing=Timing(tokens_per_second=100),
+        engine=lane(suite(n=40), max_concurrent=2, publish_waits_s=0.3),
+    )
+    async with here.engine() as run:
+        version = await run.learner.version()
+        await run.learner.publish(v(version, 1), here.weights("1"))
+        await evaluated(run, 1)
+    (result,) = lines(run.folder)
+    assert result["asked"] == 40
+    assert 2 <= result["n"] < 30
+    assert [row["index"] for row in rows(run.folder)] == list(range(result["n"]))
+    assert script.versions["e"] == {str(version)}
+
+
+async def test_a_row_that_other_weights_wrote_in_is_run_again(world: MakeWorld) -> None:
+    """The sampler came back with weights that it had before, and nobody noticed yet."""
+    attempts: list[str] = []
+
+    def script(request: ScriptRequest) -> Sequence[int]:
+        scheduler = here.sampler.scheduler
+        lineage, _, _ = scheduler.weight_version.rpartition(".")
+        new = request.conversation not in attempts
+        if request.conversation.startswith(f"e{lineage}.1.") and new:
+            attempts.append(request.conversation)
+            scheduler.rename_weights(f"{lineage}.{0 if len(attempts) == 1 else 1}")
+        said = here.codec.decode(request.input_ids)
+        return here.codec.encode(ANSWER if "</result>" in said else CALL)
+
+    here = await world(
+        script=script,
+        timing=Timing(tokens_per_second=100),
+        run={**NONE, "steps": 3},
+        engine=lane(suite(n=1), every=1),
+    )
+    async with here.engine() as run:
+        version = await run.learner.version()
+        await evaluated(run, 1)
+        await run.learner.publish(v(version, 1), here.weights("1"))
+        await evaluated(run, 2)
+    assert len(attempts) == 2
+    (row,) = rows(run.folder, step=1)
+    assert row["versions"] == [str(v(version, 1))]
+
+
+async def test_what_is_held_does_not_grow_with_the_suite(world: MakeWorld) -> None:
+    here = await world(
+        run={**NONE, "steps": 0}, engine=lane(suite(n=60), max_concurrent=3, samples=0)
+    )
+    (here.folder / "my_reward.py").write_text(
+        "import gc\n"
+        "from engine.rollout.log import AttemptLog\n"
+        "async def score(trajectory):\n"
+        "    if trajectory.index < 58:\n"
+        "        return 0\n"
+        "    gc.collect()\n"
+        "    return sum(type(one) is AttemptLog for one in gc.get_objects())\n"
+    )
+    async with here.engine() as run:
+        await evaluated(run, 1)
+    assert 1 <= max(row["reward"] for row in rows(run.folder)) <= 3

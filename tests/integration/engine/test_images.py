@@ -79,7 +79,7 @@ async def test_prompt_and_observations(
         (sequence,) = trajectory.sequences
         assert [len(s.media) for s in sequence.segments] == [1, 0, 1, 0, 1, 0]
         assert sequence.segments[0].media[0].blob == trajectory.task.media[0].blob
-        assert [call.observation.count("[image/png]") for call in trajectory.calls] == [1, 1]
+        assert [call.outcome.observation.count("[image/png]") for call in trajectory.calls] == [1, 1]
 
 
 async def test_a_sample_names_its_images(
@@ -122,6 +122,7 @@ async def test_a_broken_stream_goes_on_with_its_images(
         script=replying(vision, ANSWER),
         faults=Faults(breaks={0: Break(chunks=4)}),
         run={**RUN, "group_size": 1},
+        sampler={"stream_interval": 1},
         task=rows,
     )
     assert here.codec.image_mark is not None

@@ -67,7 +67,7 @@ async def test_a_made_tool_is_made_again_by_a_cassette(world: MakeWorld) -> None
         here, "recorded", {"serve": ["cassette:run.jsonl", *record], "run_limit_s": 30.0}
     )
     replayed = await rolled_out(here, "replayed", {"serve": ["cassette:run.jsonl"]})
-    assert json.loads(replayed[0].calls[2].observation)["execution_result"] == 42
+    assert json.loads(replayed[0].calls[2].outcome.observation)["execution_result"] == 42
     for before, after in zip(recorded, replayed, strict=True):
         assert before.sequences[0].token_ids == after.sequences[0].token_ids
-        assert [c.isolation for c in after.calls] == [""] * len(before.calls)
+        assert [c.outcome.isolation for c in after.calls] == [""] * len(before.calls)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import uuid
+from urllib.parse import urlsplit
 
 import grpc
 import pytest
 
 from bench.scripted import Faults, ScriptedSampler, Timing
+from engine.errors import StartupError
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.support.engines import PATIENCE, Learner, until
 from toolwright.common.v1 import reasons_pb2 as reasons
@@ -28,7 +31,7 @@ def fresh(step: int) -> WeightVersion:
     return WeightVersion(lineage=uuid.uuid4().hex[:8], step=step)
 
 
-def held(here: World) -> str:
+def sampler_version(here: World) -> str:
     return here.sampler.scheduler.weight_version
 
 
@@ -37,7 +40,7 @@ async def test_the_first_version_is_the_policy_and_stays_over_a_restart(world: M
     async with here.engine() as run:
         version = await run.learner.version()
         assert version.step == 0
-        assert held(here) == str(version)
+        assert sampler_version(here) == str(version)
         answer = await call(run.learner.policy.GetPolicy, policy_pb2.GetPolicyRequest(), timeout=9)
         assert answer.path == str(here.tables["policy"]["model"])
         assert answer.tokenizer_hash == here.codec.hash
@@ -45,7 +48,7 @@ async def test_the_first_version_is_the_policy_and_stays_over_a_restart(world: M
     here.sampler.scheduler.rename_weights("other")
     async with here.engine() as run:
         assert await run.learner.version() == v(version, 1)
-        assert held(here) == str(v(version, 1))
+        assert sampler_version(here) == str(v(version, 1))
 
 
 async def test_a_publish_reaches_the_sampler_and_may_come_twice(world: MakeWorld) -> None:
@@ -55,7 +58,7 @@ async def test_a_publish_reaches_the_sampler_and_may_come_twice(world: MakeWorld
         answer = await run.learner.publish(v(version, 1), here.weights("1"))
         assert answer.samplers == 1
         assert answer.paused.ToTimedelta().total_seconds() > 0
-        assert held(here) == str(v(version, 1))
+        assert sampler_version(here) == str(v(version, 1))
         assert not here.sampler.scheduler.paused
         again = await run.learner.publish(v(version, 1), here.weights("1"))
         assert (again.samplers, again.version) == (0, answer.version)
@@ -87,7 +90,121 @@ async def test_what_is_no_next_version_is_refused(world: MakeWorld) -> None:
         with pytest.raises(ServiceError, match="no folder /no/such") as caught:
             await run.learner.publish(v(version, 4), here.folder / "/no/such")
         assert caught.value.code is grpc.StatusCode.INVALID_ARGUMENT
-        assert held(here) == str(v(version, 3))
+        assert sampler_version(here) == str(v(version, 3))
+
+
+async def test_a_folder_that_is_not_whole_is_refused_and_the_run_goes_on(world: MakeWorld) -> None:
+    here = await world(run=RUN)
+    async with here.engine() as run:
+        version = await run.learner.version()
+        (first,) = await run.learner.lease(version)
+        asked = list(here.sampler.requests)
+        cut = here.weights("cut")
+        os.truncate(cut / "model.safetensors", 20)
+        with pytest.raises(ServiceError, match=r"model\.safetensors has 20 bytes") as caught:
+            await run.learner.publish(v(version, 1), cut)
+        assert caught.value.code is grpc.StatusCode.INVALID_ARGUMENT
+        assert "whole Hugging Face folder" in caught.value.mend
+        assert not may_retry(caught.value)
+        assert sampler_version(here) == str(version) == str(await run.learner.version())
+        assert len(here.sampler.requests) == len(asked)
+        await run.learner.publish(v(version, 1), here.weights("cut"))  # written again, whole
+        assert sampler_version(here) == str(v(version, 1))
+        await run.learner.lease(v(version, 1), after=first.info.sequence_number)
+
+
+async def test_newest_weights_that_a_power_cut_emptied_are_named_at_the_start(
+    world: MakeWorld,
+) -> None:
+    here = await world(run=RUN)
+    async with here.engine() as run:
+        version = await run.learner.version()
+        await run.learner.publish(v(version, 1), here.weights("1"))
+    os.truncate(here.folder / "weights" / "1" / "model.safetensors", 0)
+    with pytest.raises(
+        StartupError, match=rf"newest weights {v(version, 1)} cannot be used.*1/mod"
+    ):
+        async with here.engine():
+            pass
+    here.weights("1")
+    async with here.engine() as run:
+        assert await run.learner.version() == v(version, 1)
+
+
+def slowed(here: World) -> tuple[asyncio.Event, asyncio.Event, list[str]]:
+    """(a load has begun, it may go on, versions that were loaded)."""
+    load, begun, go = here.sampler.scheduler.load_weights, asyncio.Event(), asyncio.Event()
+    loaded: list[str] = []
+
+    async def slow(*args: object, **kwargs: object) -> bool:
+        loaded.append(str(args[0] if args else kwargs))
+        begun.set()
+        await go.wait()
+        return await load(*args, **kwargs)  # type: ignore[arg-type]
+
+    here.sampler.scheduler.load_weights = slow  # type: ignore[method-assign]
+    return begun, go, loaded
+
+
+async def test_the_same_publish_asked_again_joins_the_one_under_way(world: MakeWorld) -> None:
+    here = await world(run=RUN)
+    async with here.engine() as run:
+        version = await run.learner.version()
+        await run.learner.lease(version)
+        begun, go, loaded = slowed(here)
+        weights = here.weights("1")
+        asks = [asyncio.create_task(run.learner.publish(v(version, 1), weights)) for _ in range(9)]
+        await begun.wait()
+        # Another version waits for its turn, and comes after it.
+        later = asyncio.create_task(run.learner.publish(v(version, 2), here.weights("2")))
+        await asyncio.sleep(0.05)
+        assert sampler_version(here) == str(version)
+        go.set()
+        assert {answer.samplers for answer in await asyncio.gather(*asks)} == {1}
+        assert (await later).samplers == 1
+        assert len(loaded) == 2
+        assert sampler_version(here) == str(v(version, 2))
+
+
+async def test_publishes_do_not_queue_without_end(world: MakeWorld) -> None:
+    here = await world(run=RUN)
+    async with here.engine() as run:
+        version = await run.learner.version()
+        await run.learner.lease(version)
+        begun, go, _ = slowed(here)
+        weights = here.weights("1")
+        asks = [
+            asyncio.create_task(run.learner.publish(v(version, 1 + n), weights)) for n in range(4)
+        ]
+        await begun.wait()
+        await until(lambda: len(run.engine._publisher._publishes) == 4, "four that wait")
+        with pytest.raises(ServiceError, match="cannot wait behind") as caught:
+            await run.learner.publish(v(version, 9), weights)
+        assert may_retry(caught.value)
+        go.set()
+        await asyncio.gather(*asks)
+        assert (await run.learner.publish(v(version, 9), weights)).samplers == 1
+
+
+async def test_an_engine_that_stops_in_a_publish_pauses_no_sampler(world: MakeWorld) -> None:
+    """The version was not recorded: the next life has the old one, and the publish comes again."""
+    here = await world(run=RUN)
+    async with here.engine("engine.drain_s=0") as run:
+        version = await run.learner.version()
+        await run.learner.lease(version)
+        begun, go, _ = slowed(here)
+        asked = asyncio.create_task(run.learner.publish(v(version, 1), here.weights("1")))
+        await begun.wait()
+        await run.drain()
+        with pytest.raises((ServiceError, TransportError)):
+            await asked
+        go.set()
+    assert not here.sampler.scheduler.paused
+    async with here.engine() as run:
+        assert await run.learner.version() == version
+        assert sampler_version(here) == str(version)
+        await run.learner.publish(v(version, 1), here.weights("1"))
+        assert sampler_version(here) == str(v(version, 1))
 
 
 async def test_a_new_lineage_with_its_parent(world: MakeWorld) -> None:
@@ -101,7 +218,7 @@ async def test_a_new_lineage_with_its_parent(world: MakeWorld) -> None:
         # The learner is back at step 0: nothing of its own steps is in the new lineage yet.
         new = fresh(0)
         await run.learner.publish(new, here.weights("new"), parent=v(old, 0))
-        assert held(here) == str(new)
+        assert sampler_version(here) == str(new)
         offered = await run.learner.lease(new, count=99, wait=0.3)
         numbers = {g.info.sequence_number for g in offered}
         assert numbers >= {g.info.sequence_number for g in first}
@@ -154,10 +271,10 @@ async def test_a_sampler_that_refuses_weights_gets_the_old_ones_back(world: Make
         assert not here.sampler.scheduler.paused
         # Once it is back up the same publish can be tried again, and is really done.
         await until(lambda: run.engine._pool.servers[0].up.is_set(), "the sampler", 5)
-        assert held(here) == str(version)
+        assert sampler_version(here) == str(version)
         answer = await run.learner.publish(v(version, 1), here.weights("1"))
         assert answer.samplers == 1
-        assert held(here) == str(v(version, 1))
+        assert sampler_version(here) == str(v(version, 1))
         (second,) = await run.learner.lease(v(version, 1), after=first.info.sequence_number)
         assert second.members[0].weight_versions == (v(version, 1),)
 
@@ -165,24 +282,46 @@ async def test_a_sampler_that_refuses_weights_gets_the_old_ones_back(world: Make
 async def test_an_update_that_changed_nothing_is_seen(world: MakeWorld) -> None:
     here = await world(run=RUN, faults=Faults(stale_weights=True))
     here.sampler.scheduler.rename_weights("default")
-    from engine.errors import StartupError
-
     with pytest.raises(StartupError, match=r"did not take the weights.*serves 'default' after"):
         async with here.engine():
             pass
 
 
-async def test_with_no_sampler_left_a_publish_is_not_done(world: MakeWorld) -> None:
-    """It fails, and is not taken for done when it comes again."""
+async def test_with_no_sampler_left_a_publish_waits_for_one(world: MakeWorld) -> None:
+    """It is done with the first sampler that is back, and no request came before."""
     here = await world(run=RUN)
+    port = urlsplit(here.sampler.url).port or 0
+    script = here.sampler._script
     async with here.engine() as run:
         version = await run.learner.version()
         await run.learner.lease(version)
         await here.sampler.__aexit__()
-        for _ in range(2):
-            with pytest.raises(ServiceError, match="no sampler took version") as caught:
-                await run.learner.publish(v(version, 1), here.weights("1"))
-            assert caught.value.reason == reasons.ERROR_REASON_PUBLISH_FAILED
+        publish = asyncio.create_task(run.learner.publish(v(version, 1), here.weights("1")))
+        await asyncio.sleep(0.5)
+        assert not publish.done()
+        assert await run.learner.version() == version
+        async with ScriptedSampler(script=script, port=port) as back:
+            answer = await publish
+            assert answer.samplers == 1
+            assert back.scheduler.weight_version == str(v(version, 1))
+            assert await run.learner.version() == v(version, 1)
+
+
+async def test_a_sampler_that_comes_back_and_refuses_ends_a_publish_that_waits(
+    world: MakeWorld,
+) -> None:
+    here = await world(run=RUN)
+    port = urlsplit(here.sampler.url).port or 0
+    script = here.sampler._script
+    async with here.engine() as run:
+        version = await run.learner.version()
+        await run.learner.lease(version)
+        await here.sampler.__aexit__()
+        publish = asyncio.create_task(run.learner.publish(v(version, 1), here.weights("1")))
+        async with ScriptedSampler(script=script, port=port, faults=Faults(fail_updates=1)):
+            with pytest.raises(ServiceError, match="scripted") as caught:
+                await publish
+        assert caught.value.reason == reasons.ERROR_REASON_PUBLISH_FAILED
         assert await run.learner.version() == version
 
 
@@ -204,9 +343,9 @@ async def test_a_learner_that_dies_in_a_publish_leaves_it_whole(world: MakeWorld
         dying.cancel()
         await asyncio.gather(dying, return_exceptions=True)
         again = await run.learner.publish(v(version, 1), here.weights("1"))
-        assert again.samplers == 0  # the first one was done meanwhile
+        assert again.samplers == 1  # what the first one, which went on, has done
         assert await run.learner.version() == v(version, 1)
-        assert held(here) == str(v(version, 1))
+        assert sampler_version(here) == str(v(version, 1))
         assert not here.sampler.scheduler.paused
         assert (await run.learner.status()).version.step == 1
 
@@ -232,7 +371,7 @@ async def test_an_engine_that_starts_puts_the_samplers_in_order(world: MakeWorld
         async with here.engine("sampler.timeout_s=30") as run:
             assert not here.sampler.scheduler.paused
             assert '"type":"abort"' in await left.text()
-            assert held(here) == str(await run.learner.version())
+            assert sampler_version(here) == str(await run.learner.version())
 
 
 async def first_state(learner: Learner) -> str:
@@ -272,7 +411,10 @@ async def test_before_the_samplers_are_in_order_the_engine_says_wait(world: Make
         await entering.__aexit__(None, None, None)
 
 
-async def test_a_publish_that_one_sampler_refuses_is_taken_back_from_all(world: MakeWorld) -> None:
+async def test_a_sampler_that_refuses_a_publish_is_set_aside_and_comes_back(
+    world: MakeWorld,
+) -> None:
+    """The others and the learner do not wait for it."""
     here = await world(run=RUN)
     async with ScriptedSampler(script=here.sampler._script, faults=Faults()) as other:
         here.tables["sampler"]["endpoints"].append(other.url)
@@ -286,11 +428,40 @@ async def test_a_publish_that_one_sampler_refuses_is_taken_back_from_all(world: 
                 return False
 
             other.scheduler.load_weights = refuse  # type: ignore[method-assign]
-            with pytest.raises(ServiceError, match="cache was not flushed"):
-                await run.learner.publish(v(version, 1), here.weights("1"))
-            await until(lambda: held(here) == str(version), "the old weights")
-            await until(lambda: all(s.up.is_set() for s in run.engine._pool.servers), "both")
-            assert other.scheduler.weight_version == str(version)
             answer = await run.learner.publish(v(version, 1), here.weights("1"))
-            assert answer.samplers == 2
-            assert {held(here), other.scheduler.weight_version} == {str(v(version, 1))}
+            assert answer.samplers == 1
+            told = run.engine._pool.statistics()
+            assert (told[here.sampler.url]["up"], told[other.url]["up"]) == (True, False)
+            assert "cache was not flushed" in told[other.url]["why"]
+            await until(lambda: all(s.up.is_set() for s in run.engine._pool.servers), "both")
+            assert other.scheduler.weight_version == str(v(version, 1))
+            assert not other.scheduler.paused
+
+
+async def test_a_sampler_that_hangs_holds_up_neither_the_start_nor_a_publish(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.sampler.control.GRACE_SECONDS", 0.5)
+    here = await world(run=RUN)
+    async with ScriptedSampler(script=here.sampler._script) as other:
+        here.tables["sampler"]["endpoints"].append(other.url)
+        load, go = other.scheduler.load_weights, asyncio.Event()
+
+        async def hang(*args: object, **kwargs: object) -> bool:
+            await go.wait()
+            return await load(*args, **kwargs)  # type: ignore[arg-type]
+
+        other.scheduler.load_weights = hang  # type: ignore[method-assign]
+        async with here.engine() as run:
+            version = await run.learner.version()
+            await run.learner.lease(version)
+            go.set()
+            await until(lambda: run.engine._pool.statistics()[other.url]["up"], "the other")
+            assert other.scheduler.weight_version == str(version)
+            go.clear()
+            answer = await run.learner.publish(v(version, 1), here.weights("1"))
+            assert answer.samplers == 1
+            assert run.engine._pool.statistics()[here.sampler.url]["up"]
+            go.set()
+            await until(lambda: other.scheduler.weight_version == str(v(version, 1)), "the newest")
+            await until(lambda: not other.scheduler.paused, "the end of its pause")

@@ -80,8 +80,8 @@ async def test_a_trajectory_with_a_tool_call(world: MakeWorld, incremental: bool
 
     (call,) = trajectory.calls
     assert (call.call_id, call.turn, call.index) == (f"{trajectory.id}/b1r0a0/0/0", 0, 0)
-    assert (call.tool, call.action, call.observation) == ("python", CALL, "2")
-    assert (call.valid, call.error) == (True, ToolErrorKind.NONE)
+    assert (call.tool, call.action, call.outcome.observation) == ("python", CALL, "2")
+    assert (call.outcome.valid, call.outcome.error) == (True, ToolErrorKind.NONE)
     times = call.timings
     assert 0 < times.stop_read_ns <= times.dispatched_ns <= times.result_ns
     clock = trajectory.timings
@@ -89,7 +89,7 @@ async def test_a_trajectory_with_a_tool_call(world: MakeWorld, incremental: bool
     assert clock.wall_s >= clock.open_s + clock.generate_s
 
     (opened,) = here.tools.opened
-    assert opened.session_id.endswith(f"{trajectory.id}/b1r0a0")
+    assert f"/{trajectory.id}/b1r0a0@" in opened.session_id
     assert dict(opened.metadata) == {"number": 0.0}
     assert opened.lease.seconds == 60
     (asked,) = here.tools.asked
@@ -130,7 +130,7 @@ async def test_the_ids_of_a_turn_begin_with_all_ids_of_the_turn_before(world: Ma
         before = []
         for segment in sequence.segments:
             if segment.author is Author.MODEL:
-                before.append(sequence.token_ids[:position])
+                before.append(tuple(sequence.token_ids[:position]))
             position += len(segment.token_ids)
         assert sent == before
 
@@ -169,7 +169,7 @@ async def test_the_call_goes_out_while_the_stream_still_runs(world: MakeWorld) -
         ("model", ANSWER),
     ]
     (call,) = trajectory.calls
-    assert (call.action, call.observation) == ("<run> 1+1</run>", "2")
+    assert (call.action, call.outcome.observation) == ("<run> 1+1</run>", "2")
     assert here.tools.asked[0].action == "<run> 1+1</run>"
     first, second = here.sampler.requests
     assert "junk" not in here.codec.decode(second.input_ids)
@@ -253,16 +253,16 @@ async def test_scenes(scenes: dict[str, Trajectory], codec: HuggingFaceCodec) ->
 
     # A tool that failed is shown to the policy, which goes on.
     assert shown("tool error") == ["<result> division by zero</result>"]
-    assert scenes["tool error"].calls[0].error is ToolErrorKind.EXCEPTION
+    assert scenes["tool error"].calls[0].outcome.error is ToolErrorKind.EXCEPTION
     assert ending("tool error") == (whole, StopReason.ANSWERED, 1)
-    failed = scenes["silent failure"].calls[0]
+    failed = scenes["silent failure"].calls[0].outcome
     assert shown("silent failure") == ["<result> stopped after 10 s</result>"]
     assert (failed.error, failed.reward) == (ToolErrorKind.TIMEOUT, -0.5)
     assert failed.metrics == {"cpu_s": 1.5}
 
     # So is an action that nobody could read; no service was asked.
     assert shown("invalid") == ["<result> no <python></result>"]
-    assert not scenes["invalid"].calls[0].valid
+    assert not scenes["invalid"].calls[0].outcome.valid
     assert scenes["invalid"].calls[0].timings.dispatched_ns == 0
     assert ending("invalid") == (whole, StopReason.ANSWERED, 1)
 
@@ -352,7 +352,7 @@ async def test_two_services_give_one_session_each(world: MakeWorld) -> None:
             await until(lambda: not here.tools.live and not other.live, "the sessions' end")
     (trajectory,) = group.members
     assert [call.tool for call in trajectory.calls] == ["python", "python"]
-    assert [call.observation for call in trajectory.calls] == ["2", "5"]
+    assert [call.outcome.observation for call in trajectory.calls] == ["2", "5"]
     assert [len(d.asked) for d in (here.tools, other)] == [1, 1]
     assert here.tools.opened[0].session_id == other.opened[0].session_id
 

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
-from bench.scripted import Break, BreakHow, Faults, ScriptedSampler, ScriptRequest, Timing
+from bench.scripted import (
+    Break,
+    BreakHow,
+    Faults,
+    ScriptedSampler,
+    ScriptItem,
+    ScriptRequest,
+    Timing,
+)
 from bench.scripted.script import default_logprob
 from engine.errors import StartupError
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.support.dialogue import ANSWER, CALL, by_turn
-from tests.support.engines import until
+from tests.support.engines import Running, until
+from tests.support.net import free_port
 from tests.support.tools import ToolDouble, add_up
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import Author, FinishKind, Status, StopReason, Trajectory, WeightVersion
@@ -42,7 +53,7 @@ async def test_a_broken_stream_goes_on_from_the_tokens_that_came(world: MakeWorl
             refuse=frozenset({len(hows)}),
         ),
         run={**ONE, "groups_per_step": len(hows) + 1},
-        sampler={"timeout_s": 1.0, "max_retries": 5},
+        sampler={"timeout_s": 1.0, "patience_s": 30.0},
     )
     here.sampler._script = by_turn(here.codec, [LONG])
     whole = here.codec.encode(LONG)
@@ -76,7 +87,7 @@ async def test_a_broken_stream_goes_on_from_the_tokens_that_came(world: MakeWorl
 
 
 async def test_a_sampler_that_only_aborts_ends_the_attempt(world: MakeWorld) -> None:
-    """It is asked a bounded number of times; the trajectory is masked, the rest goes on."""
+    """It is asked for a bounded time; the trajectory is masked, the rest goes on."""
     codec_of: list[World] = []
 
     def script(request: ScriptRequest) -> Sequence[int]:
@@ -88,7 +99,7 @@ async def test_a_sampler_that_only_aborts_ends_the_attempt(world: MakeWorld) -> 
     here = await world(
         script=script,
         run={**ONE, "group_size": 2},
-        sampler={"max_retries": 1},
+        sampler={"patience_s": 0.5},
         engine={"max_attempts": 2},
     )
     codec_of.append(here)
@@ -101,7 +112,7 @@ async def test_a_sampler_that_only_aborts_ends_the_attempt(world: MakeWorld) -> 
     assert "aborts again and again" in lost.events[0].data["error"]
     assert living.stop_reason is StopReason.ANSWERED
     tries = [s for s in here.sampler.requests if "g0000000-0" in str(s.body["routing_key"])]
-    assert len(tries) == 4
+    assert 4 <= len(tries) <= 20  # two attempts of half a second, with growing pauses
 
 
 def streaming(here: World) -> bool:
@@ -244,29 +255,51 @@ async def test_a_context_that_is_too_small_for_the_recipe_is_refused_at_the_star
             pass
 
 
-async def test_without_a_sampler_the_clock_of_a_trajectory_is_not_the_policy_s_fault(
-    world: MakeWorld,
-) -> None:
-    """It is run again when the sampler is back, and never trained on as a timeout."""
+async def test_without_a_sampler_the_clock_of_a_trajectory_stands_still(world: MakeWorld) -> None:
+    """It goes on where it was once the sampler is back, far beyond its limit."""
     here = await world(
-        timing=Timing(tokens_per_second=50),
-        run=ONE,
-        task={"limits": {"seconds": 2.0}},
-        engine={"max_attempts": 9},
+        timing=Timing(tokens_per_second=100), run=ONE, task={"limits": {"seconds": 2.5}}
     )
     here.sampler._script = by_turn(here.codec, [LONG])
     sampler = Restarting(here)
     async with here.engine() as run:
         version = await run.learner.version()
-        await until(lambda: here.sampler.scheduler.running == 1, "a stream")
+        await until(lambda: streaming(here), "a stream")
         await here.sampler.__aexit__()
-        await until(lambda: len(here.tools.opened) > 1, "the next attempt")
+        await asyncio.sleep(3)
         await sampler.restart()
         (group,) = await run.learner.lease(version)
     await sampler.close()
     (trajectory,) = group.members
-    assert trajectory.attempt >= 1
-    assert trajectory.status is Status.COMPLETED
+    assert (trajectory.attempt, trajectory.status) == (0, Status.COMPLETED)
+    assert actions(trajectory) == here.codec.encode(LONG)
+    assert trajectory.timings.wall_s > 3
+
+
+async def test_a_pause_for_a_publish_stops_the_clock(world: MakeWorld) -> None:
+    here = await world(
+        timing=Timing(tokens_per_second=100),
+        run={**ONE, "steps": 2, "max_staleness": 1, "correction": "decoupled"},
+        task={"limits": {"seconds": 2.5}},
+        engine={"max_concurrent": 1},
+    )
+    here.sampler._script = by_turn(here.codec, [LONG])
+    load = here.sampler.scheduler.load_weights
+
+    async def slow(*args: object, **kwargs: object) -> bool:
+        await asyncio.sleep(3)
+        return await load(*args, **kwargs)  # type: ignore[arg-type]
+
+    async with here.engine() as run:
+        version = await run.learner.version()
+        await until(lambda: streaming(here), "a stream")
+        here.sampler.scheduler.load_weights = slow  # type: ignore[method-assign]
+        new = WeightVersion(lineage=version.lineage, step=1)
+        await run.learner.publish(new, here.weights("1"))
+        (group,) = await run.learner.lease(new)
+    (trajectory,) = group.members
+    assert (trajectory.attempt, trajectory.status) == (0, Status.COMPLETED)
+    assert trajectory.weight_versions == (version, new)
 
 
 async def test_a_request_that_every_sampler_refuses_ends_the_engine(world: MakeWorld) -> None:
@@ -302,7 +335,7 @@ async def test_two_samplers_share_the_work_and_one_takes_over(world: MakeWorld) 
             version = await run.learner.version()
             await until(lambda: len(here.tools.asked) == 8, "all first turns")
             first = [{s.body["routing_key"] for s in x.requests} for x in (here.sampler, other)]
-            assert [len(keys) for keys in first] == [4, 4]
+            assert min(len(keys) for keys in first) >= 2  # about half each
             assert not first[0] & first[1]
             pause.set()
             await until(lambda: len(here.sampler.requests) + len(other.requests) == 16, "turns")
@@ -311,7 +344,7 @@ async def test_two_samplers_share_the_work_and_one_takes_over(world: MakeWorld) 
             await here.sampler.__aexit__()
             (group,) = await run.learner.lease(version)
     taken_over = [s for s in other.requests if s.body["routing_key"] in first[0]]
-    assert len(taken_over) == 4
+    assert len(taken_over) == len(first[0])
     whole = here.codec.encode(LONG)
     for trajectory in group.members:
         assert actions(trajectory) == [*here.codec.encode(CALL), *whole]
@@ -320,3 +353,147 @@ async def test_two_samplers_share_the_work_and_one_takes_over(world: MakeWorld) 
         said = here.codec.decode(seen.input_ids).rpartition("</result>")[2]
         assert said
         assert LONG.startswith(said)
+
+
+@asynccontextmanager
+async def beside(here: World, **how: Any) -> AsyncIterator[ScriptedSampler]:
+    """A second sampler in the recipe."""
+    how = {"script": here.sampler._script, "vocab_size": here.codec.vocab_size, **how}
+    async with ScriptedSampler(**how) as other:
+        here.tables["sampler"]["endpoints"].append(other.url)
+        yield other
+
+
+def failures(run: Running, sampler: ScriptedSampler) -> dict[str, int]:
+    return dict(run.engine._pool.statistics()[sampler.url]["failures"])
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [(10**6, -0.1), (320, -0.1), (-5, -0.1), (65, 5.0), (65, -1e300)],
+    ids=["huge", "next", "negative", "certain", "impossible"],
+)
+async def test_what_a_sampler_says_wrong_is_not_recorded_and_asked_elsewhere(
+    world: MakeWorld, bad: tuple[int, float]
+) -> None:
+    """Some of its replies hold a token that is none. The others of it are taken."""
+    here = await world(run={**ONE, "groups_per_step": 2, "group_size": 8})
+    good = by_turn(here.codec, [CALL, ANSWER])
+
+    def spoilt(request: ScriptRequest) -> list[ScriptItem]:
+        said = list(good(request))
+        return [*said[:4], bad, *said[4:]] if int(request.conversation[9]) % 2 else said  # type: ignore[list-item]
+
+    async with beside(here, script=spoilt) as other, here.engine() as run:
+        groups = await run.learner.lease(await run.learner.version(), count=2)
+        counted = failures(run, other)
+        assert failures(run, here.sampler) == {}
+    for trajectory in (member for group in groups for member in group.members):
+        assert (trajectory.attempt, trajectory.stop_reason) == (0, StopReason.ANSWERED)
+        assert actions(trajectory) == [*here.codec.encode(CALL), *here.codec.encode(ANSWER)]
+    assert set(counted) == {"malformed"}
+
+
+async def test_a_sampler_that_only_says_garbage_masks_and_never_ends_the_engine(
+    world: MakeWorld,
+) -> None:
+    here = await world(
+        run={**ONE, "group_size": 2}, sampler={"patience_s": 0.3}, engine={"max_attempts": 1}
+    )
+    good = by_turn(here.codec, [CALL, ANSWER])
+
+    def spoilt(request: ScriptRequest) -> list[Any]:
+        return [(65, 7.0)] if "g0000000-0" in request.conversation else list(good(request))
+
+    here.sampler._script = spoilt
+    async with here.engine() as run:
+        (group,) = await run.learner.lease(await run.learner.version())
+    lost, living = group.members
+    assert (lost.masked, lost.stop_reason) == (True, StopReason.SAMPLER_ERROR)
+    assert "Expected `float` <= " in lost.events[0].data["error"]
+    assert living.stop_reason is StopReason.ANSWERED
+
+
+async def test_a_stream_that_stands_still_is_taken_to_another_sampler(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Long before it counts as silent, and nothing of it is lost."""
+    monkeypatch.setattr("engine.sampler.wire.stream.QUIET_SECONDS", 0.3)
+    monkeypatch.setattr("engine.sampler.wire.stream.LOOK_SECONDS", 0.1)
+    here = await world(run={**ONE, "group_size": 4}, sampler={"timeout_s": 100.0})
+    here.sampler._script = by_turn(here.codec, [LONG])
+    stuck = Faults(breaks={n: Break(chunks=2, how=BreakHow.STALL) for n in range(99)})
+    async with beside(here, faults=stuck) as other, here.engine() as run:
+        async with asyncio.timeout(15):
+            (group,) = await run.learner.lease(await run.learner.version())
+        assert other.requests
+    for trajectory in group.members:
+        assert actions(trajectory) == here.codec.encode(LONG)
+        assert trajectory.attempt == 0
+
+
+async def test_a_start_does_not_wait_for_a_sampler_that_is_down(world: MakeWorld) -> None:
+    """It is set aside, and gets its share once it is back with the newest weights."""
+    here = await world(
+        timing=Timing(tokens_per_second=200),
+        run={**ONE, "steps": 999, "max_staleness": 998, "correction": "decoupled"},
+        engine={"max_concurrent": 4},
+    )
+    port = free_port()
+    here.tables["sampler"]["endpoints"].append(f"http://127.0.0.1:{port}")
+    async with here.engine() as run:
+        version = await run.learner.version()
+        await run.learner.lease(version)
+        absent = run.engine._pool.statistics()[f"http://127.0.0.1:{port}"]
+        assert (absent["up"], absent["in_flight"]) == (False, 0)
+        assert "Connect" in absent["why"]
+        new = WeightVersion(lineage=version.lineage, step=1)
+        assert (await run.learner.publish(new, here.weights("1"))).samplers == 1
+        seen: list[str] = []
+        script = here.sampler._script
+
+        def late(request: ScriptRequest) -> Any:
+            seen.append(other.scheduler.weight_version)
+            return script(request)
+
+        async with ScriptedSampler(
+            script=late, port=port, timing=Timing(tokens_per_second=200)
+        ) as other:
+            await until(lambda: bool(seen), "a request to the late sampler")
+    assert set(seen) == {str(new)}
+
+
+async def test_no_sampler_at_all_is_a_sentence_at_the_start(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.sampler.fleet.START_SECONDS", 0.3)
+    here = await world(run=ONE)
+    urls = [f"http://127.0.0.1:{free_port()}" for _ in range(2)]
+    here.tables["sampler"]["endpoints"] = urls
+    with pytest.raises(StartupError, match="is down or is no SGLang server") as caught:
+        async with here.engine():
+            pass
+    assert all(url in str(caught.value) for url in urls)
+
+
+async def test_a_sampler_ten_times_slower_makes_a_run_no_slower(world: MakeWorld) -> None:
+    """The same work with the fast sampler alone and with a slow one beside it."""
+    run_table = {**ONE, "group_size": 16}
+    fast = Timing(tokens_per_second=200, tokens_per_chunk=4)
+    slow = Timing(tokens_per_second=20, tokens_per_chunk=4)
+    here = await world(timing=fast, run=run_table, task={"limits": {"turns": 6}})
+    script = by_turn(here.codec, [CALL] * 5 + [LONG])
+    here.sampler._script = script
+
+    async def seconds(folder: str) -> float:
+        async with here.engine(run={"folder": folder}) as run:
+            began = time.monotonic()
+            (group,) = await run.learner.lease(await run.learner.version())
+            assert all(member.attempt == 0 for member in group.members)
+            return time.monotonic() - began
+
+    alone = await seconds("alone")
+    async with beside(here, timing=slow):
+        both = await seconds("both")
+    print(f"fast alone {alone:.2f} s, with a slow one beside it {both:.2f} s")
+    assert both < 1.5 * alone + 1.0  # a slow turn takes a second; today's routing: 4.6 times

@@ -82,11 +82,11 @@ def check(trajectory: Trajectory) -> None:
     assert shown[2] == "3.0"
     assert "8 in /tmp" in shown[3]
     assert shown[4].startswith("43")
-    assert [c.valid for c in calls] == [True] * 5 + [False] * 3
+    assert [c.outcome.valid for c in calls] == [True] * 5 + [False] * 3
     assert calls[5].invalid_reason == "</bash> without <bash>"
     assert "no function 'fly'" in calls[6].invalid_reason  # bash has functions of its own
     assert calls[7].invalid_reason.startswith("scale: value: ")
-    assert {call.error for call in calls[5:]} == {ToolErrorKind.INVALID_ACTION}
+    assert {call.outcome.error for call in calls[5:]} == {ToolErrorKind.INVALID_ACTION}
     assert trajectory.stop_reason is StopReason.ANSWERED
 
 
@@ -122,7 +122,10 @@ async def test_stops_of_all_services_end_an_action(world: MakeWorld) -> None:
         here.tables["tools"]["other"] = {"service": other.address}
         said = "<run> a</run>", "<python> 1+1</python><run> never</run>", ANSWER
         trajectory = await rolled_out(here, said)
-    assert [(c.tool, c.observation) for c in trajectory.calls] == [("run", "ran"), ("python", "2")]
+    assert [(c.tool, c.outcome.observation) for c in trajectory.calls] == [
+        ("run", "ran"),
+        ("python", "2"),
+    ]
     assert [request.tool for request in here.tools.asked] == ["python"]
     assert [request.tool for request in other.asked] == ["run"]
     assert other.closed == [other.opened[0].session_id] == here.tools.closed
@@ -164,9 +167,9 @@ async def test_tools_that_one_session_alone_has(world: MakeWorld) -> None:
     usage = PYTHON.usage
     assert f"system\n{usage}\n\nhow to use a0<" in here.texts(first)[0][1]
     assert f"system\n{usage}\n\nhow to use a1\n\nhow to use b1<" in here.texts(second)[0][1]
-    assert first.calls[0].invalid_reason == "there is no tool 'b1', only python, a0"
-    assert first.calls[0].error is ToolErrorKind.UNKNOWN_TOOL
-    assert second.calls[0].observation == "b1 ran"
+    assert first.calls[0].outcome.invalid_reason == "there is no tool 'b1', only python, a0"
+    assert first.calls[0].outcome.error is ToolErrorKind.UNKNOWN_TOOL
+    assert second.calls[0].outcome.observation == "b1 ran"
     assert len(double.asked) == 1
 
 
@@ -185,7 +188,7 @@ async def test_a_tool_that_a_call_made_is_there_from_the_next_turn_on(world: Mak
         ("python", "<run> no</run> <python> 1</python>"),
         ("run", "<run> yes</run>"),
     ]
-    assert trajectory.calls[1].observation == "it ran"
+    assert trajectory.calls[1].outcome.observation == "it ran"
 
 
 async def test_two_services_with_a_tool_of_one_name_are_named(world: MakeWorld) -> None:
@@ -214,7 +217,7 @@ async def test_a_name_that_a_session_has_twice_is_the_first_services(world: Make
         here.tables["tools"]["other"] = {"service": other.address}
         async with here.engine() as run:
             (group,) = await run.learner.lease(await run.learner.version())
-        assert group.members[0].calls[0].observation == "2"
+        assert group.members[0].calls[0].outcome.observation == "2"
         assert not other.asked
 
 
@@ -223,7 +226,7 @@ async def test_a_session_that_one_service_refuses_is_closed_at_the_others(
 ) -> None:
     async with serving(ToolDouble(tools=[LONG_STOP], open_faults=[broken()])) as other:
         here = await world(run=ONE)
-        here.tables["tools"]["other"] = {"service": other.address, "max_retries": 0}
+        here.tables["tools"]["other"] = {"service": other.address}
         async with here.engine() as run:
             (group,) = await run.learner.lease(await run.learner.version())
             await until(lambda: not here.tools.live, "the sessions' end")

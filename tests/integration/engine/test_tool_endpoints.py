@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from engine.errors import SessionLost, StartupError, ToolServiceFailed
-from engine.tools import service as toolservice
-from engine.tools.calls import CallPlace, PendingCall
+from engine.tools.calls import PendingCall
+from engine.tools.environment import Environment
 from engine.tools.services import ToolServices
+from engine.tools.sessions import session as toolsession
 from engine.types import Call
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.dialogue import ANSWER, by_turn
@@ -36,11 +37,17 @@ from toolwright.types import StopReason, Task
 
 ONE = {"steps": 1, "groups_per_step": 1, "group_size": 1}
 ONE_PLUS_ONE = Call(action="<python> 1+1</python>", tool="python", arguments={"code": "1+1"})
-FIRST = CallPlace(call_id="c/0/0", turn=0, turns_left=3)
 
 
 def services(double: ToolDouble, **fields: object) -> ToolServices:
     return ToolServices({"python": Tool(service=double.address, **fields)}, "an owner")
+
+
+def dispatch(session: Environment, turn: int = 0) -> PendingCall:
+    """The call of one turn."""
+    sent = session.dispatch(ONE_PLUS_ONE, call_id=f"c/{turn}/0", turn=turn, turns_left=3 - turn)
+    assert isinstance(sent, PendingCall)
+    return sent
 
 
 async def hang(_request: pb.CallToolRequest) -> pb.CallResult:
@@ -54,34 +61,29 @@ async def test_a_call_follows_its_session_to_the_endpoint_that_it_is_told() -> N
         front.faults = [elsewhere(back.address)]
         tools = services(front)
         session = await tools.open_session("s", Task(id="t"))
-        second = CallPlace(call_id="c/1/0", turn=1, turns_left=2)
-        for place in (FIRST, second):
-            pending = session.dispatch(ONE_PLUS_ONE, place)
-            assert isinstance(pending, PendingCall)
-            assert (await pending.result()).text == "2"
+        for turn in range(2):
+            reply = await dispatch(session, turn).result()
+            assert reply.outcome.observation == "2"
         session.close()
         await tools.close()
         assert [request.call_id for request in front.asked] == ["c/0/0"]
         assert [request.call_id for request in back.asked] == ["c/0/0", "c/1/0"]
         assert (front.ran, front.closed) == ([], [])
-        assert back.closed == [session.id]
+        assert back.closed == [front.opened[0].session_id]
 
 
-@pytest.mark.parametrize(("retries", "asked"), [(3, (1, 1)), (0, (1, 0))])
-async def test_it_follows_once_and_within_the_retries(retries: int, asked: tuple[int, int]) -> None:
-    """Two that send it to each other, and a budget that is used up."""
+async def test_it_follows_once() -> None:
+    """Two may send it to each other."""
     async with serving(ToolDouble()) as back, serving(ToolDouble()) as front:
         front.faults = [elsewhere(back.address)] * 9
         back.faults = [elsewhere(front.address)] * 9
-        tools = services(front, max_retries=retries)
+        tools = services(front)
         session = await tools.open_session("s", Task(id="t"))
-        pending = session.dispatch(ONE_PLUS_ONE, FIRST)
-        assert isinstance(pending, PendingCall)
         with pytest.raises(ToolServiceFailed, match="WRONG_ENDPOINT"):
-            await pending.result()
+            await dispatch(session).result()
         session.close()
         await tools.close()
-        assert (len(front.asked), len(back.asked)) == asked
+        assert (len(front.asked), len(back.asked)) == (1, 1)
 
 
 async def test_an_endpoint_that_holds_nothing_any_more_is_left_alone() -> None:
@@ -195,29 +197,32 @@ async def test_a_service_without_cancelling_is_only_asked_to_close() -> None:
     async with serving(ToolDouble(hang, tools=[plain])) as double:
         tools = services(double)
         session = await tools.open_session("s", Task(id="t"))
-        session.dispatch(ONE_PLUS_ONE, FIRST)
+        dispatch(session)
         await double.called.wait()
         session.close()
         await tools.close()
-        assert double.ended == [session.id]
+        assert double.ended == [double.opened[0].session_id]
 
 
 PAIRS = '''
 from dataclasses import replace
 from engine.protocols.tagged import Tagged
+from engine.types import Calls
 
 
 class Pairs(Tagged):
     """`<python> a; b; c</python>` is a call for each part."""
 
-    def decide(self, text, stop, tools, codec):
-        found = super().decide(text, stop, tools, codec)
-        if not isinstance(found, tuple):
+    def decide(self, text, stop, view, codec):
+        found = super().decide(text, stop, view, codec)
+        if not isinstance(found, Calls):
             return found
-        (call,) = found
-        return tuple(
-            replace(call, arguments={"code": part.strip()})
-            for part in call.arguments["code"].split(";")
+        (call,) = found.calls
+        return Calls(
+            calls=tuple(
+                replace(call, arguments={"code": part.strip()})
+                for part in call.arguments["code"].split(";")
+            )
         )
 '''
 
@@ -248,7 +253,7 @@ async def test_observations_stand_in_the_order_of_the_calls(world: MakeWorld) ->
     assert [call.index for call in trajectory.calls] == [0, 1, 2]
     assert [call.call_id.rpartition("/")[2] for call in trajectory.calls] == ["0", "1", "2"]
     shown = ["1+1=2", "2+2=4", "3+3=6"]
-    assert [call.observation for call in trajectory.calls] == shown
+    assert [call.outcome.observation for call in trajectory.calls] == shown
     assert here.texts(trajectory)[2] == ("tool", "<result> " + "\n".join(shown) + "</result>")
     assert sorted(double.ran) == [call.call_id for call in trajectory.calls]
     assert len(double.asked) == 4
@@ -270,19 +275,16 @@ def away(seconds: float) -> ServiceError:
     )
 
 
-@pytest.mark.parametrize(
-    ("fault", "reason"),
-    [(away, StopReason.ANSWERED), (unavailable, StopReason.TRAJECTORY_TIMEOUT)],
-)
+@pytest.mark.parametrize("fault", [away, unavailable])
 async def test_an_outage_is_not_the_trajectory_s_time(
-    world: MakeWorld, fault: Callable[[float], ServiceError], reason: StopReason
+    world: MakeWorld, fault: Callable[[float], ServiceError]
 ) -> None:
-    """A service that is there and busy is: the policy's call waits in its queue."""
+    """Nor is it while a service is full."""
     double = ToolDouble(faults=[fault(1.0)] * 3)
     here = await world(tools=double, run=ONE, task={"limits": {"seconds": 2.0}})
     async with here.engine() as run:
         (group,) = await run.learner.lease(await run.learner.version())
-    assert group.members[0].stop_reason is reason
+    assert group.members[0].stop_reason is StopReason.ANSWERED
     assert group.members[0].attempt == 0
 
 
@@ -291,7 +293,7 @@ async def test_a_service_that_goes_and_comes_back(world: MakeWorld) -> None:
     double = ToolDouble(hang)
     async with serving(double):
         here = await world(run=ONE, task={"limits": {"seconds": 2.0}})
-        here.tables["tools"]["python"] |= {"service": double.address, "max_retries": 99}
+        here.tables["tools"]["python"] |= {"service": double.address}
         async with here.engine() as run:
             leased = asyncio.create_task(run.learner.lease(await run.learner.version(), wait=40))
             await double.called.wait()
@@ -326,7 +328,7 @@ async def test_the_limit_passes_while_a_service_is_frozen(
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The attempt fails, and the next one finds a service that works."""
-    monkeypatch.setattr(toolservice, "REACH_SECONDS", 0.2)
+    monkeypatch.setattr(toolsession, "REACH_SECONDS", 0.2)
     here = await world(tools=Frozen(), run=ONE, task={"limits": {"seconds": 2.0}})
     async with here.engine() as run:
         (group,) = await run.learner.lease(await run.learner.version())

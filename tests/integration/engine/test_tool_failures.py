@@ -49,7 +49,7 @@ async def test_a_failure_of_infrastructure_is_retried_with_the_same_call_id(
     assert here.tools.asked[0] == here.tools.asked[1] == here.tools.asked[2]
     assert len(here.tools.ran) == 1
     assert (trajectory.stop_reason, trajectory.attempt) == (StopReason.ANSWERED, 0)
-    assert trajectory.calls[0].observation == "2"
+    assert trajectory.calls[0].outcome.observation == "2"
     assert len(here.tools.opened) == 1
 
 
@@ -70,7 +70,7 @@ async def test_a_long_call_is_asked_for_again_and_runs_once(world: MakeWorld) ->
     async with here.engine() as run:
         (group,) = await run.learner.lease(await run.learner.version())
     assert asked == 4
-    assert group.members[0].calls[0].observation == "2"
+    assert group.members[0].calls[0].outcome.observation == "2"
 
 
 async def test_a_lost_session_starts_the_trajectory_again_in_another(world: MakeWorld) -> None:
@@ -281,7 +281,7 @@ async def test_many_at_once_lose_nothing(world: MakeWorld) -> None:
     for group in groups:
         for trajectory in group.members:
             number = trajectory.task.metadata["number"]
-            assert [c.observation for c in trajectory.calls] == [
+            assert [c.outcome.observation for c in trajectory.calls] == [
                 f"{number * 10 + turn}+1={number * 10 + turn + 1}" for turn in range(3)
             ]
             assert [c.turn for c in trajectory.calls] == [0, 1, 2]

@@ -146,10 +146,10 @@ async def test_a_cassette_is_the_recorded_run_token_for_token(
         (one,), (other,) = before.sequences, after.sequences
         assert one.token_ids == other.token_ids
         assert one.loss_mask == other.loss_mask
-        assert [c.valid for c in after.calls] == [True, False, True, False, True]
+        assert [c.outcome.valid for c in after.calls] == [True, False, True, False, True]
         assert "Throws dice." in here.texts(after)[0][1]
     # The run is one that nobody could have guessed.
-    throws = {c.observation for t in recorded for c in t.calls if c.valid}
+    throws = {c.outcome.observation for t in recorded for c in t.calls if c.valid}
     assert len(throws) == 9
 
 

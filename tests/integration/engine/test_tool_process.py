@@ -99,7 +99,7 @@ async def test_one_that_dies_is_started_again_and_its_trajectories_too(
         assert not service.is_running()
     trajectories = [group.members[0] for group in groups]
     assert {t.stop_reason for t in trajectories} == {StopReason.ANSWERED}
-    assert [t.calls[0].observation for t in trajectories] == ["HELLO", "HELLO"]
+    assert [t.calls[0].outcome.observation for t in trajectories] == ["HELLO", "HELLO"]
     log = (tmp_path / "run" / "engine.jsonl").read_text()
     assert (log.count("tool_service_started"), log.count("tool_service_ended")) == (2, 1)
     printed = (tmp_path / "run" / "tools.tool.log").read_text()
@@ -112,7 +112,7 @@ async def test_attempts_wait_for_the_one_that_died(world: MakeWorld, tmp_path: P
     """The member that had ended before is not the only one left of its group."""
     (tmp_path / "slow.py").write_text(SLOW)
     here = await world(run={**RUN, "groups_per_step": 1, "group_size": 2})
-    here.tables["tools"] = {"tool": {"serve": ["slow.py"], "max_retries": 0}}
+    here.tables["tools"] = {"tool": {"serve": ["slow.py"]}}
     here.tables["engine"] = {"max_attempts": 2}
     calls, answers = by_turn(here.codec, SAID), by_turn(here.codec, [ANSWER])
 

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
-from engine.errors import StartupError
+from engine.errors import TaskUnfit
+from engine.tools.services import ToolServices
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.dialogue import by_turn
 from tests.support.tools import (
     JSON_CALL,
     ToolDouble,
+    serving,
     text,
 )
 from toolwright.common.v1 import reasons_pb2 as reasons
+from toolwright.recipe import Tool
 from toolwright.tool.v1 import tool_pb2 as pb
-from toolwright.types import Author, StopReason, ToolErrorKind
+from toolwright.types import Author, StopReason, Task, ToolErrorKind
 
 ONE = {"steps": 1, "groups_per_step": 1, "group_size": 1}
 PAIR = {**ONE, "group_size": 2}
@@ -100,7 +101,7 @@ async def test_without_any_tool_a_call_is_a_mistake(world: MakeWorld) -> None:
     here.sampler._script = by_turn(here.codec, chat('{"name": "add"}'), mark="<|im_start|>tool")
     async with here.engine(tools=None) as run:
         (group,) = await run.learner.lease(await run.learner.version())
-    assert group.members[0].calls[0].invalid_reason == "there is no tool 'add', only none"
+    assert group.members[0].calls[0].outcome.invalid_reason == "there is no tool 'add', only none"
     assert here.tools.opened == []
 
 
@@ -117,15 +118,10 @@ async def test_a_tool_that_took_its_session_with_it_ends_the_trajectory(world: M
     assert not trajectory.masked
 
 
-async def test_metadata_that_no_tool_can_get_is_named(world: MakeWorld) -> None:
-    here = await world(run=ONE)
-    (here.folder / "odd.py").write_text(
-        "from toolwright.types import Task\n"
-        "def training(seed):\n"
-        "    while True: yield Task(id='odd', prompt='x', metadata={'when': object()})\n"
-    )
-    with pytest.raises(BaseExceptionGroup) as caught:
-        async with here.engine(task={"source": "odd.py:training"}) as run:
-            async with asyncio.timeout(10):
-                await run.task
-    assert caught.group_contains(StartupError, match="task odd: its metadata is not JSON-like")
+async def test_metadata_that_no_tool_can_get_is_named() -> None:
+    async with serving(ToolDouble()) as double:
+        services = ToolServices({"python": Tool(service=double.address)}, "an owner")
+        with pytest.raises(TaskUnfit, match="task odd: its metadata is not JSON-like"):
+            await services.open_session("s", Task(id="odd", metadata={"when": object()}))
+        await services.close()
+        assert not double.opened

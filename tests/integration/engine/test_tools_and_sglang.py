@@ -139,4 +139,4 @@ async def test_tools_that_sglang_plays(
             assert again.observation == first.observation
     # One world: what was answered once holds for all sessions.
     if constrained:
-        assert len({trajectory.calls[0].observation for trajectory in trajectories}) == 1
+        assert len({trajectory.calls[0].outcome.observation for trajectory in trajectories}) == 1

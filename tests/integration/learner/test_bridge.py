@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from engine.edge.policy_folder import check_policy_folder
 from learner.config import Optimizer
 from learner.errors import ModelError
 from learner.model import load_frozen, load_policy
@@ -28,12 +30,43 @@ from tests.integration.learner.rows import make_rows
 def test_round_trip_is_bit_equal_and_complete(tmp_path: Path, one_rank: None, kind: str) -> None:
     source = write_model(tmp_path / "in", kind)
     load_policy(source, Optimizer(), "float32").save(tmp_path / "out")
+    check_policy_folder(tmp_path / "out")  # what the engine looks at before it tells a sampler
     before, after = weights(source), weights(tmp_path / "out")
     assert before.keys() == after.keys()
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert (tmp_path / "out" / "chat_template.jinja").read_text() == TEMPLATE
     assert (tmp_path / "out" / "tokenizer.json").is_file()
     assert not [p for p in tmp_path.iterdir() if p.name.startswith(".")]
+
+
+def test_a_saved_folder_is_on_the_disk_before_it_has_its_name(
+    tmp_path: Path, one_rank: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine's journal names it: a power cut must not leave an empty file behind the name."""
+    source = write_model(tmp_path / "in", KINDS[0])
+    policy = load_policy(source, Optimizer(), "float32")
+    seen: list[str] = []
+    fsync, replace_ = os.fsync, os.replace
+
+    def flushed(handle: int) -> None:
+        seen.append(os.readlink(f"/proc/self/fd/{handle}"))
+        fsync(handle)
+
+    def renamed(old: Path, new: Path, **_rest: object) -> None:
+        seen.append(f"named {new}")
+        replace_(old, new)
+
+    monkeypatch.setattr(os, "fsync", flushed)
+    monkeypatch.setattr(os, "replace", renamed)
+    folder = tmp_path / "policy" / "a-1"
+    for _ in range(2):  # the second time it replaces the first
+        seen.clear()
+        policy.save(folder)
+        named = seen.index(f"named {folder}")
+        before = {Path(path).name for path in seen[:named]}
+        assert {path.name for path in folder.iterdir()} <= before
+        assert seen[named + 1 :] == [str(folder.parent), str(tmp_path)]
+    assert [path.name for path in folder.parent.iterdir()] == ["a-1"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -58,13 +91,15 @@ def test_every_token_has_the_temperature_of_its_own_request(
     model_folder: Path, one_rank: None
 ) -> None:
     (row,) = make_rows(1)
-    heat = np.where(np.arange(len(row.tokens)) < 8, 0.5, 1.5).astype(np.float32)
+    temperature = np.where(np.arange(len(row.tokens)) < 8, 0.5, 1.5).astype(np.float32)
     scored, _ = score(
-        load_frozen(model_folder, "float32"), [replace(row, temperature=heat)], 64, "old"
+        load_frozen(model_folder, "float32"), [replace(row, temperature=temperature)], 64, "old"
     )
     assert scored[0].old is not None
     for position in np.flatnonzero(row.target):
-        expected, _ = reference_log_probs(model_folder, row.tokens.tolist(), float(heat[position]))
+        expected, _ = reference_log_probs(
+            model_folder, row.tokens.tolist(), float(temperature[position])
+        )
         assert scored[0].old[position] == pytest.approx(float(expected[position - 1]), abs=1e-5)
 
 

@@ -53,7 +53,7 @@ def test_resume_is_exact(
 ) -> None:
     policy = load_policy(model_folder, SETTINGS[kind], "float32")
     train(policy, range(before))
-    checkpoints = Checkpoints(tmp_path, keep=2)
+    checkpoints = Checkpoints(tmp_path, kept=2)
     path = checkpoints.save(policy, before, "a", {"step": before}, Ledger())
     norms = train(policy, range(before, before + 3))
 
@@ -82,7 +82,7 @@ def test_state_and_ledger_travel_with_the_weights(
     ledger = Ledger()
     version = WeightVersion(lineage="a", step=1)
     ledger.consume(sequence_number=4, group="g", content_hash="h", version=version)
-    checkpoints = Checkpoints(tmp_path, keep=2)
+    checkpoints = Checkpoints(tmp_path, kept=2)
     for step in (1, 2, 3):
         checkpoints.save(policy, step, "a", {"step": step}, ledger)
     latest = checkpoints.latest()
@@ -100,22 +100,22 @@ def test_a_death_while_saving_leaves_the_previous_checkpoint(
     moment: str,
 ) -> None:
     policy = load_policy(model_folder, SETTINGS["adam"], "float32")
-    checkpoints = Checkpoints(tmp_path, keep=2)
+    checkpoints = Checkpoints(tmp_path, kept=2)
     first = checkpoints.save(policy, 1, "a", {"step": 1}, Ledger())
 
-    whole = Path.rename
+    whole = Path.replace
+    fatal = {"rename": ".unfinished", "pointer": ".latest"}.get(moment, "")
 
     def die(*args: object, **_kwargs: object) -> None:
-        if moment == "rename" and not str(args[0]).endswith(".unfinished"):
-            whole(*args)  # type: ignore[arg-type]
-            return
-        raise KeyboardInterrupt
+        if str(args[0]).endswith(fatal):
+            raise KeyboardInterrupt
+        whole(*args)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         if moment == "tensors":
             patch.setattr("learner.checkpoint.dist_checkpointing.save", die)
         else:
-            patch.setattr(Path, "rename" if moment == "rename" else "replace", die)
+            patch.setattr(Path, "replace", die)
         checkpoints.save(policy, 2, "a", {"step": 2}, Ledger())
     assert checkpoints.latest() == first
     checkpoints.load(policy, first)
@@ -129,7 +129,7 @@ def test_a_checkpoint_of_another_run_is_refused_by_name(
     with pytest.raises(CheckpointError, match="seed = 1, the recipe now says 2"):
         check_fits({"seed": 1}, {"seed": 2}, tmp_path)
     policy = load_policy(model_folder, SETTINGS["adam"], "float32")
-    checkpoints = Checkpoints(tmp_path / "c", keep=1)
+    checkpoints = Checkpoints(tmp_path / "c", kept=1)
     path = checkpoints.save(policy, 1, "a", {}, Ledger())
     other = load_policy(
         write_model(tmp_path / "other", "qwen2-untied"), SETTINGS["adam"], "float32"

@@ -198,7 +198,6 @@ async def test_what_is_not_served_says_so(client: Client) -> None:
     for method, request in (
         ("SnapshotSession", pb.SnapshotSessionRequest()),
         ("RestoreSession", pb.RestoreSessionRequest()),
-        ("ForkSession", pb.ForkSessionRequest()),
     ):
         with refused(reasons.ERROR_REASON_NOT_SERVED) as failure:
             await rpc(getattr(client.stub, method), request, timeout=10)

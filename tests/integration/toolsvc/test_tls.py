@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
-from engine.tools.calls import CallPlace, PendingCall
+from engine.tools.calls import PendingCall
 from engine.tools.services import ToolServices
 from engine.types import Call
 from tests.support.tls import Pem, make_pem
@@ -85,18 +85,18 @@ async def test_the_engine_reaches_every_worker(service: Service, pem: Pem) -> No
     try:
         assert [tool.name for tool in (await services.open())["echo"]] == ["echo"]
         endpoints = set()
+        environments = []
         while len(endpoints) < 2:
-            number = len(services._live)
-            session = await services.open_session(f"s{number}", Task(id="t"))
-            (part,) = session.parts
-            endpoints.add(part.endpoint)
+            environment = await services.open_session(f"s{len(environments)}", Task(id="t"))
+            environments.append(environment)
+            endpoints.add(environment.refs[0].endpoint)
             request = Call(action="<echo>hi</echo>", tool="echo", arguments={"text": "hi"})
-            pending = session.dispatch(request, CallPlace(call_id="c", turn=0, turns_left=0))
+            pending = environment.dispatch(request, call_id="c", turn=0, turns_left=0)
             assert isinstance(pending, PendingCall)
-            assert (await pending.result()).text == "hi"
+            assert (await pending.result()).outcome.observation == "hi"
         assert service.address not in endpoints
-        for session in list(services._live.values()):
-            session.close()
+        for environment in environments:
+            environment.close()
     finally:
         await services.close()
 

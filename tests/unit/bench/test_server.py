@@ -11,6 +11,7 @@ import aiohttp
 import pytest
 
 from bench.scripted import ScriptedSampler, ScriptRequest, StartError, Timing, cycle, replies
+from bench.scripted.types import GenerateRequest
 
 
 def body(ids: list[int], rid: str, **changes: Any) -> dict[str, Any]:
@@ -43,6 +44,28 @@ async def test_turns_and_the_prefix_property() -> None:
         first, second = sampler.requests
         assert second.input_ids[: len(first.input_ids) + 2] == (*first.input_ids, 5, 2)
         assert ids == [1, 5, 2, 9, 6, 2, 9]
+
+
+async def test_a_watch_is_told_when_a_streamed_reply_was_asked_for_and_written() -> None:
+    told: list[tuple[object, ...]] = []
+
+    class Watch:
+        def asked(self, request: GenerateRequest) -> None:
+            told.append(("asked", request.rid))
+
+        def replied(self, request: GenerateRequest, read_ns: int, written_ns: int) -> None:
+            told.append(("replied", request.rid))
+            assert 0.05 <= (written_ns - read_ns) / 1e9 < 5
+
+    timing = Timing(first_token_delay=0.06)
+    async with (
+        ScriptedSampler(script=replies([[5, 6, 2]]), timing=timing, watch=Watch()) as sampler,
+        aiohttp.ClientSession() as session,
+    ):
+        sent = body([1], "r0", stream=True)
+        async with session.post(sampler.url + "/generate", json=sent) as answer:
+            await answer.read()
+    assert told == [("asked", "r0"), ("replied", "r0")]
 
 
 async def test_the_script_sees_the_images() -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 
-from bench.tools.usage import cpu_seconds, proportional_all, resident, tree
+from bench.tools.usage import cpu_seconds, proportional_all, resident, thread_seconds, tree
 
 BURN = "import time\nwhile time.process_time() < 0.15: pass"
 PARENT = f"""
@@ -64,3 +65,33 @@ def test_a_process_that_is_gone_is_nothing() -> None:
     assert tree([gone.pid]) == []
     assert cpu_seconds([gone.pid]) == 0.0
     assert resident([gone.pid]) == 0
+
+
+def test_the_main_threads_time_comes_first_and_others_follow_by_size() -> None:
+    def burn(seconds: float) -> None:
+        end = time.thread_time() + seconds
+        while time.thread_time() < end:
+            pass
+
+    done = threading.Event()
+    ready = threading.Barrier(3)
+
+    def work(seconds: float) -> None:
+        burn(seconds)
+        ready.wait()
+        done.wait()
+
+    threads = [threading.Thread(target=work, args=(seconds,)) for seconds in (0.05, 0.2)]
+    for thread in threads:
+        thread.start()
+    try:
+        ready.wait()
+        main, *others = thread_seconds(os.getpid())
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
+    assert main > 0
+    assert others == sorted(others, reverse=True)
+    assert others[0] >= 0.15
+    assert thread_seconds(2**30) == []

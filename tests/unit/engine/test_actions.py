@@ -10,6 +10,7 @@ from engine.protocols.actions import read_call
 from engine.protocols.chat import Chat
 from engine.types import Call, ToolSpec
 from tests.support.codecs import END, ToyCodec
+from tests.support.views import view_of
 
 CODEC = ToyCodec()
 CALL_END = "</tool_call>"
@@ -86,19 +87,20 @@ def test_the_first_tool_that_accepts(
 
 def test_in_chat_any_tool_is_called_by_its_name() -> None:
     for name in ("a", "zoom"):
-        (call,) = Chat().decide(call_of(name), CALL_END, (tag("a"), json_call("zoom")), CODEC)
+        view = view_of((tag("a"), json_call("zoom")))
+        (call,) = Chat().decide(call_of(name), CALL_END, view, CODEC).calls
         assert (call.tool, call.arguments, call.invalid_reason) == (name, {"a": 1}, "")
 
 
 def test_in_chat_a_tag_is_its_tools_and_an_unknown_name_a_raw_tools() -> None:
     tools = (json_call("zoom"), tag("a", "two"), raw("free", "three"))
-    assert Chat().decide("<a>1</a>", "</a>", tools, CODEC) == (
+    assert Chat().decide("<a>1</a>", "</a>", view_of(tools), CODEC).calls == (
         Call(action="<a>1</a>", tool="a", arguments={"text": "1"}),
     )
-    assert Chat().decide(call_of("fly"), CALL_END, tools, CODEC) == (
+    assert Chat().decide(call_of("fly"), CALL_END, view_of(tools), CODEC).calls == (
         Call(action=call_of("fly"), tool="free"),
     )
-    (unknown,) = Chat().decide(call_of("fly"), CALL_END, tools[:2], CODEC)
+    (unknown,) = Chat().decide(call_of("fly"), CALL_END, view_of(tools[:2]), CODEC).calls
     assert unknown.tool == "fly"
 
 

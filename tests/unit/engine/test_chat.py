@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +12,9 @@ from hypothesis import strategies as st
 
 from engine.protocols.chat import Chat
 from engine.text.codec import HuggingFaceCodec
-from engine.types import Answer, Call, NoAction, ToolSpec
+from engine.types import Answer, Call, End, ToolSpec
 from tests.support.codecs import END, ToyCodec
+from tests.support.views import EMPTY, view_of
 from toolwright.types import Task
 
 TOY = ToyCodec()
@@ -26,8 +28,13 @@ TASK = Task(id="t", messages=({"role": "user", "content": "1+1?"},))
 CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>'
 
 
-def decide(text: str, stop: str | None = END, **options: Any) -> Any:
-    return Chat(**options).decide(text, stop, (ADD,), TOY)
+def decide(text: str, stop: str = END, **options: Any) -> Any:
+    return Chat(**options).decide(text, stop, view_of((ADD,)), TOY)
+
+
+def the_call(text: str, stop: str) -> Call:
+    (call,) = decide(text, stop).calls
+    return call
 
 
 def test_stops() -> None:
@@ -45,7 +52,7 @@ def test_the_prompt_shows_the_tools(qwen: HuggingFaceCodec) -> None:
 
 
 def test_a_call() -> None:
-    (call,) = decide(f"let me see\n{CALL}", "</tool_call>")
+    call = the_call(f"let me see\n{CALL}", "</tool_call>")
     assert call == Call(action=f"let me see\n{CALL}", tool="add", arguments={"a": 1})
 
 
@@ -62,22 +69,22 @@ def test_a_call() -> None:
     ],
 )
 def test_a_call_that_cannot_be_read_is_the_policy_s_to_see(body: str, reason: str) -> None:
-    (call,) = decide(f"<tool_call>{body}</tool_call>", "</tool_call>")
+    call = the_call(f"<tool_call>{body}</tool_call>", "</tool_call>")
     assert reason in call.invalid_reason
 
 
 def test_a_call_without_its_opening() -> None:
-    (call,) = decide("x</tool_call>", "</tool_call>")
+    call = the_call("x</tool_call>", "</tool_call>")
     assert call.invalid_reason == "no <tool_call>"
 
 
 def test_a_call_without_arguments_has_none() -> None:
-    (call,) = decide('<tool_call>{"name": "now"}</tool_call>', "</tool_call>")
+    call = the_call('<tool_call>{"name": "now"}</tool_call>', "</tool_call>")
     assert (call.tool, dict(call.arguments), call.invalid_reason) == ("now", {}, "")
 
 
 def test_a_tool_s_own_stop_goes_to_the_service() -> None:
-    assert decide("<python>1</python>", "</python>") == (Call(action="<python>1</python>"),)
+    assert the_call("<python>1</python>", "</python>") == Call(action="<python>1</python>")
 
 
 @given(st.text(max_size=40), st.sampled_from(["</tool_call>", END, None, "</python>"]))
@@ -90,7 +97,7 @@ def test_deciding_never_raises(text: str, stop: str | None) -> None:
     ("text", "expected"),
     [
         (f" it is 2 {END}", Answer(text="it is 2")),
-        (f" {END}", NoAction(empty=True)),
+        (f" {END}", EMPTY),
     ],
 )
 def test_an_end_without_a_call_is_the_answer(text: str, expected: object) -> None:
@@ -102,9 +109,9 @@ def test_an_end_without_a_call_is_the_answer(text: str, expected: object) -> Non
     [
         (f"so \\boxed{{4}}. {END}", Answer(text="4")),
         (f"\\boxed{{3}} no \\boxed{{4}}{END}", Answer(text="4")),
-        (f"\\boxed{{4{END}", NoAction()),
-        (f"it is 4{END}", NoAction()),
-        (END, NoAction(empty=True)),
+        (f"\\boxed{{4{END}", End()),
+        (f"it is 4{END}", End()),
+        (END, EMPTY),
     ],
 )
 def test_an_answer_that_is_marked(text: str, expected: object) -> None:
@@ -198,3 +205,38 @@ def test_a_demonstration_that_does_not_fit(qwen: HuggingFaceCodec) -> None:
         Chat().demonstration(
             [*TASK.messages, {"role": "assistant", "content": "a"}, *TASK.messages], qwen
         )
+
+
+TWO = CALL + "\n" + CALL.replace('"a": 1', '"a": 2')
+
+
+def test_with_parallel_calls_an_action_goes_on_after_a_call() -> None:
+    chat = Chat(parallel=True)
+    assert chat.stops((ADD,), TOY) == (END,)
+    assert chat.marks((ADD,), TOY) == ("</tool_call>",)
+    assert Chat().marks((ADD,), TOY) == ()
+
+
+def test_calls_at_a_mark_are_the_first_of_those_at_the_stop() -> None:
+    chat, view = Chat(parallel=True), view_of((ADD,))
+    first = chat.decide(CALL, "</tool_call>", view, TOY)
+    both = chat.decide(TWO + END, END, view, TOY)
+    assert [call.arguments for call in both.calls] == [{"a": 1}, {"a": 2}]
+    assert [call.action for call in both.calls][:1] == [call.action for call in first.calls]
+    assert chat.decide("42" + END, END, view, TOY) == Answer(text="42")
+
+
+def test_each_answer_of_parallel_calls_is_a_message_of_its_own(policy_folder: Path) -> None:
+    codec = HuggingFaceCodec(policy_folder)
+    chat = Chat(parallel=True)
+    head, tail = chat.frame(codec.end_of_turn, codec)
+    text = codec.decode([*head, *chat.observation(["one", "two"], codec), *tail])
+    whole = codec.chat(
+        [
+            {"role": "user", "content": "x"},
+            {"role": "assistant", "content": "ACTION"},
+            {"role": "tool", "content": "one"},
+            {"role": "tool", "content": "two"},
+        ]
+    )
+    assert "ACTION" + codec.end_of_turn + text == whole[whole.index("ACTION") :]

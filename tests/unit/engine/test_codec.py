@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from engine.errors import StartupError
 from engine.protocols.chat import Chat
 from engine.protocols.tagged import Tagged
-from engine.serve import rehearse
+from engine.rehearsal import rehearse
 from engine.text.codec import HuggingFaceCodec
 from tests.support.policy import (
     PLAIN_TEMPLATE,

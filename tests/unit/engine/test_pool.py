@@ -1,110 +1,341 @@
-"""Tokens of one action over its requests: positions, versions, the stop."""
+"""A pool against servers that lie: what they say is asked elsewhere, and nobody else suffers."""
 
 from __future__ import annotations
 
-import pytest
+import asyncio
+import gc
+from array import array
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
 
-from engine.sampler.client import ServerUnreachable
-from engine.sampler.pool import _Action
+import orjson
+import pytest
+from aiohttp import web
+
+from engine.errors import SamplerFailed, StartupError
+from engine.sampler.action import Action
+from engine.sampler.control import WeightControl
+from engine.sampler.flight import Flight
+from engine.sampler.pool import SamplerPool
 from engine.sampler.stops import StopTable
-from engine.sampler.wire import Chunk
-from engine.types import StopHit
+from engine.sampler.wire.stream import Stream
+from engine.types import Generated
 from tests.support.codecs import END, ToyCodec
-from toolwright.types import FinishKind, FinishReason, WeightVersion
+from tests.support.engines import until
+from tests.support.net import free_port
+from tests.unit.engine.test_sampler_wire import event
+from toolwright.recipe import Sampler
+from toolwright.types import FinishKind, FinishReason, SamplingParams, WeightVersion
 
 CODEC = ToyCodec()
-V = [WeightVersion(lineage="a", step=n) for n in range(4)]
-LENGTH = FinishReason(kind=FinishKind.LENGTH)
-ABORT = FinishReason(kind=FinishKind.ABORT)
+VERSION = WeightVersion(lineage="a", step=1)
+STOP = CODEC.token_id(END) or 0
+REPLY = [*CODEC.encode("so it is"), STOP]
+Answer = Callable[[dict[str, Any]], bytes]
 
 
-class Heard:
-    """An action and what it told of its stop."""
+def sse(*payloads: bytes) -> bytes:
+    return b"".join(b"data: " + payload + b"\n\n" for payload in payloads)
 
-    def __init__(self) -> None:
-        self.stops: list[tuple[list[int], StopHit, int]] = []
-        self.action = _Action(StopTable([END], CODEC), CODEC, self._hear)
-        self.action.begin()
 
-    def _hear(self, token_ids: object, hit: StopHit, read_ns: int) -> None:
-        self.stops.append((list(token_ids), hit, read_ns))  # type: ignore[call-overload]
+def truth(body: dict[str, Any]) -> bytes:
+    """All of the reply that the request does not hold yet."""
+    said = len(body["input_ids"]) - 3
+    rest = REPLY[said:][: body["sampling_params"]["max_new_tokens"]]
+    whole = len(rest) == len(REPLY) - said
+    finish = {"type": "stop", "matched": STOP} if whole else {"type": "length"}
+    pairs = [[-0.5, token, None] for token in rest]
+    return sse(event(rest, len(rest), finish=finish, pairs=pairs), b"[DONE]")
 
-    def take(
-        self,
-        *token_ids: int,
-        version: str = "a.1",
-        finish: FinishReason | None = None,
-        spans: tuple[tuple[str, int, int], ...] = (),
-        read_ns: int = 1,
-    ) -> bool:
-        chunk = Chunk(
-            token_ids=list(token_ids),
-            logprobs=[-i / 8 for i in token_ids],
-            weight_version=version,
-            finish=finish,
-            weight_spans=spans,
+
+def says(payload: bytes) -> Answer:
+    return lambda _body: sse(payload)
+
+
+class Server:
+    """SGLang's wire as far as the pool asks it; `answers` to /generate, in turn."""
+
+    def __init__(self, *answers: Answer) -> None:
+        self._answers = answers
+        self.version = "default"
+        self.aborted: list[str] = []
+        self.asked: list[dict[str, Any]] = []
+        self.gate: asyncio.Event | None = None
+        self.url = ""
+
+    @asynccontextmanager
+    async def running(self, port: int = 0) -> AsyncIterator[Server]:
+        app = web.Application()
+        app.add_routes(
+            [
+                web.get("/server_info", self._info),
+                web.get("/model_info", self._model),
+                web.post("/update_weights_from_disk", self._update),
+                web.post("/generate", self._generate),
+                web.post("/abort_request", self._abort),
+                web.post("/pause_generation", self._fine),
+                web.post("/continue_generation", self._fine),
+            ]
         )
-        return self.action.on_chunk(chunk, read_ns)
+        runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", port).start()
+        self.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        try:
+            yield self
+        finally:
+            await runner.cleanup()
+
+    async def _info(self, _request: web.Request) -> web.Response:
+        return web.json_response({"incremental_streaming_output": True, "version": "0"})
+
+    async def _model(self, _request: web.Request) -> web.Response:
+        return web.json_response({"weight_version": self.version})
+
+    async def _update(self, request: web.Request) -> web.Response:
+        self.version = (await request.json())["weight_version"]
+        return web.json_response({"success": True})
+
+    async def _fine(self, _request: web.Request) -> web.Response:
+        return web.json_response({})
+
+    async def _abort(self, request: web.Request) -> web.Response:
+        self.aborted.append((await request.json()).get("rid", ""))
+        return web.Response()
+
+    async def _generate(self, request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        answer = self._answers[len(self.asked) % len(self._answers)]
+        self.asked.append(body)
+        if self.gate is not None:
+            await self.gate.wait()
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(answer(body))
+        return response
 
 
-def test_the_server_s_own_account_of_versions_wins() -> None:
-    """A chunk that straddles an update names one version for all its tokens."""
-    heard = Heard()
-    heard.take(1, 2, version="a.1")
-    heard.take(3, 4, version="a.2", finish=LENGTH, spans=(("a.1", 0, 3), ("a.2", 3, 4)))
-    assert heard.action.generated(LENGTH).versions == (V[1], V[1], V[1], V[2])
+@asynccontextmanager
+async def pool_of(*servers: Server, **table: Any) -> AsyncIterator[SamplerPool]:
+    """A pool whose servers are in order."""
+    async with AsyncExitStack() as stack:
+        for server in servers:
+            await stack.enter_async_context(server.running())
+        made = SamplerPool(
+            Sampler(endpoints=tuple(server.url for server in servers), **table),
+            CODEC,
+            vocab_size=300,
+        )
+        stack.push_async_callback(made.close)
+        await made.open()
+        await WeightControl(made, pause_mode="retract").put_in_order(VERSION, Path("/w"))
+        yield made
 
 
-def test_a_later_request_s_account_begins_where_it_began() -> None:
-    heard = Heard()
-    heard.take(1, 2, version="a.1", finish=ABORT, spans=(("a.1", 0, 2),))
-    heard.action.begin()
-    heard.take(3, 4, 5, version="a.3", finish=LENGTH, spans=(("a.2", 0, 1), ("a.3", 1, 3)))
-    generated = heard.action.generated(LENGTH)
-    assert generated.versions == (V[1], V[1], V[2], V[3], V[3])
-    assert generated.token_ids == (1, 2, 3, 4, 5)
-    assert generated.logprobs == tuple(-i / 8 for i in range(1, 6))
+async def ask(pool: SamplerPool, key: str = "t", **changes: Any) -> Generated:
+    asked = {
+        "key": key,
+        "token_ids": array("i", [1, 2, 3]),
+        "sampling": SamplingParams(),
+        "max_new_tokens": 50,
+        "stops": StopTable([END], CODEC),
+        "on_action": lambda _generated: None,
+        **changes,
+    }
+    return await pool.generate(**asked)
 
 
-def test_the_stop_is_told_at_once_and_what_follows_is_dropped() -> None:
-    heard = Heard()
-    end = CODEC.token_id(END)
-    assert end is not None
-    assert heard.take(1)
-    assert not heard.take(2, end, 7, 8, read_ns=5)
-    ((token_ids, hit, read_ns),) = heard.stops
-    assert (token_ids, read_ns) == ([1, 2, end], 5)
-    assert (hit.keep, hit.matched_text) == (3, END)
-    assert heard.action.finish == FinishReason(
-        kind=FinishKind.STOP, matched_token=end, matched_text=END
+def failures(pool: SamplerPool, server: Server) -> dict[str, int]:
+    return dict(pool.statistics()[server.url]["failures"])
+
+
+def endless(_body: dict[str, Any]) -> bytes:
+    return b"data: " + b"x" * (3 << 20)
+
+
+def spoilt(where: str, value: object) -> Answer:
+    body = orjson.loads(event([70, 71], 2, pairs=[[-0.5, 70, None], [-0.5, 71, None]]))
+    if where == "token":
+        body["output_ids"][1] = body["meta_info"]["output_token_logprobs"][1][1] = value
+    elif where == "logprob":
+        body["meta_info"]["output_token_logprobs"][1][0] = value
+    elif where == "body":
+        body.pop(value)
+    else:
+        body["meta_info"][where] = value
+    return says(orjson.dumps(body))
+
+
+LIES: dict[str, Answer] = {
+    "-5": spoilt("token", -5),
+    "2**40": spoilt("token", 2**40),
+    "65.5": spoilt("token", 65.5),
+    '"65"': spoilt("token", "65"),
+    "null": spoilt("token", None),
+    "true": spoilt("token", True),
+    "id == vocab_size": spoilt("token", 300),
+    "logprob -1e300": spoilt("logprob", -1e300),
+    "logprob +5": spoilt("logprob", 5),
+    "logprob null": spoilt("logprob", None),
+    "logprob x": spoilt("logprob", "x"),
+    "logprob NaN": says(event([70], 1, pairs=[["?", 70, None]]).replace(b'"?"', b"NaN")),
+    "endless event": endless,
+    "too many tokens": says(event([70] * 60, 60)),
+    "JSON bomb": says(b'{"x":' + b"[" * 200_000),
+    "no output_ids": spoilt("body", "output_ids"),
+    "no meta_info": spoilt("body", "meta_info"),
+    "finish_reason": spoilt("finish_reason", "stop"),
+    "matched": spoilt("finish_reason", {"type": "stop", "matched": {}}),
+    "meta_info": lambda body: truth(body).replace(b'"meta_info":{', b'"meta_info":3,"x":{'),
+    "spans": spoilt("weight_versions", [{"version": "a.1", "start": 0, "end": 9**9}]),
+    "completion_tokens": spoilt("completion_tokens", "2"),
+    "no HTTP": lambda _body: b"\x00" * 9000,
+}
+
+
+@pytest.mark.parametrize("lie", LIES.values(), ids=LIES.keys())
+async def test_a_lie_is_asked_elsewhere_and_ends_no_other_stream(
+    lie: Answer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two streams of the liar are open while it lies; one of them tells the truth."""
+    monkeypatch.setattr("engine.sampler.wire.stream.MAX_EVENT_BYTES", 1 << 20)
+    liar, honest = Server(lie, truth), Server(truth)
+    liar.gate, honest.gate = asyncio.Event(), asyncio.Event()
+    async with pool_of(liar, honest) as pool:
+        asking = [asyncio.create_task(ask(pool, f"t{number}")) for number in range(4)]
+        async with asyncio.timeout(10):
+            await until(lambda: len(liar.asked) + len(honest.asked) == 4, "all requests")
+            assert len(liar.asked) == 2
+            liar.gate.set()
+            honest.gate.set()
+            for generated in await asyncio.gather(*asking):
+                assert list(generated.token_ids) == REPLY
+                assert list(generated.logprobs) == [-0.5] * len(REPLY)
+                assert generated.versions == ((VERSION, len(REPLY)),)
+                assert generated.stop == END
+        assert sum(failures(pool, liar).values()) == 1
+        assert set(failures(pool, liar)) <= {"malformed", "broken"}
+        assert failures(pool, honest) == {}
+        assert len(liar.asked) == 2
+        assert pool.statistics()[liar.url]["up"]
+
+
+async def test_a_server_that_only_lies_fails_the_action_after_its_patience() -> None:
+    liar = Server(LIES["-5"])
+    async with pool_of(liar, patience_s=0.3) as pool:
+        with pytest.raises(SamplerFailed, match="Expected `int`") as caught:
+            await ask(pool)
+    assert not caught.value.permanent
+    assert len(liar.asked) > 1
+
+
+async def test_tokens_that_came_before_a_lie_are_kept() -> None:
+    def begins(body: dict[str, Any]) -> bytes:
+        pairs = [[-0.5, token, None] for token in REPLY[:3]]
+        return sse(event(REPLY[:3], 3, pairs=pairs)) + LIES["-5"](body)
+
+    server = Server(begins, truth)
+    async with pool_of(server) as pool:
+        generated = await ask(pool)
+    assert list(generated.token_ids) == REPLY
+    first, second = server.asked
+    assert second["input_ids"] == [1, 2, 3, *REPLY[:3]]
+    assert second["sampling_params"]["max_new_tokens"] == 47
+    assert len({body["rid"] for body in server.asked}) == 2
+    assert len({len(body["rid"]) for body in server.asked}) == 1
+    assert first["rid"] in server.aborted
+
+
+async def test_a_request_that_one_server_refuses_is_asked_of_the_other() -> None:
+    refusal = says(b'{"error": {"message": "too long for me", "retryable": false}}')
+    small, large = Server(refusal), Server(truth)
+    async with pool_of(small, large) as pool:
+        done = await asyncio.gather(*(ask(pool, f"t{number}") for number in range(4)))
+        assert all(list(generated.token_ids) == REPLY for generated in done)
+        assert failures(pool, small).get("refused", 0) >= 1
+    async with pool_of(Server(refusal)) as pool:
+        with pytest.raises(SamplerFailed, match="too long for me") as caught:
+            await ask(pool)
+    assert caught.value.permanent
+
+
+async def test_what_an_earlier_life_has_is_not_asked_again() -> None:
+    server = Server(truth)
+    received = Generated(
+        token_ids=array("i", REPLY[:4]),
+        logprobs=array("f", [-0.25] * 4),
+        versions=((WeightVersion(lineage="a", step=0), 4),),
+        finish=FinishReason(kind=FinishKind.CONTINUED),
     )
-    assert not heard.action.server_finished
-    generated = heard.action.generated(heard.action.finish)
-    assert generated.token_ids == (1, 2, end)
-    assert len(generated.logprobs) == len(generated.versions) == 3
+    told: list[Generated] = []
+    async with pool_of(server) as pool:
+        generated = await ask(pool, received=received, on_action=told.append)
+        whole = await ask(pool, received=received, max_new_tokens=4)
+    assert [body["input_ids"] for body in server.asked] == [[1, 2, 3, *REPLY[:4]]]
+    assert server.asked[0]["sampling_params"]["max_new_tokens"] == 46
+    assert list(generated.token_ids) == REPLY
+    assert [count for _, count in generated.versions] == [4, len(REPLY) - 4]
+    assert told == [generated]
+    assert whole.finish.kind is FinishKind.LENGTH
+    assert list(whole.token_ids) == REPLY[:4]
 
 
-def test_a_stop_in_the_last_chunk_is_ours_not_the_server_s() -> None:
-    heard = Heard()
-    end = CODEC.token_id(END)
-    assert end is not None
-    heard.take(1, end, finish=LENGTH, spans=(("a.1", 0, 2),))
-    assert heard.action.finish is not None
-    assert heard.action.finish.kind is FinishKind.STOP
-    assert heard.action.server_finished
+async def test_a_prompt_outside_the_vocabulary_is_not_sent() -> None:
+    server = Server(truth)
+    async with pool_of(server) as pool:
+        for wrong in (-1, 300):
+            with pytest.raises(SamplerFailed, match=f"token id {wrong} ") as caught:
+                await ask(pool, token_ids=array("i", [1, wrong]))
+            assert caught.value.permanent
+    assert server.asked == []
 
 
-@pytest.mark.parametrize("version", ["default", "", "a"])
-def test_tokens_under_foreign_weights_are_not_taken(version: str) -> None:
-    heard = Heard()
-    heard.take(1)
-    with pytest.raises(ServerUnreachable, match="started anew"):
-        heard.take(2, version=version)
-    assert heard.action.token_ids == [1]
-    heard.take(version=version)  # a chunk without tokens says nothing
+async def test_no_server_at_all_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.sampler.fleet.START_SECONDS", 0.1)
+    table = Sampler(endpoints=(f"http://127.0.0.1:{free_port()}",))
+    pool = SamplerPool(table, CODEC, vocab_size=300)
+    with pytest.raises(StartupError, match="is down or is no SGLang server"):
+        await pool.open()
+    await pool.close()
 
 
-def test_an_account_of_foreign_weights_is_not_believed() -> None:
-    heard = Heard()
-    heard.take(1, 2, finish=LENGTH, spans=(("default", 0, 1), ("a.2", 1, 2)))
-    assert heard.action.generated(LENGTH).versions == (V[1], V[2])
+async def test_while_no_server_is_up_an_action_waits_and_the_clock_stands_still() -> None:
+    clock: list[float | None] = []
+
+    class Clock:
+        def stop(self, since: float) -> None:
+            clock.append(since)
+
+        def go_on(self) -> None:
+            clock.append(None)
+
+    server = Server(truth)
+    async with pool_of(server, patience_s=0.1) as pool:
+        pool.mark_down(pool.servers[0], "a test")
+        asking = asyncio.create_task(ask(pool, clock=Clock()))
+        await asyncio.sleep(0.3)
+        assert not asking.done()
+        assert len(clock) == 1
+        assert pool.statistics()[server.url]["why"] == "a test"
+        pool.mark_up(pool.servers[0])
+        assert list((await asking).token_ids) == REPLY
+    assert clock[1:] == [None]
+
+
+async def test_an_action_leaves_nothing_to_the_garbage_collector() -> None:
+    """At thousands of trajectories a collection stops all of them for a second."""
+    async with pool_of(Server(truth)) as pool:
+        await ask(pool)
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(10):
+                await ask(pool, on_mark=lambda _ids, _hit, _ns: None)
+            left = [
+                kind for kind in map(type, gc.get_objects()) if kind in (Flight, Action, Stream)
+            ]
+        finally:
+            gc.enable()
+    assert left == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from array import array
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,8 @@ def test_segments(tmp_path: Path, codec: HuggingFaceCodec) -> None:
     assert trajectory.task.id == "c1"
     for segment in sequence.segments:
         wrote = segment.author is Author.MODEL
-        assert segment.logprobs == ((0.0,) * len(segment.token_ids) if wrote else None)
+        zeros = array("f", [0.0] * len(segment.token_ids))
+        assert segment.logprobs == (zeros if wrote else None)
 
 
 def test_blank_lines_are_skipped_and_lines_are_names(

@@ -3,93 +3,142 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import replace
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from engine.images.media import Media
 from engine.journal.journal import Counts, Journal, JournalFull
-from engine.lanes import train as scheduler
+from engine.lanes import train
+from engine.lanes.places import Places
 from engine.lanes.train import TrainLane
+from engine.rollout.log import AttemptLog
+from engine.tasks import BadRows, DrawnTask
 from tests.support.engines import until
 from toolwright.recipe import Run
-from toolwright.types import Event, SamplingParams, Status, StopReason, Task, Trajectory
-
-RollOut = Callable[[int], Awaitable[list[Trajectory]]]
+from toolwright.types import SamplingParams, Status, StopReason, Task, Trajectory
 
 
-def trajectory(position: int, index: int) -> Trajectory:
-    return Trajectory(
-        id=f"g{position}-{index}",
-        group_id=f"g{position}",
-        index=index,
-        task=Task(id=str(position)),
-        sequences=(),
-        status=Status.COMPLETED,
-        stop_reason=StopReason.ANSWERED,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedMember:
+    """A member as the lane stores it."""
+
+    trajectory: Trajectory
+
+    @property
+    def log(self) -> AttemptLog:
+        return AttemptLog(f"{self.trajectory.id}/b1r0a0")
+
+
+def member(group_id: str, index: int) -> EndedMember:
+    return EndedMember(
+        trajectory=Trajectory(
+            id=f"{group_id}-{index}",
+            group_id=group_id,
+            index=index,
+            task=Task(id=group_id),
+            sequences=(),
+            status=Status.COMPLETED,
+            stop_reason=StopReason.ANSWERED,
+        )
     )
 
 
+class Positions:
+    """A source that has a task at each position but the bad ones."""
+
+    def __init__(self, bad: Collection[int] = ()) -> None:
+        self._bad = bad
+
+    async def at(self, position: int) -> DrawnTask:
+        drawn = DrawnTask(position=position, task=Task(id=str(position)))
+        if position in self._bad:
+            raise drawn.refused("broken", "it is broken")
+        return drawn
+
+
 class Lane:
-    """A train lane whose rollouts are `roll_out`; counts what it admits."""
+    """A train lane whose groups wait for `finish`, each member in a place; `admitted` says which
+    came. `ends`: members that end at once, by index."""
 
     def __init__(
-        self, journal: Journal, roll_out: RollOut | None, *, max_concurrent: int = 1000, **run: Any
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        journal: Any,
+        *,
+        max_concurrent: int = 1000,
+        ends: Collection[int] = (),
+        source: Positions | None = None,
+        max_bad_rows: int = 100,
+        **run: Any,
     ) -> None:
         self.admitted: list[int] = []
         self.finish = asyncio.Event()
+        self.places = Places(max_concurrent)
         table = Run.model_validate(
             {
                 "name": "r", "folder": ".", "steps": 10, "groups_per_step": 4, "group_size": 2,
                 "correction": "decoupled" if run.get("max_staleness") else "bypass", **run,
             }
         )  # fmt: skip
-        self.size = table.group_size
+        outer = self
+
+        class Group:
+            def __init__(self, _lane: object, *, group_id: str, size: int, **_rest: object) -> None:
+                self.queued = asyncio.Event()
+                self._group_id = group_id
+                self._size = size
+                outer.admitted.append(int(group_id[1:]))
+
+            async def run(self) -> list[EndedMember]:
+                async def one(index: int) -> EndedMember:
+                    async with outer.places:
+                        if index not in ends:
+                            await outer.finish.wait()
+                        return member(self._group_id, index)
+
+                members = [asyncio.create_task(one(index)) for index in range(self._size)]
+                await asyncio.sleep(0)
+                self.queued.set()
+                return list(await asyncio.gather(*members))
+
+        monkeypatch.setattr(train, "GroupRun", Group)
         self.lane = TrainLane(
             run=table,
-            setting=cast("Any", None),
-            rewards=cast("Any", None),
-            source=cast("Any", None),
+            lane=cast("Any", SimpleNamespace(places=self.places)),
+            source=cast("Any", source or Positions()),
             journal=journal,
-            sampling=cast("Any", None),
-            max_concurrent=max_concurrent,
-            max_attempts=1,
+            sampling=SamplingParams(),
+            bad_rows=BadRows(max_bad_rows),
             on_trajectory=lambda _trajectory: None,
         )
-        self._roll_out = roll_out or self._wait
-
-    async def _wait(self, position: int) -> list[Trajectory]:
-        await self.finish.wait()
-        return []
-
-    async def begin(
-        self, position: int, _round: int = 0, _shown: dict[str, Media] | None = None
-    ) -> list[Trajectory]:
-        self.admitted.append(position)
-        await self._roll_out(position)
-        return [trajectory(position, index) for index in range(self.size)]
 
 
-@asynccontextmanager
-async def serving(
-    tmp_path: Path, roll_out: RollOut | None = None, **run: Any
-) -> AsyncIterator[Lane]:
-    journal = Journal(tmp_path / "j.sqlite")
-    made = Lane(journal, roll_out, **run)
-    made.lane._roll_out = made.begin  # type: ignore[method-assign]
-    task = asyncio.create_task(made.lane.run())
-    try:
-        yield made
-    finally:
-        made.finish.set()
-        made.lane.drain()
-        async with asyncio.timeout(20):
-            await task
-        await journal.close()
+Serving = Callable[..., AbstractAsyncContextManager[Lane]]
+
+
+@pytest.fixture
+def serving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Serving:
+    @asynccontextmanager
+    async def serve(journal: Any = None, **run: Any) -> AsyncIterator[Lane]:
+        kept = journal or Journal(tmp_path / "j.sqlite")
+        made = Lane(monkeypatch, kept, **run)
+        task = asyncio.create_task(made.lane.run())
+        try:
+            yield made
+        finally:
+            made.finish.set()
+            made.lane.drain()
+            async with asyncio.timeout(20):
+                await task
+            if journal is None:
+                await kept.close()
+
+    return serve
 
 
 async def settled(lane: Lane, groups: int) -> None:
@@ -99,51 +148,53 @@ async def settled(lane: Lane, groups: int) -> None:
     assert lane.admitted == list(range(groups))
 
 
-async def test_staleness_0_admits_one_batch_a_version(tmp_path: Path) -> None:
-    async with serving(tmp_path) as lane:
+async def test_staleness_0_admits_one_batch_a_version(serving: Serving) -> None:
+    async with serving() as lane:
         await settled(lane, 4)
         lane.finish.set()  # all four are accepted: still the same batch
         await until(lambda: lane.lane.counts.accepted == 8, "four groups")
         await settled(lane, 4)
-        await lane.lane.changed(1)
+        lane.lane.changed(1)
         await settled(lane, 8)
 
 
-async def test_staleness_admits_ahead(tmp_path: Path) -> None:
-    async with serving(tmp_path, max_staleness=2) as lane:
+async def test_staleness_admits_ahead(serving: Serving) -> None:
+    async with serving(max_staleness=2) as lane:
         await settled(lane, 12)
 
 
-async def test_max_concurrent(tmp_path: Path) -> None:
-    async with serving(tmp_path, max_concurrent=5) as lane:
-        await settled(lane, 2)
+async def test_max_concurrent(serving: Serving) -> None:
+    """The third group is let in for the one place that is left."""
+    async with serving(max_concurrent=5) as lane:
+        await settled(lane, 3)
+        assert (lane.places.used, lane.places.free) == (5, -1)
 
 
-async def test_a_group_above_max_concurrent_runs_all_the_same(tmp_path: Path) -> None:
-    async with serving(tmp_path, max_concurrent=1) as lane:
+async def test_a_group_above_max_concurrent_runs_all_the_same(serving: Serving) -> None:
+    async with serving(max_concurrent=1) as lane:
         await settled(lane, 1)
 
 
 @pytest.mark.parametrize("staleness", [0, 2])
-async def test_nothing_beyond_the_last_step_is_sampled(tmp_path: Path, staleness: int) -> None:
-    async with serving(tmp_path, max_staleness=staleness, steps=2) as lane:
+async def test_nothing_beyond_the_last_step_is_sampled(serving: Serving, staleness: int) -> None:
+    async with serving(max_staleness=staleness, steps=2) as lane:
         lane.finish.set()
         for step in range(5):
-            await lane.lane.changed(step)
+            lane.lane.changed(step)
             await asyncio.sleep(0.02)
         await settled(lane, 8)
 
 
-async def test_a_run_of_no_steps_samples_nothing(tmp_path: Path) -> None:
-    async with serving(tmp_path, steps=0) as lane:
+async def test_a_run_of_no_steps_samples_nothing(serving: Serving) -> None:
+    async with serving(steps=0) as lane:
         await settled(lane, 0)
 
 
-async def test_what_was_admitted_is_journaled_at_a_drain(tmp_path: Path) -> None:
-    async with serving(tmp_path) as lane:
+async def test_what_was_admitted_is_journaled_at_a_drain(serving: Serving, tmp_path: Path) -> None:
+    async with serving() as lane:
         await settled(lane, 4)
         lane.lane.drain()
-        await lane.lane.changed(1)
+        lane.lane.changed(1)
         lane.finish.set()
     assert lane.admitted == [0, 1, 2, 3]
     journal = Journal(tmp_path / "j.sqlite")
@@ -151,143 +202,150 @@ async def test_what_was_admitted_is_journaled_at_a_drain(tmp_path: Path) -> None
     await journal.close()
 
 
-async def test_positions_go_on_after_a_restart(tmp_path: Path) -> None:
+async def test_positions_go_on_after_a_restart(serving: Serving, tmp_path: Path) -> None:
     journal = Journal(tmp_path / "j.sqlite")
     for position in (0, 2):
-        await journal.add_group(position=position, identity="g", members=[b"x", b"y"], versions=[])
+        await journal.add_group(
+            position=position, identity="g", members=[b"x", b"y"], attempts=["x", "y"], versions=[]
+        )
     await journal.close()
-    async with serving(tmp_path) as lane:
+    async with serving() as lane:
         await until(lambda: len(lane.admitted) >= 2, "two groups")
         await asyncio.sleep(0.02)
         assert lane.admitted == [1, 3]  # two of four are there
 
 
-class HeldJournal:
-    """Its counts are true when they are asked for, and arrive when their gate opens."""
+class SlowJournal:
+    """Stores a group when its gate opens, and counts it in that very moment."""
+
+    full = False
 
     def __init__(self) -> None:
+        self.gate = asyncio.Event()
         self.accepted = 0
-        self.gates: list[asyncio.Event] = []
-        self.boot = 1
+        self.storing = 0
+
+    @property
+    def counts(self) -> Counts:
+        return Counts(
+            accepted=self.accepted, waiting=self.accepted, dropped_groups=0, last_sequence=0,
+            durable_sequence=0, skipped=0,
+        )  # fmt: skip
 
     async def finished_positions(self) -> set[int]:
         return set()
 
     async def add_group(self, **_group: Any) -> int:
+        self.storing += 1
+        await self.gate.wait()
         self.accepted += 1
         return self.accepted
 
-    async def counts(self) -> Counts:
-        counts = Counts(
-            accepted=self.accepted,
-            waiting=self.accepted,
-            dropped_groups=0,
-            last_sequence=self.accepted,
-            durable_sequence=0,
-        )
-        if self.gates:
-            await self.gates.pop(0).wait()
-        return counts
 
-
-async def test_a_group_counts_at_every_moment() -> None:
+async def test_a_group_counts_at_every_moment(serving: Serving) -> None:
     """Between in flight and accepted there is no moment in which it is neither: at staleness 0
     that would let a trajectory of the next batch start under this batch's weights."""
-    journal = HeldJournal()
-    lane = Lane(cast("Any", journal), None, groups_per_step=1, group_size=1)
-    lane.lane._roll_out = lane.begin  # type: ignore[method-assign]
-    task = asyncio.create_task(lane.lane.run())
-    await until(lambda: lane.admitted == [0], "the batch's only group")
-
-    early, late = asyncio.Event(), asyncio.Event()
-    journal.gates = [early, late]
-    looking = asyncio.create_task(lane.lane.changed())  # sees nothing accepted
-    await asyncio.sleep(0)
-    lane.finish.set()
-    await until(lambda: journal.accepted == 1 and not journal.gates, "the group's own look")
-    early.set()
-    await looking
-    await asyncio.sleep(0.01)
-    assert lane.admitted == [0]
-
-    late.set()
-    await lane.lane.changed(1)
-    await until(lambda: lane.admitted == [0, 1], "the next version's group")
-    lane.lane.drain()
-    await task
+    journal = SlowJournal()
+    async with serving(journal, groups_per_step=1, group_size=1) as lane:
+        await settled(lane, 1)
+        lane.finish.set()
+        await until(lambda: journal.storing == 1, "the group's storing")
+        lane.lane.changed()
+        await settled(lane, 1)
+        journal.gate.set()
+        await until(lambda: journal.accepted == 1, "the group")
+        await settled(lane, 1)
+        lane.lane.changed(1)
+        await settled(lane, 2)
 
 
-class FullJournal(HeldJournal):
+class FullJournal(SlowJournal):
     """Has no room for the first two tries."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.tries = 0
+        self.gate.set()
 
     async def add_group(self, **group: Any) -> int:
-        self.tries += 1
-        if self.tries <= 2:
+        if self.storing < 2:
+            self.storing += 1
             raise JournalFull(Path("journal.sqlite"))
         return await super().add_group(**group)
 
 
 async def test_a_full_disk_stops_admissions_and_loses_no_group(
-    monkeypatch: pytest.MonkeyPatch,
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scheduler, "FULL_SECONDS", 0.05)
+    monkeypatch.setattr(train, "FULL_SECONDS", 0.05)
     journal = FullJournal()
-    lane = Lane(cast("Any", journal), None, groups_per_step=1, group_size=1)
-    lane.lane._roll_out = lane.begin  # type: ignore[method-assign]
-    task = asyncio.create_task(lane.lane.run())
-    await until(lambda: lane.admitted == [0], "the batch's only group")
-    lane.finish.set()
-    await until(lambda: lane.lane.full, "the full disk")
-    await lane.lane.changed(1)
-    await asyncio.sleep(0.01)
-    assert lane.admitted == [0]
-    await until(lambda: journal.accepted == 2, "room, and the next version's group")
-    assert lane.admitted == [0, 1]
-    assert not lane.lane.full
-    lane.lane.drain()
-    await task
+    async with serving(journal, groups_per_step=1, group_size=1) as lane:
+        await until(lambda: lane.admitted == [0], "the batch's only group")
+        lane.finish.set()
+        await until(lambda: lane.lane.full, "the full disk")
+        lane.lane.changed(1)
+        await asyncio.sleep(0.01)
+        assert lane.admitted == [0]
+        await until(lambda: journal.accepted == 2, "room, and the next version's group")
+        assert lane.admitted == [0, 1]
+        assert not lane.lane.full
 
 
-def errored(position: int, index: int) -> Trajectory:
-    return replace(
-        trajectory(position, index),
-        status=Status.ERRORED,
-        events=(Event(kind="attempt_failed", turn=0, data={"error": "down", "permanent": False}),),
-    )
+async def test_a_journal_that_has_room_again_lets_groups_in(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Events can fill a disk too, and then no group's end tells when there is room again."""
+    monkeypatch.setattr(train, "FULL_SECONDS", 0.02)
+    journal = SlowJournal()
+    journal.full = True
+    async with serving(journal, groups_per_step=1, group_size=1) as lane:
+        await settled(lane, 0)
+        journal.full = False
+        await settled(lane, 1)
+        journal.gate.set()
 
 
-async def test_a_group_that_infrastructure_failed_whole_is_run_again(
+async def test_a_place_of_a_finished_member_lets_the_next_group_in(serving: Serving) -> None:
+    """Fifteen of sixteen are done and the last one is slow: its group holds one place."""
+    async with serving(max_concurrent=16, group_size=16, groups_per_step=2, ends=range(15)) as lane:
+        await settled(lane, 2)
+        await until(lambda: lane.places.used == 2, "the two slow ones")
+
+
+async def test_no_group_is_admitted_while_members_wait_for_places(serving: Serving) -> None:
+    async with serving(max_concurrent=3, group_size=2) as lane:
+        await settled(lane, 2)
+        assert (lane.places.used, lane.places.free) == (3, -1)
+
+
+async def test_a_position_that_cannot_be_run_is_passed_over(
+    serving: Serving, tmp_path: Path
+) -> None:
+    async with serving(source=Positions(bad={1, 2}), steps=1) as lane:
+        lane.finish.set()
+        await until(lambda: lane.lane.counts.accepted == 8, "four groups of positions 0, 3, 4, 5")
+        assert lane.admitted == [0, 3, 4, 5]
+        assert lane.lane.counts.skipped == 2
+    journal = Journal(tmp_path / "j.sqlite")
+    assert await journal.finished_positions() == set(range(6))
+    await journal.close()
+
+
+async def test_one_bad_row_too_many_ends_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scheduler, "LONGEST_PAUSE", 0.01)
-    rounds: list[int] = []
-
-    async def roll_out(position: int, round_: int, _shown: dict[str, Media]) -> list[Trajectory]:
-        rounds.append(round_)
-        made = errored if round_ < 2 else trajectory
-        return [made(position, 0), errored(position, 1)]
-
     journal = Journal(tmp_path / "j.sqlite")
-    lane = Lane(journal, None, groups_per_step=1).lane
-    lane._roll_out = roll_out  # type: ignore[method-assign]
-    task = asyncio.create_task(lane.run())
-    await until(lambda: lane.counts.accepted == 2, "the group")
-    assert rounds == [0, 1, 2]
-    lane.drain()
-    await task
-    (group,) = await journal.groups_after(0, 9)
-    assert len(group.members) == 2  # one living member is enough
+    lane = Lane(monkeypatch, journal, source=Positions(bad=range(9)), max_bad_rows=3)
+    with pytest.raises(ExceptionGroup) as ended:
+        async with asyncio.timeout(20):
+            await lane.lane.run()
+    assert "more than engine.max_bad_rows = 3" in str(ended.value.exceptions[0])
     await journal.close()
 
 
 def test_a_task_s_own_sampling_overlays_the_recipe_s() -> None:
     recipe = SamplingParams(temperature=1.0, top_p=0.9)
-    assert scheduler.overlaid(recipe, None) == recipe
+    assert train.overlaid(recipe, None) == recipe
     task = SamplingParams(temperature=0.0, max_new_tokens=5)
-    assert scheduler.overlaid(recipe, task) == SamplingParams(
+    assert train.overlaid(recipe, task) == SamplingParams(
         temperature=0.0, top_p=0.9, max_new_tokens=5
     )

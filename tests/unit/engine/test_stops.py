@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from engine.sampler.stops import StopDetector, StopTable
+from engine.text.codec import HuggingFaceCodec
 from engine.text.cut import stop_cut
 from engine.types import StopHit
 from tests.support.codecs import END, ToyCodec
@@ -145,3 +147,134 @@ def test_work_a_chunk_does_not_grow_with_the_action() -> None:
     for token in CODEC.encode("a" * 2000):
         assert detector.feed([token]) is None
     assert longest <= len("</run>") + 1
+
+
+def test_tokens_that_cannot_end_a_stop_are_not_decoded() -> None:
+    """What a token holds is looked up once for all sessions; only then is nothing decoded."""
+    codec = ToyCodec("</run>", "many words")
+    StopDetector(StopTable(["</search>"], codec), codec.decode).feed(
+        codec.encode("many words, abc")
+    )
+    decoded: list[Sequence[int]] = []
+
+    def decode(tokens: Sequence[int]) -> str:
+        decoded.append(tokens)
+        return codec.decode(tokens)
+
+    detector = StopDetector(StopTable(["</search>"], codec), decode)
+    for token in codec.encode("many words, many words, abc" * 20):
+        assert detector.feed([token]) is None
+    assert decoded == []
+    assert detector.feed(codec.encode("</search>")) is not None
+
+
+def found(
+    tokens: Sequence[int], stops: Sequence[str], marks: Sequence[str], decode: Any
+) -> tuple[list[tuple[int, str]], tuple[int, str] | None]:
+    """Marks and the stop by the plain definition: all text before a token, and all after it."""
+    told: list[tuple[int, str]] = []
+    for keep in range(1, len(tokens) + 1):
+        old = len(decode(tokens[: keep - 1]).rstrip("\ufffd"))
+        text = decode(tokens[:keep])
+        ends = sorted(
+            (start + len(one), -len(one), one)
+            for one in (*stops, *marks)
+            for start in range(len(text))
+            if text.startswith(one, start) and start + len(one) > old
+        )
+        seen = 0
+        stop = next((end for end in ends if end[2] in stops), None)
+        for end, _, one in ends:
+            if one in marks and end > seen and (stop is None or end <= stop[0]):
+                told.append((keep, one))
+                seen = end
+        if stop is not None:
+            return told, (keep, stop[2])
+    return told, None
+
+
+def streamed(
+    chunks: Sequence[Sequence[int]], table: StopTable, decode: Any
+) -> tuple[list[tuple[int, str]], tuple[int, str] | None]:
+    told: list[tuple[int, str]] = []
+    detector = StopDetector(
+        table, decode, on_mark=lambda hit: told.append((hit.keep, hit.matched_text or ""))
+    )
+    for chunk in chunks:
+        hit = detector.feed(chunk)
+        if hit is not None:
+            return told, (hit.keep, hit.matched_text or "")
+    return told, None
+
+
+ALPHABET = ["a", "<", "/", ">", "</", "a>", "aa", "é", "🙂", "ü", " ", "\n"]
+TEXTS = st.lists(st.sampled_from(ALPHABET), min_size=1, max_size=4).map("".join)
+
+
+@given(
+    st.lists(TEXTS, max_size=3),
+    st.lists(TEXTS, max_size=3),
+    st.lists(TEXTS, max_size=2),
+    st.lists(st.sampled_from([*ALPHABET, END]), max_size=16),
+    st.booleans(),
+    st.lists(st.integers(0, 60), max_size=6),
+)
+@example(["</a>"], ["a>"], [], ["</", "a>"], False, [])
+@example(["🙂"], ["é🙂"], [], ["é", "🙂"], True, [1, 3])
+@example(["aa"], ["a"], ["aaa"], ["a", "aa", "a"], False, [])
+@example([], ["aa"], [], ["a", "aa", "aa"], False, [])
+@example([], ["aa", "a"], [], ["b", "a", "a"], False, [])
+@example(["a "], [" "], [], ["a", " ", "a", " "], False, [2])
+def test_any_stops_and_marks_are_found_where_the_plain_search_finds_them(
+    stops: list[str],
+    marks: list[str],
+    words: list[str],
+    pieces: list[str],
+    split: bool,
+    cuts: list[int],
+) -> None:
+    """Characters split over tokens, tokens that hold several, overlaps, any cut of the stream.
+    Stops that are one token are found by id, so that none of the words is one."""
+    stops = list(dict.fromkeys(stops))
+    codec = ToyCodec(*(word for word in words if word not in stops and len(word.encode()) > 1))
+    stops = [stop for stop in stops if codec.token_id(stop) is None]
+    marks = [mark for mark in dict.fromkeys(marks) if mark not in stops]
+    text = "".join(pieces)
+    tokens = list(text.encode()) if split else codec.encode(text)
+    table = StopTable(stops, codec, marks)
+    expected = found(tokens, table.texts, table.marks, codec.decode)
+    assert streamed([[token] for token in tokens], table, codec.decode) == expected
+    assert streamed(cut(tokens, cuts), table, codec.decode) == expected
+    assert streamed([tokens], table, codec.decode) == expected
+
+
+@given(
+    st.text(alphabet="a</>é🙂 run\n", max_size=30),
+    st.lists(st.integers(0, 60), max_size=5),
+)
+def test_a_real_byte_level_tokenizer_is_searched_alike(
+    codec: HuggingFaceCodec, text: str, cuts: list[int]
+) -> None:
+    tokens = codec.encode(text)
+    table = StopTable(["</run>", "🙂é", "\n\n"], codec, ["n>", "é "])
+    expected = found(tokens, table.texts, table.marks, codec.decode)
+    assert streamed(cut(tokens, cuts), table, codec.decode) == expected
+
+
+class Stripping(ToyCodec):
+    """Drops a blank at the beginning of a text, as some decoders do."""
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        return super().decode(token_ids).removeprefix(" ")
+
+
+def test_a_stop_that_ends_in_a_blank_is_found_in_a_token_that_hides_it() -> None:
+    codec = Stripping(" b")
+    hit = detect([[token] for token in codec.encode("xa b")], "a ", codec=codec)
+    assert hit is not None
+    assert hit.keep == 3
+
+
+def test_a_text_that_is_stop_and_mark_is_a_stop() -> None:
+    table = StopTable(["</run>", ""], CODEC, ["</run>", "", "x"])
+    assert (table.texts, table.marks) == (("</run>",), ("x",))

@@ -9,9 +9,14 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 
-from engine.sampler.client import SamplerClient, ServerRefused, ServerUnreachable
-from engine.sampler.stream import StreamingHttp
-from engine.sampler.wire import Chunk, WireError
+from engine.sampler.wire.client import (
+    SamplerClient,
+    ServerRefused,
+    ServerSilent,
+    ServerUnreachable,
+)
+from engine.sampler.wire.events import Chunk, ChunkReader, WireError
+from engine.sampler.wire.stream import MAX_ERROR_BYTES, StatusError, Stream, StreamingHttp
 from tests.support.net import free_port
 from tests.unit.engine.test_sampler_wire import event
 
@@ -100,7 +105,8 @@ async def chunks(sampler: SamplerClient, *, stop_after: int = 99) -> list[Chunk]
         got.append(chunk)
         return len(got) < stop_after
 
-    await sampler.stream({"rid": "r"}, incremental=True, on_chunk=take)
+    reader = ChunkReader(incremental=True, vocab_size=100, max_new_tokens=100)
+    await sampler.open_stream(reader=reader, on_chunk=take).read({"rid": "r"})
     return got
 
 
@@ -201,7 +207,7 @@ async def test_what_the_callback_raises_arrives() -> None:
     async with server(says(WHOLE)) as (url, _):
         http = StreamingHttp(url, "/generate", silence=5)
         with pytest.raises(KeyError, match="fault"):
-            await http.post(b"{}", fault)
+            await http.post(b"{}", Stream(fault))
 
 
 async def test_bytes_that_nobody_asked_for_end_an_idle_connection() -> None:
@@ -210,7 +216,7 @@ async def test_bytes_that_nobody_asked_for_end_an_idle_connection() -> None:
         http = StreamingHttp(url, "/generate", silence=5)
         for _ in range(2):
             got: list[bytes] = []
-            await http.post(b"{}", lambda payload, _ns, got=got: not got.append(payload))  # type: ignore[misc]
+            await http.post(b"{}", Stream(lambda payload, _ns, got=got: not got.append(payload)))  # type: ignore[misc]
             await asyncio.sleep(0.02)
             assert got[-1] == b"[DONE]"
         http.close()
@@ -229,7 +235,7 @@ async def test_a_cancelled_stream_hangs_up() -> None:
     listening = await asyncio.start_server(answer, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
     http = StreamingHttp(url, "/generate", silence=5)
-    task = asyncio.create_task(http.post(b"{}", lambda _payload, _read_ns: True))
+    task = asyncio.create_task(http.post(b"{}", Stream(lambda _payload, _read_ns: True)))
     await asyncio.sleep(0.05)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -237,3 +243,76 @@ async def test_a_cancelled_stream_hangs_up() -> None:
     async with asyncio.timeout(5):
         await gone.wait()
     listening.close()
+
+
+async def test_bytes_that_never_become_an_event_are_silence() -> None:
+    async def drips(writer: asyncio.StreamWriter) -> None:
+        writer.write(HEAD)
+        for _ in range(100):
+            writer.write(piece(b"data: x"))
+            await asyncio.sleep(0.02)
+
+    async with server(drips) as (url, _), client(url, silence=0.2) as sampler:
+        with pytest.raises(ServerSilent):
+            async with asyncio.timeout(1.5):
+                await chunks(sampler)
+
+
+async def test_a_quiet_stream_is_told_once_and_again_after_an_event(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("engine.sampler.wire.stream.QUIET_SECONDS", 0.1)
+    monkeypatch.setattr("engine.sampler.wire.stream.LOOK_SECONDS", 0.02)
+
+    async def halts(writer: asyncio.StreamWriter) -> None:
+        writer.write(HEAD)
+        for number in range(1, 3):
+            await asyncio.sleep(0.25)
+            writer.write(events(event([1], number)))
+        writer.write(events(FINAL, b"[DONE]") + b"0\r\n\r\n")
+
+    told: list[float] = []
+    async with server(halts) as (url, _), client(url) as sampler:
+        began = asyncio.get_running_loop().time()
+        reader = ChunkReader(incremental=True, vocab_size=100, max_new_tokens=100)
+        stream = sampler.open_stream(
+            reader=reader, on_chunk=lambda _chunk, _ns: True, on_quiet=told.append
+        )
+        await stream.read({"rid": "r"})
+    assert len(told) == 2
+    assert told[0] - began < 0.05 < 0.2 < told[1] - began
+
+
+async def test_a_stream_can_be_left_before_and_while_it_is_read() -> None:
+    async with server(falls_silent) as (url, _), client(url) as sampler:
+        for early in (True, False):
+            reader = ChunkReader(incremental=True, vocab_size=100, max_new_tokens=100)
+            stream = sampler.open_stream(reader=reader, on_chunk=lambda _chunk, _ns: True)
+            if early:
+                stream.end(KeyError("left"))
+            reading = asyncio.create_task(stream.read({"rid": "r"}))
+            if not early:
+                await asyncio.sleep(0.05)
+                stream.end(KeyError("left"))
+            async with asyncio.timeout(2):
+                with pytest.raises(KeyError, match="left"):
+                    await reading
+
+
+async def test_a_refusal_without_end_is_cut() -> None:
+    huge = b"x" * (8 * MAX_ERROR_BYTES)
+    play = says(b"HTTP/1.1 400 X\r\nContent-Length: %d\r\n\r\n%s" % (len(huge), huge))
+    async with server(play) as (url, _):
+        http = StreamingHttp(url, "/generate", silence=5)
+        with pytest.raises(StatusError) as caught:
+            await http.post(b"{}", Stream(lambda _payload, _ns: True))
+    assert len(caught.value.text) <= MAX_ERROR_BYTES
+
+
+@pytest.mark.parametrize("status", [408, 425, 429, 500, 503])
+async def test_a_status_that_passes_is_no_refusal(status: int) -> None:
+    play = says(b"HTTP/1.1 %d X\r\nContent-Length: 4\r\n\r\nwait" % status)
+    async with server(play) as (url, _), client(url) as sampler:
+        with pytest.raises(WireError, match="wait") as caught:
+            await chunks(sampler)
+    assert caught.value.retryable

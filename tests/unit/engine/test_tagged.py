@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from engine.protocols.tagged import Tagged
-from engine.types import Answer, Call, NoAction, ToolSpec
+from engine.types import Answer, Call, Calls, End, ToolSpec
 from tests.support.codecs import END, ToyCodec
+from tests.support.views import EMPTY, view_of
 from toolwright.types import Task
 
 CODEC = ToyCodec("<python>", "</python>", "<result>", "</result>", "<answer>", "</answer>")
@@ -56,7 +57,7 @@ def test_stops_are_the_tools_and_the_end_of_the_turn() -> None:
     ],
 )
 def test_calls(text: str, stop: str, expected: Call) -> None:
-    assert Tagged().decide(text, stop, TOOLS, CODEC) == (expected,)
+    assert Tagged().decide(text, stop, view_of(TOOLS), CODEC) == Calls(calls=(expected,))
 
 
 @pytest.mark.parametrize(
@@ -64,20 +65,22 @@ def test_calls(text: str, stop: str, expected: Call) -> None:
     [
         (f"so <answer> 42 </answer>{END}", Answer(text="42")),
         (f"<answer>1</answer> no <answer>2</answer> yes{END}", Answer(text="2")),
-        (f"<answer>1{END}", NoAction()),
-        (f"1</answer>{END}", NoAction()),
-        (f"hello{END}", NoAction()),
-        (f" \n{END}", NoAction(empty=True)),
-        (END, NoAction(empty=True)),
+        (f"<answer>1{END}", End()),
+        (f"1</answer>{END}", End()),
+        (f"hello{END}", End()),
+        (f" \n{END}", EMPTY),
+        (END, EMPTY),
     ],
 )
-def test_ends(text: str, expected: Answer | NoAction) -> None:
-    assert Tagged().decide(text, END, TOOLS, CODEC) == expected
+def test_ends(text: str, expected: Answer | End) -> None:
+    assert Tagged().decide(text, END, view_of(TOOLS), CODEC) == expected
 
 
 def test_an_answer_that_stops() -> None:
     protocol = Tagged(answer_stops=True)
-    assert protocol.decide("<answer>7</answer>", "</answer>", TOOLS, CODEC) == Answer(text="7")
+    assert protocol.decide("<answer>7</answer>", "</answer>", view_of(TOOLS), CODEC) == Answer(
+        text="7"
+    )
 
 
 def test_the_observation_is_framed_as_text() -> None:

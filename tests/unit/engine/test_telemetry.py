@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import replace
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
+from prometheus_client import CollectorRegistry
 
-from engine.telemetry.telemetry import Metrics, Progress, log_to
+from engine.telemetry.logs import log_to, sentence
+from engine.telemetry.metrics import Metrics, mask_reasons
+from engine.telemetry.parts import PartMetrics
+from engine.telemetry.progress import Progress
 from toolwright.types import (
     Author,
+    CallOutcome,
     CallRecord,
     CallTimings,
+    Event,
     Segment,
     Sequence,
     Status,
@@ -31,8 +40,7 @@ CALL = CallRecord(
     index=0,
     tool="python",
     action="a",
-    observation="o",
-    valid=True,
+    outcome=CallOutcome(observation="o", valid=True),
     timings=CallTimings(stop_read_ns=1_000_000, dispatched_ns=1_400_000, result_ns=9_000_000),
 )
 TRAJECTORY = Trajectory(
@@ -52,7 +60,15 @@ TRAJECTORY = Trajectory(
     status=Status.COMPLETED,
     stop_reason=StopReason.ANSWERED,
     reward=0.5,
-    calls=(CALL, replace(CALL, tool="", error=ToolErrorKind.TIMEOUT, timings=CallTimings())),
+    calls=(
+        CALL,
+        replace(
+            CALL,
+            tool="",
+            outcome=CallOutcome(observation="", valid=True, error=ToolErrorKind.TIMEOUT),
+            timings=CallTimings(),
+        ),
+    ),
     timings=TrajectoryTimings(wall_s=2.0, generate_s=1.5, tool_s=0.25),
 )
 
@@ -70,14 +86,20 @@ def test_metrics_of_a_trajectory() -> None:
     assert value("engine_tool_calls_total", tool="python", error="none") == 1
     assert value("engine_tool_calls_total", tool="unknown", error="timeout") == 1
     assert value("engine_trajectory_seconds_sum", part="generate") == 1.5
-    assert value("engine_reward_bucket", le="0.25") == 0
-    assert value("engine_reward_bucket", le="0.5") == 1
+    assert value("engine_reward_sum") == 0.5
     metrics.count(replace(TRAJECTORY, reward=-1.0))
-    assert value("engine_reward_bucket", le="-1.0") == 1
+    assert (value("engine_reward_count"), value("engine_reward_sum")) == (2, -0.5)
     assert value("engine_reward_mean") == -0.25
+    assert value("engine_masked_trajectories_total", reason="reward") is None
     # Only calls that went out count; each took 0.4 ms.
     assert value("engine_dispatch_seconds_count") == 2
     assert value("engine_dispatch_seconds_sum") == pytest.approx(0.0008)
+
+
+def test_the_docs_name_every_metric_and_no_other() -> None:
+    docs = (Path(__file__).parents[3] / "docs" / "5-operations.md").read_text()
+    named = {name.removesuffix("_total") for name in re.findall(r"`(engine_[a-z_]+)`", docs)}
+    assert named == {family.name for family in Metrics().registry.collect()}
 
 
 def test_two_engines_in_one_process_have_metrics_of_their_own() -> None:
@@ -86,21 +108,121 @@ def test_two_engines_in_one_process_have_metrics_of_their_own() -> None:
     assert other.registry.get_sample_value("engine_reward_count") == 0
 
 
+def test_a_masked_trajectory_counts_under_every_reason_that_masked_it() -> None:
+    masked = replace(TRAJECTORY, masked=True)
+    rules = Event(
+        kind="stop_rules", turn=0, data={"rules": ["overlong", "void"], "masked": True, "reward": 0}
+    )
+    kept = Event(kind="stop_rules", turn=0, data={"rules": ["max_turns"], "masked": False})
+    failed = Event(kind="reward_failed", turn=0)
+    assert tuple(mask_reasons(TRAJECTORY)) == ()
+    assert tuple(mask_reasons(replace(TRAJECTORY, events=(rules,)))) == ()
+    assert tuple(mask_reasons(replace(masked, events=(kept, rules)))) == ("overlong", "void")
+    assert tuple(mask_reasons(replace(masked, events=(failed, rules)))) == (
+        "reward_failed", "overlong", "void",
+    )  # fmt: skip
+    assert tuple(mask_reasons(masked)) == ("reward",)
+    assert tuple(mask_reasons(replace(masked, status=Status.ERRORED))) == ("infrastructure",)
+    metrics = Metrics()
+    metrics.count(replace(masked, events=(rules,)))
+    assert (
+        metrics.registry.get_sample_value("engine_masked_trajectories_total", {"reason": "void"})
+        == 1
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Service:
+    open_sessions: int = 0
+    calls_in_flight: int = 0
+    opens_waiting: int = 0
+    retries: Mapping[str, int] = field(default_factory=dict)
+    failures: Mapping[str, int] = field(default_factory=dict)
+    seconds_away: float = 0.0
+
+
+def test_metrics_follow_what_the_parts_count() -> None:
+    registry = CollectorRegistry()
+    parts = PartMetrics(registry)
+    sampler: dict[str, Any] = {
+        "up": False, "why": "refused", "in_flight": 2, "queued": 40, "received": 7,
+        "seconds_a_token": None, "failures": {"silent": 1},
+    }  # fmt: skip
+
+    def value(name: str, **labels: str) -> float | None:
+        return registry.get_sample_value(name, labels)
+
+    assert parts.samplers({"a": sampler, "b": {**sampler, "up": True, "received": 5}}) == 12
+    again = {**sampler, "received": 9, "seconds_a_token": 0.02, "failures": {"silent": 4}}
+    assert parts.samplers({"a": again}) == 9
+    assert (value("engine_sampler_up", sampler="a"), value("engine_sampler_up", sampler="b")) == (
+        0, 1,
+    )  # fmt: skip
+    assert value("engine_sampler_tokens_total", sampler="a") == 9
+    assert value("engine_sampler_failures_total", sampler="a", reason="silent") == 4
+    assert value("engine_sampler_seconds_a_token", sampler="a") == 0.02
+    assert value("engine_sampler_seconds_a_token", sampler="b") is None
+    for away in (1.5, 4.0):
+        parts.tools({"python": Service(opens_waiting=3, retries={"full": 2}, seconds_away=away)})
+    assert value("engine_tool_away_seconds_total", service="python") == 4
+    assert value("engine_tool_opens_waiting", service="python") == 3
+    assert value("engine_tool_retries_total", service="python", reason="full") == 2
+    parts.attempts({"session_lost": 2})
+    parts.groups(passed_over=3, dropped=1, old_tokens=64)
+    parts.journal(full=True, backlog=5, commit_s=0.25)
+    assert value("engine_attempts_failed_total", reason="session_lost") == 2
+    assert value("engine_tasks_passed_over") == 3
+    assert value("engine_old_tokens_total") == 64
+    assert (value("engine_journal_full"), value("engine_journal_backlog")) == (1, 5)
+    assert value("engine_journal_commit_seconds") == 0.25
+
+
+def test_a_total_that_begins_again_is_no_error() -> None:
+    registry = CollectorRegistry()
+    parts = PartMetrics(registry)
+    for count in (5, 2, 3):
+        parts.attempts({"x": count})
+    assert registry.get_sample_value("engine_attempts_failed_total", {"reason": "x"}) == 6
+
+
 def test_the_line_for_people() -> None:
-    out = io.StringIO()
-    progress = Progress(7, out)
-    progress.count(TRAJECTORY)
-    line = progress.line(state="running", step=3, running=4, evaluating=0, waiting=2, reward=0.75)
-    assert "running" in line
-    assert "version 3/7" in line
-    assert "4 in flight" in line
-    assert "2 groups waiting" in line
-    assert "reward 0.750" in line
-    assert "evaluating" not in line
-    of_both = progress.line(state="x", step=3, running=4, evaluating=5, waiting=2, reward=0.0)
+    out, now = io.StringIO(), 100.0
+    progress = Progress(7, out, clock=lambda: now)
+
+    def line(tokens: int, evaluating: int = 0) -> str:
+        return progress.line(
+            state="running", step=3, running=4, evaluating=evaluating, waiting=2, tokens=tokens,
+            reward=0.75,
+        )  # fmt: skip
+
+    now = 105.0
+    first = line(50_000)
+    for words in (
+        "[     5 s] running", "version 3/7", "4 in flight", "2 groups waiting", "10,000 tokens/s",
+        "reward 0.750",
+    ):  # fmt: skip
+        assert words in first
+    assert "evaluating" not in first
+    now = 110.0
+    of_both = line(50_500, evaluating=5)
+    assert "100 tokens/s" in of_both
     assert "5 evaluating" in of_both
-    progress.show(line)
-    assert out.getvalue() == line + "\n"
+    progress.show(first)
+    assert out.getvalue() == first + "\n"
+
+
+def test_a_warning_is_one_line_whatever_is_in_it() -> None:
+    hostile = "first\nsecond\r\n" + "x" * 5000
+    said = sentence(
+        "warning", {"event": "sampler_set_aside", "level": "warning", "server": "s", "why": hostile}
+    )
+    assert said.startswith("warning: sampler set aside: server s, why first second xxx")
+    assert said.endswith("x ...")
+    assert len(said) < 400
+    assert "\n" not in said
+    fault = {"event": "unexpected", "exception": "Traceback:\n  file\nValueError: no such thing\n"}
+    assert sentence("error", fault) == "error: unexpected: exception ValueError: no such thing"
+    assert sentence("warning", {"event": "disk_full"}) == "warning: disk full"
 
 
 def test_logs_are_json_and_warnings_reach_people(
@@ -126,5 +248,5 @@ def test_logs_are_json_and_warnings_reach_people(
     assert lines[0]["step"] == 3
     assert "ZeroDivisionError" in lines[2]["exception"]
     said = capsys.readouterr().err
-    assert "warning: loud server=s" in said
+    assert "warning: loud: server s\n" in said
     assert "quiet" not in said

@@ -21,8 +21,9 @@ class Clock(asyncio.SelectorEventLoop):
         return self.now
 
     def _run_once(self) -> None:
-        if not self._ready and self._scheduled:  # type: ignore[attr-defined]
-            self.now = max(self.now, self._scheduled[0]._when)  # type: ignore[attr-defined]
+        timers = [one._when for one in self._scheduled if not one._cancelled]  # type: ignore[attr-defined]
+        if not self._ready and timers:  # type: ignore[attr-defined]
+            self.now = max(self.now, min(timers))
         super()._run_once()  # type: ignore[misc]
 
 
@@ -95,3 +96,67 @@ def test_without_a_limit_nothing_is_told() -> None:
     with Outage(None) as outage:
         outage.noticed(0.0)
         outage.over()
+
+
+def test_no_second_counts_twice() -> None:
+    """Two calls of one outage, of which one is told of it when the other has had its answer."""
+
+    async def body(limit: TimeLimit) -> None:
+        with Outage(limit) as first, Outage(limit) as second:
+            await asyncio.sleep(6)
+            first.noticed(0.0)
+            first.over()
+            second.noticed(0.0)
+            await asyncio.sleep(5)
+            second.over()
+            await asyncio.sleep(100)
+
+    assert run(body) == pytest.approx(6 + 5 + 10)
+
+
+def test_what_was_before_the_limit_began_does_not_count() -> None:
+    async def limited() -> float:
+        await asyncio.sleep(100)
+        limit = TimeLimit(10)
+        outage = Outage(limit)
+        outage.noticed(0.0)  # the sessions' opening
+        try:
+            async with limit:
+                await asyncio.sleep(3)
+                outage.over()
+                await asyncio.sleep(100)
+        except TimeoutError:
+            return asyncio.get_running_loop().time()
+        return -1
+
+    with asyncio.Runner(loop_factory=Clock) as runner:
+        assert runner.run(limited()) == pytest.approx(113)
+
+
+def test_a_clock_that_is_told_late_counts_the_outage_from_its_beginning() -> None:
+    async def body(limit: TimeLimit) -> None:
+        with Outage(None) as outage:
+            await asyncio.sleep(1)
+            outage.noticed(1.0)
+            await asyncio.sleep(5)
+            outage.tell(limit)
+            outage.tell(limit)
+            await asyncio.sleep(50)
+            outage.over()
+            await asyncio.sleep(100)
+
+    assert run(body) == pytest.approx(10 + 55)
+
+
+def test_an_outage_may_end_after_the_limit() -> None:
+    async def body() -> None:
+        limit = TimeLimit(10)
+        outage, late = Outage(limit), Outage(limit)
+        async with limit:
+            outage.noticed(0.0)
+        outage.over()
+        late.noticed(0.0)
+        late.over()
+
+    with asyncio.Runner(loop_factory=Clock) as runner:
+        runner.run(body())

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
-from engine.tools.calls import outcome
+from engine.tools.replies import reply_of
 from engine.tools.spec import spec
 from tests.support.tools import JSON_CALL, PYTHON
 from toolwright.common.v1 import media_pb2
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.tool.v1 import tool_pb2 as pb
-from toolwright.types import ToolErrorKind
+from toolwright.types import Author, BlobRef, ToolErrorKind
 
 
 def test_a_tagged_tool() -> None:
@@ -40,7 +40,7 @@ def test_a_tool_whose_format_only_the_service_knows(format_: pb.ActionFormat) ->
 
 
 def test_a_result() -> None:
-    found = outcome(
+    reply = reply_of(
         pb.CallResult(
             observation=[
                 pb.ObservationPart(text="a"),
@@ -61,23 +61,69 @@ def test_a_result() -> None:
         ),
         "made",
     )
-    assert found.text == "a[image/png][video/mp4]b"
+    found, (image,) = reply.outcome, reply.media
+    assert found.observation == "a[image/png][video/mp4]b"
+    assert found.parts == ("a", image.blob, BlobRef(sha256="", media_type="video/mp4", size=0), "b")
+    assert image.data == b"x"
     assert (found.valid, found.done, found.reward) == (True, True, 0.0)
     assert (found.error, found.session_lost) == (ToolErrorKind.NONE, False)
     assert (found.queued_s, found.run_s, found.truncated) == (0.5, 2.0, True)
     assert (found.isolation, found.tool, found.metrics) == ("full", "python", {"x": 1.5})
-    assert found.new_tools == (spec(PYTHON, "made"),)
+    assert reply.new_tools == (spec(PYTHON, "made"),)
 
 
 def test_no_reward_is_none() -> None:
-    assert outcome(pb.CallResult(), "s").reward is None
+    assert reply_of(pb.CallResult(), "s").outcome.reward is None
 
 
 def test_a_failure_is_shown_by_its_text_else_by_its_message() -> None:
     error = pb.ToolError(
         kind=reasons.ToolErrorKind.TOOL_ERROR_KIND_EXCEPTION, message="m", session_lost=True
     )
-    found = outcome(pb.CallResult(error=error), "s")
-    assert (found.text, found.error, found.session_lost) == ("m", ToolErrorKind.EXCEPTION, True)
-    shown = outcome(pb.CallResult(observation=[pb.ObservationPart(text="t")], error=error), "s")
-    assert shown.text == "t"
+    found = reply_of(pb.CallResult(error=error), "s").outcome
+    shown = (found.observation, found.error, found.session_lost)
+    assert shown == ("m", ToolErrorKind.EXCEPTION, True)
+    result = pb.CallResult(observation=[pb.ObservationPart(text="t")], error=error)
+    assert reply_of(result, "s").outcome.observation == "t"
+
+
+def test_a_tool_says_whether_it_keeps_a_state_and_forks() -> None:
+    assert not spec(PYTHON, "s").stateful
+    descriptor = pb.ToolDescriptor(
+        name="x", stateful=True, capabilities=pb.ToolCapabilities(fork=True)
+    )
+    assert (spec(descriptor, "s").stateful, spec(descriptor, "s").forks) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("said", "author"),
+    [
+        (0, Author.TOOL),
+        (int(Author.MEMORY), Author.MEMORY),
+        (int(Author.SYSTEM), Author.SYSTEM),
+        (int(Author.MODEL), Author.TOOL),
+        (int(Author.PROMPT), Author.TOOL),
+        (int(Author.TEMPLATE), Author.TOOL),
+        (77, Author.TOOL),
+    ],
+)
+def test_only_a_tool_a_memory_or_the_environment_speaks(said: int, author: Author) -> None:
+    """A service cannot put words into the policy's mouth."""
+    result = pb.CallResult.FromString(pb.CallResult().SerializeToString() + bytes([14 << 3, said]))
+    assert reply_of(result, "s").outcome.author is author
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"), [(0, 0), (4000, 4000), (1 << 16, 1 << 16), (2**32 - 1, 0)]
+)
+def test_a_budget_that_no_context_has_is_the_recipe_s(said: int, kept: int) -> None:
+    assert reply_of(pb.CallResult(token_budget=said), "s").outcome.token_budget == kept
+
+
+def test_what_a_stranger_says_wrong_is_read_as_its_harmless_neighbour() -> None:
+    error = pb.ToolError.FromString(bytes([1 << 3, 99]))
+    endless = Duration(seconds=315_576_000_000)
+    result = pb.CallResult(error=error, reward=float("nan"), run=endless)
+    found = reply_of(result, "s").outcome
+    assert (found.error, found.reward) == (ToolErrorKind.EXCEPTION, None)
+    assert found.run_s == 315_576_000_000

@@ -11,9 +11,9 @@ from engine.images.places import ImagesUnplaced
 from engine.protocols.tagged import Tagged
 from engine.rollout.view import Observation, images_of, observation, prompt_ids
 from engine.text.codec import HuggingFaceCodec
-from engine.types import CallOutcome, Part, ToolSpec
+from engine.types import ToolSpec
 from tests.support.policy import write_vision_policy
-from toolwright.types import BlobRef, MediaRef, Task
+from toolwright.types import BlobRef, CallOutcome, MediaRef, Task
 
 RED, BLUE = media_of(b"red", "image/png"), media_of(b"blue", "image/jpeg")
 FAR = BlobRef(sha256="f" * 64, media_type="image/webp", size=9)
@@ -26,9 +26,10 @@ def vision(tmp_path_factory: pytest.TempPathFactory) -> HuggingFaceCodec:
     return HuggingFaceCodec(write_vision_policy(tmp_path_factory.mktemp("vision")))
 
 
-def outcome(*parts: Part) -> CallOutcome:
+def outcome(*parts: str | Media | BlobRef) -> CallOutcome:
     text = "".join(part if isinstance(part, str) else "[media]" for part in parts)
-    return CallOutcome(text=text, valid=True, parts=parts)
+    named = tuple(part.blob if isinstance(part, Media) else part for part in parts)
+    return CallOutcome(observation=text, valid=True, parts=named)
 
 
 def seen(
@@ -52,7 +53,7 @@ def test_what_is_no_image_or_was_not_fetched_is_named(vision: HuggingFaceCodec) 
     found = seen(vision, outcome(CLIP, FAR, RED), images={})
     assert vision.decode(found.token_ids) == "[video/mp4][image/webp][image/png]"
     assert found.images == []
-    assert images_of(outcome(CLIP, FAR, RED), vision) == [FAR, RED]
+    assert images_of(outcome(CLIP, FAR, RED), vision) == [FAR, RED.blob]
 
 
 def test_without_vision_all_media_are_named(codec: HuggingFaceCodec) -> None:
@@ -64,7 +65,7 @@ def test_without_vision_all_media_are_named(codec: HuggingFaceCodec) -> None:
 def test_a_failure_without_words_gives_its_reason(
     codec: HuggingFaceCodec, vision: HuggingFaceCodec
 ) -> None:
-    refused = CallOutcome(text="", valid=False, invalid_reason="no tool <image>")
+    refused = CallOutcome(observation="", valid=False, invalid_reason="no tool <image>")
     assert codec.decode(seen(codec, refused).token_ids) == "no tool <image>"
     assert vision.decode(seen(vision, refused).token_ids) == "no tool < image>"
 
@@ -79,7 +80,7 @@ def test_a_failure_without_words_gives_its_reason(
     ],
 )
 def test_neighbouring_parts_cannot_spell_an_image_together(
-    vision: HuggingFaceCodec, parts: tuple[Part, ...], reads: str
+    vision: HuggingFaceCodec, parts: tuple[str | Media, ...], reads: str
 ) -> None:
     found = seen(vision, outcome(*parts, RED, *parts))
     first, second = vision.decode(found.token_ids).split(MARK_TEXT)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -27,7 +29,11 @@ V3, V4 = WeightVersion(lineage="a", step=3), WeightVersion(lineage="a", step=4)
 
 
 def model(
-    ids: tuple[int, ...], *, version: WeightVersion = V4, heat: float | None = 0.7, on: bool = True
+    ids: tuple[int, ...],
+    *,
+    version: WeightVersion = V4,
+    temperature: float | None = 0.7,
+    on: bool = True,
 ) -> Segment:
     return Segment(
         author=Author.MODEL,
@@ -35,7 +41,7 @@ def model(
         logprobs=tuple(-0.1 * i for i in ids),
         weight_version=version,
         trainable=on,
-        sampling=None if heat is None else SamplingParams(temperature=heat),
+        sampling=None if temperature is None else SamplingParams(temperature=temperature),
     )
 
 
@@ -71,7 +77,7 @@ def row(length: int, targets: int = 1) -> Row:
 
 def test_a_row_knows_which_tokens_the_policy_wrote_and_under_what() -> None:
     (row,) = rows_of(
-        trajectory(PROMPT, model((3, 4), version=V3), TOOL, model((5,), heat=None), TOOL),
+        trajectory(PROMPT, model((3, 4), version=V3), TOOL, model((5,), temperature=None), TOOL),
         temperature=1.3,
         version=V4,
     )
@@ -90,8 +96,23 @@ def test_forced_tokens_masked_trajectories_and_first_tokens_carry_no_loss() -> N
     assert kept.target.tolist() == [False, True]
 
 
+def test_a_segment_beyond_the_staleness_bound_is_input_and_carries_no_loss() -> None:
+    """The engine sends it with `trainable = false`; later turns are trained on."""
+    old = model((3, 4), version=V3, on=False)
+    (row,) = rows_of(trajectory(PROMPT, old, TOOL, model((5, 6))), temperature=1.0, version=V4)
+    assert row.tokens.tolist() == [1, 2, 3, 4, 7, 7, 7, 5, 6]
+    assert np.flatnonzero(row.target).tolist() == [7, 8]
+    assert row.fresh[row.target].all()
+    batch = collate([replace(row, weight=0.5, advantage=2.0)], [0])
+    assert batch.targets.tolist() == [5, 6]
+    assert batch.weight.tolist() == [0.5, 0.5]
+    # After the last token that carries loss nothing is forwarded.
+    (cut,) = rows_of(trajectory(PROMPT, model((5,)), TOOL, old), temperature=1.0, version=V4)
+    assert cut.tokens.tolist() == [1, 2, 5]
+
+
 def test_greedy_segments_are_scored_undivided() -> None:
-    (row,) = rows_of(trajectory(PROMPT, model((3,), heat=0.0)), temperature=0.5)
+    (row,) = rows_of(trajectory(PROMPT, model((3,), temperature=0.0)), temperature=0.5)
     assert row.temperature[row.target].tolist() == [1.0]
 
 

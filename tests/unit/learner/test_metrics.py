@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from learner.metrics import gap_of, training_stats, trajectory_stats
@@ -12,9 +17,6 @@ V = WeightVersion(lineage="a", step=3)
 
 
 def test_masked_trajectories_count_only_as_masked() -> None:
-    from dataclasses import replace
-    from pathlib import Path
-
     first, *others = random_group(1, V, Path())
     group = Group(id="g1", trajectories=(replace(first, masked=True, reward=9.0), *others))
     facts = trajectory_stats([group], WeightVersion(lineage="a", step=5))
@@ -25,10 +27,44 @@ def test_masked_trajectories_count_only_as_masked() -> None:
     assert facts["stop/answered"] == 4
 
 
+def test_a_group_has_signal_when_its_baseline_differs_and_somebody_carries_loss() -> None:
+    first, *others = random_group(1, V, Path())  # rewards 0, 1, 0, 1
+
+    def signals(*changes: dict[str, Any]) -> int:
+        members = [
+            replace(one, **change)
+            for one, change in zip_longest((first, *others), changes, fillvalue={})
+        ]
+        return trajectory_stats([Group(id="g1", trajectories=tuple(members))], V)[
+            "groups_with_signal"
+        ]
+
+    assert signals() == 1
+    masked: dict[str, Any] = {"masked": True}
+    assert signals({}, masked, {}, masked) == 1  # the masked ones are still what others miss
+    outside: dict[str, Any] = {"outside_baseline": True}
+    assert signals({}, outside, {}, outside) == 0
+
+
+def test_what_the_engine_sent_as_too_old_counts_neither_as_trained_nor_as_stale() -> None:
+    one, *_ = random_group(1, WeightVersion(lineage="a", step=0), Path())
+    (sequence,) = one.sequences
+    prompt, old, tool, late = sequence.segments
+    segments = (prompt, replace(old, trainable=False), tool, replace(late, weight_version=V))
+    one = replace(one, sequences=(replace(sequence, segments=segments),))
+    facts = trajectory_stats([Group(id="g1", trajectories=(one,))], V)
+    assert facts["tokens_without_loss"] == len(old.token_ids)
+    assert (facts["staleness_max"], facts["versions_per_trajectory"]) == (0, 2)
+
+
 def test_nothing_gives_no_numbers_instead_of_nan() -> None:
     assert training_stats({}) == {}
     assert gap_of({"fresh_tokens": 0.0}) == {}
-    assert trajectory_stats([], V) == {"groups": 0, "trajectories": 0, "masked": 0}
+    nothing = trajectory_stats([], V)
+    assert set(nothing) == {
+        "groups", "trajectories", "masked", "outside_baseline", "tokens_without_loss",
+    }  # fmt: skip
+    assert not any(nothing.values())
 
 
 def test_sums_become_means() -> None:

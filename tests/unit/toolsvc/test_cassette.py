@@ -20,7 +20,7 @@ from toolsvc.remote.wire import descriptor_from_proto, result_from_proto
 from toolsvc.types import Call, Recorded, Result, SessionInfo, ToolError
 from toolsvc.wire import descriptor_to_proto, fill_result
 from toolwright.tool.v1 import tool_pb2 as pb
-from toolwright.types import ToolErrorKind
+from toolwright.types import Author, ToolErrorKind
 
 
 class Note(Tool):
@@ -296,6 +296,8 @@ async def test_descriptors_and_results_come_back_from_the_wire() -> None:
         metrics={"a": 2.0},
         error=ToolError(kind=ToolErrorKind.LIMIT, message="m", session_lost=True),
         truncated=True,
+        author=Author.MEMORY,
+        token_budget=70,
     )
     wire = pb.CallResult()
     fill_result(wire, Recorded(result=result, tool="t", queued=0.0, run=0.0, isolation=""))

@@ -216,3 +216,92 @@ async def test_a_host_that_is_given_up_loses_its_sessions_and_no_others(
         renewal = pb.RenewLeasesRequest(owner="o", session_ids=[lost, kept])
         answer = await rpc(front.stub.RenewLeases, renewal, timeout=SECONDS)
         assert (list(answer.held), list(answer.lost)) == ([kept], [lost])
+
+
+async def test_a_stream_reaches_the_sessions_of_all_hosts_and_tells_of_the_lost() -> None:
+    async with AsyncExitStack() as stack:
+        doubles = [await stack.enter_async_context(serving(ToolDouble())) for _ in range(2)]
+        front = await stack.enter_async_context(fronting(*doubles))
+        for session in ("a", "b"):
+            await opened(front, session)
+        assert [len(double.opened) for double in doubles] == [1, 1]
+        stream = front.stub.StreamCalls(timeout=SECONDS)
+        for number, session in enumerate(("a", "b", "nowhere")):
+            await stream.write(pb.StreamCallsRequest(id=number, call=calling(session)))
+        answers = {answer.id: answer for answer in [await stream.read() for _ in range(3)]}
+        for number in (0, 1):
+            assert answers[number].answer.result.observation[0].text == "3"
+        assert answers[2].error.detail.reason == reasons.ERROR_REASON_SESSION_NOT_FOUND
+        front.links[0].lose("its machine burnt")
+        lost = doubles[0].opened[0].session_id
+        await stream.write(pb.StreamCallsRequest(id=3, call=calling(lost)))
+        answer = await stream.read()
+        assert answer.error.detail.reason == reasons.ERROR_REASON_SESSION_LOST
+        stream.cancel()
+
+
+class Telling(ToolDouble):
+    """Tells what ran in a session."""
+
+    async def GetSession(
+        self, request: pb.GetSessionRequest, context: Any
+    ) -> pb.GetSessionResponse:
+        return pb.GetSessionResponse(call_ids=self.ran)
+
+
+async def test_a_session_is_looked_at_where_it_is_placed() -> None:
+    async with serving(Telling()) as double, fronting(double) as front:
+        await opened(front, "a")
+        await observed(front, "a")
+        request = pb.GetSessionRequest(session_id="a")
+        held = await rpc(front.stub.GetSession, request, timeout=SECONDS)
+        assert list(held.call_ids) == ["c"]
+        for name, reason in (("nowhere", "SESSION_NOT_FOUND"), ("", "INVALID_REQUEST")):
+            with pytest.raises(ServiceError) as refused_:
+                await rpc(
+                    front.stub.GetSession, pb.GetSessionRequest(session_id=name), timeout=SECONDS
+                )
+            assert refused_.value.reason_name == reason
+
+
+class Forking(ToolDouble):
+    """Opens a session for whatever is asked to be forked."""
+
+    async def ForkSession(
+        self, request: pb.ForkSessionRequest, context: Any
+    ) -> pb.ForkSessionResponse:
+        return pb.ForkSessionResponse(session=await self.OpenSession(request.open, context))
+
+
+def forking(parent: str, child: str) -> pb.ForkSessionRequest:
+    return pb.ForkSessionRequest(session_id=parent, open=wish(child))
+
+
+async def test_a_fork_is_on_the_host_of_its_parent() -> None:
+    async with AsyncExitStack() as stack:
+        doubles = [await stack.enter_async_context(serving(Forking())) for _ in range(2)]
+        front = await stack.enter_async_context(fronting(*doubles))
+        await opened(front, "a")
+        for child in ("b", "b", "c"):
+            answer = await rpc(front.stub.ForkSession, forking("a", child), timeout=SECONDS)
+            assert answer.session.session_id == child
+            assert await observed(front, child) == "3"
+        assert sorted(len(double.live) for double in doubles) == [0, 3]
+        with pytest.raises(ServiceError) as unknown:
+            await rpc(front.stub.ForkSession, forking("nowhere", "d"), timeout=SECONDS)
+        assert unknown.value.reason_name == "SESSION_NOT_FOUND"
+        with pytest.raises(ServiceError) as otherwise:
+            await rpc(front.stub.ForkSession, forking("b", "c"), timeout=SECONDS)
+        assert otherwise.value.reason_name == "INVALID_REQUEST"
+
+
+async def test_a_fork_that_its_host_refuses_takes_no_place() -> None:
+    fault = ServiceError(reasons.ERROR_REASON_SESSION_BUSY, "a call runs", retry_after=0.1)
+    async with serving(Forking()) as double, fronting(double) as front:
+        await opened(front, "a")
+        double.open_faults = [fault]
+        with pytest.raises(ServiceError) as busy:
+            await rpc(front.stub.ForkSession, forking("a", "b"), timeout=SECONDS)
+        assert (busy.value.reason_name, busy.value.retry_after) == ("SESSION_BUSY", 0.1)
+        assert len(front.sessions) == 1
+        await rpc(front.stub.ForkSession, forking("a", "b"), timeout=SECONDS)

@@ -184,3 +184,25 @@ def test_what_nobody_can_have_is_refused(what: dict[str, float]) -> None:
     odd = type("Odd", (Tool,), {"name": "odd", **what})()
     with pytest.raises(StartError, match="tool 'odd' asks for"):
         declared(odd)
+
+
+def test_a_fork_is_placed_beside_its_parent_and_needs_as_much() -> None:
+    sessions = table("a", "b")
+    parent = sessions.place(wish("1"), Resources(cpus=1))
+    child = sessions.place_beside(wish("2"), parent)
+    assert (child.host, child.needs) == (parent.host, parent.needs)
+    with pytest.raises(Refused) as full:
+        sessions.place_beside(wish("3"), parent)
+    assert full.value.reason is Reason.TOO_MANY_SESSIONS
+    assert full.value.retry_after
+
+
+def test_a_session_with_an_actor_of_its_own_is_not_forked() -> None:
+    sessions = table("a")
+    own = sessions.place_apart(wish("own"), Resources(gpus=1))
+    for host in (None, "its own"):
+        own.host = host
+        with pytest.raises(Refused) as refused:
+            sessions.place_beside(wish("2"), own)
+        assert refused.value.reason is Reason.NOT_SERVED
+    assert len(sessions) == 1

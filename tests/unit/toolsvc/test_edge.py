@@ -5,10 +5,16 @@ from google.protobuf.duration_pb2 import Duration
 
 from toolsvc.errors import Reason
 from toolsvc.types import Media, Recorded, Result, Text, ToolError
-from toolsvc.wire import call_from_proto, fill_result, open_from_proto, reason_number
+from toolsvc.wire import (
+    call_from_proto,
+    fill_result,
+    fork_from_proto,
+    open_from_proto,
+    reason_number,
+)
 from toolwright.rpc.errors import ServiceError
 from toolwright.tool.v1 import tool_pb2 as pb
-from toolwright.types import BlobRef, ToolErrorKind
+from toolwright.types import Author, BlobRef, ToolErrorKind
 
 
 def sent(recorded: Recorded) -> pb.CallResult:
@@ -82,6 +88,8 @@ def test_a_result_with_everything() -> None:
         metrics={"hits": 2.0},
         error=ToolError(kind=ToolErrorKind.TIMEOUT, message="late", session_lost=True),
         truncated=True,
+        author=Author.SYSTEM,
+        token_budget=4000,
     )
     recorded = Recorded(result=result, tool="t", queued=0.25, run=1.5, isolation="full")
     answer = sent(recorded)
@@ -92,6 +100,40 @@ def test_a_result_with_everything() -> None:
     assert answer.error.kind == ToolErrorKind.TIMEOUT
     assert answer.run.ToTimedelta().total_seconds() == 1.5
     assert answer.isolation == "full"
+    assert (answer.author, answer.token_budget) == (Author.SYSTEM, 4000)
+
+
+def test_what_a_tool_says_itself_and_without_a_budget_travels_as_nothing() -> None:
+    answer = sent(Recorded(result=Result(), tool="t", queued=0, run=0, isolation=""))
+    assert (answer.author, answer.token_budget) == (0, 0)
+
+
+def test_the_limits_of_a_fork_are_no_part_of_its_digest_and_all_else_is() -> None:
+    def digest(parent: str = "s", **more: object) -> bytes:
+        fields: dict[str, object] = {"session_id": "c", "owner": "o", **more}
+        wish = pb.OpenSessionRequest(**fields)  # type: ignore[arg-type]
+        return fork_from_proto(pb.ForkSessionRequest(session_id=parent, open=wish)).child.digest
+
+    assert digest() == digest(lease=Duration(seconds=5), queue_limit=Duration(seconds=6))
+    alone = open_from_proto(pb.OpenSessionRequest(session_id="c", owner="o")).digest
+    assert len({digest(), digest("t"), digest(owner="p"), digest(tools=["x"]), alone}) == 5
+
+
+@pytest.mark.parametrize(
+    ("parent", "child", "field"),
+    [
+        ("", pb.OpenSessionRequest(session_id="c", owner="o"), "session_id"),
+        ("s", None, "open"),
+        ("s", pb.OpenSessionRequest(owner="o"), "session_id"),
+        ("s", pb.OpenSessionRequest(session_id="c"), "owner"),
+    ],
+)
+def test_a_fork_that_makes_no_sense_names_the_field(
+    parent: str, child: pb.OpenSessionRequest | None, field: str
+) -> None:
+    with pytest.raises(ServiceError) as failure:
+        fork_from_proto(pb.ForkSessionRequest(session_id=parent, open=child))
+    assert (failure.value.reason_name, failure.value.subject) == ("INVALID_REQUEST", field)
 
 
 def test_no_reward_is_not_a_reward_of_zero() -> None:

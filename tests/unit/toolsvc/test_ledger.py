@@ -112,3 +112,31 @@ def test_no_id_ever_runs_twice_unless_it_was_released(steps: list[tuple]) -> Non
                 in_flight.add(name)
             else:
                 assert ran[name] == digest
+
+
+def test_what_began_is_told_in_order_also_when_its_result_is_forgotten() -> None:
+    ledger: Ledger[str] = Ledger()
+    for turn, name in enumerate("cab"):
+        ledger.open(name, b"1", turn, "handle")
+        ledger.begin(name)
+        ledger.settle(name)
+    ledger.open("queued", b"1", 3, "handle")
+    assert ledger.began == ("c", "a", "b")
+
+
+def test_what_was_released_did_not_begin() -> None:
+    ledger: Ledger[str] = Ledger()
+    ledger.open("a", b"1", 0, "handle")
+    ledger.begin("a")
+    ledger.release("a")
+    assert ledger.began == ()
+
+
+def test_what_is_inherited_ran_and_runs_no_more_whatever_its_turn() -> None:
+    ledger: Ledger[str] = Ledger()
+    ledger.inherit(["a", "b"])
+    assert ledger.began == ("a", "b")
+    with pytest.raises(CallIdReused):
+        ledger.find("a", b"1", 9)
+    assert ledger.find("c", b"1", 0) is None
+    assert len(ledger) == 0

@@ -6,7 +6,17 @@ import time
 
 import pytest
 
-from toolsvc import Call, InvalidAction, JsonCallFormat, Media, Result, Tool, ToolFailed, tool
+from toolsvc import (
+    Author,
+    Call,
+    InvalidAction,
+    JsonCallFormat,
+    Media,
+    Result,
+    Tool,
+    ToolFailed,
+    tool,
+)
 from toolsvc.decorator import tool_of
 from toolsvc.tool import Cancellation
 from toolsvc.types import SessionInfo, TagFormat, Text
@@ -221,6 +231,12 @@ async def test_waiting_for_something_cancelled_is_the_plugin_s_own_failure() -> 
         (Result(observation=(Media(media_type="", data=b"x"),)), "observation"),
         (Result(reward="much"), "reward"),  # type: ignore[arg-type]
         (Result(metrics={"hits": None}), "hits"),  # type: ignore[dict-item]
+        (Result(author=Author.MODEL), "author"),
+        (Result(author="SYSTEM"), "author"),  # type: ignore[arg-type]
+        (Result(token_budget=-1), "token_budget"),
+        (Result(token_budget=1 << 30), "token_budget"),
+        (Result(token_budget=True), "token_budget"),
+        (Result(token_budget=1.5), "token_budget"),  # type: ignore[arg-type]
         (object(), "JSON"),
     ],
 )

@@ -20,7 +20,7 @@ from toolsvc.types import Media, SessionInfo
 from toolsvc.workers.placement import Member, View
 from toolsvc.workers.routing import RoutedServicer
 from toolsvc.workers.siblings import Siblings
-from toolwright.common.v1 import media_pb2
+from toolwright.common.v1 import media_pb2, reasons_pb2
 from toolwright.rpc.channel import call as rpc
 from toolwright.rpc.channel import open_channel
 from toolwright.rpc.errors import ServiceError, from_rpc_error
@@ -288,3 +288,77 @@ async def test_a_view_that_never_comes_is_not_waited_for(
         str(from_rpc_error(failure.value))
         == "BACKEND_DOWN: this worker was told of no view 1000000"
     )
+
+
+async def test_a_stream_tells_of_each_call_whose_session_is_elsewhere(three: list[Worker]) -> None:
+    first, second, _ = three
+    tell([first, second], 1, [first, second])
+    here, there = targeted([first, second], first), targeted([first, second], second)
+    for session in (here, there):
+        await first.open(session)
+    stream = first.stub.StreamCalls(timeout=20)
+    for number, session in enumerate((there, here, "nowhere", "")):
+        call = pb.CallToolRequest(
+            session_id=session, call_id="c", action="<counter>x</counter>", tool="counter"
+        )
+        await stream.write(pb.StreamCallsRequest(id=number, call=call))
+    await stream.done_writing()
+    answers = {answer.id: answer async for answer in stream}
+    assert answers[0].error.detail.reason == reasons_pb2.ERROR_REASON_WRONG_ENDPOINT
+    assert answers[0].error.detail.endpoint == "worker-1"
+    assert answers[1].answer.result.observation[0].text == "x"
+    assert answers[2].error.detail.reason == reasons_pb2.ERROR_REASON_SESSION_NOT_FOUND
+    assert answers[3].error.detail.reason == reasons_pb2.ERROR_REASON_INVALID_REQUEST
+
+
+async def test_a_session_is_looked_at_where_it_is(three: list[Worker]) -> None:
+    first, second, _ = three
+    tell([first, second], 1, [first, second])
+    session = targeted([first, second], second)
+    await first.open(session)
+    await second.call(session)
+
+    async def look(worker: Worker, name: str) -> pb.GetSessionResponse:
+        return await rpc(worker.stub.GetSession, pb.GetSessionRequest(session_id=name), timeout=20)
+
+    held = await look(second, session)
+    assert list(held.call_ids) == ["c"]
+    assert held.endpoint == "worker-1"
+    for worker, name, reason in (
+        (first, session, "WRONG_ENDPOINT"),
+        (first, "nowhere", "SESSION_NOT_FOUND"),
+        (first, "", "INVALID_REQUEST"),
+    ):
+        with pytest.raises(ServiceError) as refused:
+            await look(worker, name)
+        assert refused.value.reason_name == reason
+
+
+async def test_a_fork_lives_with_its_parent_and_is_found_from_everywhere(
+    three: list[Worker],
+) -> None:
+    first, second, _ = three
+    tell([first, second], 1, [first, second])
+    parent, other = targeted([first, second], second), targeted([first, second], first)
+    await first.open(parent)
+    await first.open(other)
+    child = "child"
+
+    async def fork(worker: Worker, of: str, into: str) -> pb.ForkSessionResponse:
+        wish = pb.OpenSessionRequest(session_id=into, owner="o")
+        request = pb.ForkSessionRequest(session_id=of, open=wish)
+        return await rpc(worker.stub.ForkSession, request, timeout=20)
+
+    with pytest.raises(ServiceError) as refused:
+        await fork(first, parent, child)
+    assert refused.value.endpoint == "worker-1"
+    assert (await fork(second, parent, child)).session.endpoint == "worker-1"
+    assert (await fork(second, parent, child)).session.session_id == child
+    assert sorted((await first.renew()).held) == sorted((parent, other, child))
+    with pytest.raises(ServiceError) as elsewhere:
+        await first.call(child)
+    assert elsewhere.value.endpoint == "worker-1"
+    with pytest.raises(ServiceError) as taken:
+        await fork(second, parent, other)
+    assert taken.value.reason_name == "INVALID_REQUEST"
+    assert await first.close(child)

@@ -83,6 +83,8 @@ def test_paths_are_relative_to_the_recipe(
             'sampler.endpoints: write a list, ["http://127.0.0.1:1"]',
         ),
         ({"task": {"tools": {"a": 1}}}, "task.tools: write a list, [...]"),
+        ({"task": {"stops": {"timeout": "mask"}}}, "task.stops: 'timeout' takes no rule; these"),
+        ({"task": {"stops": {"max_turns": "drop"}}}, "task.stops: max_turns = 'drop': write"),
         ({"tools": {"python": {"service": None}}}, "tools.python: say `service`, "),
         ({"tools": {"python": {"serve": ["python"]}}}, "one of the two"),
         (
@@ -219,7 +221,7 @@ def test_the_resolved_recipe_is_left_in_the_run_folder(write: Any, tmp_path: Pat
     left = json.loads((tmp_path / "out" / "engine.resolved.json").read_text())
     assert left["shared"]["run"]["steps"] == 7
     assert left["shared"]["task"]["limits"]["turns"] == 4
-    assert left["engine"]["max_attempts"] == 3
+    assert left["engine"]["max_bad_rows"] == 100
     again = recipe.read_resolved(tmp_path / "out" / "engine.resolved.json")
     assert (again.path, again.shared) == (read.path, read.shared)
     assert again.table("engine", EngineTable) == read.table("engine", EngineTable)

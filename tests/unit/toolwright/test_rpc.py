@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -305,3 +308,68 @@ async def test_a_server_that_leaves_says_so_first() -> None:
         answer = await health.Check(health_pb2.HealthCheckRequest(), timeout=10)
         assert answer.status == health_pb2.HealthCheckResponse.NOT_SERVING
     await server.stop(0)
+
+
+@pytest.mark.parametrize(
+    ("details", "said"),
+    [
+        (
+            "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:9: Failed to "
+            "connect to remote host: connect: Connection refused (111)",
+            "no connection to 127.0.0.1:9: connection refused",
+        ),
+        (
+            "failed to connect to all addresses; last error: UNKNOWN: ipv6:%5B::1%5D:9: Failed to "
+            "connect to remote host: Connection refused",
+            "no connection to [::1]:9: connection refused",
+        ),
+        (
+            "errors resolving no.such:9: [field:hostname lookup error:address lookup failed for "
+            "no.such:9: Domain name not found]",
+            "no address for no.such:9: domain name not found",
+        ),
+        ("Deadline Exceeded", "Deadline Exceeded"),
+        ("failed to connect to all addresses; last error: ", None),
+        ("errors resolving " + "a: A" * 100_000 + " [", None),
+    ],
+)
+def test_what_grpc_says_of_connections_is_said_in_a_sentence(
+    details: str, said: str | None
+) -> None:
+    assert errors.readable(details) == (details if said is None else said)
+
+
+async def test_a_refused_connection_names_the_address_and_the_reason(tmp_path: Path) -> None:
+    port = free_port()
+    for address, said in (
+        (f"127.0.0.1:{port}", f"no connection to 127.0.0.1:{port}: connection refused"),
+        (f"unix:{tmp_path}/none", f"no connection to unix:{tmp_path}/none: no such file"),
+    ):
+        async with open_channel(address) as channel:
+            with pytest.raises(TransportError) as caught:
+                await call(
+                    tool_pb2_grpc.ToolServiceStub(channel).ListTools,
+                    pb.ListToolsRequest(),
+                    timeout=10,
+                )
+        assert str(caught.value).startswith(f"UNAVAILABLE: {said}")
+        assert may_retry(caught.value)
+
+
+def test_a_port_in_use_is_one_sentence_without_lines_of_grpc() -> None:
+    script = (
+        "import asyncio, socket\n"
+        "from toolwright.rpc.server import ListenError, Server\n"
+        "async def start():\n"
+        "    with socket.create_server(('127.0.0.1', 0)) as taken:\n"
+        "        try:\n"
+        "            await Server('127.0.0.1:%d' % taken.getsockname()[1]).start()\n"
+        "        except ListenError as error:\n"
+        "            print('port is in use' in str(error))\n"
+        "asyncio.run(start())\n"
+    )
+    environment = {k: v for k, v in os.environ.items() if k != "GRPC_VERBOSITY"}
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=environment, timeout=60
+    )
+    assert (done.stdout, done.stderr) == ("True\n", "")

@@ -21,7 +21,9 @@ SIMPLE = t.Trajectory(
     group_id="g",
     task=t.Task(id="q", metadata={"number": 3}),
     sequences=(
-        t.Sequence(id="a.0", segments=(t.Segment(author=t.Author.PROMPT, token_ids=(1, 2)),)),
+        t.Sequence(
+            id="a.0", segments=(t.Segment(author=t.Author.PROMPT, token_ids=t.ids([1, 2])),)
+        ),
     ),
     status=t.Status.COMPLETED,
     stop_reason=t.StopReason.ANSWERED,

@@ -5,7 +5,27 @@ checks that must see it. `python -m toolsvc.check.broken NAME --listen ADDRESS` 
 look at what `toolsvc check` says of it.
 """
 
-from toolsvc.check.broken import calls, content, describing, limits, sessions
+from toolsvc.check.broken import (
+    calls,
+    content,
+    describing,
+    forks,
+    limits,
+    looking,
+    sessions,
+    streams,
+)
 from toolsvc.check.broken.registry import BROKEN, Broken
 
-__all__ = ["BROKEN", "Broken", "calls", "content", "describing", "limits", "sessions"]
+__all__ = [
+    "BROKEN",
+    "Broken",
+    "calls",
+    "content",
+    "describing",
+    "forks",
+    "limits",
+    "looking",
+    "sessions",
+    "streams",
+]

@@ -13,6 +13,7 @@ from toolsvc.check.reference import Call, Reference, Session, refusal
 from toolsvc.check.reference.tools import failed
 from toolsvc.check.types import Rule
 from toolwright.common.v1 import reasons_pb2 as reasons
+from toolwright.common.v1 import trajectory_pb2
 from toolwright.rpc.errors import ServiceError, to_status
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import ToolErrorKind
@@ -27,6 +28,26 @@ class ResultsOfNobody(Reference):
     async def perform(self, *given: Any) -> pb.CallResult:
         result = await super().perform(*given)
         result.tool = ""
+        return result
+
+
+@broken(Rule.FAILURES, "an-author-may-speak-in-observations")
+class SpeaksAsTheModel(Reference):
+    """Says that the model wrote its observations."""
+
+    async def perform(self, *given: Any) -> pb.CallResult:
+        result = await super().perform(*given)
+        result.author = trajectory_pb2.AUTHOR_MODEL
+        return result
+
+
+@broken(Rule.FAILURES, "an-author-may-speak-in-observations")
+class BoundlessBudgets(Reference):
+    """Names a budget of tokens that no model could read."""
+
+    async def perform(self, *given: Any) -> pb.CallResult:
+        result = await super().perform(*given)
+        result.token_budget = 2**32 - 1
         return result
 
 
@@ -135,6 +156,7 @@ class RunsBesideItself(Reference):
     "a-cut-connection-stops-nothing",
     "a-deadline-stops-nothing",
     "a-deadline-needs-nobody-who-asks-again",
+    "a-broken-stream-stops-no-call",
 )
 class CallsBelongToRpcs(Reference):
     """Stops a call when the RPC that asked for it goes away."""

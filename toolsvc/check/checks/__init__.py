@@ -11,15 +11,18 @@ from toolsvc.check.checks import (
     effects,
     failures,
     forgetting,
+    forks,
     health,
     inputs,
     leases,
     limits,
+    looking,
     observations,
     opening,
     patience,
     reasons,
     several,
+    streams,
 )
 
 ALL: tuple[Check, ...] = tuple(
@@ -38,6 +41,9 @@ ALL: tuple[Check, ...] = tuple(
         several,
         patience,
         cancelling,
+        looking,
+        streams,
+        forks,
         observations,
         blobs,
         inputs,

@@ -7,7 +7,16 @@ from toolsvc.check.client import Client, Session, error_kind, refused, text_of
 from toolsvc.check.probe import Kind
 from toolsvc.check.types import Rule, Skipped, expect
 from toolwright import wire
+from toolwright.common.v1 import trajectory_pb2
 from toolwright.tool.v1 import tool_pb2 as pb
+
+AUTHORS = (
+    trajectory_pb2.AUTHOR_UNSPECIFIED,
+    trajectory_pb2.AUTHOR_TOOL,
+    trajectory_pb2.AUTHOR_MEMORY,
+    trajectory_pb2.AUTHOR_SYSTEM,
+)
+MOST_TOKENS = 1 << 20
 
 
 def _expect_invalid(result: pb.CallResult, what: str) -> None:
@@ -26,6 +35,20 @@ async def a_result_names_its_tool(client: Client) -> None:
     session = await client.open()
     result = await session.call()
     expect(result.tool == session.subject.name, f"the result is of the tool {result.tool!r}")
+
+
+@check(Rule.FAILURES)
+async def an_author_may_speak_in_observations(client: Client) -> None:
+    """A result's author is TOOL, MEMORY, SYSTEM or nobody, and its token budget is one that a model
+    could read."""
+    for subject in client.subjects:
+        session = await client.open(subject)
+        result = await session.call()
+        expect(result.author in AUTHORS, f"{subject.name} names the author {result.author}")
+        expect(
+            result.token_budget <= MOST_TOKENS,
+            f"{subject.name} names a budget of {result.token_budget} tokens",
+        )
 
 
 @check(Rule.FAILURES)

@@ -64,10 +64,10 @@ class Calls(Sessions):
                     request.call_id,
                 )
             return call
-        if request.turn < session.acknowledged:
+        if request.turn < session.acknowledged or request.call_id in session.inherited:
             raise refusal(
                 reasons.ERROR_REASON_RESULT_FORGOTTEN,
-                "the turn was acknowledged",
+                "it ran, and its result is not held",
                 request.call_id,
             )
         return None
@@ -103,6 +103,7 @@ class Calls(Sessions):
             turnstile = self.turnstile(session, tool)
             await self.queue(turnstile, call.queue_limit, request.call_id)
             call.started = time.perf_counter()
+            session.began[request.call_id] = None
             try:
                 result = await self.run(session, tool, arguments, call.run_limit)
             finally:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any, ClassVar
 
 import grpc.aio
 
 from toolsvc.check.reference.calls import Calls
+from toolwright import wire
 from toolwright.rpc import options
-from toolwright.rpc.errors import ServiceError, abort, answers_errors, not_served
+from toolwright.rpc.errors import ServiceError, abort, answers_errors, detail_of, not_served
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.tool.v1 import tool_pb2_grpc
 
@@ -36,6 +38,49 @@ class Reference(Calls, tool_pb2_grpc.ToolServiceServicer):
     async def CallTool(self, request: Any, context: Any) -> pb.CallToolResponse:
         return await self.call(request)
 
+    async def StreamCalls(  # type: ignore[override]  # generated types know generators alone
+        self, request_iterator: Any, context: Any
+    ) -> None:
+        async def reply(request: pb.StreamCallsRequest) -> None:
+            answer = await self.streamed(request)
+            async with writing:
+                await self.write(answer, context)
+
+        writing = asyncio.Lock()
+        async with asyncio.TaskGroup() as replies:
+            async for request in request_iterator:
+                replies.create_task(reply(request))
+
+    async def streamed(self, request: pb.StreamCallsRequest) -> pb.StreamCallsResponse:
+        """What a stream answers to one request."""
+        try:
+            return pb.StreamCallsResponse(id=request.id, answer=await self.call(request.call))
+        except ServiceError as error:
+            return pb.StreamCallsResponse(id=request.id, error=self.call_error(error))
+
+    async def write(self, answer: pb.StreamCallsResponse, context: Any) -> None:
+        """Sends it; one at a time."""
+        await context.write(answer)
+
+    def call_error(self, error: ServiceError) -> pb.CallError:
+        """An error as it travels inside a stream."""
+        return pb.CallError(
+            code=error.code.value[0],
+            message=error.message,
+            detail=detail_of(error),
+            retry_after=(None if error.retry_after is None else wire.duration(error.retry_after)),
+        )
+
+    @answers_errors
+    async def GetSession(self, request: Any, context: Any) -> pb.GetSessionResponse:
+        self.require(request, "session_id")
+        return self.look(request.session_id)
+
+    def look(self, session_id: str) -> pb.GetSessionResponse:
+        """What is held of a session."""
+        session = self.session(session_id)
+        return pb.GetSessionResponse(call_ids=session.began, tools=session.tools)
+
     @answers_errors
     async def CancelCall(self, request: Any, context: Any) -> pb.CancelCallResponse:
         session = self.session(request.session_id)
@@ -61,8 +106,8 @@ class Reference(Calls, tool_pb2_grpc.ToolServiceServicer):
         raise not_served("RestoreSession")
 
     @answers_errors
-    async def ForkSession(self, request: Any, context: Any) -> Any:
-        raise not_served("ForkSession")
+    async def ForkSession(self, request: Any, context: Any) -> pb.ForkSessionResponse:
+        return pb.ForkSessionResponse(session=await self.fork(request))
 
     async def GetBlob(self, request: Any, context: Any) -> AsyncIterator[pb.GetBlobResponse]:
         try:

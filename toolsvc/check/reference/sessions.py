@@ -15,6 +15,7 @@ from toolwright.tool.v1 import tool_pb2 as pb
 
 LEASE_SECONDS = 120.0
 REAP_SECONDS = 0.1
+_RETRY_SECONDS = 0.1
 
 
 class Sessions(Blobs):
@@ -42,6 +43,38 @@ class Sessions(Blobs):
                 request.session_id,
             )
         return pb.OpenSessionResponse(session_id=request.session_id, tools=session.tools)
+
+    async def fork(self, request: pb.ForkSessionRequest) -> pb.OpenSessionResponse:
+        if request.open.session_id in self.sessions:
+            return await self.open(request.open)
+        parent = self.session(request.session_id)
+        self.look_whether_it_forks(parent)
+        self.look_whether_it_is_idle(parent)
+        opened = await self.open(request.open)
+        self.hand_on(parent, self.sessions[request.open.session_id])
+        return opened
+
+    def look_whether_it_forks(self, parent: Session) -> None:
+        for tool in parent.tools:
+            if not tool.capabilities.fork:
+                raise refusal(
+                    reasons.ERROR_REASON_NOT_SERVED, f"{tool.name} does not fork", tool.name
+                )
+
+    def look_whether_it_is_idle(self, parent: Session) -> None:
+        if any(not call.answer.done() for call in parent.calls.values()):
+            raise refusal(
+                reasons.ERROR_REASON_SESSION_BUSY,
+                "a call runs",
+                parent.request.session_id,
+                retry_after=_RETRY_SECONDS,
+            )
+
+    def hand_on(self, parent: Session, child: Session) -> None:
+        """What a fork has of its parent."""
+        child.state.counter = parent.state.counter
+        child.began.update(parent.began)
+        child.inherited.update(parent.began)
 
     def session_tools(self, request: pb.OpenSessionRequest) -> list[pb.ToolDescriptor]:
         tools = self.tools()

@@ -97,7 +97,7 @@ def descriptors() -> list[pb.ToolDescriptor]:
             action_format=call,
             stateful=True,
             default_run_limit=wire.duration(30),
-            capabilities=pb.ToolCapabilities(cancel=True),
+            capabilities=pb.ToolCapabilities(cancel=True, fork=True),
         ),
         pb.ToolDescriptor(
             name="echo",
@@ -109,7 +109,7 @@ def descriptors() -> list[pb.ToolDescriptor]:
             action_format=call,
             parallel_calls=True,
             default_run_limit=wire.duration(30),
-            capabilities=pb.ToolCapabilities(cancel=True),
+            capabilities=pb.ToolCapabilities(cancel=True, fork=True),
         ),
         pb.ToolDescriptor(
             name="draw",

@@ -42,3 +42,7 @@ class Session:
     state: State = field(default_factory=State)
     calls: dict[str, Call] = field(default_factory=dict)
     acknowledged: int = 0
+    began: dict[str, None] = field(default_factory=dict)
+    """Ids of the calls that have begun to run, in that order."""
+    inherited: set[str] = field(default_factory=set)
+    """Those that ran in the session of which this is a fork."""

@@ -331,8 +331,11 @@ class Event(google.protobuf.message.Message):
     KIND_FIELD_NUMBER: builtins.int
     TURN_FIELD_NUMBER: builtins.int
     DATA_FIELD_NUMBER: builtins.int
+    DATA_JSON_FIELD_NUMBER: builtins.int
     kind: builtins.str
     turn: builtins.int
+    data_json: builtins.str
+    """The same as JSON, where it has integers that a Struct cannot hold: beyond 2^53. Else empty."""
     @property
     def data(self) -> google.protobuf.struct_pb2.Struct: ...
     def __init__(
@@ -341,9 +344,10 @@ class Event(google.protobuf.message.Message):
         kind: builtins.str = ...,
         turn: builtins.int = ...,
         data: google.protobuf.struct_pb2.Struct | None = ...,
+        data_json: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["data", b"data"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["data", b"data", "kind", b"kind", "turn", b"turn"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["data", b"data", "data_json", b"data_json", "kind", b"kind", "turn", b"turn"]) -> None: ...
 
 global___Event = Event
 
@@ -544,10 +548,17 @@ class Task(google.protobuf.message.Message):
     ANSWERS_FIELD_NUMBER: builtins.int
     SAMPLING_FIELD_NUMBER: builtins.int
     MEDIA_FIELD_NUMBER: builtins.int
+    METADATA_JSON_FIELD_NUMBER: builtins.int
+    MESSAGES_JSON_FIELD_NUMBER: builtins.int
     id: builtins.str
     purpose: global___Purpose.ValueType
     data_source: builtins.str
     prompt: builtins.str
+    metadata_json: builtins.str
+    """`metadata` and `messages` as JSON, each where it has integers that a Struct cannot hold: beyond
+    2^53. Else empty.
+    """
+    messages_json: builtins.str
     @property
     def metadata(self) -> google.protobuf.struct_pb2.Struct:
         """Either messages or a prompt, as JSON: [{"role", "content"}]."""
@@ -572,9 +583,11 @@ class Task(google.protobuf.message.Message):
         answers: collections.abc.Iterable[builtins.str] | None = ...,
         sampling: toolwright.common.v1.sampling_pb2.SamplingParams | None = ...,
         media: collections.abc.Iterable[toolwright.common.v1.media_pb2.MediaRef] | None = ...,
+        metadata_json: builtins.str = ...,
+        messages_json: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_sampling", b"_sampling", "messages", b"messages", "metadata", b"metadata", "sampling", b"sampling"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_sampling", b"_sampling", "answers", b"answers", "data_source", b"data_source", "id", b"id", "media", b"media", "messages", b"messages", "metadata", b"metadata", "prompt", b"prompt", "purpose", b"purpose", "sampling", b"sampling"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_sampling", b"_sampling", "answers", b"answers", "data_source", b"data_source", "id", b"id", "media", b"media", "messages", b"messages", "messages_json", b"messages_json", "metadata", b"metadata", "metadata_json", b"metadata_json", "prompt", b"prompt", "purpose", b"purpose", "sampling", b"sampling"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_sampling", b"_sampling"]) -> typing.Literal["sampling"] | None: ...
 
 global___Task = Task
@@ -601,6 +614,7 @@ class Trajectory(google.protobuf.message.Message):
     METADATA_FIELD_NUMBER: builtins.int
     ANCHORS_FIELD_NUMBER: builtins.int
     OUTSIDE_BASELINE_FIELD_NUMBER: builtins.int
+    METADATA_JSON_FIELD_NUMBER: builtins.int
     id: builtins.str
     group_id: builtins.str
     attempt: builtins.int
@@ -615,6 +629,8 @@ class Trajectory(google.protobuf.message.Message):
     """SHA-256 over tokenizer and chat template: the ids mean the same only under the same hash."""
     outside_baseline: builtins.bool
     """Its reward does not enter the statistics of its group (mean, standard deviation)."""
+    metadata_json: builtins.str
+    """`metadata` as JSON, where it has integers that a Struct cannot hold: beyond 2^53. Else empty."""
     @property
     def task(self) -> global___Task: ...
     @property
@@ -656,9 +672,10 @@ class Trajectory(google.protobuf.message.Message):
         metadata: google.protobuf.struct_pb2.Struct | None = ...,
         anchors: collections.abc.Iterable[global___TurnAnchors] | None = ...,
         outside_baseline: builtins.bool = ...,
+        metadata_json: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["metadata", b"metadata", "task", b"task", "timings", b"timings"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["anchors", b"anchors", "attempt", b"attempt", "calls", b"calls", "events", b"events", "group_id", b"group_id", "id", b"id", "index", b"index", "masked", b"masked", "metadata", b"metadata", "outside_baseline", b"outside_baseline", "reward", b"reward", "reward_parts", b"reward_parts", "sequences", b"sequences", "status", b"status", "stop_reason", b"stop_reason", "task", b"task", "timings", b"timings", "tokenizer_hash", b"tokenizer_hash"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["anchors", b"anchors", "attempt", b"attempt", "calls", b"calls", "events", b"events", "group_id", b"group_id", "id", b"id", "index", b"index", "masked", b"masked", "metadata", b"metadata", "metadata_json", b"metadata_json", "outside_baseline", b"outside_baseline", "reward", b"reward", "reward_parts", b"reward_parts", "sequences", b"sequences", "status", b"status", "stop_reason", b"stop_reason", "task", b"task", "timings", b"timings", "tokenizer_hash", b"tokenizer_hash"]) -> None: ...
 
 global___Trajectory = Trajectory
 

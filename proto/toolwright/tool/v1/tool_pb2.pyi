@@ -239,10 +239,15 @@ class OpenSessionRequest(google.protobuf.message.Message):
     METADATA_FIELD_NUMBER: builtins.int
     BLOBS_FIELD_NUMBER: builtins.int
     QUEUE_LIMIT_FIELD_NUMBER: builtins.int
+    METADATA_JSON_FIELD_NUMBER: builtins.int
     session_id: builtins.str
     """Chosen by the caller; opening it again with the same request returns the same session."""
     owner: builtins.str
     """Stable over the owner's restarts."""
+    metadata_json: builtins.str
+    """`metadata` as JSON, where it has integers that a Struct cannot hold: beyond 2^53. Else empty.
+    Who reads `metadata` alone has the nearest doubles.
+    """
     @property
     def lease(self) -> google.protobuf.duration_pb2.Duration:
         """The lease ends this long after the last renewal."""
@@ -269,9 +274,10 @@ class OpenSessionRequest(google.protobuf.message.Message):
         metadata: google.protobuf.struct_pb2.Struct | None = ...,
         blobs: collections.abc.Iterable[toolwright.common.v1.media_pb2.BlobRef] | None = ...,
         queue_limit: google.protobuf.duration_pb2.Duration | None = ...,
+        metadata_json: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["lease", b"lease", "metadata", b"metadata", "queue_limit", b"queue_limit"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["blobs", b"blobs", "lease", b"lease", "metadata", b"metadata", "owner", b"owner", "queue_limit", b"queue_limit", "session_id", b"session_id", "tools", b"tools"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["blobs", b"blobs", "lease", b"lease", "metadata", b"metadata", "metadata_json", b"metadata_json", "owner", b"owner", "queue_limit", b"queue_limit", "session_id", b"session_id", "tools", b"tools"]) -> None: ...
 
 global___OpenSessionRequest = OpenSessionRequest
 
@@ -329,6 +335,8 @@ class CallToolRequest(google.protobuf.message.Message):
     RUN_LIMIT_FIELD_NUMBER: builtins.int
     WAIT_FIELD_NUMBER: builtins.int
     METADATA_FIELD_NUMBER: builtins.int
+    ARGUMENTS_JSON_FIELD_NUMBER: builtins.int
+    METADATA_JSON_FIELD_NUMBER: builtins.int
     session_id: builtins.str
     call_id: builtins.str
     """trajectory/attempt/turn/index."""
@@ -341,6 +349,11 @@ class CallToolRequest(google.protobuf.message.Message):
     turns_left: builtins.int
     """Tool calls that the trajectory may still make after this one."""
     last_step: builtins.bool
+    arguments_json: builtins.str
+    """`arguments` and `metadata` as JSON, each where it has integers that a Struct cannot hold: beyond
+    2^53. Else empty. Who reads the Structs alone has the nearest doubles.
+    """
+    metadata_json: builtins.str
     @property
     def arguments(self) -> google.protobuf.struct_pb2.Struct:
         """Arguments, where the caller's parser knew them."""
@@ -374,9 +387,11 @@ class CallToolRequest(google.protobuf.message.Message):
         run_limit: google.protobuf.duration_pb2.Duration | None = ...,
         wait: google.protobuf.duration_pb2.Duration | None = ...,
         metadata: google.protobuf.struct_pb2.Struct | None = ...,
+        arguments_json: builtins.str = ...,
+        metadata_json: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["arguments", b"arguments", "metadata", b"metadata", "queue_limit", b"queue_limit", "run_limit", b"run_limit", "wait", b"wait"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["action", b"action", "arguments", b"arguments", "call_id", b"call_id", "last_step", b"last_step", "metadata", b"metadata", "queue_limit", b"queue_limit", "run_limit", b"run_limit", "session_id", b"session_id", "tool", b"tool", "turn", b"turn", "turns_left", b"turns_left", "wait", b"wait"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["action", b"action", "arguments", b"arguments", "arguments_json", b"arguments_json", "call_id", b"call_id", "last_step", b"last_step", "metadata", b"metadata", "metadata_json", b"metadata_json", "queue_limit", b"queue_limit", "run_limit", b"run_limit", "session_id", b"session_id", "tool", b"tool", "turn", b"turn", "turns_left", b"turns_left", "wait", b"wait"]) -> None: ...
 
 global___CallToolRequest = CallToolRequest
 

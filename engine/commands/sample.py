@@ -1,0 +1,261 @@
+"""`engine sample`: trajectories of a recipe's tasks without a learner, for `learner sft`."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import signal
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import orjson
+
+from engine.build import (
+    build_codec,
+    build_group_hook,
+    build_protocol,
+    build_rewards,
+    build_sampling,
+    build_tools,
+)
+from engine.config import EngineTable
+from engine.errors import StartupError
+from engine.lanes.group import Lane
+from engine.lanes.places import Places
+from engine.rollout.assignment import Surroundings, stored_nowhere
+from engine.rollout.decide import Rules
+from engine.rollout.log import keep_nothing
+from engine.sample.collect import Collector, Plan
+from engine.sample.keep import Keep
+from engine.sample.messages import tellable
+from engine.sample.store import Store
+from engine.sample.weights import fix
+from engine.sampler.context import check_context
+from engine.sampler.pool import SamplerPool
+from engine.tasks import TaskSource
+from engine.text.codec import HuggingFaceCodec
+from toolwright.recipe import Recipe
+
+PROGRESS_SECONDS = 5.0
+KEEP_THREADS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the command line says. tasks: "" = task.source. Paths are relative to `folder`, where
+    the command was given."""
+
+    output: Path
+    folder: Path
+    tasks: str = ""
+    n: int | None = None
+    per_task: int = 1
+    keep: str = ""
+    most_per_task: int | None = None
+    export: bool = False
+
+
+class Stopped(Exception):
+    """A signal ended it; the same command goes on."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"stopped by {signal.Signals(number).name}; the same command goes on")
+        self.number = number
+
+
+async def sample(
+    recipe: Recipe, table: EngineTable, options: Options, show: Callable[[str], None]
+) -> str:
+    """Collects, and returns the summary. EngineError for what cannot go on, Stopped by a signal."""
+    loop, caught = asyncio.get_running_loop(), asyncio.Queue[int]()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, caught.put_nowait, number)
+    work = asyncio.create_task(_sample(recipe, table, options, show))
+    stop = asyncio.create_task(caught.get())
+    try:
+        await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
+        if not work.done():
+            work.cancel()
+            await asyncio.wait({work})
+            raise Stopped(stop.result())
+        return work.result()
+    finally:
+        work.cancel()
+        stop.cancel()
+        await asyncio.gather(work, stop, return_exceptions=True)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+
+async def _sample(
+    recipe: Recipe, table: EngineTable, options: Options, show: Callable[[str], None]
+) -> str:
+    shared = recipe.shared
+    async with AsyncExitStack() as stack:
+        protocol = build_protocol(recipe)
+        if options.export and not tellable(protocol):
+            raise StartupError(
+                f"--export jsonl: trajectories of {shared.task.protocol} cannot be told as chat "
+                "messages, those of Chat and Tagged can"
+            )
+        rewards, hook = build_rewards(recipe), build_group_hook(recipe)
+        stack.callback(rewards.close)
+        keep = None
+        if options.keep:
+            keep = Keep(
+                options.keep,
+                options.folder,
+                seconds=shared.task.reward_seconds,
+                threads=KEEP_THREADS,
+            )
+            stack.callback(keep.close)
+        codec = build_codec(recipe)
+        source = await TaskSource.opened(
+            options.tasks or shared.task.source,
+            options.folder if options.tasks else recipe.folder,
+            seed=shared.run.seed,
+            shuffle=False,
+            max_bad_rows=table.max_bad_rows,
+        )
+        stack.callback(source.close)
+        pool = SamplerPool(shared.sampler, codec, vocab_size=codec.vocab_size)
+        stack.push_async_callback(pool.close)
+        await pool.open()
+        check_context("task.limits.model", shared.task.limits.model, pool.longest_prompt)
+        served = fix(pool)
+        store = Store(options.output, export=options.export)
+        stack.callback(store.close)
+        await store.open(_settings(recipe, options, codec, source, served.name))
+        services = build_tools(recipe, _owner(options.output))
+        stack.push_async_callback(services.close)
+        await services.open()
+        await services.close_strangers(())
+        surroundings = Surroundings(
+            rules=Rules(
+                protocol=protocol,
+                codec=codec,
+                limits=shared.task.limits,
+                observation_keep=table.observation_keep,
+            ),
+            pool=pool,
+            tools=services,
+            tokenizer_hash=codec.hash,
+        )
+        lane = Lane(
+            surroundings=surroundings,
+            rewards=rewards,
+            hook=hook,
+            places=Places(table.max_concurrent),
+            life=f"t{time.time_ns() // 1_000_000:x}",
+            patience=table.patience_s,
+            keeper=keep_nothing,
+            forget=lambda _attempt: None,
+            stored=stored_nowhere,
+        )
+        plan = Plan(
+            n=options.n,
+            per_task=options.per_task,
+            most_per_task=options.most_per_task,
+            keep=keep,
+            sampling=build_sampling(recipe),
+            version=served.version,
+            max_bad_rows=table.max_bad_rows,
+        )
+        collector = Collector(lane, source, store, plan)
+        done = store.totals.tasks
+        show(f"[     0 s] {collector.total} tasks, {done} done before, weights {served.name}")
+        async with asyncio.TaskGroup() as group:
+            beside = [
+                group.create_task(one)
+                for one in (
+                    pool.keep_alive(),
+                    services.keep_leases(),
+                    services.keep_processes(),
+                    _report(collector, store, show),
+                )
+            ]
+            await collector.run()
+            for task in beside:
+                task.cancel()
+        store.finish()
+        return summary(store, collector.total)
+
+
+async def _report(collector: Collector, store: Store, show: Callable[[str], None]) -> None:
+    began = then = time.monotonic()
+    before = 0
+    while True:
+        await asyncio.sleep(PROGRESS_SECONDS)
+        now, totals = time.monotonic(), store.totals
+        rate = (collector.tokens - before) / (now - then)
+        then, before = now, collector.tokens
+        state = "disk full, waiting" if store.full else f"{collector.in_flight} in flight"
+        show(
+            f"[{now - began:6.0f} s] {totals.tasks}/{collector.total} tasks, "
+            f"{totals.verdicts['kept']} kept, {state}, {rate:,.0f} tokens/s"
+        )
+
+
+def summary(store: Store, total: int) -> str:
+    """What became of everything, for people."""
+    totals = store.totals
+    counts = dict(totals.verdicts)
+    words = [f"{counts.pop('kept', 0)} kept"]
+    words += [f"{count} {name.replace('_', ' ')}" for name, count in sorted(counts.items())]
+    words.append("1 bad row" if totals.bad_rows == 1 else f"{totals.bad_rows} bad rows")
+    lines = [f"{totals.tasks} of {total} tasks: {', '.join(words)}"]
+    if totals.last_bad:
+        lines.append(f"the last bad row: {totals.last_bad}")
+    lines.append(str(store.output))
+    if store.exported is not None:
+        missing = sum(totals.untold.values())
+        why = ", ".join(f"{count} {reason}" for reason, count in totals.untold.most_common())
+        rest = f" without {missing} that messages cannot tell: {why}" if missing else ""
+        lines.append(f"{store.exported}{rest}")
+    return "\n".join(lines)
+
+
+def _settings(
+    recipe: Recipe,
+    options: Options,
+    codec: HuggingFaceCodec,
+    source: TaskSource,
+    weights: str,
+) -> dict[str, str]:
+    """What one collection has in common, by names for a sentence. What may change between two lives
+    is left out: --n, addresses, time limits and numbers of processes."""
+    shared, identity = recipe.shared, source.identity
+    task = shared.task
+    said = {
+        "protocol": [task.protocol, task.protocol_options],
+        "reward": [task.reward, task.reward_per_group, task.group_hook, sorted(task.stops.items())],
+        "masks": [task.mask_overlong, task.mask_void],
+        "limits": task.limits.model_dump(exclude={"seconds"}),
+        "sampling": asdict(build_sampling(recipe)),
+        "tools": sorted((name, shared.tools[name].names) for name in task.tools or shared.tools),
+    }
+    return {
+        "tasks": f"{identity.name} {identity.sha256[:12] or f'seed {identity.seed}'}",
+        "weights": weights,
+        "policy": codec.hash[:12],
+        "--per-task": str(options.per_task),
+        "--most-per-task": str(options.most_per_task or "all"),
+        "--keep": options.keep or "all",
+        "--export": "jsonl" if options.export else "none",
+        **{name: _short(value) for name, value in said.items()},
+    }
+
+
+def _short(value: object) -> str:
+    text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+    if len(text) <= 200:
+        return text
+    return f"{text[:180]}... {hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def _owner(output: Path) -> str:
+    """The same for every life of one collection, so that sessions of a killed one are closed."""
+    return "sample-" + hashlib.sha256(str(output.resolve()).encode()).hexdigest()[:24]

@@ -1,0 +1,239 @@
+"""When which suite is evaluated, and how long new weights wait for it.
+
+Invariants
+- One evaluation of a suite is whole under one weight version.
+- A suite is evaluated once a version; what evaluations.jsonl holds is not done again, and what a
+  kill cut goes on after its finished rows when the engine is back at that version.
+- It counts neither as running nor as accepted in the capacity formula, and is never leased.
+
+A publish waits for the tokens of an evaluation and for nothing else: rewards are computed, and
+lines are written, under the next weights. It waits no longer than `publish_waits_s`: then no
+further row is begun, those in flight end, and the suite's line tells how many rows it is made of
+(`n` of `asked`; the first ones, so that long rows count like short ones). Holding some samplers
+back at the old weights would let a publish through at once, but only where there are several, at
+the price of their tokens for training, and a single sampler could not do it at all; one rule that
+holds everywhere was preferred.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import orjson
+import structlog
+
+from engine.config import Evaluation, Suite
+from engine.lanes.evaluation.results import Results
+from engine.lanes.evaluation.suite import Means, SuiteRun
+from engine.lanes.evaluation.tasks import SuiteTasks
+from engine.rewards.rewards import Rewards
+from engine.rollout.assignment import Surroundings
+from engine.sampler.context import check_context
+from toolwright.recipe import Limits
+from toolwright.types import SamplingParams, WeightVersion
+
+log = structlog.get_logger("evaluation")
+
+
+class EvaluationLane:
+    """Runs the suites that are due. `open` it before anything else."""
+
+    def __init__(
+        self,
+        *,
+        table: Evaluation,
+        steps: int,
+        surroundings: Surroundings,
+        rewards: Rewards,
+        sampling: SamplingParams,
+        run_folder: Path,
+        life: str,
+        patience: float,
+    ) -> None:
+        """sampling: of training, in which a suite replaces what it names. life: begins the names of
+        attempts, another in each life of the engine. patience: seconds."""
+        self._table = table
+        self._steps = steps
+        self._sampling = sampling
+        self._results = Results(run_folder)
+        self._means = Means(
+            surroundings=surroundings,
+            rewards=rewards,
+            results=self._results,
+            slots=asyncio.Semaphore(table.max_concurrent),
+            life=life,
+            patience=patience,
+            samples=table.samples,
+        )
+        self._tasks: dict[str, SuiteTasks] = {}
+        self._settings: dict[str, str] = {}
+        self._done: set[tuple[str, str, int]] = set()
+        self._runs: list[SuiteRun] = []
+        self._current: asyncio.Task[None] | None = None
+        self._tasks_running: set[asyncio.Task[None]] = set()
+        self._failures: asyncio.Queue[BaseException] = asyncio.Queue()
+        self._stopped = False
+
+    async def open(self, folder: Path, *, max_bad_rows: int) -> None:
+        """Opens the sources and reads what earlier lives left. StartupError when a source cannot be
+        used or is too short, or a sampler's context is too small for a suite's limits."""
+        self._done = self._results.begin()
+        longest = self._means.surroundings.pool.longest_prompt
+        for suite in self._table.suites:
+            if suite.limits is not None:
+                limit = limits_of(suite, self._means.surroundings.rules.limits).model
+                check_context(f"limits.model of suite {suite.name!r}", limit, longest)
+            tasks = self._tasks[suite.name] = SuiteTasks(suite, folder, max_bad_rows=max_bad_rows)
+            self._settings[suite.name] = self._digest(suite, await tasks.open())
+
+    def close(self) -> None:
+        for tasks in self._tasks.values():
+            tasks.close()
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._tasks_running)
+
+    @property
+    def running(self) -> int:
+        """Trajectories in flight."""
+        return sum(run.rolling for run in self._runs)
+
+    @property
+    def full(self) -> bool:
+        """The disk is: an evaluation waits with its results."""
+        return self._results.full
+
+    def due(self, version: WeightVersion) -> list[Suite]:
+        """Suites to run at this version that were not run at it before."""
+        now = {"every"} if self._table.every and version.step % self._table.every == 0 else set()
+        if version.step == 0:
+            now |= {"every", "ends"}
+        if version.step == self._steps:
+            now |= {"every", "ends", "last"}
+        return [
+            suite
+            for suite in self._table.suites
+            if suite.when in now and (suite.name, version.lineage, version.step) not in self._done
+        ]
+
+    def start(self, version: WeightVersion) -> None:
+        """Begins what is due at the version that the samplers have now, unless it was stopped."""
+        suites = [] if self._stopped else self.due(version)
+        if not suites:
+            return
+        self._runs = [self._run_of(suite, version) for suite in suites]
+        self._current = asyncio.get_running_loop().create_task(self._run(self._runs))
+        self._tasks_running.add(self._current)
+        self._current.add_done_callback(self._ended)
+
+    async def idle(self) -> bool:
+        """Returns when no evaluation needs the samplers' weights any more, which it may bring about
+        after `publish_waits_s`. False when the last one was stopped before its end.
+
+        Raises what it raised.
+        """
+        current, runs = self._current, self._runs
+        if current is None:
+            return True
+        try:
+            async with asyncio.timeout(self._table.publish_waits_s):
+                await _sampled(runs)
+        except TimeoutError:
+            log.warning(
+                "evaluation_cut",
+                suites=[run.suite.name for run in runs if not run.sampled.is_set()],
+                mend="raise engine.evaluation.publish_waits_s, or lower the suites' n",
+            )
+            for run in runs:
+                run.cut()
+            await _sampled(runs)
+        if self._stopped:
+            await asyncio.wait({current})
+        if current.cancelled():
+            return False
+        if current.done():
+            current.result()
+        return True
+
+    async def watch(self) -> None:
+        """Runs until cancelled; raises what an evaluation raised, at once."""
+        raise await self._failures.get()
+
+    async def stop(self) -> None:
+        """For good. Rows that were in flight are run again at the engine's next start."""
+        self._stopped = True
+        for task in self._tasks_running:
+            task.cancel()
+        await asyncio.gather(*self._tasks_running, return_exceptions=True)
+
+    def _run_of(self, suite: Suite, version: WeightVersion) -> SuiteRun:
+        around = self._means.surroundings
+        rules = replace(around.rules, limits=limits_of(suite, around.rules.limits))
+        return SuiteRun(
+            replace(self._means, surroundings=replace(around, rules=rules)),
+            suite,
+            version,
+            self._tasks[suite.name],
+            sampling=sampling_of(suite, self._sampling),
+            settings=self._settings[suite.name],
+        )
+
+    async def _run(self, runs: Sequence[SuiteRun]) -> None:
+        """All of them share the slots, in order, so that no suite's last rows run alone."""
+        async with asyncio.TaskGroup() as group:
+            for run in runs:
+                group.create_task(self._evaluate(run))
+
+    async def _evaluate(self, run: SuiteRun) -> None:
+        await run.run()
+        # Also where nothing could be measured: only the next life tries again.
+        self._done.add((run.suite.name, run.version.lineage, run.version.step))
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks_running.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._failures.put_nowait(error)
+
+    def _digest(self, suite: Suite, source: str) -> str:
+        """Tells rows that were measured in another way from those of this suite."""
+        told = {
+            "suite": suite.model_dump(mode="json", exclude={"n", "when"}),
+            "limits": limits_of(suite, self._means.surroundings.rules.limits).model_dump(),
+            "sampling": asdict(sampling_of(suite, self._sampling)),
+            "source": source,
+        }
+        data = orjson.dumps(told, option=orjson.OPT_SORT_KEYS)
+        return hashlib.sha256(data).hexdigest()[:12]
+
+
+def limits_of(suite: Suite, limits: Limits) -> Limits:
+    """The task's limits, those that the suite names replaced."""
+    if suite.limits is None:
+        return limits
+    named = {name: getattr(suite.limits, name) for name in suite.limits.model_fields_set}
+    return limits.model_copy(update=named)
+
+
+def sampling_of(suite: Suite, training: SamplingParams) -> SamplingParams:
+    """How a suite is sampled: as in training, but for what it names. A task's own parameters come
+    on top, row by row."""
+    named = {
+        "temperature": suite.temperature,
+        "top_p": suite.top_p,
+        "top_k": suite.top_k,
+        "min_p": suite.min_p,
+        "repetition_penalty": suite.repetition_penalty,
+        "max_new_tokens": suite.max_new_tokens,
+        "seed": suite.sampling_seed,
+    }
+    return replace(training, **{k: v for k, v in named.items() if v is not None})  # type: ignore[arg-type]
+
+
+async def _sampled(runs: Sequence[SuiteRun]) -> None:
+    for run in runs:
+        await run.sampled.wait()

@@ -1,0 +1,131 @@
+"""What an evaluation leaves on disk, and what a later life finds there.
+
+evaluations.jsonl has one line a suite and version, samples.jsonl a few trajectories as text, and
+evaluations/SUITE@VERSION.jsonl one line a row, written as soon as the row is done.
+
+Invariants
+- A row's line names what it was measured with (`settings`); lines of other settings do not count.
+- Of several lines of one row the last one counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from engine.lanes.evaluation.tally import BAD, ERRORED
+from engine.lines import Lines
+from engine.rollout.view import spelled
+from engine.types import Codec
+from toolwright.types import Trajectory, WeightVersion
+
+MOST_REASON = 500
+"""Characters of an error in a row."""
+
+
+class Results:
+    """The evaluation files of one run folder."""
+
+    def __init__(self, run_folder: Path) -> None:
+        self.summaries = Lines(run_folder / "evaluations.jsonl")
+        self.samples = Lines(run_folder / "samples.jsonl")
+        self._rows = run_folder / "evaluations"
+        self._open: dict[str, Lines] = {}
+
+    @property
+    def full(self) -> bool:
+        """The disk is: an evaluation waits with its results."""
+        return any(file.full for file in (self.summaries, self.samples, *self._open.values()))
+
+    def begin(self) -> set[tuple[str, str, int]]:
+        """Mends what a kill cut; (suite, lineage, step) of every evaluation that is done."""
+        for file in (self.summaries, self.samples):
+            file.mend_end()
+        return {
+            (row["suite"], row["lineage"], row["step"])
+            for row in self.summaries.read()
+            if {"suite", "lineage", "step"} <= row.keys()
+        }
+
+    def rows(self, suite: str, version: WeightVersion) -> Lines:
+        """The lines of one evaluation, mended; `close` them when it is over."""
+        file = Lines(self._rows / f"{suite}@{quote(str(version), safe='')}.jsonl")
+        file.mend_end()
+        self._open[file.file.name] = file
+        return file
+
+    def close(self, rows: Lines) -> None:
+        self._open.pop(rows.file.name, None)
+
+
+def earlier_rows(rows: Lines, settings: str, n: int) -> Iterator[dict[str, Any]]:
+    """Lines that an earlier life wrote with the same settings, in order."""
+    for row in rows.read():
+        index = row.get("index")
+        if row.get("settings") == settings and isinstance(index, int) and 0 <= index < n:
+            yield row
+
+
+def row_of(
+    trajectory: Trajectory, suite: str, version: WeightVersion, settings: str, errored: str = ""
+) -> dict[str, object]:
+    """A trajectory's line. errored: why it has no reward that counts."""
+    return {
+        "suite": suite,
+        "version": str(version),
+        "index": trajectory.index,
+        "task_id": trajectory.task.id,
+        "reward": trajectory.reward,
+        "parts": {part.name: part.value for part in trajectory.reward_parts if part.turn is None},
+        "stop_reason": trajectory.stop_reason.name.lower(),
+        "calls": len(trajectory.calls),
+        "response_tokens": trajectory.response_tokens,
+        "masked": trajectory.masked,
+        "versions": [str(one) for one in trajectory.weight_versions],
+        ERRORED: errored[:MOST_REASON],
+        "settings": settings,
+    }
+
+
+def bad_row(
+    index: int, task_id: str, reason: str, suite: str, version: WeightVersion, settings: str
+) -> dict[str, object]:
+    """The line of a row that cannot be rolled out."""
+    return {
+        "suite": suite,
+        "version": str(version),
+        "index": index,
+        "task_id": task_id,
+        BAD: reason[:MOST_REASON] or "no task",
+        "settings": settings,
+    }
+
+
+def sample_of(
+    trajectory: Trajectory, suite: str, version: WeightVersion, codec: Codec
+) -> Mapping[str, object]:
+    """A line of samples.jsonl: the trajectory as text."""
+    return {
+        "suite": suite,
+        "lineage": version.lineage,
+        "step": version.step,
+        "index": trajectory.index,
+        "task_id": trajectory.task.id,
+        "answers": list(trajectory.task.answers),
+        "reward": trajectory.reward,
+        "stop_reason": trajectory.stop_reason.name.lower(),
+        "timings": {
+            "wall_s": trajectory.timings.wall_s,
+            "generate_s": trajectory.timings.generate_s,
+            "tool_s": trajectory.timings.tool_s,
+            "open_s": trajectory.timings.open_s,
+            "reward_s": trajectory.timings.reward_s,
+        },
+        "segments": [
+            {"author": segment.author.name.lower(), "text": spelled(segment, codec)}
+            for sequence in trajectory.sequences
+            for segment in sequence.segments
+        ],
+    }

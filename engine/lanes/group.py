@@ -1,0 +1,245 @@
+"""One group: its members roll out side by side, are scored as they end, and become one whole.
+
+Invariants
+- A member's place is free as soon as its log has ended; scoring holds none.
+- What an earlier life finished or scored is not done again; what it began goes on.
+- The group is whole when all members are scored and the group hook has run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+
+import structlog
+
+from engine.errors import TaskUnfit, first_of_group
+from engine.lanes.places import Places
+from engine.rewards.hook import GroupHook
+from engine.rewards.rewards import Rewards
+from engine.rewards.score import Score
+from engine.rewards.settle import scored, settled
+from engine.rollout.assignment import Assignment, Prompts, Surroundings
+from engine.rollout.attempts import roll_out
+from engine.rollout.events import Scored
+from engine.rollout.log import AttemptLog, Keeper
+from engine.rollout.record import Identity, record
+from engine.tasks import DrawnTask
+from toolwright.types import SamplingParams, Trajectory
+
+LONGEST_PAUSE_S = 30.0
+"""Before a group is rolled out again of which infrastructure failed every member."""
+
+log = structlog.get_logger("group")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lane:
+    """What all groups of a lane share.
+
+    life: begins the names of attempts, another in each life of the engine. patience: seconds.
+    """
+
+    surroundings: Surroundings
+    rewards: Rewards
+    hook: GroupHook | None
+    places: Places
+    life: str
+    patience: float
+    keeper: Keeper
+    forget: Callable[[str], None]
+    stored: Callable[[str], Awaitable[bytes | None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A trajectory whose log has ended."""
+
+    log: AttemptLog
+    identity: Identity
+
+    @property
+    def trajectory(self) -> Trajectory:
+        return record(self.log.state, self.identity)
+
+    @property
+    def failure(self) -> str:
+        """Why infrastructure ended it; "" where it did not."""
+        ended = self.log.state.ended
+        return ended.error if ended else ""
+
+
+class GroupRun:
+    """One task's rollouts. `run` once; `earlier` are logs of an earlier life by trajectory."""
+
+    def __init__(
+        self,
+        lane: Lane,
+        *,
+        group_id: str,
+        drawn: DrawnTask,
+        sampling: SamplingParams,
+        size: int,
+        earlier: dict[str, AttemptLog],
+        drained: asyncio.Event,
+    ) -> None:
+        self._lane = lane
+        self._group_id = group_id
+        self.drawn = drawn
+        self.queued = asyncio.Event()
+        """All members are done, have a place or wait for one."""
+        self._sampling = sampling
+        self._size = size
+        self._earlier = earlier
+        self._drained = drained
+        self._prompts = Prompts()
+
+    async def run(self) -> list[Member]:
+        """Its scored members in order, rolled out again with growing pauses while infrastructure
+        fails all of them; empty where the engine drains meanwhile. TaskUnfit."""
+        try:
+            return await self._rounds()
+        finally:
+            self.queued.set()
+
+    async def _rounds(self) -> list[Member]:
+        for round_ in count():
+            members = await self._roll_out(round_)
+            if any(
+                not member.log.state.ended.error for member in members if member.log.state.ended
+            ):
+                await self._finish(members)
+                return members
+            pause = min(LONGEST_PAUSE_S, 2.0**round_)
+            ended = members[0].log.state.ended
+            why = ended.error if ended else ""
+            log.error("group_failed", group=self._group_id, again_in_s=pause, error=why)
+            for member in members:
+                self._lane.forget(member.log.attempt)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._drained.wait()
+            if self._drained.is_set():
+                break
+        return []
+
+    async def _roll_out(self, round_: int) -> list[Member]:
+        with first_of_group(TaskUnfit):
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(self._member(index, round_)) for index in range(self._size)
+                ]
+                await asyncio.sleep(0)  # each of them takes its first step
+                self.queued.set()
+        return [task.result() for task in tasks]
+
+    async def _member(self, index: int, round_: int) -> Member:
+        lane, trajectory_id = self._lane, f"{self._group_id}-{index}"
+        assignment = Assignment(
+            trajectory_id=trajectory_id,
+            group_id=self._group_id,
+            index=index,
+            task=self.drawn.task,
+            sampling=self._sampling,
+            media=self.drawn.media,
+            stored=self._lane.stored,
+            prompts=self._prompts,
+        )
+        earlier = self._earlier.pop(trajectory_id, None)
+        number = 0
+        if earlier is not None and earlier.state.ended is not None:
+            attempt = earlier
+        else:
+            async with lane.places:
+                attempt, number = await roll_out(
+                    lane.surroundings,
+                    assignment,
+                    name=f"{lane.life}r{round_}a",
+                    patience=lane.patience,
+                    keeper=lane.keeper,
+                    forget=lane.forget,
+                    earlier=earlier,
+                )
+        rules = lane.surroundings.rules
+        mark = rules.codec.image_mark
+        member = Member(
+            log=attempt,
+            identity=Identity(
+                trajectory_id=trajectory_id,
+                group_id=self._group_id,
+                index=index,
+                attempt=number,
+                task=self.drawn.task,
+                tokenizer_hash=lane.surroundings.tokenizer_hash,
+                placeholder=mark.placeholder if mark else None,
+            ),
+        )
+        if not lane.rewards.per_group:
+            await score_member(member, lane.rewards)
+        return member
+
+    async def _finish(self, members: Sequence[Member]) -> None:
+        """Scores what only the whole group can be scored by, then runs the hook."""
+        lane = self._lane
+        if lane.rewards.per_group:
+            living = [member for member in members if not member.failure]
+            began = time.monotonic()
+            scores = await lane.rewards.score_group([for_rewards(member) for member in living])
+            seconds = time.monotonic() - began
+            given = dict(zip((m.identity.trajectory_id for m in living), scores, strict=True))
+            for member in members:
+                enter(member, given.get(member.identity.trajectory_id), lane.rewards, seconds)
+        if lane.hook is not None:
+            began = time.monotonic()
+            found = await lane.hook.scores([for_rewards(member) for member in members])
+            seconds = time.monotonic() - began
+            for member, score in zip(members, found, strict=True):
+                if score is not None:
+                    _append_scored(member, scored(member.trajectory, score), seconds)
+
+
+async def score_member(member: Member, rewards: Rewards) -> None:
+    """Scores a trajectory that its reward function sees alone, unless it has its score."""
+    if member.log.state.score is not None:
+        return
+    if member.failure:
+        enter(member, None, rewards, 0.0)
+        return
+    began = time.monotonic()
+    score = await rewards.score_one(for_rewards(member))
+    enter(member, score, rewards, time.monotonic() - began)
+
+
+def for_rewards(member: Member) -> Trajectory:
+    """The trajectory as reward functions and group hooks see it: its metadata hold the texts of
+    all actions as well, `texts`."""
+    trajectory = member.trajectory
+    texts = [action.text for action in member.log.state.actions]
+    return replace(trajectory, metadata={**trajectory.metadata, "texts": texts})
+
+
+def enter(member: Member, score: Score | None, rewards: Rewards, seconds: float) -> None:
+    """Logs the score, and what the recipe's rules make of how the trajectory ended."""
+    _append_scored(member, settled(member.trajectory, score, rewards.rules), seconds)
+
+
+def _append_scored(member: Member, after: Trajectory, seconds: float) -> None:
+    """What scoring changed, as an event; notes of an earlier score stay in front."""
+    state = member.log.state
+    earlier = len(member.trajectory.events) - len(state.score.notes if state.score else ())
+    spent = state.score.seconds if state.score else 0.0
+    member.log.append(
+        Scored(
+            reward=after.reward,
+            parts=tuple(after.reward_parts),
+            masked=after.masked,
+            outside_baseline=after.outside_baseline,
+            anchors=dict(after.anchors),
+            notes=tuple(after.events[earlier:]),
+            seconds=spent + seconds,
+        )
+    )

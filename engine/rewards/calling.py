@@ -1,0 +1,58 @@
+"""Calls functions of the recipe under a time limit: whatever they do is a value or CallFailed."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from engine.rewards.reading import shown
+from engine.rewards.threads import RewardThreads, ThreadOutOfTime, ThreadsLost
+
+
+class CallFailed(Exception):
+    """The function raised or took too long; the message says which."""
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether a call gives a coroutine: nothing runs before it is awaited."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    call = getattr(function, "__call__", None)  # noqa: B004 (of an instance: its class's method)
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+
+async def call_on_loop(awaitable: Awaitable[Any], *, seconds: float) -> Any:
+    """What the recipe's coroutine returns. CallFailed for what it raises, SystemExit and a
+    cancellation of its own included, and after the time limit."""
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            return await awaitable
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise CallFailed("raised CancelledError()") from error
+    except (Exception, SystemExit) as error:
+        if limit.expired():
+            raise CallFailed(f"took more than {seconds:g} s") from error
+        raise CallFailed(f"raised {shown(error)}") from error
+
+
+async def call_in_thread(
+    threads: RewardThreads, function: Callable[[Any], Any], argument: Any, *, seconds: float
+) -> Any:
+    """What the function returns, awaited on the loop where it is a coroutine after all.
+    CallFailed for whatever it raises, and after the time limit."""
+    try:
+        value, error = await threads.run(function, argument, seconds=seconds)
+    except ThreadOutOfTime as late:
+        raise CallFailed(f"took more than {seconds:g} s") from late
+    except ThreadsLost as lost:
+        raise CallFailed(str(lost)) from lost
+    if error is not None:
+        raise CallFailed(f"raised {shown(error)}") from error
+    return await call_on_loop(value, seconds=seconds) if inspect.isawaitable(value) else value

@@ -1,0 +1,61 @@
+"""A finished trajectory with its score and what the rules make of its stop; pure.
+
+Why the trajectory ended stays as it was: a reward that failed is an event of it and no stop reason.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from engine.rewards.score import Score
+from engine.rewards.stops import StopRules, verdict
+from toolwright.types import Event, Purpose, RewardPart, Status, Trajectory
+
+
+def settled(trajectory: Trajectory, score: Score | None, rules: StopRules) -> Trajectory:
+    """The trajectory as its reward function and the recipe's rules leave it.
+
+    score: None for one that was not scored, as infrastructure ended it. The rules are for
+    training: an evaluation reports the reward alone (spec 3.11).
+    """
+    done = trajectory if score is None else scored(replace(trajectory, reward=0.0), score)
+    if trajectory.task.purpose is not Purpose.TRAIN:
+        return done
+    found = verdict(done, rules)
+    masked = done.masked or found.masked
+    if score is not None and score.keep and trajectory.status is not Status.ERRORED:
+        masked = False
+    parts, events = done.reward_parts, done.events
+    if found.adjustment:
+        # A part, so that the parts still tell what the reward is made of.
+        parts = (*parts, RewardPart(name="stop", value=found.adjustment))
+    if found.reasons and trajectory.status is not Status.ERRORED:
+        data = {"rules": list(found.reasons), "masked": masked, "reward": found.adjustment}
+        events = (*events, Event(kind="stop_rules", turn=0, data=data))
+    return replace(
+        done,
+        reward=done.reward + found.adjustment,
+        reward_parts=parts,
+        masked=masked,
+        events=events,
+        outside_baseline=done.outside_baseline or (masked and found.outside_baseline),
+    )
+
+
+def scored(trajectory: Trajectory, score: Score) -> Trajectory:
+    """The trajectory with what a score adds to it: a reward function's to one that has none yet, a
+    group hook's to one that is settled."""
+    errored = trajectory.status is Status.ERRORED
+    masked = trajectory.masked
+    if score.keep is not None:
+        masked = errored or not score.keep
+    added = score.total
+    return replace(
+        trajectory,
+        reward=added if score.reward is not None else trajectory.reward + added,
+        reward_parts=(*trajectory.reward_parts, *score.parts),
+        masked=masked,
+        events=(*trajectory.events, *score.events),
+        anchors={**trajectory.anchors, **{turn: tuple(i) for turn, i in score.anchors.items()}},
+        outside_baseline=trajectory.outside_baseline or score.outside_baseline,
+    )

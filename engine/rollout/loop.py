@@ -1,0 +1,384 @@
+"""One attempt at one trajectory: carries out what `next_step` says, and logs what came of it.
+
+Invariants
+- All that decides is in the log: a later life that has the same events goes on the same way.
+- The call of a turn is on its way before the stream of that turn has ended, and before its event
+  is durable.
+- What the policy sees is what tools answered; a failure of infrastructure ends the attempt.
+- The sessions are closed in every case but the engine's own death, and with them every call that
+  is still in flight.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+
+from engine.errors import SamplerFailed, SessionLost, TaskUnfit
+from engine.images.media import Media
+from engine.images.picture import UnfitImage, check_picture
+from engine.images.places import (
+    ExpansionMismatch,
+    check_expansion,
+    data_uri,
+    visible,
+)
+from engine.rollout.assignment import Assignment, Surroundings
+from engine.rollout.decide import (
+    Await,
+    Dispatch,
+    Finish,
+    Generate,
+    Observe,
+    calls_at,
+    next_step,
+)
+from engine.rollout.events import Acted, Answered, Called, Ended, Opened, Streamed
+from engine.rollout.log import AttemptLog
+from engine.rollout.observe import Observer
+from engine.rollout.state import State
+from engine.rollout.timelimit import TimeLimit
+from engine.rollout.view import prompt_ids
+from engine.sampler.stops import StopTable
+from engine.text.cut import stop_cut
+from engine.tools.calls import PendingCall, Reply, refused
+from engine.tools.environment import Environment
+from engine.types import Call, Generated, Images, Say, StopHit, ToolSpec
+from toolwright.types import FinishKind, Ids, StopReason, ids
+
+
+class Rollout:
+    """One attempt. `run` returns when its log has ended, or raises AttemptFailed or TaskUnfit."""
+
+    def __init__(self, surroundings: Surroundings, assignment: Assignment, log: AttemptLog) -> None:
+        """`log`: empty for a new attempt; with events of an earlier life the attempt goes on."""
+        self._around = surroundings
+        self._rules = surroundings.rules
+        self._assignment = assignment
+        self._log = log
+        self._media: dict[str, Media] = {one.blob.sha256: one for one in assignment.media}
+        self._pending: dict[str, PendingCall] = {}
+        self._answers: dict[str, asyncio.Task[Reply]] = {}
+        self._image_data: dict[str, str] = {}
+        self._stops: tuple[tuple[ToolSpec, ...], StopTable] | None = None
+        self._broken: Exception | None = None
+        self._turn_began = self._began = time.monotonic()
+        earlier = log.state.open_s + log.state.generate_s + log.state.tool_s
+        self._earlier_s = earlier
+        limit = self._rules.limits.seconds
+        self._limit = TimeLimit(max(0.001, limit - earlier))
+
+    @property
+    def _state(self) -> State:
+        return self._log.state
+
+    async def run(self) -> None:
+        """Until the log has ended. Cancellation closes the sessions and goes on."""
+        environment = await self._environment()
+        try:
+            try:
+                if not self._state.opened:
+                    self._open(environment)
+                await self._recall_images()
+                self._reask(environment)
+                self._observer = Observer(
+                    self._rules, self._assignment, self._log, self._media, environment
+                )
+                async with self._limit, environment.held():
+                    await self._turns(environment)
+            except TimeoutError as error:
+                if not self._around.pool.any_up:  # the policy had no chance: not its failure
+                    raise SamplerFailed("no sampler up until the trajectory's limit") from error
+                await environment.check_reach()
+                self._end(StopReason.TRAJECTORY_TIMEOUT)
+        finally:
+            for answer in self._answers.values():
+                answer.cancel()
+            environment.close()
+            self._around.pool.release(self._log.attempt)
+
+    async def _environment(self) -> Environment:
+        """The attempt's sessions: opened, or found again. SessionLost where an earlier life's
+        are gone, or have run what the log does not know."""
+        tools, state = self._around.tools, self._state
+        task, media = self._assignment.task, self._assignment.media
+        began = time.monotonic()
+        if not state.opened:
+            environment = await tools.open_session(self._log.attempt, task, media)
+            self._opened_s = time.monotonic() - began
+            return environment
+        try:
+            environment, ran = await tools.adopt(self._log.attempt, state.sessions)
+        except SessionLost:
+            if not all(tool.stateful is False for tool in state.tools):
+                raise
+            return await tools.open_session(self._log.attempt, task, media)
+        unknown = [call_id for call_id in ran if not self._is_logged(call_id)]
+        if unknown:
+            environment.close()
+            raise SessionLost(
+                f"session {self._log.attempt} ran {unknown[0]}, which the log does not know: its "
+                "tokens were not durable yet"
+            )
+        return environment
+
+    def _is_logged(self, call_id: str) -> bool:
+        """The log holds the action that made the call, so that it is made again under its id."""
+        turn = call_id.rsplit("/", 2)[1]
+        return turn.isdecimal() and int(turn) < len(self._state.actions)
+
+    def _open(self, environment: Environment) -> None:
+        """The prompt with its images. TaskUnfit for a task that does not fit the recipe."""
+        rules, assignment = self._rules, self._assignment
+        task, codec = assignment.task, rules.codec
+        tools = environment.tools
+        images = visible(assignment.media) if codec.image_mark else []
+        prompt = assignment.prompts.of(tools)
+        if prompt is None:
+            try:
+                prompt = ids(prompt_ids(rules.protocol, task, tools, codec))
+            except ValueError as error:
+                raise TaskUnfit(f"task {task.id}: {error}") from error
+            for image in images:
+                try:
+                    check_picture(image.data)
+                except UnfitImage as error:
+                    raise TaskUnfit(f"task {task.id}: it shows {error}") from error
+            size, most = sum(image.blob.size for image in images), rules.limits.image_bytes
+            if size > most:
+                raise TaskUnfit(
+                    f"task {task.id}: its images have {size} bytes, task.limits.image_bytes is "
+                    f"{most}: raise it, or shrink them"
+                )
+            assignment.prompts.keep(tools, prompt)
+        self._log.append(
+            Opened(
+                sessions=environment.refs,
+                prompt=ids(prompt),
+                sampling=assignment.sampling,
+                images=tuple(image.blob for image in images),
+                seconds=self._opened_s,
+            ),
+            images,
+        )
+
+    async def _recall_images(self) -> None:
+        """Images that an earlier life showed. SessionLost where nobody has their bytes."""
+        for slot in self._state.images:
+            name = slot.blob.sha256
+            if name not in self._media:
+                data = await self._assignment.stored(name)
+                if data is None:
+                    raise SessionLost(f"image {name} of {self._log.attempt} is not stored")
+                self._media[name] = Media(blob=slot.blob, data=data)
+
+    def _reask(self, environment: Environment) -> None:
+        """Calls that an earlier life sent are asked for again, under their ids."""
+        for called in self._state.open_calls:
+            left = self._turns_left(called.turn)
+            self._pending[called.call_id] = environment.reask(called, turns_left=left)
+
+    def _turns_left(self, turn: int) -> int:
+        """Calls that the trajectory may still make after those of a turn."""
+        return self._rules.limits.turns - turn - 1
+
+    async def _turns(self, environment: Environment) -> None:
+        while step := next_step(self._state, self._rules, self._assignment.task):
+            match step:
+                case Generate():
+                    await self._generate(environment, step.room)
+                case Dispatch():
+                    self._dispatch(environment, step)
+                case Await():
+                    await self._await_answer()
+                case Observe():
+                    reason = await self._observer.observe(time.monotonic() - self._turn_began)
+                    if reason is not None:
+                        self._end(reason)
+                case Say():
+                    self._observer.say(step)
+                case Finish():
+                    self._end(step.reason)
+
+    def _end(self, reason: StopReason) -> None:
+        seconds = self._earlier_s + time.monotonic() - self._began
+        self._log.append(Ended(reason=reason, seconds=seconds))
+
+    async def _generate(self, environment: Environment, room: int) -> None:
+        state, turn = self._state, self._state.turn
+        began = time.monotonic()
+
+        def on_action(generated: Generated) -> None:
+            self._turn_began = time.monotonic()
+            try:
+                self._acted(generated, self._turn_began - began)
+            except ExpansionMismatch as error:
+                self._broken = error
+                return
+            step = next_step(self._state, self._rules, self._assignment.task)
+            if isinstance(step, Dispatch):
+                self._dispatch(environment, step, generated.read_ns)
+
+        def on_mark(token_ids: Ids, hit: StopHit, read_ns: int) -> None:
+            mark = hit.matched_text or ""
+            text, _, _ = _last_cut(self._rules.codec.decode(token_ids), mark)
+            dispatch = calls_at(text, mark, self._state, self._rules, self._assignment.task)
+            if dispatch is not None:
+                self._dispatch(environment, dispatch, read_ns)
+
+        try:
+            generated = await self._around.pool.generate(
+                key=self._log.attempt,
+                token_ids=state.token_ids,
+                sampling=self._assignment.sampling,
+                max_new_tokens=room,
+                stops=self._stop_table(state.tools),
+                on_action=on_action,
+                on_mark=on_mark,
+                on_progress=self._streamed,
+                received=state.partial,
+                images=self._request_images(state),
+                clock=self._limit,
+            )
+        except SamplerFailed as error:
+            if turn:  # what it refuses may be an observation: the next attempt's is another
+                raise SamplerFailed(str(error)) from error
+            raise
+        if not self._state.acted and self._broken is None and self._state.turn == turn:
+            on_action(generated)
+        if self._broken is not None:
+            raise SamplerFailed(
+                f"{self._broken}; the sampler's image processor must be that of policy.model and "
+                "leave all other tokens as they are",
+                permanent=not turn,
+            ) from self._broken
+
+    def _stop_table(self, tools: tuple[ToolSpec, ...]) -> StopTable:
+        """Made anew only when calls have made tools."""
+        if self._stops is None or self._stops[0] != tools:
+            protocol, codec = self._rules.protocol, self._rules.codec
+            table = StopTable(
+                protocol.stops(tools, codec), codec, marks=protocol.marks(tools, codec)
+            )
+            self._stops = tools, table
+        return self._stops[1]
+
+    def _request_images(self, state: State) -> Images | None:
+        if not state.images:
+            return None
+        data = []
+        for slot in state.images:
+            name = slot.blob.sha256
+            if name not in self._image_data:
+                self._image_data[name] = data_uri(self._media[name])
+            data.append(self._image_data[name])
+        unseen = any(slot.tokens is None for slot in state.images)
+        return Images(data=tuple(data), tell_prompt=unseen)
+
+    def _streamed(self, part: Generated) -> None:
+        if not self._state.acted:
+            self._log.append(
+                Streamed(
+                    token_ids=part.token_ids,
+                    logprobs=part.logprobs,
+                    versions=part.versions,
+                    prompt_tokens=part.prompt_tokens,
+                    prompt_ids=ids(part.prompt_ids) if part.prompt_ids else None,
+                )
+            )
+
+    def _acted(self, generated: Generated, seconds: float) -> None:
+        """ExpansionMismatch where the sampler made something else of the images than before."""
+        state, codec = self._state, self._rules.codec
+        whole = codec.decode(generated.token_ids)
+        # The token that holds the stop's end may hold more: the ids keep it, the action does not.
+        text, _, _ = stop_cut(whole, [generated.stop] if generated.stop else [])
+        mark = codec.image_mark
+        learnt: tuple[int, ...] = ()
+        if mark is not None and state.images:
+            learnt = check_expansion(
+                state.token_ids,
+                [slot.tokens for slot in state.images],
+                generated,
+                mark.placeholder,
+            )
+        self._log.append(
+            Acted(
+                token_ids=generated.token_ids,
+                logprobs=generated.logprobs,
+                versions=generated.versions,
+                finish=generated.finish,
+                text=text,
+                stop=generated.stop if generated.finish.kind is FinishKind.STOP else None,
+                image_tokens=learnt,
+                seconds=seconds,
+            )
+        )
+
+    def _dispatch(self, environment: Environment, step: Dispatch, read_ns: int = 0) -> None:
+        for index, call in enumerate(step.calls, step.first):
+            self._send(environment, call, index, read_ns)
+
+    def _send(self, environment: Environment, call: Call, index: int, read_ns: int) -> None:
+        turn = self._state.turn
+        call_id = f"{self._log.attempt}/{turn}/{index}"
+        sent: PendingCall | Reply
+        if call.invalid_reason:  # its own parser could not read it
+            sent = Reply(outcome=refused(call.invalid_reason))
+        else:
+            left = self._turns_left(turn)
+            sent = environment.dispatch(call, call_id=call_id, turn=turn, turns_left=left)
+        pending = sent if isinstance(sent, PendingCall) else None
+        self._log.append(
+            Called(
+                call_id=call_id,
+                turn=turn,
+                index=index,
+                action=call.action,
+                tool=call.tool,
+                arguments="" if call.arguments is None else json.dumps(call.arguments),
+                service=pending.service if pending else "",
+                refused=pending is None,
+                stop_read_ns=read_ns,
+                dispatched_ns=pending.dispatched_ns if pending else 0,
+            )
+        )
+        if isinstance(sent, PendingCall):
+            self._pending[call_id] = sent
+        else:
+            self._answered(call_id, sent, time.monotonic_ns())
+
+    async def _await_answer(self) -> None:
+        """Until one more call has its outcome."""
+        if len(self._pending) == 1 and not self._answers:
+            ((call_id, pending),) = self._pending.items()
+            reply = await pending.result(self._limit)
+            del self._pending[call_id]
+            self._answered(call_id, reply, pending.result_ns)
+            return
+        for call_id, pending in self._pending.items():
+            if call_id not in self._answers:
+                work = pending.result(self._limit)
+                self._answers[call_id] = asyncio.get_running_loop().create_task(work)
+        await asyncio.wait(self._answers.values(), return_when=asyncio.FIRST_COMPLETED)
+        for call_id in [name for name, answer in self._answers.items() if answer.done()]:
+            reply = self._answers.pop(call_id).result()
+            self._answered(call_id, reply, self._pending.pop(call_id).result_ns)
+
+    def _answered(self, call_id: str, reply: Reply, result_ns: int) -> None:
+        self._media.update({one.blob.sha256: one for one in reply.media})
+        self._log.append(
+            Answered(
+                call_id=call_id,
+                outcome=reply.outcome,
+                new_tools=reply.new_tools,
+                result_ns=result_ns,
+            )
+        )
+
+
+def _last_cut(text: str, mark: str) -> tuple[str, str, str]:
+    """(text up to and including the last `mark`, the mark, the rest)."""
+    end = text.rfind(mark) + len(mark)
+    return text[:end], mark, text[end:]

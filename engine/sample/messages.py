@@ -1,0 +1,168 @@
+"""A trajectory as plain chat messages with tool calls, for trainers with a template of their own.
+
+It is the inverse of a protocol's `demonstration`, and works for Chat and Tagged alone: calls become
+OpenAI-style `tool_calls`, observations messages of role `tool` with what the policy read, cuts
+included. What messages cannot say is refused: other trainers would learn another trajectory.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from engine.protocols import Protocol
+from engine.protocols.chat import Chat
+from engine.protocols.tagged import Tagged
+from engine.rollout.state import Action, State
+from engine.types import Call, Calls, Codec, Say, ToolSpec, View
+from toolwright.types import Author, Task, ids
+
+
+class Untellable(ValueError):
+    """There are no messages that say what the trajectory holds; the message says why."""
+
+
+Message = dict[str, Any]
+
+
+def tellable(protocol: Protocol) -> bool:
+    """Trajectories of the protocol can be told as messages."""
+    return isinstance(protocol, Chat | Tagged)
+
+
+def conversation_of(
+    state: State, task: Task, protocol: Chat | Tagged, codec: Codec
+) -> Mapping[str, Any]:
+    """{"messages": [...]} of a trajectory that has ended, with "tools" where its prompt shows
+    them. Untellable names what stands in the way."""
+    if state.images:
+        raise Untellable("images")
+    messages: list[Message] = [dict(message) for message in protocol.opening(task, state.tools)]
+    for turn in range(len(state.actions)):
+        messages += _turn(state, turn, task, protocol, codec)
+    found: dict[str, Any] = {"messages": messages}
+    if isinstance(protocol, Chat) and state.tools:
+        found["tools"] = protocol.functions(state.tools)
+    return found
+
+
+def _turn(
+    state: State, turn: int, task: Task, protocol: Chat | Tagged, codec: Codec
+) -> list[Message]:
+    action = state.actions[turn]
+    calls = _calls(state, turn, task, protocol, codec)
+    if not calls:
+        text = action.text.removesuffix(codec.end_of_turn)
+        return [{"role": "assistant", "content": text}]
+    tools = {tool.name: tool for tool in state.tools}
+    for call in calls:
+        if call.invalid_reason or call.arguments is None or call.tool not in tools:
+            raise Untellable("a call that no tool understood")
+    content = _before_calls(action.text, calls, tools, protocol, codec)
+    told: list[Message] = [
+        {
+            "role": "assistant",
+            "content": content,
+            "tool_calls": [_told(call, turn, index) for index, call in enumerate(calls)],
+        }
+    ]
+    observations = _observations(state, turn, protocol, codec)
+    if observations and len(observations) != len(calls):
+        raise Untellable("calls and observations that are not one to one")
+    for index, text in enumerate(observations):
+        told.append({"role": "tool", "tool_call_id": _name(turn, index), "content": text})
+    return told
+
+
+def _calls(
+    state: State, turn: int, task: Task, protocol: Chat | Tagged, codec: Codec
+) -> Sequence[Call]:
+    action = state.actions[turn]
+    if action.stop is None:
+        return ()
+    view = View(
+        task=task,
+        turn=turn,
+        actions=tuple(one.text for one in state.actions[:turn]),
+        calls=tuple(call for call in state.calls if call.turn < turn),
+        events=state.events,
+        tools=state.tools,
+    )
+    decision = protocol.decide(action.text, action.stop, view, codec)
+    if isinstance(decision, Say):
+        raise Untellable("words of the environment that no tool said")
+    return decision.calls if isinstance(decision, Calls) else ()
+
+
+def _before_calls(
+    text: str,
+    calls: Sequence[Call],
+    tools: Mapping[str, ToolSpec],
+    protocol: Chat | Tagged,
+    codec: Codec,
+) -> str:
+    """What the policy wrote before its calls. Between and after them nothing may stand."""
+    tool = tools[calls[0].tool]
+    by_tag = tool.tagged or isinstance(protocol, Tagged)
+    mark = tool.open_tag if by_tag else protocol.call_tags[0] if isinstance(protocol, Chat) else ""
+    body = text.removesuffix(codec.end_of_turn)
+    at = body.rfind(mark) if len(calls) == 1 else body.find(mark)
+    if not mark or at < 0:
+        raise Untellable("a call whose beginning is not marked")
+    if isinstance(protocol, Chat) and not by_tag:
+        pieces = body[at:].split(protocol.call_tags[1])
+        if len(pieces) != len(calls) + 1 or any(
+            piece.partition(mark)[0].strip() for piece in (*pieces[1:-1], pieces[-1])
+        ):
+            raise Untellable("text between or after calls")
+    return body[:at].rstrip()
+
+
+def _observations(state: State, turn: int, protocol: Chat | Tagged, codec: Codec) -> list[str]:
+    """What the policy read of each call, in call order; none after the last action."""
+    runs = [s for s in state.segments if s.turn == turn and s.author > Author.MODEL]
+    if not runs:
+        return []
+    shown = ids()
+    for run in runs:
+        shown.extend(run.token_ids)
+    action: Action = state.actions[turn]
+    head, tail = (ids(part) for part in protocol.frame(action.stop, codec))
+    whole = state.fitted or turn < len(state.actions) - 1
+    end = len(shown) - len(tail) if whole else len(shown)
+    if shown[: len(head)] != head or (whole and shown[end:] != tail):
+        raise Untellable("an observation without its frame")
+    body = shown[len(head) : end]
+    count = len(state.calls_of(turn))
+    if count < 2:
+        return [codec.decode(body)]
+    between = ids(protocol.observation(["", ""], codec))
+    pieces = _split(list(body), list(between))
+    if len(pieces) != count:
+        raise Untellable("observations that cannot be told apart")
+    return [codec.decode(piece) for piece in pieces]
+
+
+def _split(body: list[int], between: list[int]) -> list[list[int]]:
+    pieces, at = [], 0
+    while between and at <= len(body) - len(between):
+        if body[at : at + len(between)] == between:
+            pieces.append(body[:at])
+            body, at = body[at + len(between) :], 0
+        else:
+            at += 1
+    return [*pieces, body]
+
+
+def _told(call: Call, turn: int, index: int) -> Message:
+    arguments = json.dumps(call.arguments, ensure_ascii=False)
+    return {
+        "id": _name(turn, index),
+        "type": "function",
+        "function": {"name": call.tool, "arguments": arguments},
+    }
+
+
+def _name(turn: int, index: int) -> str:
+    return f"call_{turn}_{index}"

@@ -1,0 +1,199 @@
+"""One action over all its requests: tokens, log-probs and versions, and whom it tells what came.
+
+Invariants
+- `on_action` is called once, inside the read that brought the stop, with all of the action, its
+  versions corrected; what follows the stop is dropped before.
+- `on_mark` is called for each mark as it completes, in order, and before `on_action`.
+- What `on_progress` was given, joined, is a prefix of the action.
+- A later request goes on where the earlier one broke; nothing is asked for twice.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+
+from engine.sampler.stops import StopDetector, StopTable
+from engine.sampler.wire.client import ServerUnreachable
+from engine.sampler.wire.events import Chunk
+from engine.types import Codec, Generated, Images, StopHit
+from toolwright.types import FinishKind, FinishReason, WeightVersion
+
+PROGRESS_NS = 1_000_000_000
+"""Between calls of `on_progress`: an engine that dies loses a second of a long action at most, and
+one that lives pays one record a second for it."""
+
+OnAction = Callable[[Generated], None]
+OnMark = Callable[["array[int]", StopHit, int], None]
+"""(the action's token ids up to the mark, the mark, ns when its bytes were read)."""
+
+
+class Action:
+    """Tokens of one action. `known` maps the spellings of the run's weight versions to them."""
+
+    def __init__(
+        self,
+        *,
+        stops: StopTable,
+        codec: Codec,
+        known: Mapping[str, WeightVersion],
+        on_action: OnAction,
+        on_mark: OnMark | None = None,
+        on_progress: OnAction | None = None,
+        received: Generated | None = None,
+        images: Images | None = None,
+    ) -> None:
+        self.stops = stops
+        self.images = images
+        self.token_ids: array[int] = array("i")
+        self.logprobs: array[float] = array("f")
+        self.generated: Generated | None = None
+        """What `on_action` was given."""
+        self.finish: FinishReason | None = None
+        self.server_finished = False
+        self.heard_ns = 0
+        """When the last chunk was read, or since when the first one is waited for."""
+        self._known = known
+        self._runs: list[tuple[WeightVersion, int]] = []
+        self._prompt: tuple[int, tuple[int, ...]] | None = None
+        """What the server made of the prompt, as the first chunk tells."""
+        self._on_action = on_action
+        self._on_mark = on_mark
+        self._on_progress = on_progress
+        self._marks: list[StopHit] = []
+        self._detector = StopDetector(stops, codec.decode, self._marks.append if on_mark else None)
+        self._base = 0
+        self._told = 0
+        self._told_ns = 0
+        if received is not None:
+            self.token_ids.extend(received.token_ids)
+            self.logprobs.extend(received.logprobs)
+            self._runs.extend(received.versions)
+            self._detector.skip(received.token_ids)
+            self._told = len(self.token_ids)
+
+    def begin(self, now_ns: int) -> None:
+        """A new request goes on from here."""
+        self._base = len(self.token_ids)
+        self.heard_ns = now_ns
+        self._told_ns = self._told_ns or now_ns
+        self.finish = None
+        self.server_finished = False
+
+    def on_chunk(self, chunk: Chunk, read_ns: int) -> bool:
+        """Takes one chunk and tells at once what it completes; False when the rest is of no use.
+
+        ServerUnreachable for tokens under weights that this run has not.
+        """
+        self.heard_ns = read_ns
+        fresh = chunk.token_ids
+        hit: StopHit | None = None
+        dropped = 0
+        if fresh:
+            version = self._known.get(chunk.weight_version)
+            if version is None:
+                raise ServerUnreachable(
+                    f"it writes under weights {chunk.weight_version!r}, not ours: "
+                    "it was started anew"
+                )
+            before = len(self.token_ids)
+            hit = self._detector.feed(fresh)
+            keep = len(fresh) if hit is None else hit.keep - before
+            dropped = len(fresh) - keep
+            self.token_ids.extend(fresh[:keep] if dropped else fresh)
+            self.logprobs.extend(chunk.logprobs[:keep] if dropped else chunk.logprobs)
+            self._add_run(version, keep)
+        if self._prompt is None and chunk.prompt_tokens:
+            end = len(chunk.prompt_ids) - self._base
+            self._prompt = (chunk.prompt_tokens - self._base, tuple(chunk.prompt_ids[:end]))
+        if chunk.finish is not None:
+            self.server_finished = True
+            self.finish = chunk.finish
+            self._correct_versions(chunk.weight_spans)
+        self._tell_marks(read_ns)
+        if hit is None:
+            self._tell_progress(read_ns)
+            return True
+        self.finish = FinishReason(
+            kind=FinishKind.STOP, matched_token=hit.matched_token, matched_text=hit.matched_text
+        )
+        self.generated = self._made(
+            self.finish, stop=hit.matched_text, cut=dropped > 0, read_ns=read_ns
+        )
+        self._on_action(self.generated)
+        return False
+
+    def whole(self, finish: FinishReason) -> Generated:
+        """All of the action that ended by `finish`; after a stop what `on_action` was given."""
+        return self.generated or self._made(finish)
+
+    def _made(
+        self, finish: FinishReason, *, stop: str | None = None, cut: bool = False, read_ns: int = 0
+    ) -> Generated:
+        prompt_tokens, prompt_ids = self._prompt or (0, ())
+        return Generated(
+            token_ids=self.token_ids,
+            logprobs=self.logprobs,
+            versions=tuple(self._runs),
+            finish=finish,
+            stop=stop,
+            cut=cut,
+            read_ns=read_ns,
+            prompt_tokens=prompt_tokens,
+            prompt_ids=prompt_ids,
+        )
+
+    def _tell_marks(self, read_ns: int) -> None:
+        if self._marks and self._on_mark is not None:
+            for hit in self._marks:
+                self._on_mark(self.token_ids[: hit.keep], hit, read_ns)
+            self._marks.clear()
+
+    def _tell_progress(self, read_ns: int) -> None:
+        if self._on_progress is None or read_ns - self._told_ns < PROGRESS_NS:
+            return
+        self._told_ns = read_ns
+        start, self._told = self._told, len(self.token_ids)
+        if start == self._told:
+            return
+        self._on_progress(
+            Generated(
+                token_ids=self.token_ids[start:],
+                logprobs=self.logprobs[start:],
+                versions=_runs(_spelled_out(self._runs)[start:]),
+                finish=FinishReason(kind=FinishKind.CONTINUED),
+                read_ns=read_ns,
+            )
+        )
+
+    def _add_run(self, version: WeightVersion, count: int) -> None:
+        if self._runs and self._runs[-1][0] == version:
+            self._runs[-1] = (version, self._runs[-1][1] + count)
+        elif count:
+            self._runs.append((version, count))
+
+    def _correct_versions(self, spans: Sequence[tuple[str, int, int]]) -> None:
+        """The server's own account, which wins where a chunk straddled an update."""
+        told = {self._known[version] for version, _, _ in spans if version in self._known}
+        if len(told) <= 1 and told.issuperset(version for version, _ in self._runs):
+            return
+        versions = _spelled_out(self._runs)
+        for name, start, end in spans:
+            if name in self._known:
+                first, last = self._base + start, min(self._base + end, len(versions))
+                versions[first:last] = [self._known[name]] * max(last - first, 0)
+        self._runs = list(_runs(versions))
+
+
+def _spelled_out(runs: Sequence[tuple[WeightVersion, int]]) -> list[WeightVersion]:
+    return [version for version, count in runs for _ in range(count)]
+
+
+def _runs(versions: Sequence[WeightVersion]) -> tuple[tuple[WeightVersion, int], ...]:
+    runs: list[tuple[WeightVersion, int]] = []
+    for version in versions:
+        if runs and runs[-1][0] == version:
+            runs[-1] = (version, runs[-1][1] + 1)
+        else:
+            runs.append((version, 1))
+    return tuple(runs)

@@ -1,0 +1,17 @@
+"""Whether a limit of tokens fits into the samplers' context; pure."""
+
+from __future__ import annotations
+
+from engine.errors import StartupError
+
+SPARE_TOKENS = 16
+"""A server says how long a prompt may be, some tokens less than its context."""
+
+
+def check_context(name: str, limit: int, longest_prompt: int | None) -> None:
+    """StartupError where a sampler says that it takes less. name: of the limit in the recipe."""
+    if longest_prompt is not None and limit > longest_prompt + SPARE_TOKENS:
+        raise StartupError(
+            f"{name} = {limit}, but a sampler's context takes prompts of {longest_prompt} tokens: "
+            "lower it or start the sampler with a larger --context-length"
+        )

@@ -1,0 +1,1 @@
+"""One SGLang server as bytes: requests out, streams of checked chunks in, control calls."""

@@ -1,0 +1,240 @@
+"""What SGLang 0.5.13 and newer stream from /generate: bytes to events, events to checked chunks.
+
+Pure. Both shapes of the stream are read: deltas (`--incremental-streaming-output`) and the
+cumulative default.
+
+Invariants
+- A chunk holds only what may be recorded: whole numbers inside the vocabulary, log-probs that are
+  finite and at most 0, as many tokens as were asked for at most, weight spans inside the tokens.
+- Anything else is a WireError, the server's fault. Nothing is guessed, rounded or cut to fit.
+- An event takes bounded memory, and the search for its end linear time.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+import msgspec
+
+from toolwright.types import FinishKind, FinishReason
+
+DONE = b"[DONE]"
+MAX_EVENT_BYTES = 16 * 2**20
+"""The largest true event repeats a whole action with its log-probs, about 45 bytes a token: room
+for 370,000 tokens, more than any context that the engine serves."""
+MAX_EMPTY_EVENTS = 1000
+"""Events in a row without a token. A true server sends none but the last one, so that a stream
+which only pretends to go on is found out long before the trajectory's limit."""
+LOGPROB_TOLERANCE = 1e-3
+"""Rounding lets a log-probability of 0 come out a little above it."""
+LEAST_LOGPROB = -1e4
+"""A token drawn by its float32 probability has at least -104, by logits some hundred less."""
+
+
+class WireError(Exception):
+    """The server's answer is not what the wire promises, or is an error event."""
+
+    def __init__(self, message: str, *, retryable: bool = True) -> None:
+        super().__init__(message)
+        self.retryable = retryable
+
+
+class Chunk(msgspec.Struct, frozen=True, kw_only=True):
+    """What one event added. token_ids, logprobs: [n]; weight_spans: (version, start, end) in the
+    tokens of the whole request.
+
+    prompt_tokens: what the server counted before them, 0 where it does not say; prompt_ids: those
+    tokens, where they were asked for.
+    """
+
+    token_ids: array[int]
+    logprobs: array[float]
+    weight_version: str
+    finish: FinishReason | None
+    weight_spans: tuple[tuple[str, int, int], ...] = ()
+    prompt_tokens: int = 0
+    prompt_ids: Sequence[int] = ()
+
+
+_Version = Annotated[str, msgspec.Meta(max_length=256)]
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+_Logprob = Annotated[float, msgspec.Meta(ge=LEAST_LOGPROB, le=LOGPROB_TOLERANCE)]
+_Token = TypeVar("_Token")
+"""A whole number inside the policy's vocabulary."""
+
+
+class _Reason(msgspec.Struct, Generic[_Token], gc=False):
+    type: Literal["stop", "length", "abort"]
+    matched: _Token | str | list[_Token] | None = None
+
+
+class _Span(msgspec.Struct, gc=False):
+    version: _Version
+    start: _Count
+    end: _Count
+
+
+class _Meta(msgspec.Struct, Generic[_Token], gc=False):
+    completion_tokens: int
+    finish_reason: _Reason[_Token] | None
+    output_token_logprobs: list[tuple[_Logprob, _Token, str | None]] | None = None
+    weight_version: _Version | None = None
+    weight_versions: list[_Span] | None = None
+    prompt_tokens: _Count | None = None
+
+
+class _Event(msgspec.Struct, Generic[_Token], gc=False):
+    output_ids: list[_Token] | None = None
+    meta_info: _Meta[_Token] | None = None
+    prompt_token_ids: list[_Token] | None = None
+    error: Any = None
+
+
+@lru_cache(maxsize=8)
+def _decoder(vocab_size: int) -> msgspec.json.Decoder[_Event[int]]:
+    """What msgspec checks while it decodes costs nothing beside the decoding."""
+    token = Annotated[int, msgspec.Meta(ge=0, lt=vocab_size)]
+    return msgspec.json.Decoder(_Event[token])
+
+
+class EventSplitter:
+    """Bytes of a server-sent event stream to payloads; holds at most one partial event."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._rest = bytearray()
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Payloads of the events that `data` completes, `[DONE]` included.
+
+        WireError when an event grows beyond the limit.
+        """
+        payloads: list[bytes] = []
+        start = 0
+        if self._rest:
+            searched = len(self._rest) - 1  # the first half of the end may be there already
+            self._rest += data[: self._limit + 1]
+            end = self._rest.find(b"\n\n", searched)
+            if end < 0:
+                self._check(len(self._rest))
+                return payloads
+            start = end + 2 - (searched + 1)
+            self._add(payloads, bytes(self._rest[:end]))
+            self._rest = bytearray()
+        while (end := data.find(b"\n\n", start)) >= 0:
+            self._add(payloads, data[start:end])
+            start = end + 2
+        self._check(len(data) - start)
+        self._rest += data[start:]
+        return payloads
+
+    def _add(self, payloads: list[bytes], event: bytes) -> None:
+        self._check(len(event))
+        event = event.strip()
+        if event.startswith(b"data:"):
+            payloads.append(event[5:].strip())
+
+    def _check(self, size: int) -> None:
+        if size > self._limit:
+            raise WireError(f"an event of more than {self._limit} bytes")
+
+
+class ChunkReader:
+    """Events of one request to chunks; knows how many tokens came so far."""
+
+    def __init__(self, *, incremental: bool, vocab_size: int, max_new_tokens: int) -> None:
+        self._incremental = incremental
+        self._decode = _decoder(vocab_size).decode
+        self._max_new_tokens = max_new_tokens
+        self._empty = 0
+        self.received = 0
+
+    def read(self, payload: bytes) -> Chunk:
+        """The chunk that the event adds. WireError for an error event, and for everything that the
+        module's invariants exclude."""
+        try:
+            event = self._decode(payload)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise WireError(f"no event of /generate ({error}): {payload[:300]!r}") from error
+        if event.error is not None:
+            raise _error_event(event.error)
+        meta, token_ids = event.meta_info, event.output_ids
+        if meta is None or token_ids is None:
+            raise WireError(f"event lacks meta_info or output_ids: {payload[:300]!r}")
+        pairs = meta.output_token_logprobs or []
+        reason = meta.finish_reason
+        if (
+            reason is not None
+            and reason.type == "abort"
+            and meta.completion_tokens == self.received
+        ):
+            # A request aborted while a pause had sent it to the queue ends with its last token
+            # and all its log-probs once more.
+            token_ids, pairs = [], []
+        elif not self._incremental:
+            token_ids, pairs = token_ids[self.received :], pairs[self.received :]
+        if len(pairs) != len(token_ids):
+            raise WireError(f"{len(token_ids)} tokens came with {len(pairs)} log-probs")
+        logprobs = array("f", [pair[0] for pair in pairs])
+        if [pair[1] for pair in pairs] != token_ids:
+            raise WireError(f"the log-probs are not those of the tokens: {payload[:300]!r}")
+        if pairs and max(logprobs) > 0:
+            logprobs = array("f", [min(value, 0.0) for value in logprobs])
+        self._count(len(token_ids), meta.completion_tokens, finished=reason is not None)
+        return Chunk(
+            token_ids=array("i", token_ids),
+            logprobs=logprobs,
+            weight_version=meta.weight_version or "",
+            finish=None if reason is None else _finish(reason),
+            weight_spans=self._spans(meta.weight_versions) if meta.weight_versions else (),
+            prompt_tokens=meta.prompt_tokens or 0,
+            prompt_ids=event.prompt_token_ids or (),
+        )
+
+    def _count(self, fresh: int, told: int, *, finished: bool) -> None:
+        self.received += fresh
+        if self.received != told:
+            raise WireError(
+                f"received {self.received} tokens, the server counted {told}; "
+                "does /server_info tell the true stream shape?"
+            )
+        if self.received > self._max_new_tokens:
+            raise WireError(
+                f"{self.received} tokens came, {self._max_new_tokens} were asked for at most"
+            )
+        self._empty = 0 if fresh or finished else self._empty + 1
+        if self._empty > MAX_EMPTY_EVENTS:
+            raise WireError(f"{self._empty} events in a row brought no token")
+
+    def _spans(self, spans: Sequence[_Span]) -> tuple[tuple[str, int, int], ...]:
+        told = tuple((span.version, span.start, span.end) for span in spans)
+        if any(start > end or end > self.received for _, start, end in told) or any(
+            after[1] < before[2] for before, after in pairwise(told)
+        ):
+            raise WireError(f"weight spans {told[:4]} do not fit {self.received} tokens")
+        return told
+
+
+def _finish(reason: _Reason[int]) -> FinishReason:
+    if reason.type == "length":
+        return FinishReason(kind=FinishKind.LENGTH)
+    if reason.type == "abort":
+        return FinishReason(kind=FinishKind.ABORT)
+    matched = reason.matched
+    if isinstance(matched, str):
+        return FinishReason(kind=FinishKind.STOP, matched_text=matched)
+    if isinstance(matched, list):
+        matched = matched[-1] if matched else None
+    return FinishReason(kind=FinishKind.STOP, matched_token=matched)
+
+
+def _error_event(error: Any) -> WireError:
+    if isinstance(error, Mapping):
+        return WireError(
+            str(error.get("message", error))[:1000], retryable=bool(error.get("retryable", True))
+        )
+    return WireError(str(error)[:1000])

@@ -1,0 +1,225 @@
+"""Rows of JSONL and Parquet files by their number, each read when it is asked for.
+
+Invariants
+- Opening reads the file once, from end to end: it is hashed, its rows are found, and what is no
+  task is told apart. Of a JSONL file the places of its rows are kept, of a Parquet file nothing;
+  media that stand in the rows themselves are not read.
+- Row n stays row n, whatever other rows are bad. Empty lines are no rows.
+- A file that changes while it is open is noticed, and no row of the new one is taken for an old.
+
+Everything here blocks, and is used by one thread at a time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+from engine.errors import StartupError
+from engine.tasks.rows import MEDIA_COLUMNS, RowRefused, read_json, read_task
+
+MOST_ROW_BYTES = 64 << 20
+"""Of one line: no larger task could be journaled or sent."""
+_CHUNK = 1 << 20
+_BATCH = 64
+"""Rows of a Parquet file that are in memory at a time, media and all."""
+
+
+class RowFile(Protocol):
+    """An open file. sha256: of all its bytes. bad: its rows that are no tasks, by number."""
+
+    @property
+    def sha256(self) -> str: ...
+
+    @property
+    def bad(self) -> Mapping[int, RowRefused]: ...
+
+    def __len__(self) -> int: ...
+
+    def row(self, number: int) -> Any:
+        """The row as it stands there, from 0. RowRefused where it cannot be read, StartupError
+        where the file is not the one any more that was opened."""
+        ...
+
+    def where(self, number: int) -> str:
+        """The row's place, for people."""
+        ...
+
+
+def open_rows(file: Path, *, max_bad_rows: int) -> RowFile:
+    """StartupError for a file that cannot be read, that has no row which is a task, or more than
+    `max_bad_rows` which are none."""
+    if not file.is_file():
+        raise StartupError(
+            f"task source: no file {file}: put it there, or mend the `source` of [task] or of the "
+            "evaluation suite that names it"
+        )
+    try:
+        rows: RowFile = JsonlFile(file) if file.suffix == ".jsonl" else ParquetFile(file)
+    except OSError as error:
+        raise StartupError(f"task source: {file} cannot be read: {error}") from error
+    if not len(rows):
+        raise StartupError(f"task source: {file} has no rows")
+    if rows.bad:
+        first = min(rows.bad)
+        tell = f"{rows.where(first)}: {rows.bad[first]}"
+        if len(rows.bad) == len(rows):
+            raise StartupError(f"task source: no row of {file} is a task; {tell}")
+        if len(rows.bad) > max_bad_rows:
+            raise StartupError(
+                f"task source: {len(rows.bad)} of {len(rows)} rows of {file} are no tasks, more "
+                f"than engine.max_bad_rows = {max_bad_rows}; {tell}. Mend them, or raise the bound"
+            )
+    return rows
+
+
+class JsonlFile:
+    """One object a line."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._offsets = array("Q")
+        self._lengths = array("Q")
+        self._lines = array("Q")
+        self.bad: dict[int, RowRefused] = {}
+        self._open = file.open("rb")
+        self._stamp = _stamp(self._open)
+        digest = hashlib.sha256()
+        offset = 0
+        for line_number, (line, length) in enumerate(_lines(self._open, digest), 1):
+            if line is None or line.strip():
+                number = len(self._offsets)
+                self._offsets.append(offset)
+                self._lengths.append(length)
+                self._lines.append(line_number)
+                refused = _refusal(line, f"{file.stem}-{number}", file.stem)
+                if refused is not None:
+                    self.bad[number] = refused
+            offset += length
+        self.sha256 = digest.hexdigest()
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def row(self, number: int) -> Any:
+        _raise_again(self.bad.get(number))
+        if _stamp(self._open) != self._stamp:
+            raise _changed(self._file)
+        self._open.seek(self._offsets[number])
+        return read_json(self._open.read(self._lengths[number]))
+
+    def where(self, number: int) -> str:
+        return f"{self._file}:{self._lines[number]}"
+
+
+class ParquetFile:
+    """Columns of any kind; media columns are read with their row."""
+
+    def __init__(self, file: Path) -> None:
+        import pyarrow.parquet  # heavy, and only some recipes read Parquet
+
+        self._path = file
+        self.bad: dict[int, RowRefused] = {}
+        self._arrow_error = pyarrow.ArrowException
+        with file.open("rb") as opened:
+            self._stamp = _stamp(opened)
+            self.sha256 = hashlib.file_digest(opened, "sha256").hexdigest()
+        try:
+            self._file = pyarrow.parquet.ParquetFile(file, buffer_size=_CHUNK, pre_buffer=False)
+            names = self._file.schema_arrow.names
+            groups = range(self._file.num_row_groups)
+            self._ends = array("Q")
+            for group in groups:
+                rows = self._file.metadata.row_group(group).num_rows
+                self._ends.append(rows + (self._ends[-1] if self._ends else 0))
+            columns = [name for name in names if name not in MEDIA_COLUMNS]
+            for number, row in enumerate(self._rows(groups, columns)):
+                try:
+                    read_task(row, name="", data_source="")
+                except RowRefused as refused:
+                    self.bad[number] = refused
+        except (pyarrow.ArrowException, OSError) as error:
+            raise StartupError(f"task source: {file} is no Parquet: {error}") from error
+        self._at = -1
+        """The row that `_walk` gives next."""
+        self._group = -1
+        self._walk: Iterator[dict[str, Any]] = iter(())
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def row(self, number: int) -> Any:
+        _raise_again(self.bad.get(number))
+        with self._path.open("rb") as opened:
+            if _stamp(opened) != self._stamp:
+                raise _changed(self._path)
+        group = bisect_right(self._ends, number)
+        if group != self._group or number < self._at:
+            self._group = group
+            self._at = self._ends[group - 1] if group else 0
+            self._walk = self._rows([group], None)
+        try:
+            for found in self._walk:
+                self._at += 1
+                if self._at > number:
+                    return found
+        except self._arrow_error as error:
+            self._group = -1
+            raise RowRefused("not_parquet", f"cannot be read: {error}") from error
+        raise _changed(self._path)
+
+    def where(self, number: int) -> str:
+        return f"{self._path}, row {number + 1}"
+
+    def _rows(self, groups: Any, columns: list[str] | None) -> Iterator[dict[str, Any]]:
+        for batch in self._file.iter_batches(_BATCH, row_groups=list(groups), columns=columns):
+            yield from batch.to_pylist()
+
+
+def _raise_again(refused: RowRefused | None) -> None:
+    # A new one each time: one that is raised again holds on to the frames of each time.
+    if refused is not None:
+        raise RowRefused(refused.kind, str(refused))
+
+
+def _refusal(line: bytes | None, name: str, data_source: str) -> RowRefused | None:
+    """Why a line is no task; None for one that is. line None = too long to be read."""
+    if line is None:
+        return RowRefused("too_long", f"longer than {MOST_ROW_BYTES} bytes")
+    try:
+        read_task(read_json(line), name=name, data_source=data_source)
+    except RowRefused as refused:
+        return refused
+    return None
+
+
+def _lines(opened: BinaryIO, digest: Any) -> Iterator[tuple[bytes | None, int]]:
+    """(the line, its bytes), in order; None for one that is longer than a row may be."""
+    while line := opened.readline(MOST_ROW_BYTES + 1):
+        digest.update(line)
+        length = len(line)
+        if length <= MOST_ROW_BYTES or line.endswith(b"\n"):
+            yield line, length
+            continue
+        while not line.endswith(b"\n") and (line := opened.readline(_CHUNK)):
+            digest.update(line)
+            length += len(line)
+        yield None, length
+
+
+def _stamp(opened: BinaryIO) -> tuple[int, ...]:
+    """Differs where the content does, but for a writer who hides it."""
+    stat = os.fstat(opened.fileno())
+    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns
+
+
+def _changed(file: Path) -> StartupError:
+    return StartupError(
+        f"task source: {file} changed while the run goes on, so that its rows are others: give a "
+        "new run the new file, and this one the old"
+    )

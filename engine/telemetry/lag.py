@@ -1,0 +1,77 @@
+"""How late the event loop is: a task that sleeps 10 ms and sees how much later it woke.
+
+Whatever is ready waits as long as this task does, so its lag is what a chunk, a result of a tool
+or an RPC waits before the engine looks at it. Invariant: a figure covers only what came after the
+last `reset`, which whoever measures calls after the ramp-up; the Prometheus histogram covers all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from bisect import bisect_left
+from collections.abc import Sequence
+
+from prometheus_client import CollectorRegistry, Histogram
+
+PERIOD_S = 0.01
+BOUNDS = tuple(round(0.0005 * 1.25**power, 6) for power in range(44))
+"""Seconds, upper ends of the buckets: 0.5 ms to 7 s, each a quarter wider than the last."""
+
+
+class LoopLag:
+    """The lag of the loop that `run` runs in."""
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        self._histogram = Histogram(
+            "engine_loop_lag_seconds",
+            "how much later than asked a task of the event loop woke",
+            buckets=BOUNDS,
+            registry=registry,
+        )
+        self._counts = [0] * (len(BOUNDS) + 1)
+        self.worst = 0.0
+        """Seconds, since the last reset."""
+
+    async def run(self) -> None:
+        """Measures until it is cancelled."""
+        while True:
+            began = time.monotonic()
+            await asyncio.sleep(PERIOD_S)
+            self.observe(max(0.0, time.monotonic() - began - PERIOD_S))
+
+    def observe(self, seconds: float) -> None:
+        self._histogram.observe(seconds)
+        self._counts[bisect_left(BOUNDS, seconds)] += 1
+        self.worst = max(self.worst, seconds)
+
+    def reset(self) -> None:
+        """Forgets what was measured so far; the Prometheus histogram keeps it."""
+        self._counts = [0] * len(self._counts)
+        self.worst = 0.0
+
+    @property
+    def p50(self) -> float:
+        """Seconds, since the last reset."""
+        return quantile(self._counts, 0.5)
+
+    @property
+    def p99(self) -> float:
+        """Seconds, since the last reset."""
+        return quantile(self._counts, 0.99)
+
+
+def quantile(counts: Sequence[int], share: float, bounds: Sequence[float] = BOUNDS) -> float:
+    """The value below which `share` of the observations are, by linear interpolation inside its
+    bucket; 0 without observations, the last bound for what lies beyond it.
+
+    counts: [len(bounds) + 1], how many fell into each bucket.
+    """
+    wanted = share * sum(counts)
+    below = 0
+    for bucket, count in enumerate(counts[:-1]):
+        if count and below + count >= wanted:
+            low = bounds[bucket - 1] if bucket else 0.0
+            return low + (bounds[bucket] - low) * (wanted - below) / count
+        below += count
+    return bounds[-1] if sum(counts) else 0.0

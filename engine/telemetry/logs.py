@@ -1,0 +1,75 @@
+"""Logs: JSON lines for machines, and each warning as one sentence for people."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+from pathlib import Path
+from typing import TextIO
+
+import structlog
+
+LONGEST_VALUE = 300
+"""Characters of one value in a sentence; the JSON line has all of it."""
+
+
+def log_to(file: Path) -> None:
+    """Structured logs as JSON lines to `file`, warnings also to stderr as text."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    stream = _Patient(file.open("a", buffering=1))
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso"),
+            structlog.processors.format_exc_info,
+            _warn_people,
+            structlog.processors.JSONRenderer(),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.WriteLoggerFactory(file=stream),  # type: ignore[arg-type]
+        cache_logger_on_first_use=False,
+    )
+
+
+def sentence(level: str, event: structlog.typing.EventDict) -> str:
+    """One line: "warning: sampler set aside: server http://..., why ..."; what happened, then what
+    is known of it. Of a traceback its last line."""
+    facts = {key: value for key, value in event.items() if key not in _FRAME}
+    if "exception" in facts:
+        facts["exception"] = str(facts["exception"]).strip().rpartition("\n")[2]
+    told = ", ".join(f"{key} {_short(value)}" for key, value in facts.items())
+    happened = str(event.get("event")).replace("_", " ")
+    return f"{level}: {happened}: {told}" if told else f"{level}: {happened}"
+
+
+_FRAME = ("event", "level", "timestamp")
+
+
+def _short(value: object) -> str:
+    text = " ".join(str(value).split())
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]} ..."
+
+
+class _Patient:
+    """A text stream that drops what a full disk does not take: a log line ends no run."""
+
+    def __init__(self, inner: TextIO) -> None:
+        self._inner = inner
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError):
+            return self._inner.write(text)
+        return 0
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            self._inner.flush()
+
+
+def _warn_people(
+    _logger: object, method: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    if method in ("warning", "error", "critical"):
+        print(sentence(method, event), file=sys.stderr, flush=True)
+    return event

@@ -1,0 +1,135 @@
+"""What the engine's parts count themselves, brought to Prometheus every few seconds.
+
+The parts keep plain numbers and know no Prometheus; this knows the numbers' names and not the
+parts. Called on the event loop: a scrape reads what was brought last, from a thread of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+
+class ToolStatistics(Protocol):
+    """Of one tool service. open_sessions, calls_in_flight, opens_waiting: now. The rest since the
+    start: retries and failures by reason, seconds in which it did not answer."""
+
+    @property
+    def open_sessions(self) -> int: ...
+    @property
+    def calls_in_flight(self) -> int: ...
+    @property
+    def opens_waiting(self) -> int: ...
+    @property
+    def retries(self) -> Mapping[str, int]: ...
+    @property
+    def failures(self) -> Mapping[str, int]: ...
+    @property
+    def seconds_away(self) -> float: ...
+
+
+class Total:
+    """A Prometheus counter that follows a total which somebody else keeps."""
+
+    def __init__(
+        self, name: str, text: str, labels: tuple[str, ...], registry: CollectorRegistry
+    ) -> None:
+        self._counter = Counter(name, text, labels, registry=registry)
+        self._labelled = bool(labels)
+        self._seen: dict[tuple[str, ...], float] = {}
+
+    def follow(self, total: float, *labels: str) -> None:
+        """A total never falls; one that did, as its keeper is new, counts from there on."""
+        before = self._seen.get(labels, 0.0)
+        self._seen[labels] = total
+        counter = self._counter.labels(*labels) if self._labelled else self._counter
+        counter.inc(max(total - before, 0.0))
+
+
+class PartMetrics:
+    """Samplers, tool services, attempts, journal and delivery."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(name, text, labels, registry=registry)
+
+        def total(name: str, text: str, *labels: str) -> Total:
+            return Total(name, text, labels, registry)
+
+        self._sampler_up = gauge("engine_sampler_up", "0: set aside", "sampler")
+        self._sampler_in_flight = gauge("engine_sampler_in_flight", "requests", "sampler")
+        self._sampler_queued = gauge(
+            "engine_sampler_queued_tokens", "that requests in flight will bring", "sampler"
+        )
+        self._sampler_pace = gauge(
+            "engine_sampler_seconds_a_token", "of one stream, as measured lately", "sampler"
+        )
+        self._sampler_tokens = total("engine_sampler_tokens", "received", "sampler")
+        self._sampler_failures = total(
+            "engine_sampler_failures", "of requests", "sampler", "reason"
+        )
+        self._tool_sessions = gauge("engine_tool_sessions", "open sessions", "service")
+        self._tool_calls = gauge("engine_tool_calls_in_flight", "calls", "service")
+        self._tool_waiting = gauge(
+            "engine_tool_opens_waiting", "sessions that wait for room", "service"
+        )
+        self._tool_retries = total("engine_tool_retries", "requests again", "service", "reason")
+        self._tool_failures = total(
+            "engine_tool_failures", "given up, so that an attempt ended", "service", "reason"
+        )
+        self._tool_away = total(
+            "engine_tool_away_seconds", "without an answer that was expected", "service"
+        )
+        self._attempts = total(
+            "engine_attempts_failed", "also where a later attempt succeeded", "reason"
+        )
+        self._passed_over = gauge("engine_tasks_passed_over", "of this run, in all its lives")
+        self._dropped = gauge("engine_dropped_groups", "too old, of this run")
+        self._old_tokens = total("engine_old_tokens", "sent without loss, as too old")
+        self._full = gauge("engine_journal_full", "1: the disk is, nothing is admitted")
+        self._commit = gauge("engine_journal_commit_seconds", "that the last transaction took")
+        self._backlog = gauge("engine_journal_backlog", "appends that are not durable yet")
+
+    def samplers(self, statistics: Mapping[str, Mapping[str, Any]]) -> int:
+        """By server, as `SamplerPool.statistics` has them. The tokens that all have sent."""
+        for name, one in statistics.items():
+            self._sampler_up.labels(name).set(one["up"])
+            self._sampler_in_flight.labels(name).set(one["in_flight"])
+            self._sampler_queued.labels(name).set(one["queued"])
+            if one["seconds_a_token"] is not None:
+                self._sampler_pace.labels(name).set(one["seconds_a_token"])
+            self._sampler_tokens.follow(one["received"], name)
+            for reason, count in one["failures"].items():
+                self._sampler_failures.follow(count, name, reason)
+        return sum(one["received"] for one in statistics.values())
+
+    def tools(self, statistics: Mapping[str, ToolStatistics]) -> None:
+        """By service."""
+        for name, one in statistics.items():
+            self._tool_sessions.labels(name).set(one.open_sessions)
+            self._tool_calls.labels(name).set(one.calls_in_flight)
+            self._tool_waiting.labels(name).set(one.opens_waiting)
+            self._tool_away.follow(one.seconds_away, name)
+            for reason, count in one.retries.items():
+                self._tool_retries.follow(count, name, reason)
+            for reason, count in one.failures.items():
+                self._tool_failures.follow(count, name, reason)
+
+    def attempts(self, failures: Mapping[str, int]) -> None:
+        """Attempts that infrastructure ended, by stop reason."""
+        for reason, count in failures.items():
+            self._attempts.follow(count, reason)
+
+    def groups(self, *, passed_over: int, dropped: int, old_tokens: int) -> None:
+        """Tasks that cannot be run, groups too old for the learner, tokens too old in others."""
+        self._passed_over.set(passed_over)
+        self._dropped.set(dropped)
+        self._old_tokens.follow(old_tokens)
+
+    def journal(self, *, full: bool, backlog: int, commit_s: float) -> None:
+        """commit_s: seconds that the last transaction took."""
+        self._full.set(full)
+        self._commit.set(commit_s)
+        self._backlog.set(backlog)

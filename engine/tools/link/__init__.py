@@ -1,0 +1,1 @@
+"""The way to one process of a tool service: its channel, its stream of calls, its silence."""

@@ -1,0 +1,127 @@
+"""When a request that failed is sent again, and when that is given up. Pure.
+
+Invariants
+- A service that is away is tried again for a time, never for a number of tries.
+- A service that is full is there: it is asked again for as long as it takes.
+- No pause is shorter than `SHORTEST_PAUSE` or longer than `LONGEST_PAUSE`, whatever a service says.
+
+It does not send, sleep, or read a clock.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+
+import grpc
+
+from toolwright.common.v1 import reasons_pb2 as reasons
+from toolwright.rpc.errors import ServiceError, TransportError
+
+SHORTEST_PAUSE = 0.01
+GROWING_PAUSE = 5.0
+"""Seconds up to which pauses double; they begin with `FIRST_PAUSE`."""
+FIRST_PAUSE = 0.05
+FULL_PAUSE = 1.0
+"""Seconds up to which pauses double while a service is full: room is made at any moment."""
+LONGEST_PAUSE = 30.0
+"""Seconds; of a service that asks for more."""
+
+Failure = ServiceError | TransportError
+
+
+class Kind(Enum):
+    """What a failure says of the service."""
+
+    AWAY = "away"
+    """It is out of reach, or out of order and says that this will pass."""
+    FULL = "full"
+    """It is there and has no room: nothing is wrong."""
+    MOVED = "moved"
+    """Another endpoint holds the session."""
+    LOST = "lost"
+    """The session is gone with its state."""
+    REFUSED = "refused"
+    """The same request would be answered the same again."""
+
+
+_KINDS: dict[int, Kind] = {
+    reasons.ERROR_REASON_WRONG_ENDPOINT: Kind.MOVED,
+    reasons.ERROR_REASON_SESSION_LOST: Kind.LOST,
+    reasons.ERROR_REASON_SESSION_NOT_FOUND: Kind.LOST,
+    reasons.ERROR_REASON_SESSION_CLOSED: Kind.LOST,
+}
+_FULL = (reasons.ERROR_REASON_QUEUE_LIMIT, reasons.ERROR_REASON_TOO_MANY_SESSIONS)
+_OUT_OF_REACH = (
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+    grpc.StatusCode.CANCELLED,  # by the service, which stops
+)
+
+
+def kind_of(error: Failure) -> Kind:
+    """RESOURCE_EXHAUSTED without RetryInfo is a refusal: gRPC uses it for oversized messages."""
+    if isinstance(error, TransportError):
+        return Kind.AWAY if error.code in _OUT_OF_REACH else Kind.REFUSED
+    found = _KINDS.get(error.reason)
+    if found is Kind.MOVED and not error.endpoint:
+        return Kind.REFUSED  # it does not say where to
+    if found is not None:
+        return found
+    if error.reason in _FULL and error.retry_after is not None:
+        return Kind.FULL
+    invited = error.retry_after is not None or error.code is grpc.StatusCode.UNAVAILABLE
+    return Kind.AWAY if invited else Kind.REFUSED
+
+
+def name_of(error: Failure) -> str:
+    """The failure's reason in a word, to count it by: "QUEUE_LIMIT", "UNAVAILABLE"."""
+    return error.code.name if isinstance(error, TransportError) else error.reason_name
+
+
+def asked_to_wait(error: Failure) -> float | None:
+    """Seconds after which the service invites a retry."""
+    return error.retry_after if isinstance(error, ServiceError) else None
+
+
+@dataclass(slots=True)
+class Patience:
+    """With one request, over all its tries. `seconds`: for a service that is away.
+
+    `jitter`: a factor from 0.5 to 1, drawn anew for each pause.
+    """
+
+    seconds: float
+    jitter: Callable[[], float] = field(default=lambda: random.uniform(0.5, 1.0), repr=False)
+    _away_since: float | None = None
+    _tries: int = 0
+
+    def after(self, kind: Kind, now: float, word: float | None = None) -> float | None:
+        """Seconds to wait before the next try; None = give up. `word`: what the service asked for.
+
+        MOVED, LOST and REFUSED are not for waiting: they are given up.
+        """
+        if kind is Kind.FULL:
+            self._away_since = None
+            return self._pause(FULL_PAUSE, word)
+        if kind is not Kind.AWAY:
+            return None
+        if self._away_since is None:
+            self._away_since = now
+        left = self._away_since + self.seconds - now
+        if left <= 0:
+            return None
+        # The last try comes when the time is up, not a pause before.
+        return min(self._pause(GROWING_PAUSE, word), max(left, SHORTEST_PAUSE))
+
+    def answered(self) -> None:
+        """The service has answered; what comes next is another failure."""
+        self._away_since = None
+        self._tries = 0
+
+    def _pause(self, most: float, word: float | None) -> float:
+        growing = min(most, FIRST_PAUSE * 2.0 ** min(self._tries, 16)) * self.jitter()
+        self._tries += 1
+        return min(LONGEST_PAUSE, max(SHORTEST_PAUSE, growing, word or 0.0))

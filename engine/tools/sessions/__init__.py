@@ -1,0 +1,1 @@
+"""Sessions on one tool service: opened, found again, forked, leased, closed."""

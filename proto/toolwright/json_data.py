@@ -1,0 +1,148 @@
+"""JSON-like data in protobuf, both ways, integers of any size among it.
+
+google.protobuf.Struct has doubles alone. Where data hold an integer that a double cannot, the same
+data travel as JSON text in a field beside the Struct, `<field>_json`; in all other messages that
+field is empty. Who does not know it reads the Struct, in which such an integer is the nearest
+double.
+
+Protobuf reads messages up to a depth of 100, and each object of a Struct takes three levels of it:
+data that are nested more deeply than MOST_DEPTH could be written and never be read again.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from google.protobuf.struct_pb2 import ListValue, Struct, Value
+
+MOST_DEPTH = 28
+"""Objects and lists inside of each other. Leaves the messages around a Struct 16 levels."""
+INEXACT = 2**53
+"""From here on a double may stand for an integer beside it."""
+
+
+def struct(data: Mapping[str, Any]) -> Struct:
+    """A Struct of JSON-like data. TypeError or ValueError for anything else, and for data that are
+    nested too deeply."""
+    out = Struct()
+    _fill(out, data, 1)
+    return out
+
+
+def exact_json(data: Any) -> str:
+    """JSON text of data with integers that a Struct does not hold exactly; empty for others, which
+    need none. Of data that `struct` takes."""
+    return json.dumps(data, sort_keys=True) if _has_large(data) else ""
+
+
+def mapping(data: Struct, exact: str = "") -> dict[str, Any]:
+    """JSON-like data of a Struct, by name; whole numbers come back as int.
+
+    exact: the text beside it, read in its place where there is one. ValueError for a text that is
+    no JSON object.
+    """
+    if exact:
+        return _object(read_exact(exact))
+    fields = data.fields
+    return {key: _plain(fields[key]) for key in sorted(fields)}
+
+
+def read_exact(text: str) -> Any:
+    """ValueError for what is no JSON, or nested too deeply."""
+    try:
+        found = json.loads(text)
+        json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair is no text
+        check_depth(found)
+    except RecursionError as error:
+        raise ValueError("JSON that is nested too deeply") from error
+    return found
+
+
+def check_depth(data: Any, depth: int = 1) -> None:
+    """ValueError for data that are nested more deeply than a Struct may be."""
+    if isinstance(data, Mapping):
+        _check(depth)
+        for value in data.values():
+            check_depth(value, depth + 1)
+    elif isinstance(data, list | tuple):
+        _check(depth)
+        for value in data:
+            check_depth(value, depth + 1)
+
+
+def _object(found: Any) -> dict[str, Any]:
+    if not isinstance(found, dict):
+        raise ValueError(f"JSON of {type(found).__name__} in place of an object")  # noqa: TRY004
+    return found
+
+
+def _check(depth: int) -> None:
+    if depth > MOST_DEPTH:
+        raise ValueError(f"nested more than {MOST_DEPTH} levels deep")
+
+
+def _fill(out: Struct, data: Mapping[str, Any], depth: int) -> None:
+    _check(depth)
+    fields = out.fields
+    for key, value in data.items():
+        _write(fields[key], value, depth)
+
+
+def _fill_list(out: ListValue, values: list[Any] | tuple[Any, ...], depth: int) -> None:
+    _check(depth)
+    for value in values:
+        _write(out.values.add(), value, depth)
+
+
+def _write(out: Value, value: Any, depth: int) -> None:
+    if value is None:
+        out.null_value = 0  # type: ignore[assignment]
+    elif isinstance(value, bool):
+        out.bool_value = value
+    elif isinstance(value, str):
+        out.string_value = value
+    elif isinstance(value, int | float):
+        out.number_value = _double(value)
+    elif isinstance(value, Mapping):
+        out.struct_value.SetInParent()
+        _fill(out.struct_value, value, depth + 1)
+    elif isinstance(value, list | tuple):
+        out.list_value.SetInParent()
+        _fill_list(out.list_value, value, depth + 1)
+    else:
+        raise TypeError(f"{type(value).__name__} is not JSON-like")
+
+
+def _double(number: int | float) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
+
+
+def _plain(value: Value) -> Any:
+    # Not json_format: it refuses NaN, which tables have in place of missing numbers.
+    kind = value.WhichOneof("kind")
+    if kind == "struct_value":
+        return mapping(value.struct_value)
+    if kind == "list_value":
+        return [_plain(inner) for inner in value.list_value.values]
+    if kind == "number_value":
+        number = value.number_value
+        return int(number) if number.is_integer() and abs(number) < INEXACT else number
+    if kind in ("string_value", "bool_value"):
+        return getattr(value, kind)
+    return None
+
+
+def _has_large(data: Any) -> bool:
+    if isinstance(data, str | float) or data is None:
+        return False
+    if isinstance(data, int):
+        return not -INEXACT < data < INEXACT
+    if isinstance(data, list | tuple):
+        return any(map(_has_large, data))
+    return isinstance(data, Mapping) and any(map(_has_large, data.values()))

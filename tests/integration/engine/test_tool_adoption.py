@@ -1,0 +1,315 @@
+"""Sessions that outlive an engine: found again by its next life, or given up; and forked ones."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.errors import ForkRefused, SessionLost
+from engine.rollout.events import Called
+from engine.tools.calls import PendingCall
+from engine.tools.environment import Environment
+from engine.tools.services import ToolServices
+from engine.types import Call
+from tests.integration.toolsvc.conftest import Service, start_service
+from tests.support.engines import until
+from tests.support.net import free_port
+from tests.support.tools import LONG_STOP, PYTHON, ToolDouble, serving, session_lost
+from toolwright.recipe import Tool
+from toolwright.rpc.errors import abort
+from toolwright.tool.v1 import tool_pb2 as pb
+from toolwright.types import Task
+
+TASK = Task(id="t")
+OWNER = "one and the same owner"
+COUNT = """
+import time
+from pathlib import Path
+from pydantic import BaseModel
+from toolsvc import Tool
+
+
+class Step(BaseModel):
+    seconds: float
+
+
+class Count(Tool):
+    name = "count"
+    description = "Counts its calls in a file."
+    arguments = Step
+    stateful = True
+
+    def open(self, session):
+        return [0]
+
+    def call(self, state, call):
+        state[0] += 1
+        with Path({file!r}).open("a") as file:
+            file.write("x")
+        time.sleep(call.arguments["seconds"])
+        return f"call {{state[0]}}"
+"""
+
+
+@pytest.fixture(scope="module")
+def count(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, Path]]:
+    """A service whose calls leave a mark each in a file."""
+    folder = tmp_path_factory.mktemp("count")
+    (folder / "count.py").write_text(COUNT.format(file=str(folder / "effects")))
+    running = start_service(folder / "log", str(folder / "count.py"))
+    yield running, folder / "effects"
+    running.process.kill()
+    running.process.wait()
+
+
+@asynccontextmanager
+async def life(**services: str) -> AsyncIterator[ToolServices]:
+    """One life of the engine, which ends without closing anything that it had open."""
+    tools = ToolServices({n: Tool(service=a) for n, a in services.items()}, OWNER)
+    await tools.open()
+    try:
+        yield tools
+    finally:
+        await tools.close()
+
+
+def step(environment: Environment, turn: int, seconds: float = 0.0) -> PendingCall:
+    call = Call(action="<count>", tool="count", arguments={"seconds": seconds})
+    sent = environment.dispatch(call, call_id=f"a/{turn}/0", turn=turn, turns_left=9 - turn)
+    assert isinstance(sent, PendingCall)
+    return sent
+
+
+def called(turn: int, seconds: float) -> Called:
+    """The event of such a call."""
+    return Called(
+        call_id=f"a/{turn}/0",
+        turn=turn,
+        index=0,
+        action="<count>",
+        tool="count",
+        arguments=json.dumps({"seconds": seconds}),
+        service="count",
+    )
+
+
+async def test_a_later_life_finds_the_session_and_a_call_on_its_way_runs_once(
+    count: tuple[Service, Path],
+) -> None:
+    service, effects = count
+    before = len(effects.read_text()) if effects.exists() else 0
+    async with life(count=service.address) as first:
+        environment = await first.open_session("a", TASK)
+        assert (await step(environment, 0).result()).outcome.observation == "call 1"
+        step(environment, 1, seconds=0.5)
+        refs = environment.refs
+        await until(lambda: len(effects.read_text()) == before + 2, "the second call")
+    async with life(count=service.address) as second:
+        again, ran = await second.adopt("a", refs)
+        assert ran == {"a/0/0", "a/1/0"}
+        assert again.refs == refs
+        assert [tool.name for tool in again.tools] == ["count"]
+        assert (second.statistics()["count"]).open_sessions == 1
+        pending = again.reask(called(1, 0.5), turns_left=8)
+        assert (await pending.result()).outcome.observation == "call 2"
+        assert len(effects.read_text()) == before + 2
+        # The state is still there, and goes on.
+        assert (await step(again, 2).result()).outcome.observation == "call 3"
+        again.close()
+    async with life(count=service.address) as third:
+        with pytest.raises(SessionLost):
+            await third.adopt("a", refs)
+
+
+async def test_strangers_are_closed_and_only_when_that_is_said(count: tuple[Service, Path]) -> None:
+    service, _ = count
+    table = Tool(service=service.address, lease_s=0.6)
+    async with life(count=service.address) as first:
+        refs = {name: (await first.open_session(name, TASK)).refs for name in ("a", "b", "c")}
+    tools = ToolServices({"count": table}, OWNER)
+    await tools.open()
+    keeping = asyncio.create_task(tools.keep_leases())
+    await asyncio.sleep(0.8)  # renewals, which close nothing yet
+    adopted, _ = await tools.adopt("a", refs["a"])
+    await tools.close_strangers({"b"})
+    await asyncio.sleep(0.5)
+    found, _ = await tools.adopt("b", refs["b"])
+    with pytest.raises(SessionLost):
+        await tools.adopt("c", refs["c"])
+    assert (await step(adopted, 0).result()).outcome.observation == "call 1"
+    assert (await step(found, 0).result()).outcome.observation == "call 1"
+    adopted.close()
+    found.close()
+    keeping.cancel()
+    await asyncio.gather(keeping, return_exceptions=True)
+    await tools.close()
+
+
+async def test_a_session_that_the_service_lost_is_said_so(tmp_path: Path) -> None:
+    """It was started anew at the same address."""
+    (tmp_path / "count.py").write_text(COUNT.format(file=str(tmp_path / "effects")))
+    listen = ("--listen", f"127.0.0.1:{free_port()}")
+    service = start_service(tmp_path / "log", str(tmp_path / "count.py"), *listen)
+    async with life(count=service.address) as first:
+        refs = (await first.open_session("a", TASK)).refs
+    service.process.kill()
+    service.process.wait()
+    service = start_service(tmp_path / "log", str(tmp_path / "count.py"), *listen)
+    try:
+        async with life(count=service.address) as second:
+            with pytest.raises(SessionLost, match="SESSION_NOT_FOUND"):
+                await second.adopt("a", refs)
+            environment = await second.open_session("a", TASK)
+            environment.close()
+    finally:
+        service.process.kill()
+        service.process.wait()
+
+
+async def test_what_one_service_lost_is_closed_at_the_other() -> None:
+    async with serving(Told()) as one, serving(Told(tools=[LONG_STOP])) as two:
+        async with life(one=one.address, two=two.address) as first:
+            refs = (await first.open_session("a", TASK)).refs
+        two.owners.clear()
+        async with life(one=one.address, two=two.address) as second:
+            with pytest.raises(SessionLost):
+                await second.adopt("a", refs)
+        assert not one.live
+        assert one.closed == [refs[0].session_id]
+
+
+class Told(ToolDouble):
+    """Serves GetSession."""
+
+    async def GetSession(
+        self, request: pb.GetSessionRequest, context: Any
+    ) -> pb.GetSessionResponse:
+        if request.session_id not in self.owners:
+            await abort(context, session_lost())
+        return pb.GetSessionResponse(call_ids=self.ran, tools=self.tools)
+
+
+async def test_a_service_that_cannot_tell_is_not_trusted() -> None:
+    """What it ran is not known: the attempt starts again, and the old session is closed."""
+    async with serving(ToolDouble()) as double:
+        async with life(python=double.address) as first:
+            refs = (await first.open_session("a", TASK)).refs
+        async with life(python=double.address) as second:
+            with pytest.raises(SessionLost, match="is not told"):
+                await second.adopt("a", refs)
+            await until(lambda: not double.live, "the close")
+            # The same attempt may open another one: that is another session to the service.
+            environment = await second.open_session("a", TASK)
+            assert environment.refs[0].session_id != refs[0].session_id
+            environment.close()
+
+
+async def test_a_worker_that_was_replaced_is_asked_for_at_the_service() -> None:
+    async with serving(Told()) as front, serving(Told()) as back:
+        front.endpoint, back.owners = back.address, front.owners
+        async with life(python=front.address) as first:
+            refs = (await first.open_session("a", TASK)).refs
+        assert refs[0].endpoint == back.address
+        await back.stop()
+        async with life(python=front.address) as second:
+            async with asyncio.timeout(10):
+                environment, _ = await second.adopt("a", refs)
+            assert environment.refs[0].endpoint == front.address
+            environment.close()
+
+
+async def test_sessions_of_a_recipe_that_has_other_services_are_lost() -> None:
+    async with serving(Told()) as one, serving(Told(tools=[LONG_STOP])) as two:
+        async with life(one=one.address, two=two.address) as first:
+            refs = (await first.open_session("a", TASK)).refs
+        async with life(one=one.address) as second:
+            with pytest.raises(SessionLost, match="two"):
+                await second.adopt("a", refs)
+        assert not one.live
+
+
+async def test_a_fork_of_stateless_tools_is_a_fresh_session() -> None:
+    async with serving(ToolDouble()) as double, life(python=double.address) as tools:
+        parent = await tools.open_session("a", TASK)
+        assert parent.stateless
+        child = await tools.fork(parent, "b", TASK)
+        assert len(double.live) == 2
+        assert child.refs[0].session_id != parent.refs[0].session_id
+        call = Call(action="x", tool="python", arguments={"code": "1+2"})
+        sent = child.dispatch(call, call_id="b/0/0", turn=0, turns_left=1)
+        assert isinstance(sent, PendingCall)
+        assert (await sent.result()).outcome.observation == "3"
+
+
+@pytest.mark.parametrize("forks", [False, True])
+async def test_a_fork_that_the_service_cannot_make_is_refused(forks: bool) -> None:
+    """Whether it says so beforehand or when it is asked; and nothing stays open."""
+    tool = pb.ToolDescriptor()
+    tool.CopyFrom(PYTHON)
+    tool.stateful, tool.capabilities.fork = True, forks
+    async with (
+        serving(ToolDouble(tools=[tool])) as double,
+        serving(ToolDouble(tools=[])) as other,
+        life(other=other.address, python=double.address) as tools,
+    ):
+        parent = await tools.open_session("a", TASK)
+        assert not parent.stateless
+        with pytest.raises(ForkRefused, match="cannot be forked") as caught:
+            await tools.fork(parent, "b", TASK)
+        assert caught.value.permanent
+        await until(lambda: len(other.live) == 1, "the close")
+        assert len(double.live) == 1
+
+
+async def test_a_parent_in_the_middle_of_a_call_is_not_forked() -> None:
+    async def hang(_request: pb.CallToolRequest) -> pb.CallResult:
+        await asyncio.Event().wait()
+        raise AssertionError("unreachable")
+
+    async with serving(ToolDouble(hang)) as double, life(python=double.address) as tools:
+        parent = await tools.open_session("a", TASK)
+        call = Call(action="x", tool="python", arguments={"code": "1"})
+        parent.dispatch(call, call_id="a/0/0", turn=0, turns_left=1)
+        with pytest.raises(ForkRefused, match="in flight"):
+            await tools.fork(parent, "b", TASK)
+        parent.close()
+
+
+async def test_a_python_session_is_forked_with_what_it_has_computed(tmp_path: Path) -> None:
+    """And from there on neither sees what the other does."""
+    small = ("--ready", "2", "--shards", "1", "--memory-mib", "192")
+    service = start_service(tmp_path / "log", "python", *small)
+    ran = 0
+
+    async def run(environment: Environment, code: str) -> str:
+        nonlocal ran
+        ran += 1
+        action = f"<python>{code}</python>"
+        call = Call(action=action, tool="python", arguments={"code": code})
+        call_id = f"{environment.refs[0].session_id}/{ran}/0"
+        sent = environment.dispatch(call, call_id=call_id, turn=ran, turns_left=9)
+        assert isinstance(sent, PendingCall)
+        return (await sent.result()).outcome.observation.strip()
+
+    try:
+        async with life(python=service.address) as tools:
+            parent = await tools.open_session("a", TASK)
+            assert not parent.stateless
+            await run(parent, "x = 41")
+            child = await tools.fork(parent, "b", TASK)
+            assert await run(child, "x += 1; print(x)") == "42"
+            assert await run(parent, "print(x)") == "41"
+            refs = child.refs
+        async with life(python=service.address) as second:
+            adopted, _ = await second.adopt("b", refs)
+            assert await run(adopted, "print(x)") == "42"
+            adopted.close()
+    finally:
+        service.process.terminate()
+        service.process.wait()

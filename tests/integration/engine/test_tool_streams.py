@@ -1,0 +1,283 @@
+"""Calls by StreamCalls: many of many sessions on few streams, and what breaks them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import pytest
+
+from engine.errors import ToolServiceFailed
+from engine.tools.calls import PendingCall
+from engine.tools.environment import Environment
+from engine.tools.link import endpoint as link
+from engine.tools.services import ToolServices
+from engine.types import Call
+from tests.support.engines import until
+from tests.support.tools import InStream, ToolDouble, add_up, serving, text
+from toolwright.common.v1 import reasons_pb2 as reasons
+from toolwright.recipe import Tool
+from toolwright.tool.v1 import tool_pb2 as pb
+from toolwright.types import Task
+
+
+def services(double: ToolDouble, **fields: object) -> ToolServices:
+    return ToolServices({"python": Tool(service=double.address, **fields)}, "an owner")
+
+
+def send(environment: Environment, code: str, turn: int = 0) -> PendingCall:
+    call = Call(action=f"<python>{code}</python>", tool="python", arguments={"code": code})
+    call_id = f"{environment.refs[0].session_id}/{turn}/0"
+    sent = environment.dispatch(call, call_id=call_id, turn=turn, turns_left=9)
+    assert isinstance(sent, PendingCall)
+    return sent
+
+
+Answers = AsyncIterator[pb.StreamCallsResponse]
+
+
+class Counting(ToolDouble):
+    """Counts streams and calls that came by CallTool itself; `end` ends one stream."""
+
+    def __init__(self, *arguments: Any, **how: Any) -> None:
+        super().__init__(*arguments, **how)
+        self.begun = 0
+        self.alone = 0
+        self.tokens: set[str] = set()
+        self.end: asyncio.Event | None = None
+        self.ends_with = grpc.StatusCode.INTERNAL
+
+    async def StreamCalls(
+        self, requests: Any, context: Any
+    ) -> AsyncIterator[pb.StreamCallsResponse]:
+        self.begun += 1
+        metadata = dict(context.invocation_metadata())
+        self.tokens.add(str(metadata.get("authorization", "")))
+        answers = super().StreamCalls(requests, context)
+        while self.end is None:
+            yield await anext(answers)
+        following = asyncio.create_task(anext(answers))  # type: ignore[arg-type]
+        ending = asyncio.create_task(self.end.wait())
+        while True:
+            await asyncio.wait((following, ending), return_when=asyncio.FIRST_COMPLETED)
+            if ending.done():
+                following.cancel()
+                await context.abort(self.ends_with, "the stream is cut")
+            yield following.result()
+            following = asyncio.create_task(anext(answers))  # type: ignore[arg-type]
+
+    async def CallTool(self, request: pb.CallToolRequest, context: Any) -> pb.CallToolResponse:
+        self.alone += not isinstance(context, InStream)
+        answer: pb.CallToolResponse = await super().CallTool(request, context)
+        return answer
+
+
+async def test_many_sessions_share_few_streams_and_each_call_gets_its_own_answer() -> None:
+    async def later(request: pb.CallToolRequest) -> pb.CallResult:
+        await asyncio.sleep(random.random() / 50)
+        return text(f"{request.session_id} {request.turn}")
+
+    async with serving(Counting(later)) as double:
+        tools = services(double)
+
+        async def trajectory(number: int) -> None:
+            environment = await tools.open_session(f"s{number}", Task(id="t"))
+            session_id = environment.refs[0].session_id
+            for turn in range(5):
+                reply = await send(environment, "1", turn).result()
+                assert reply.outcome.observation == f"{session_id} {turn}"
+            environment.close()
+
+        await asyncio.gather(*(trajectory(number) for number in range(60)))
+        await tools.close()
+        assert 1 <= double.begun <= link.MOST_STREAMS
+        assert double.alone == 0
+        assert len(double.ran) == len(set(double.ran)) == 300
+        assert tools.statistics()["python"].calls_in_flight == 0
+
+
+async def test_a_service_without_streams_is_called_alone_and_that_is_remembered() -> None:
+    async with serving(Counting(streams=False)) as double:
+        tools = services(double)
+        environment = await tools.open_session("s", Task(id="t"))
+        for turn in range(4):
+            reply = await send(environment, "1+1", turn).result()
+            assert reply.outcome.observation == "2"
+        await tools.close()
+        assert (double.begun, double.alone) == (1, 4)
+        assert tools.statistics()["python"].retries == {}
+
+
+@pytest.mark.parametrize(
+    "ends_with", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN]
+)
+async def test_calls_of_a_stream_that_breaks_are_asked_again_and_run_once(
+    ends_with: grpc.StatusCode,
+) -> None:
+    go_on = asyncio.Event()
+
+    async def waits(request: pb.CallToolRequest) -> pb.CallResult:
+        if request.turn:
+            await go_on.wait()
+        return add_up(request)
+
+    async with serving(Counting(waits)) as double:
+        double.end, double.ends_with = asyncio.Event(), ends_with
+        tools = services(double)
+        environments = [await tools.open_session(f"s{n}", Task(id="t")) for n in range(5)]
+        for environment in environments:
+            await send(environment, "1+1").result()
+        pending = [send(environment, "2+3", turn=1) for environment in environments]
+        await until(lambda: len(double.ran) == 10, "the calls")
+        double.end.set()
+        await asyncio.sleep(0.1)
+        double.end = None
+        go_on.set()
+        replies = await asyncio.gather(*(one.result() for one in pending))
+        assert [reply.outcome.observation for reply in replies] == ["5"] * 5
+        assert len(double.asked) > 10
+        # What ran when the stream broke is joined, not run again, by a service that keeps a ledger.
+        assert {request.call_id for request in double.asked} == set(double.ran)
+        await send(environments[0], "4+4", turn=2).result()
+        await tools.close()
+
+
+class Poisonous(Counting):
+    """One answer is larger than any message may be: a stream does not survive it."""
+
+    async def StreamCalls(
+        self, requests: Any, context: Any
+    ) -> AsyncIterator[pb.StreamCallsResponse]:
+        async for response in super().StreamCalls(requests, context):
+            if "poison" in str(response):
+                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "message larger than max")
+            yield response
+
+    async def CallTool(self, request: pb.CallToolRequest, context: Any) -> pb.CallToolResponse:
+        answer = await super().CallTool(request, context)
+        if "poison" in str(answer) and not isinstance(context, InStream):
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "message larger than max")
+        return answer
+
+
+async def test_an_answer_that_breaks_streams_fails_its_own_call_and_no_other() -> None:
+    async def run(request: pb.CallToolRequest) -> pb.CallResult:
+        code = str(request.arguments["code"])
+        await asyncio.sleep(0.05 if code == "poison" else 0.2)
+        return text(code)
+
+    async with serving(Poisonous(run)) as double:
+        tools = services(double)
+        environments = [await tools.open_session(f"s{n}", Task(id="t")) for n in range(5)]
+        await send(environments[0], "first").result()
+        pending = [send(e, f"fine {n}", turn=1) for n, e in enumerate(environments[1:])]
+        bad = send(environments[0], "poison", turn=1)
+        with pytest.raises(ToolServiceFailed, match="RESOURCE_EXHAUSTED"):
+            await bad.result()
+        for number, one in enumerate(pending):
+            assert (await one.result()).outcome.observation == f"fine {number}"
+        assert tools.statistics()["python"].failures == {"RESOURCE_EXHAUSTED": 1}
+        await tools.close()
+
+
+async def test_the_token_goes_with_every_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOOLWRIGHT_TOKEN", "secret")
+    async with serving(Counting()) as double:
+        tools = services(double)
+        environment = await tools.open_session("s", Task(id="t"))
+        await send(environment, "1+1").result()
+        await tools.close()
+        assert double.tokens == {"Bearer secret"}
+
+
+async def test_a_stream_s_error_is_what_call_tool_would_have_raised() -> None:
+    from engine.tools.link.stream import error_of
+    from toolwright.rpc.errors import ServiceError, TransportError
+
+    known = error_of(
+        pb.CallError(
+            code=8,
+            message="full",
+            detail=reasons.ErrorDetail(
+                reason=reasons.ERROR_REASON_QUEUE_LIMIT, subject="c", endpoint="x:1", mend="wait"
+            ),
+        )
+    )
+    assert isinstance(known, ServiceError)
+    assert (known.reason_name, known.retry_after, known.mend) == ("QUEUE_LIMIT", None, "wait")
+    assert known.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    for code in (0, 14, 99, 4_000_000_000):
+        bare = error_of(pb.CallError(code=code))
+        assert isinstance(bare, TransportError)
+
+
+async def test_a_service_that_forgets_an_answer_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No call is without a deadline, on a stream as elsewhere."""
+    monkeypatch.setattr(link, "TICK_SECONDS", 0.05)
+    monkeypatch.setattr("engine.tools.calls.GRACE", 0.2)
+
+    class Forgetful(ToolDouble):
+        async def StreamCalls(self, requests: Any, context: Any) -> Answers:
+            seen = 0
+            async for request in requests:
+                seen += 1
+                if seen > 1:
+                    answer = await self.CallTool(request.call, context)
+                    yield pb.StreamCallsResponse(id=request.id, answer=answer)
+                    yield pb.StreamCallsResponse(id=request.id, answer=answer)
+                    yield pb.StreamCallsResponse(id=999, answer=answer)
+
+    async with serving(Forgetful()) as double:
+        tools = services(double, queue_limit_s=0.1, run_limit_s=0.1)
+        environment = await tools.open_session("s", Task(id="t"))
+        for turn in range(2):
+            reply = await send(environment, "1+1", turn).result()
+            assert reply.outcome.observation == "2"
+        assert tools.statistics()["python"].retries == {"DEADLINE_EXCEEDED": 1}
+        await tools.close()
+
+
+async def test_who_says_running_at_once_is_not_asked_in_a_circle() -> None:
+    class Hasty(ToolDouble):
+        async def CallTool(self, request: pb.CallToolRequest, context: Any) -> pb.CallToolResponse:
+            self.asked.append(request)
+            return pb.CallToolResponse(running=pb.Running())
+
+    async with serving(Hasty()) as double:
+        tools = services(double)
+        environment = await tools.open_session("s", Task(id="t"))
+        pending = send(environment, "1")
+        await asyncio.sleep(1.0)
+        assert 2 <= len(double.asked) <= 8
+        environment.close()
+        with pytest.raises(Exception, match="closed"):
+            await pending.result()
+        await tools.close()
+
+
+async def test_a_reply_comes_while_nobody_waits_and_a_cancelled_wait_costs_nothing() -> None:
+    release = asyncio.Event()
+
+    async def run(request: pb.CallToolRequest) -> pb.CallResult:
+        await release.wait()
+        return add_up(request)
+
+    async with serving(ToolDouble(run)) as double:
+        tools = services(double)
+        environment = await tools.open_session("s", Task(id="t"))
+        pending = send(environment, "1+1")
+        for waiting in (asyncio.ensure_future(pending.result()), pending.done):
+            await asyncio.sleep(0.02)
+            waiting.cancel()
+        release.set()
+        assert (await pending.result()).outcome.observation == "2"
+        again = send(environment, "2+2", turn=1)
+        await again.done
+        assert again.result_ns >= again.dispatched_ns
+        assert (await again.result()).outcome.observation == "4"
+        await tools.close()

@@ -1,0 +1,273 @@
+"""StreamCalls and GetSession of real services: real gRPC, tools of a file."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+import toolsvc.call_stream
+from toolsvc import Call, Result, Tool
+from toolsvc.host import Host
+from toolsvc.service import SERVICE_NAME, ToolServicer
+from toolwright import wire
+from toolwright.common.v1 import reasons_pb2 as reasons
+from toolwright.rpc.channel import open_channel
+from toolwright.rpc.errors import from_rpc_error
+from toolwright.rpc.server import Server
+from toolwright.tool.v1 import tool_pb2 as pb
+from toolwright.tool.v1 import tool_pb2_grpc
+
+
+class Counting(Tool):
+    """Counts its calls; sleeps for so many seconds, or raises for what is no number."""
+
+    name = "count"
+    parallel_calls = True
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+        self.called = asyncio.Event()
+
+    async def call(self, state: object, call: Call) -> object:
+        self.ran.append(call.call_id)
+        self.called.set()
+        await asyncio.sleep(float(call.arguments["text"]))
+        if call.metadata.get("odd"):
+            return Result.of("odd", metrics={"\ud800": 1.0})
+        return f"ran {call.call_id}"
+
+
+class Service:
+    def __init__(self, host: Host, tool: Counting, address: str) -> None:
+        self.host = host
+        self.tool = tool
+        self.address = address
+        self.channel = open_channel(address)
+        self.stub: Any = tool_pb2_grpc.ToolServiceStub(self.channel)
+
+    async def open(self, session: str, **fields: Any) -> None:
+        request = pb.OpenSessionRequest(session_id=session, owner="o", **fields)
+        await self.stub.OpenSession(request, timeout=10)
+
+    async def look(self, session: str) -> pb.GetSessionResponse:
+        answer: pb.GetSessionResponse = await self.stub.GetSession(
+            pb.GetSessionRequest(session_id=session), timeout=10
+        )
+        return answer
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[Service]:
+    tool = Counting()
+    async with Host([tool]) as host:
+        server = Server("127.0.0.1:0")
+        server.add(
+            SERVICE_NAME,
+            lambda grpc_server: tool_pb2_grpc.add_ToolServiceServicer_to_server(
+                ToolServicer(host, "test"), grpc_server
+            ),
+        )
+        await server.start()
+        one = Service(host, tool, f"127.0.0.1:{server.port}")
+        await one.open("s")
+        yield one
+        await one.channel.close()
+        await server.stop(0)
+
+
+def call(call_id: str, seconds: float = 0.0, **fields: Any) -> pb.CallToolRequest:
+    fields = {"session_id": "s", "tool": "count", **fields}
+    return pb.CallToolRequest(call_id=call_id, action=f"<count>{seconds:g}</count>", **fields)
+
+
+def asking(number: int, request: pb.CallToolRequest) -> pb.StreamCallsRequest:
+    return pb.StreamCallsRequest(id=number, call=request)
+
+
+@asynccontextmanager
+async def streaming(service: Service) -> AsyncIterator[Any]:
+    stream = service.stub.StreamCalls(timeout=20)
+    try:
+        yield stream
+    finally:
+        stream.cancel()
+
+
+def text_of(answer: pb.StreamCallsResponse) -> str:
+    return answer.answer.result.observation[0].text
+
+
+async def test_calls_are_answered_by_number_in_the_order_of_their_ends(service: Service) -> None:
+    async with streaming(service) as stream:
+        await stream.write(asking(1, call("slow", 0.3)))
+        await stream.write(asking(2, call("quick")))
+        first, second = await stream.read(), await stream.read()
+    assert (first.id, text_of(first)) == (2, "ran quick")
+    assert (second.id, text_of(second)) == (1, "ran slow")
+
+
+async def test_the_stream_and_call_tool_give_one_answer_to_one_id(service: Service) -> None:
+    alone = await service.stub.CallTool(call("a"), timeout=10)
+    async with streaming(service) as stream:
+        await stream.write(asking(7, call("a")))
+        await stream.write(asking(8, call("b")))
+        answers = [await stream.read(), await stream.read()]
+    found = {answer.id: answer.answer for answer in answers}
+    assert found[7] == alone
+    assert await service.stub.CallTool(call("b"), timeout=10) == found[8]
+    assert service.tool.ran == ["a", "b"]
+
+
+async def test_an_error_is_a_message_and_the_stream_goes_on(service: Service) -> None:
+    nobody = call("a", session_id="never opened")
+    with pytest.raises(grpc.aio.AioRpcError) as alone:
+        await service.stub.CallTool(nobody, timeout=10)
+    said = from_rpc_error(alone.value)
+    async with streaming(service) as stream:
+        await stream.write(asking(1, nobody))
+        error = (await stream.read()).error
+        await stream.write(asking(2, call("b")))
+        assert text_of(await stream.read()) == "ran b"
+    assert error.code == alone.value.code().value[0] == grpc.StatusCode.NOT_FOUND.value[0]
+    assert error.message == alone.value.details()
+    assert error.detail.reason == said.reason == reasons.ERROR_REASON_SESSION_NOT_FOUND
+    assert error.detail.subject == "never opened"
+    assert not error.HasField("retry_after")
+
+
+async def test_requests_that_make_no_sense_harm_nobody_else(service: Service) -> None:
+    async with streaming(service) as stream:
+        await stream.write(pb.StreamCallsRequest())
+        await stream.write(pb.StreamCallsRequest(id=2, call=pb.CallToolRequest(session_id="s")))
+        await stream.write(asking(3, call("x", run_limit=wire.duration(-1))))
+        await stream.write(asking(2**64 - 1, call("a")))
+        answers = {answer.id: answer for answer in [await stream.read() for _ in range(4)]}
+    for number, subject in ((0, "session_id"), (2, "call_id"), (3, "run_limit")):
+        assert answers[number].error.detail.reason == reasons.ERROR_REASON_INVALID_REQUEST
+        assert answers[number].error.detail.subject == subject
+    assert text_of(answers[2**64 - 1]) == "ran a"
+
+
+async def test_bytes_that_are_no_message_end_their_stream_alone(service: Service) -> None:
+    raw = service.channel.stream_stream(f"/{SERVICE_NAME}/StreamCalls")
+    broken = raw(timeout=10)
+    await broken.write(asking(1, call("begun", 0.3)).SerializeToString())
+    await broken.write(b"\xff\xff\xff")
+    async with streaming(service) as stream:
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            while await broken.read() is not grpc.aio.EOF:
+                pass
+        assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        await stream.write(asking(1, call("begun", 0.3)))
+        assert text_of(await stream.read()) == "ran begun"
+    assert service.tool.ran == ["begun"]
+
+
+async def test_a_stream_that_breaks_stops_no_call(service: Service) -> None:
+    async with streaming(service) as stream:
+        await stream.write(asking(1, call("a", 0.3)))
+        await asyncio.wait_for(service.tool.called.wait(), 10)
+    answer = await service.stub.CallTool(call("a", 0.3), timeout=10)
+    assert answer.result.observation[0].text == "ran a"
+    assert not answer.result.HasField("error")
+    assert service.tool.ran == ["a"]
+
+
+async def test_an_answer_that_no_message_can_hold_is_an_error_of_its_call_alone(
+    service: Service,
+) -> None:
+    odd = call("odd", metadata=wire.struct({"odd": True}))
+    async with streaming(service) as stream:
+        await stream.write(asking(1, odd))
+        await stream.write(asking(2, call("a")))
+        answers = {answer.id: answer for answer in [await stream.read(), await stream.read()]}
+    assert answers[1].error.detail.reason == reasons.ERROR_REASON_INTERNAL
+    assert text_of(answers[2]) == "ran a"
+
+
+async def test_a_stream_that_breaks_amid_answers_is_no_fault_of_the_service(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(10):
+        async with streaming(service) as stream:
+            for number in range(300):
+                await stream.write(asking(number, call(f"c{number}")))
+            await stream.read()
+    await asyncio.sleep(0.3)
+    assert len(service.tool.ran) <= 300
+    assert caplog.records == []
+
+
+async def test_a_caller_that_is_done_gets_all_its_answers_and_a_good_end(service: Service) -> None:
+    stream = service.stub.StreamCalls(timeout=20)
+    for number in range(20):
+        await stream.write(asking(number, call(f"c{number}", 0.1)))
+    await stream.done_writing()
+    answers = [answer async for answer in stream]
+    assert sorted(answer.id for answer in answers) == list(range(20))
+    assert await stream.code() is grpc.StatusCode.OK
+
+
+async def test_a_wait_that_is_over_answers_running(service: Service) -> None:
+    async with streaming(service) as stream:
+        await stream.write(asking(1, call("a", 0.5, wait=wire.duration(0.05))))
+        first = await stream.read()
+        assert first.answer.HasField("running")
+        assert first.answer.running.run.ToNanoseconds() > 0
+        await stream.write(asking(2, call("a", 0.5)))
+        assert text_of(await stream.read()) == "ran a"
+    assert service.tool.ran == ["a"]
+
+
+async def test_a_full_stream_reads_on_when_calls_are_answered(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(toolsvc.call_stream, "MOST_AT_ONCE", 2)
+    async with streaming(service) as stream:
+        for number in range(5):
+            await stream.write(asking(number, call(f"c{number}", 0.2)))
+        await asyncio.sleep(0.1)
+        assert service.tool.ran == ["c0", "c1"]
+        found = {(await stream.read()).id for _ in range(5)}
+    assert found == set(range(5))
+
+
+async def test_a_session_tells_what_ran_in_the_order_of_beginning(service: Service) -> None:
+    for turn, name in enumerate(("a", "b", "c")):
+        await service.stub.CallTool(call(name, turn=turn), timeout=10)
+    await service.stub.CallTool(
+        pb.CallToolRequest(session_id="s", call_id="no", action="nothing", turn=2), timeout=10
+    )
+    held = await service.look("s")
+    assert list(held.call_ids) == ["a", "b", "c"]
+    assert [tool.name for tool in held.tools] == ["count"]
+    assert held.endpoint == ""
+    with pytest.raises(grpc.aio.AioRpcError) as forgotten:
+        await service.stub.CallTool(call("a"), timeout=10)
+    assert from_rpc_error(forgotten.value).reason == reasons.ERROR_REASON_RESULT_FORGOTTEN
+
+
+async def test_a_session_that_ended_or_never_was_cannot_be_looked_at(service: Service) -> None:
+    await service.stub.CloseSession(pb.CloseSessionRequest(session_id="s"), timeout=10)
+    for name, reason in (
+        ("s", reasons.ERROR_REASON_SESSION_CLOSED),
+        ("never opened", reasons.ERROR_REASON_SESSION_NOT_FOUND),
+        ("", reasons.ERROR_REASON_INVALID_REQUEST),
+    ):
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await service.look(name)
+        assert from_rpc_error(refused.value).reason == reason
+
+
+async def test_looking_renews_nothing(service: Service) -> None:
+    await service.open("short", lease=wire.duration(0.5))
+    with pytest.raises(grpc.aio.AioRpcError):
+        for _ in range(80):
+            await service.look("short")
+            await asyncio.sleep(0.1)

@@ -1,0 +1,58 @@
+"""What a suite may say, and what it replaces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from engine.config import Evaluation, Suite
+from engine.lanes.evaluation.lane import limits_of, sampling_of
+from toolwright.recipe import Limits
+from toolwright.types import SamplingParams
+
+PLAIN: dict[str, Any] = {"name": "heldout", "source": "heldout.jsonl", "n": 3}
+
+
+def suite(**fields: Any) -> Suite:
+    return Suite.model_validate({**PLAIN, **fields})
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "", ".x", "a\nb", "a\0b", "x" * 101, " x"])
+def test_a_name_that_is_no_file_name_is_refused(name: str) -> None:
+    with pytest.raises(ValidationError):
+        suite(name=name)
+
+
+@pytest.mark.parametrize("name", ["heldout", "curve-sampled", "held out", "v1.2+x", "größe"])
+def test_other_names_are_taken(name: str) -> None:
+    assert suite(name=name).name == name
+
+
+def test_two_suites_of_one_name_are_refused() -> None:
+    with pytest.raises(ValidationError, match="two suites are named 'heldout'"):
+        Evaluation.model_validate({"suites": [PLAIN, PLAIN]})
+
+
+def test_a_suite_replaces_the_limits_that_it_names_and_no_others() -> None:
+    task = Limits(turns=7, response=100)
+    assert limits_of(suite(limits={"response": 200}), task) == Limits(turns=7, response=200)
+    # Naming a default value is naming it.
+    assert limits_of(suite(limits={"turns": 4}), task) == Limits(turns=4, response=100)
+    assert limits_of(suite(), task) is task
+
+
+@pytest.mark.parametrize("limits", [{"turn": 3}, {"response": 0}, {"seconds": -1}])
+def test_limits_that_are_none_are_refused(limits: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        suite(limits=limits)
+
+
+def test_a_suite_is_greedy_unless_it_says_otherwise_and_takes_the_rest_from_training() -> None:
+    training = SamplingParams(temperature=1.0, top_p=0.5, top_k=20)
+    assert sampling_of(suite(), training) == SamplingParams(temperature=0.0, top_p=0.5, top_k=20)
+    own = suite(temperature=0.6, top_p=0.95, sampling_seed=0, max_new_tokens=9)
+    assert sampling_of(own, training) == SamplingParams(
+        temperature=0.6, top_p=0.95, top_k=20, seed=0, max_new_tokens=9
+    )

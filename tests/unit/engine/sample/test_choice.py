@@ -1,0 +1,76 @@
+"""Which trajectories of one task stay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.sample.choice import Candidate, Verdict, choose, mark_of
+from toolwright.types import ids
+
+
+def candidate(mark: str = "a", **fields: Any) -> Candidate:
+    return Candidate(**{"errored": False, "masked": False, "wanted": True, "mark": mark, **fields})
+
+
+def test_each_reason_in_its_order() -> None:
+    candidates = [
+        candidate("a", errored=True, masked=True),
+        candidate("a", masked=True, wanted=False),
+        candidate("a", wanted=False),
+        candidate("a"),
+        candidate("a"),
+        candidate("old"),
+        candidate("b"),
+        candidate("c"),
+    ]
+    assert choose(candidates, {"old"}, 2) == [
+        Verdict.ERRORED, Verdict.MASKED, Verdict.FILTERED, Verdict.KEPT, Verdict.DUPLICATE,
+        Verdict.DUPLICATE, Verdict.KEPT, Verdict.OVER_CAP,
+    ]  # fmt: skip
+
+
+def test_without_a_cap_all_that_differ_stay() -> None:
+    found = choose([candidate(str(number)) for number in range(50)], set(), None)
+    assert set(found) == {Verdict.KEPT}
+
+
+@given(
+    st.lists(
+        st.builds(
+            Candidate,
+            errored=st.booleans(),
+            masked=st.booleans(),
+            wanted=st.booleans(),
+            mark=st.sampled_from("abcd"),
+        )
+    ),
+    st.sets(st.sampled_from("abcd")),
+    st.none() | st.integers(1, 3),
+)
+def test_what_stays_is_new_distinct_wanted_and_within_the_cap(
+    candidates: list[Candidate], seen: set[str], most: int | None
+) -> None:
+    verdicts = choose(candidates, seen, most)
+    kept = [c for c, v in zip(candidates, verdicts, strict=True) if v is Verdict.KEPT]
+    assert all(c.wanted and not c.errored and not c.masked for c in kept)
+    assert len({c.mark for c in kept}) == len(kept)
+    assert not seen & {c.mark for c in kept}
+    assert most is None or len(kept) <= most
+
+
+def test_marks_tell_prompts_and_actions_apart() -> None:
+    prompt = ids([1, 2])
+    same = mark_of(prompt, ["a", "b"])
+    assert mark_of(ids([1, 2]), ["a", "b"]) == same
+    others = [
+        mark_of(prompt, ["ab"]), mark_of(prompt, ["a", "b", ""]), mark_of(prompt, ["b", "a"]),
+        mark_of(ids([1, 3]), ["a", "b"]), mark_of(prompt, []),
+    ]  # fmt: skip
+    assert len({same, *others}) == 6
+
+
+def test_half_a_surrogate_pair_has_a_mark() -> None:
+    assert mark_of(ids([1]), ["\ud800"])

@@ -1,0 +1,59 @@
+"""What bad rows cost: each its own position, too many the run."""
+
+from __future__ import annotations
+
+from engine.images.media import Media
+from engine.tasks import BadRow, BadRows, DrawnTask
+from toolwright.types import Task
+
+
+def bad(number: int, kind: str = "images", *, epoch: int = 0) -> BadRow:
+    return BadRow(
+        position=number + 100 * epoch,
+        task_id=f"q{number}",
+        kind=kind,
+        reason="a.png is gone",
+        where=f"d.jsonl:{number}",
+    )
+
+
+def test_a_row_counts_once_however_often_it_comes() -> None:
+    rows = BadRows(3)
+    assert [rows.add(bad(1)), rows.add(bad(1, epoch=1)), rows.add(bad(2))] == [True, False, True]
+    assert rows.count == 2
+
+
+def test_one_more_than_the_bound_ends_the_run() -> None:
+    rows = BadRows(2)
+    for number in (1, 2):
+        rows.add(bad(number))
+        assert not rows.exceeded
+    rows.add(bad(3, "template"))
+    assert rows.exceeded
+    assert rows.sentence() == (
+        "3 rows of the task source cannot be used, more than engine.max_bad_rows = 2 (2 images, "
+        "1 template); the last is d.jsonl:3: a.png is gone. Mend them, or raise the bound"
+    )
+    assert BadRows(0).exceeded is False
+
+
+def test_the_count_is_bounded() -> None:
+    rows = BadRows(2)
+    assert sum(rows.add(bad(number)) for number in range(1000)) == 3
+    assert rows.count == 3
+
+
+def test_the_summary_is_one_line_or_nothing() -> None:
+    rows = BadRows(5)
+    assert rows.summary() == ""
+    rows.add(bad(1))
+    assert rows.summary() == "1 row was dropped: 1 images; the last is d.jsonl:1: a.png is gone"
+
+
+def test_a_task_that_turns_out_to_be_unfit_keeps_its_place() -> None:
+    media: tuple[Media, ...] = ()
+    drawn = DrawnTask(position=7, task=Task(id="q"), media=media, where="d.jsonl:8")
+    row = drawn.refused("template", "no system message")
+    assert (row.position, row.task_id, row.kind) == (7, "q", "template")
+    assert str(row) == "d.jsonl:8: no system message"
+    assert str(DrawnTask(position=7, task=Task(id="q")).refused("k", "r")) == "task q: r"

@@ -1,0 +1,384 @@
+"""Task sources: the same task at the same position, in this life and the next."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from engine.errors import StartupError
+from engine.protocols.tagged import Tagged
+from engine.rehearsal import first_that_fits
+from engine.tasks import BadRow, SourceRewound, TaskSource, for_purpose
+from engine.text.codec import HuggingFaceCodec
+from tests.support.policy import write_policy
+from toolwright.types import Purpose, Task
+
+ROWS = [{"id": f"q{i}", "prompt": f"{i}+1?", "answer": str(i + 1)} for i in range(7)]
+ORDER = [0, 4, 3, 2, 6, 1, 5, 4, 0, 6, 3, 2, 5, 1]
+
+
+def jsonl(folder: Path, rows: Sequence[Any], name: str = "data.jsonl") -> None:
+    (folder / name).write_text("\n".join(json.dumps(row) for row in rows) + "\n\n")
+
+
+def source(folder: Path, name: str, *, seed: int = 0, shuffle: bool = False) -> TaskSource:
+    return TaskSource(name, folder, seed=seed, shuffle=shuffle)
+
+
+async def taken(source: TaskSource, n: int) -> list[Task]:
+    return [drawn.task async for drawn in source.first(n)]
+
+
+async def one(folder: Path, row: Mapping[str, Any]) -> Task:
+    jsonl(folder, [row])
+    return (await taken(source(folder, "data.jsonl"), 1))[0]
+
+
+async def ids(source: TaskSource, *positions: int) -> list[str]:
+    return [(await source.at(position)).task.id for position in positions]
+
+
+async def test_jsonl(tmp_path: Path) -> None:
+    jsonl(tmp_path, ROWS)
+    tasks = await taken(source(tmp_path, "data.jsonl"), 7)
+    assert [t.id for t in tasks] == [f"q{i}" for i in range(7)]
+    assert tasks[3] == Task(id="q3", prompt="3+1?", answers=("4",), data_source="data")
+
+
+async def test_parquet_is_the_same(tmp_path: Path) -> None:
+    jsonl(tmp_path, ROWS)
+    pyarrow.parquet.write_table(
+        pyarrow.Table.from_pylist(ROWS), tmp_path / "data.parquet", row_group_size=3
+    )
+    ours, theirs = source(tmp_path, "data.parquet"), source(tmp_path, "data.jsonl")
+    assert await taken(ours, 7) == await taken(theirs, 7)
+    for position in (6, 1, 2, 5, 0, 9):
+        assert await ours.at(position) != await theirs.at(position)  # `where` differs
+        assert (await ours.at(position)).task == (await theirs.at(position)).task
+
+
+async def test_verl_s_parquet_fits_as_it_is(tmp_path: Path) -> None:
+    """Messages under `prompt`, the answer in reward_model; tools never get to see the answer."""
+    row = {
+        "data_source": "gsm8k",
+        "prompt": [{"role": "user", "content": "1+1?"}],
+        "ability": "math",
+        "reward_model": {"style": "rule", "ground_truth": "2"},
+        "extra_info": {"index": 5, "split": "train"},
+    }
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist([row]), tmp_path / "v.parquet")
+    (task,) = await taken(source(tmp_path, "v.parquet"), 1)
+    assert task == Task(
+        id="v-0",
+        data_source="gsm8k",
+        messages=({"role": "user", "content": "1+1?"},),
+        answers=("2",),
+        metadata={"ability": "math", "extra_info": {"index": 5, "split": "train"}},
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"answer": "a"}, ("a",)),
+        ({"answer": 4}, ("4",)),
+        ({"answer": 0}, ("0",)),
+        ({"answer": 0.5}, ("0.5",)),
+        ({"answer": ["a", "b"]}, ("a", "b")),
+        ({"answers": ["a"]}, ("a",)),
+        ({"answer": None}, ()),
+        ({}, ()),
+    ],
+)
+async def test_answers(tmp_path: Path, given: dict[str, Any], expected: tuple[str, ...]) -> None:
+    assert (await one(tmp_path, {"question": "?", **given})).answers == expected
+
+
+async def test_other_columns_and_metadata_are_metadata(tmp_path: Path) -> None:
+    task = await one(
+        tmp_path,
+        {"messages": [{"role": "user", "content": "x"}], "level": 3, "metadata": {"db": "d"}},
+    )
+    assert task.messages == ({"role": "user", "content": "x"},)
+    assert task.metadata == {"level": 3, "db": "d"}
+    assert (await one(tmp_path, {"prompt": "x", "metadata": '{"db": "d"}'})).metadata == {"db": "d"}
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+async def test_a_position_names_the_same_task_after_a_restart(
+    tmp_path: Path, shuffle: bool
+) -> None:
+    jsonl(tmp_path, ROWS)
+
+    def fresh(seed: int = 3) -> TaskSource:
+        return source(tmp_path, "data.jsonl", seed=seed, shuffle=shuffle)
+
+    all_ids = await ids(fresh(), *range(21))
+    late = fresh()
+    assert await ids(late, 5, 6, 13, 20, 2, 2) == [all_ids[i] for i in (5, 6, 13, 20, 2, 2)]
+    epochs = [all_ids[i : i + 7] for i in (0, 7, 14)]
+    assert all(sorted(epoch) == [f"q{i}" for i in range(7)] for epoch in epochs)
+    if shuffle:
+        assert epochs[0] != epochs[1]
+        assert await ids(fresh(seed=4), *range(7)) != all_ids[:7]
+    else:
+        assert epochs[0] == epochs[1] == [f"q{i}" for i in range(7)]
+
+
+async def test_the_order_of_a_seed_is_the_order_of_all_times(tmp_path: Path) -> None:
+    """Written down: a new release that shuffles in another way would swap a run's tasks."""
+    jsonl(tmp_path, ROWS)
+    found = await ids(source(tmp_path, "data.jsonl", seed=3, shuffle=True), *range(14))
+    assert found == [f"q{i}" for i in ORDER]
+
+
+async def test_a_pass_of_its_own_does_not_move_the_walk(tmp_path: Path) -> None:
+    jsonl(tmp_path, ROWS)
+    walked = source(tmp_path, "data.jsonl")
+    assert await ids(walked, 0) == ["q0"]
+    assert [t.id for t in await taken(walked, 3)] == ["q0", "q1", "q2"]
+    assert await ids(walked, 1) == ["q1"]
+
+
+async def test_more_tasks_than_there_are_is_an_error(tmp_path: Path) -> None:
+    """An evaluation of 1,000 tasks must not be 7 tasks 143 times."""
+    jsonl(tmp_path, ROWS)
+    with pytest.raises(StartupError, match=r"has 7 tasks, 8 are asked.*lower n of the"):
+        await taken(source(tmp_path, "data.jsonl"), 8)
+
+
+FUNCTIONS = """
+import threading
+import time
+from toolwright.types import Task
+def endless(seed):
+    n = 0
+    while True:
+        yield Task(id=f"{seed}-{n}", prompt="x"); n += 1
+def three(seed):
+    return [Task(id=str(i), prompt="x") for i in range(3)]
+def dicts(seed):
+    while True:
+        yield {"prompt": "x"}
+def mixed(seed):
+    n = 0
+    while True:
+        yield Task(id=f"good-{n}", prompt="x"); n += 1
+        yield {"prompt": "x"}
+        yield Task(id="object", prompt="x", metadata={"a": object()})
+def raises(seed):
+    yield Task(id="0", prompt="x")
+    raise KeyError("x")
+def leaves(seed):
+    raise SystemExit(3)
+    yield
+def slow(seed):
+    while True:
+        time.sleep(0.05)
+        yield Task(id="slow", prompt="x", metadata={"thread": threading.get_ident()})
+def bare():
+    return []
+value = 3
+"""
+
+
+async def test_functions(tmp_path: Path) -> None:
+    (tmp_path / "t.py").write_text(FUNCTIONS)
+    endless = source(tmp_path, "./t.py:endless", seed=9)
+    assert await ids(endless, 0, 4) == ["9-0", "9-4"]
+    assert [t.id for t in await taken(endless, 2)] == ["9-0", "9-1"]
+    assert await ids(endless, 5) == ["9-5"]
+    three = source(tmp_path, "t.py:three")
+    assert await ids(three, 2) == ["2"]
+    with pytest.raises(StartupError, match=r"t\.py:three ended after 3 tasks.*never ends"):
+        await three.at(3)
+    with pytest.raises(StartupError, match="has 3 tasks, 4 are asked"):
+        await taken(three, 4)
+
+
+async def test_a_function_is_never_walked_back(tmp_path: Path) -> None:
+    (tmp_path / "t.py").write_text(FUNCTIONS)
+    endless = source(tmp_path, "./t.py:endless")
+    await endless.at(4)
+    for position in (4, 2):
+        with pytest.raises(SourceRewound, match=f"position {position} lies behind position 5"):
+            await endless.at(position)
+    assert await ids(endless, 5) == ["0-5"]
+
+
+async def test_positions_that_are_asked_at_once_come_in_order(tmp_path: Path) -> None:
+    (tmp_path / "t.py").write_text(FUNCTIONS)
+    endless = source(tmp_path, "./t.py:endless")
+    found = await asyncio.gather(*(endless.at(i) for i in range(20)))
+    assert [drawn.task.id for drawn in found] == [f"0-{i}" for i in range(20)]
+
+
+async def test_the_loop_goes_on_while_a_source_is_slow_and_one_thread_walks_it(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "t.py").write_text(FUNCTIONS)
+    slow = source(tmp_path, "t.py:slow")
+    drawing = asyncio.ensure_future(slow.at(0))
+    async with asyncio.timeout(0.2):
+        await asyncio.sleep(0)
+    assert not drawing.done()
+    drawn = [await drawing, await slow.at(1)]
+    threads = {one.task.metadata["thread"] for one in drawn}
+    assert len(threads) == 1
+    assert threads != {threading.get_ident()}
+
+
+async def test_what_a_function_raises_is_said(tmp_path: Path) -> None:
+    (tmp_path / "t.py").write_text(FUNCTIONS)
+    with pytest.raises(StartupError, match=r"raises raised KeyError\('x'\) at position 1"):
+        await source(tmp_path, "t.py:raises").at(3)
+    with pytest.raises(StartupError, match=r"leaves raised SystemExit\(3\) at position 0"):
+        await source(tmp_path, "t.py:leaves").at(0)
+
+
+@pytest.mark.parametrize("name", ["bare", "value"])
+def test_what_is_no_source_function(tmp_path: Path, name: str) -> None:
+    (tmp_path / "t.py").write_text(FUNCTIONS)
+    with pytest.raises(StartupError, match="write a function of one argument, the seed"):
+        source(tmp_path, f"t.py:{name}")
+
+
+async def test_what_is_no_task_costs_its_position_alone(tmp_path: Path) -> None:
+    (tmp_path / "t.py").write_text(FUNCTIONS)
+    mixed = source(tmp_path, "t.py:mixed")
+    assert await ids(mixed, 0) == ["good-0"]
+    for position, words in ((1, "yields dict, not toolwright"), (2, "what is no JSON")):
+        with pytest.raises(BadRow, match=words) as caught:
+            await mixed.at(position)
+        assert caught.value.position == position
+    assert await ids(mixed, 3) == ["good-1"]
+    assert [t.id for t in await taken(mixed, 3)] == ["good-0", "good-1", "good-2"]
+
+
+async def test_a_function_of_bad_rows_alone_does_not_go_on_for_ever(tmp_path: Path) -> None:
+    (tmp_path / "t.py").write_text(FUNCTIONS)
+    with pytest.raises(StartupError, match=r"yields dict, not toolwright\.types\.Task"):
+        await taken(source(tmp_path, "t.py:dicts"), 1)
+
+
+def test_a_source_that_cannot_be_imported(tmp_path: Path) -> None:
+    with pytest.raises(StartupError, match=r"task source no file .*absent\.py"):
+        source(tmp_path, "absent.py:f")
+
+
+def test_the_same_task_in_the_other_lane() -> None:
+    task = Task(id="a", prompt="x", metadata={"b": 1})
+    assert for_purpose(task, Purpose.EVAL) == Task(
+        id="a", prompt="x", metadata={"b": 1}, purpose=Purpose.EVAL
+    )
+
+
+PNG = b"\x89PNG\r\n\x1a\nrest"
+JPEG = b"\xff\xd8\xffrest"
+
+
+def images_of(folder: Path, **row: object) -> TaskSource:
+    file = folder / "rows.jsonl"
+    file.write_text(json.dumps({"prompt": "q", **row}) + "\n")
+    return TaskSource("rows.jsonl", folder, seed=0, shuffle=False)
+
+
+async def test_images_are_media_and_no_metadata(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(PNG)
+    (tmp_path / "b.jpg").write_bytes(JPEG)
+    drawn = await images_of(tmp_path, images=["a.png", {"path": "b.jpg"}], level=3).at(0)
+    assert [ref.blob.media_type for ref in drawn.task.media] == ["image/png", "image/jpeg"]
+    assert [media.data for media in drawn.media] == [PNG, JPEG]
+    assert [media.blob for media in drawn.media] == [ref.blob for ref in drawn.task.media]
+    assert drawn.task.metadata == {"level": 3}
+    assert (await images_of(tmp_path).at(0)).media == ()
+    (only,) = await taken(images_of(tmp_path, image="b.jpg"), 1)
+    assert [ref.blob.size for ref in only.media] == [7]
+
+
+async def test_images_in_parquet_are_bytes(tmp_path: Path) -> None:
+    table = pyarrow.Table.from_pylist(
+        [{"prompt": "q", "images": [{"bytes": PNG, "path": None}, {"bytes": JPEG, "path": "x"}]}]
+    )
+    pyarrow.parquet.write_table(table, tmp_path / "rows.parquet")
+    drawn = await source(tmp_path, "rows.parquet").at(0)
+    assert [media.data for media in drawn.media] == [PNG, JPEG]
+
+
+@pytest.mark.parametrize(
+    ("images", "words"),
+    [
+        (["absent.png"], r"rows\.jsonl:1: .*absent\.png cannot be read"),
+        ([3], r"rows\.jsonl:1: an image is a path, bytes or .*not int"),
+        (["text.png"], r"text\.png: no PNG, JPEG"),
+        (["large.png"], r"large\.png: \d+ bytes; the limit is"),
+        (["."], r"cannot be read"),
+        (["a\0.png"], r"an image is a path"),
+        ([""], r"an image is a path"),
+        ([{}], r"an image is a path"),
+        ({"a": 1}, r"an image is a path"),
+    ],
+)
+async def test_images_that_cannot_be_had_cost_their_row_alone(
+    tmp_path: Path, images: object, words: str
+) -> None:
+    (tmp_path / "text.png").write_bytes(b"text")
+    with (tmp_path / "large.png").open("wb") as large:
+        large.write(PNG)
+        large.truncate(65 << 20)
+    rows = images_of(tmp_path, images=images, id="shown")
+    with pytest.raises(BadRow, match=words) as caught:
+        await rows.at(0)
+    assert (caught.value.task_id, caught.value.kind) == ("shown", "images")
+
+
+async def test_media_are_read_when_their_turn_comes(tmp_path: Path) -> None:
+    rows = images_of(tmp_path, images=["a.png"])
+    (tmp_path / "a.png").write_bytes(PNG)
+    assert len((await rows.at(0)).media) == 1
+
+
+def test_a_source_s_identity_is_its_content_and_its_order(tmp_path: Path) -> None:
+    jsonl(tmp_path, ROWS)
+    first = source(tmp_path, "data.jsonl").identity
+    assert first == source(tmp_path, "data.jsonl").identity
+    assert first != source(tmp_path, "data.jsonl", seed=1).identity
+    assert first != source(tmp_path, "data.jsonl", shuffle=True).identity
+    jsonl(tmp_path, ROWS[:-1])
+    assert first != source(tmp_path, "data.jsonl").identity
+    (tmp_path / "t.py").write_text(FUNCTIONS)
+    function = source(tmp_path, "t.py:endless", seed=5).identity
+    assert (function.name, function.sha256, function.seed) == ("t.py:endless", "", 5)
+
+
+async def test_a_first_row_without_a_prompt_does_not_refuse_the_start(
+    tmp_path: Path,
+) -> None:
+    rows = [
+        {"messages": [{"content": "x"}, {"role": "user"}]},
+        {"id": "good", "prompt": "x"},
+    ]
+    jsonl(tmp_path, rows)
+    strict = HuggingFaceCodec(write_policy(tmp_path / "policy", template=STRICT))
+    rows_of = source(tmp_path, "data.jsonl")
+    drawn, tokens = await first_that_fits(rows_of, Tagged(), strict)
+    assert (drawn.task.id, tokens > 0) == ("good", True)
+    jsonl(tmp_path, rows[:1])
+    with pytest.raises(
+        StartupError, match=r"task\.protocol does not fit policy\.model.*no content"
+    ):
+        await first_that_fits(source(tmp_path, "data.jsonl"), Tagged(), strict)
+
+
+STRICT = (
+    "{% for m in messages %}{% if not m.content %}{{ raise_exception('no content') }}{% endif %}"
+    "{{ m.content }}{% endfor %}"
+)

@@ -1,0 +1,137 @@
+"""What the environment says: call order, authors, budgets, room."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from engine.images.media import Media
+from engine.protocols.tagged import Tagged
+from engine.rollout.assignment import Assignment
+from engine.rollout.decide import Rules
+from engine.rollout.log import AttemptLog
+from engine.rollout.observe import Observer
+from engine.rollout.view import fitting
+from engine.types import ImageMark, Say
+from tests.support.codecs import ToyCodec
+from tests.support.written_logs import act, answer, call, opened
+from toolwright.recipe import Limits
+from toolwright.types import Author, SamplingParams, Task
+
+CODEC = ToyCodec("<result>", "</result>")
+IMAGE = 50
+
+
+def observer(
+    log: AttemptLog, *, withhold: bool = False, protocol: Any = None, **limits: int
+) -> Observer:
+    rules = Rules(
+        protocol=protocol or Tagged(observation="[{text}]"),
+        codec=CODEC,
+        limits=Limits(**{"response": 1000, "model": 2000, **limits}),  # type: ignore[arg-type]
+        observation_keep="head",
+    )
+    assignment = Assignment(
+        trajectory_id="g0-0", group_id="g0", index=0, task=Task(id="t"),
+        sampling=SamplingParams(), withhold_observations=withhold,
+    )  # fmt: skip
+    media: dict[str, Media] = {}
+    return Observer(rules, assignment, log, media, cast("Any", None))
+
+
+def answered(*outcomes: dict[str, Any]) -> AttemptLog:
+    """A turn whose calls were answered in the reverse order of the calls."""
+    log = opened()
+    act(log, "act", "</python>")
+    ids = [call(log, index) for index in range(len(outcomes))]
+    for call_id, outcome in reversed(list(zip(ids, outcomes, strict=True))):
+        answer(log, call_id, **outcome)
+    return log
+
+
+def said(log: AttemptLog) -> list[tuple[Author, str]]:
+    return [(s.author, CODEC.decode(s.token_ids)) for s in log.state.segments[2:]]
+
+
+async def test_observations_stand_in_call_order_whoever_answered_first() -> None:
+    log = answered({"observation": "one"}, {"observation": "two"})
+    assert await observer(log).observe(0.5) is None
+    assert said(log) == [(Author.TOOL, "[one\ntwo]")]
+    assert (log.state.turn, log.state.acted, log.state.tool_s) == (1, False, 0.5)
+
+
+async def test_each_author_has_a_segment_and_the_frame_is_around_all() -> None:
+    log = answered(
+        {"observation": "one"},
+        {"observation": "plan", "author": Author.MEMORY},
+        {"observation": "two", "author": Author.MEMORY},
+        {"observation": "do", "author": Author.SYSTEM},
+    )
+    await observer(log).observe(0.0)
+    assert said(log) == [
+        (Author.TOOL, "[one"),
+        (Author.MEMORY, "\nplan\ntwo"),
+        (Author.SYSTEM, "\ndo]"),
+    ]
+    assert not any(s.trainable for s in log.state.segments[2:])
+    assert log.state.turn == 1
+
+
+async def test_an_observation_is_cut_to_the_recipes_limit_or_to_a_budget_of_its_own() -> None:
+    long = "x" * 100
+    log = answered({"observation": long})
+    await observer(log, observation=20).observe(0.0)
+    assert len(log.state.segments[2].token_ids) == 20 + 2
+    assert [note.kind for note in log.state.events] == ["observation_truncated"]
+    own = answered({"observation": long, "token_budget": 60})
+    await observer(own, observation=20).observe(0.0)
+    assert len(own.state.segments[2].token_ids) == 60 + 2
+    whole = answered({"observation": long, "token_budget": 4000})
+    await observer(whole, observation=20).observe(0.0)
+    assert len(whole.state.segments[2].token_ids) == 100 + 2
+
+
+async def test_nothing_is_appended_beyond_the_room() -> None:
+    log = answered({"observation": "abcdef"})
+    await observer(log, response=6).observe(0.0)
+    assert said(log) == [(Author.TOOL, "[abc")]
+    assert not log.state.fitted
+    context = answered({"observation": "abcdef"})
+    await observer(context, model=6).observe(0.0)
+    assert said(context) == [(Author.TOOL, "[a")]
+    assert not context.state.fitted
+    two = answered({"observation": "abc"}, {"observation": "d", "author": Author.MEMORY})
+    await observer(two, response=4).observe(0.0)
+    assert said(two) == [(Author.TOOL, "[a")]
+    assert (two.state.turn, two.state.fitted) == (1, False)
+
+
+async def test_withheld_answers_leave_the_frame_alone() -> None:
+    log = answered({"observation": "secret"})
+    await observer(log, withhold=True).observe(0.0)
+    assert said(log) == [(Author.TOOL, "[]")]
+
+
+def test_what_a_protocol_says_has_its_author_and_its_budget() -> None:
+    log = opened()
+    act(log, "act", "</python>")
+    observer(log, observation=2).say(Say(text="again, please", budget=9))
+    ((author, text),) = said(log)
+    assert (author, text) == (Author.SYSTEM, "[agai ... ]")
+    assert log.state.turn == 1
+    assert log.state.calls == ()
+
+
+async def test_a_call_that_nobody_could_read_reads_why() -> None:
+    log = answered({"observation": "", "valid": False, "invalid_reason": "no <python>"})
+    await observer(log).observe(0.0)
+    assert said(log) == [(Author.TOOL, "[no <python>]")]
+
+
+@pytest.mark.parametrize(("room", "kept"), [(6, [2]), (7, [2]), (8, [2, 40, IMAGE, 41])])
+def test_an_images_mark_is_never_cut(room: int, kept: list[int]) -> None:
+    """Neither between the placeholder and what stands before it, nor before what ends it."""
+    mark = ImageMark(text="([i])", token_ids=(40, IMAGE, 41), placeholder=IMAGE, reserved=())
+    assert fitting([2, 40, IMAGE, 41, 3], room, mark, 5) == kept
+    assert fitting([2, 40, IMAGE, 41, 3], 9, mark, 5) == [2, 40, IMAGE, 41, 3]

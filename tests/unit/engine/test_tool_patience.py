@@ -1,0 +1,143 @@
+"""When a request to a tool service is sent again, driven by numbers."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import grpc
+import pytest
+
+from engine.tools.link.patience import (
+    GROWING_PAUSE,
+    LONGEST_PAUSE,
+    SHORTEST_PAUSE,
+    Kind,
+    Patience,
+    kind_of,
+    name_of,
+)
+from toolwright.common.v1 import reasons_pb2 as reasons
+from toolwright.rpc.errors import ServiceError, TransportError
+
+
+def patience(seconds: float) -> Patience:
+    return Patience(seconds, jitter=lambda: 1.0)
+
+
+def outlast(one: Patience, kind: Kind, until: float, took: float = 0.0) -> list[float]:
+    """Times of the tries from 0 on, each of which takes so long and fails."""
+    times, now = [0.0], took
+    while (pause := one.after(kind, now)) is not None and now < until:
+        times.append(now + pause)
+        now += pause + took
+    return times
+
+
+def test_a_service_that_is_away_is_tried_for_a_time_and_not_for_a_number_of_tries() -> None:
+    times = outlast(patience(300), Kind.AWAY, until=1e9)
+    assert times[-1] == pytest.approx(300)
+    assert len(times) > 60
+    pauses = [later - sooner for sooner, later in pairwise(times)]
+    assert pauses[:4] == pytest.approx([0.05, 0.1, 0.2, 0.4])
+    assert max(pauses) == pytest.approx(GROWING_PAUSE)
+
+
+def test_the_time_begins_with_the_first_failure_not_with_the_request() -> None:
+    """A call may have run for minutes before its service died."""
+    one = patience(10)
+    assert one.after(Kind.AWAY, 1000.0) is not None
+    assert one.after(Kind.AWAY, 1009.9) is not None
+    assert one.after(Kind.AWAY, 1010.1) is None
+
+
+def test_tries_that_take_long_themselves_use_the_time_up() -> None:
+    times = outlast(patience(300), Kind.AWAY, until=1e9, took=35.0)
+    assert 8 <= len(times) <= 11
+
+
+def test_an_answer_begins_a_new_time() -> None:
+    one = patience(10)
+    one.after(Kind.AWAY, 0.0)
+    one.answered()
+    assert one.after(Kind.AWAY, 100.0) == pytest.approx(0.05)
+    assert one.after(Kind.AWAY, 109.0) is not None
+
+
+def test_a_service_that_is_full_is_waited_for_as_long_as_it_takes() -> None:
+    times = outlast(patience(1), Kind.FULL, until=100_000)
+    assert times[-1] >= 100_000
+    assert max(later - sooner for sooner, later in pairwise(times)) < 1.01
+
+
+def test_who_is_full_is_there() -> None:
+    one = patience(10)
+    one.after(Kind.AWAY, 0.0)
+    one.after(Kind.FULL, 9.0)
+    assert one.after(Kind.AWAY, 15.0) is not None
+
+
+@pytest.mark.parametrize("kind", [Kind.MOVED, Kind.LOST, Kind.REFUSED])
+def test_what_would_be_answered_the_same_is_given_up(kind: Kind) -> None:
+    assert patience(300).after(kind, 0.0) is None
+
+
+@pytest.mark.parametrize(
+    ("word", "pause"),
+    [
+        (2.0, 2.0),
+        (0.0, 0.05),
+        (-5.0, 0.05),
+        (1e12, LONGEST_PAUSE),
+        (float("nan"), LONGEST_PAUSE),
+    ],
+)
+def test_a_service_may_ask_for_a_pause_within_reason(word: float, pause: float) -> None:
+    """Neither a hot loop nor a wait without end."""
+    found = patience(300).after(Kind.FULL, 0.0, word)
+    assert found is not None
+    assert SHORTEST_PAUSE <= found <= LONGEST_PAUSE
+    if word == word:
+        assert found == pytest.approx(pause)
+
+
+def test_no_patience_is_no_second_try() -> None:
+    assert patience(0).after(Kind.AWAY, 5.0) is None
+
+
+def test_pauses_are_spread() -> None:
+    """Thousands that fail at one moment do not come back at one."""
+    assert len({Patience(300).after(Kind.AWAY, 0.0) for _ in range(50)}) > 40
+
+
+def refusal(reason: int, **how: object) -> ServiceError:
+    return ServiceError(reason, "why", **how)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "name"),
+    [
+        (TransportError(grpc.StatusCode.UNAVAILABLE, ""), Kind.AWAY, "UNAVAILABLE"),
+        (TransportError(grpc.StatusCode.DEADLINE_EXCEEDED, ""), Kind.AWAY, "DEADLINE_EXCEEDED"),
+        (TransportError(grpc.StatusCode.CANCELLED, ""), Kind.AWAY, "CANCELLED"),
+        (TransportError(grpc.StatusCode.RESOURCE_EXHAUSTED, ""), Kind.REFUSED, None),
+        (TransportError(grpc.StatusCode.UNAUTHENTICATED, ""), Kind.REFUSED, None),
+        (refusal(reasons.ERROR_REASON_DRAINING), Kind.AWAY, "DRAINING"),
+        (refusal(reasons.ERROR_REASON_BACKEND_DOWN), Kind.AWAY, "BACKEND_DOWN"),
+        (refusal(reasons.ERROR_REASON_INTERNAL), Kind.REFUSED, "INTERNAL"),
+        (refusal(reasons.ERROR_REASON_INTERNAL, retry_after=1.0), Kind.AWAY, "INTERNAL"),
+        (refusal(reasons.ERROR_REASON_QUEUE_LIMIT, retry_after=0.0), Kind.FULL, "QUEUE_LIMIT"),
+        (refusal(reasons.ERROR_REASON_QUEUE_LIMIT), Kind.REFUSED, "QUEUE_LIMIT"),
+        (refusal(reasons.ERROR_REASON_TOO_MANY_SESSIONS, retry_after=1.0), Kind.FULL, None),
+        (refusal(reasons.ERROR_REASON_SESSION_NOT_FOUND), Kind.LOST, None),
+        (refusal(reasons.ERROR_REASON_SESSION_LOST, retry_after=1.0), Kind.LOST, None),
+        (refusal(reasons.ERROR_REASON_WRONG_ENDPOINT, endpoint="x:1"), Kind.MOVED, None),
+        (refusal(reasons.ERROR_REASON_WRONG_ENDPOINT), Kind.REFUSED, None),
+        (refusal(12345), Kind.REFUSED, "REASON_12345"),
+    ],
+)
+def test_what_a_failure_says_of_the_service(
+    error: ServiceError | TransportError, kind: Kind, name: str | None
+) -> None:
+    assert kind_of(error) is kind
+    assert name_of(error) == (name or name_of(error))
+    assert str(error)

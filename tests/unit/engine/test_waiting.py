@@ -1,0 +1,63 @@
+"""A trajectory's clock while its action waits: stopped once, and no second given back twice."""
+
+from __future__ import annotations
+
+import asyncio
+
+from engine.rollout.timelimit import TimeLimit
+from engine.sampler.waiting import Cause, Waiting
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.told: list[float | None] = []
+
+    def stop(self, since: float) -> None:
+        self.told.append(since)
+
+    def go_on(self) -> None:
+        self.told.append(None)
+
+
+async def test_causes_that_overlap_stop_the_clock_once() -> None:
+    clock = Clock()
+    waiting = Waiting(clock)
+    waiting.begin(Cause.QUIET, 5.0)
+    waiting.begin(Cause.NO_SAMPLER, 7.0)
+    waiting.begin(Cause.NO_SAMPLER, 8.0)
+    waiting.end(Cause.QUIET)
+    waiting.end(Cause.QUIET)
+    assert waiting
+    assert clock.told == [5.0]
+    waiting.end()
+    waiting.end()
+    assert not waiting
+    assert clock.told == [5.0, None]
+
+
+async def test_time_that_was_given_back_is_not_given_back_again() -> None:
+    clock = Clock()
+    waiting = Waiting(clock)
+    now = asyncio.get_running_loop().time()
+    waiting.begin(Cause.PAUSED, now - 1)
+    waiting.end(Cause.PAUSED)
+    waiting.begin(Cause.BROKEN, now - 9)
+    first, _, second = clock.told
+    assert first == now - 1
+    assert second is not None
+    assert second >= now
+
+
+async def test_a_limit_stands_still_while_an_action_waits() -> None:
+    limit = TimeLimit(0.1)
+    async with limit:
+        waiting = Waiting(limit)
+        waiting.begin(Cause.NO_SAMPLER, asyncio.get_running_loop().time())
+        await asyncio.sleep(0.2)
+        waiting.end(Cause.NO_SAMPLER)
+
+
+async def test_without_a_clock_nothing_happens() -> None:
+    waiting = Waiting(None)
+    waiting.begin(Cause.BROKEN, 0.0)
+    waiting.end()

@@ -1,0 +1,85 @@
+"""Whose rewards a group is measured against: masks and the baseline are two things (spec 3.6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from learner.advantages import advantages_of, group_advantage
+from learner.config import Advantage
+from toolwright.types import Group, Status, StopReason, Task, Trajectory
+
+stds: Any = st.sampled_from(["population", "sample", "none"])
+members = st.lists(st.tuples(st.integers(-3, 3).map(float), st.booleans()), max_size=8)
+
+
+def group(name: str, *rewards: float, masked: str = "", outside: str = "") -> Group:
+    """Members are called name0, name1 ..; masked, outside: their numbers."""
+    return Group(
+        id=name,
+        trajectories=tuple(
+            Trajectory(
+                id=f"{name}{index}",
+                group_id=name,
+                task=Task(id=name),
+                sequences=(),
+                status=Status.COMPLETED,
+                stop_reason=StopReason.ANSWERED,
+                reward=reward,
+                masked=str(index) in masked,
+                outside_baseline=str(index) in outside,
+            )
+            for index, reward in enumerate(rewards)
+        ),
+    )
+
+
+PLAIN = Advantage(std="none")
+
+
+def test_a_masked_member_inside_the_baseline_counts_in_it() -> None:
+    values = advantages_of([group("g", 1, 0, 0, 0, masked="3")], PLAIN)
+    assert [values[f"g{i}"] for i in range(3)] == pytest.approx([0.75, -0.25, -0.25])
+
+
+def test_a_member_outside_of_the_baseline_enters_neither_mean_nor_deviation() -> None:
+    kept = advantages_of([group("g", 1, 0, 0, 0)], Advantage(std="sample"))
+    with_outsiders = advantages_of(
+        [group("g", 1, 0, 0, 0, 99, -99, masked="4", outside="45")], Advantage(std="sample")
+    )
+    assert {name: with_outsiders[name] for name in kept} == pytest.approx(kept)
+    # One that still carries loss is measured against the others.
+    assert with_outsiders["g5"] == pytest.approx((-99 - 0.25) / (0.5 + 1e-6))
+
+
+def test_a_lone_member_of_the_baseline_is_a_lone_rollout() -> None:
+    for outside in ("12", "012"):  # one is left, none is left
+        some = [group("g", 2, 7, 9, masked="12", outside=outside)]
+        assert advantages_of(some, Advantage(singleton="zero"))["g0"] == 0.0
+        assert advantages_of(some, Advantage(singleton="raw", eps=1e-6))["g0"] == pytest.approx(2.0)
+
+
+def test_against_a_constant_baseline_an_outsider_gets_no_signal() -> None:
+    """Dividing by a deviation of 0 would make its advantage astronomic."""
+    assert set(advantages_of([group("g", 1, 1, 5, outside="2")], Advantage()).values()) == {0.0}
+
+
+def test_a_baseline_is_that_of_the_own_group() -> None:
+    alone = advantages_of([group("a", 1, 0), group("b", 5, 3, 9, outside="2")], PLAIN)
+    assert alone == pytest.approx({"a0": 0.5, "a1": -0.5, "b0": 1.0, "b1": -1.0, "b2": 5.0})
+
+
+@given(members, stds)
+def test_leaving_outsiders_away_changes_nothing_for_the_others(
+    pairs: list[tuple[float, bool]], std: Any
+) -> None:
+    rewards = [reward for reward, _ in pairs]
+    inside = [counts for _, counts in pairs]
+    values = group_advantage(rewards, ["g"] * len(rewards), std=std, in_baseline=inside)
+    left = [reward for reward, counts in pairs if counts]
+    assert [v for v, counts in zip(values, inside, strict=True) if counts] == pytest.approx(
+        group_advantage(left, ["g"] * len(left), std=std)
+    )

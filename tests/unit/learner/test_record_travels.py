@@ -1,0 +1,98 @@
+"""What the engine recorded arrives in the learner unchanged, also what it does not use yet."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from engine.edge.freshness import without_old
+from engine.journal.journal import StoredGroup
+from learner.client import _close_group
+from learner.errors import EngineError
+from toolwright.common.v1 import trajectory_pb2
+from toolwright.types import (
+    Author,
+    Event,
+    RewardPart,
+    Segment,
+    Sequence,
+    Status,
+    StopReason,
+    Task,
+    Trajectory,
+    WeightVersion,
+)
+from toolwright.wire import content_hash, serialize, trajectory_to_proto
+
+V2, V5 = WeightVersion(lineage="a", step=2), WeightVersion(lineage="a", step=5)
+
+
+def wrote(version: WeightVersion, turn: int) -> Segment:
+    return Segment(
+        author=Author.MODEL,
+        token_ids=(3, 4),
+        turn=turn,
+        logprobs=(-0.25, -1.5),
+        weight_version=version,
+        trainable=True,
+    )
+
+
+RICH = Trajectory(
+    id="g-1",
+    group_id="g",
+    index=1,
+    task=Task(id="q"),
+    sequences=(Sequence(id="g-1.0", segments=(wrote(V2, 0), wrote(V5, 1))),),
+    status=Status.TRUNCATED,
+    stop_reason=StopReason.MAX_TURNS,
+    reward=0.75,
+    reward_parts=(
+        RewardPart(name="answer", value=1.0),
+        RewardPart(name="step", value=-0.25, turn=0),
+        RewardPart(name="step", value=0.0, turn=1),
+    ),
+    events=(Event(kind="plan_parsed", turn=1, data={"steps": ["a", "b"]}),),
+    anchors={0: ("search", "python"), 1: ()},
+    masked=True,
+    outside_baseline=True,
+)
+PLAIN = replace(
+    RICH, id="g-0", index=0, anchors={}, reward_parts=(), masked=False, outside_baseline=False
+)
+
+
+def arrived(members: tuple[bytes, ...], digest: str) -> tuple[Trajectory, ...]:
+    """What the learner makes of the messages that it was sent."""
+    info = trajectory_pb2.GroupInfo(
+        id="g", sequence_number=3, content_hash=digest, members=len(members)
+    )
+    messages = [trajectory_pb2.Trajectory.FromString(raw) for raw in members]
+    return _close_group(info, messages).trajectories
+
+
+def stored() -> StoredGroup:
+    raw = tuple(serialize(trajectory_to_proto(one)) for one in (PLAIN, RICH))
+    return StoredGroup(sequence=3, id="g", hash=content_hash(raw), versions=(V2, V5), members=raw)
+
+
+def test_parts_of_turns_anchors_and_baseline_flags_arrive_as_they_were_recorded() -> None:
+    group = stored()
+    assert arrived(group.members, group.hash) == (PLAIN, RICH)
+
+
+def test_they_arrive_as_well_where_old_segments_lost_their_loss() -> None:
+    found = without_old(stored(), frozenset({V2}))
+    assert found is not None
+    plain, rich = arrived(found.group.members, found.group.hash)
+    for before, after in ((PLAIN, plain), (RICH, rich)):
+        assert replace(after, sequences=before.sequences) == before
+        assert [s.trainable for s in after.sequences[0].segments] == [False, True]
+
+
+def test_the_announced_hash_is_that_of_the_bytes_that_are_sent() -> None:
+    found = without_old(stored(), frozenset({V2}))
+    assert found is not None
+    with pytest.raises(EngineError, match="not of one version"):
+        arrived(found.group.members, stored().hash)

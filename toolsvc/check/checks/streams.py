@@ -1,0 +1,126 @@
+"""StreamCalls: what CallTool would answer, once for each request, however the stream ends."""
+
+from __future__ import annotations
+
+from toolsvc.check.check import check
+from toolsvc.check.client import Client, Session, text_of
+from toolsvc.check.connection import Refusal, ask
+from toolsvc.check.probe import Kind
+from toolsvc.check.streaming import Stream
+from toolsvc.check.types import Failed, Rule, expect
+from toolwright import wire
+from toolwright.common.v1 import reasons_pb2
+from toolwright.tool.v1 import tool_pb2 as pb
+
+
+@check(Rule.STREAM)
+async def a_stream_answers_as_call_tool_does(client: Client) -> None:
+    """One call_id gets one answer, whether it is asked for by StreamCalls or by CallTool, and has
+    its effect once."""
+    session = await client.open(client.subject(Kind.EFFECT, Kind.READ))
+    first, second = session.calling(Kind.EFFECT), session.calling(Kind.EFFECT)
+    async with Stream(session) as stream:
+        streamed = await stream.result(1, first)
+        expect(await session.result(first) == streamed, "CallTool answered otherwise")
+        alone = await session.result(second)
+        expect(await stream.result(2, second) == alone, "StreamCalls answered otherwise")
+    await session.expect_count(2, "two calls, each asked for in both ways")
+
+
+@check(Rule.STREAM)
+async def answers_of_a_stream_are_matched_by_number(client: Client) -> None:
+    """Each answer of a stream has the number of its own request, whatever numbers they are."""
+    session = await client.open(client.subject(Kind.ECHO))
+    texts = {number: f"word-{number}-" for number in (0, 7, 3, 2**63, 1)}
+    async with Stream(session) as stream:
+        for number, text in texts.items():
+            await stream.send(number, session.calling(Kind.ECHO, text=text))
+        for _ in range(len(texts)):
+            answer = await stream.read()
+            text = texts.pop(answer.id, "")
+            expect(text, f"an answer has the number {answer.id}, which is of no request or twice")
+            seen = text_of(answer.answer.result)
+            expect(text in seen, f"the request for {text!r} was answered {seen[:40]!r}")
+
+
+@check(Rule.STREAM)
+async def each_request_is_answered_once(client: Client) -> None:
+    """A caller that has sent its last request gets one answer to each, and then an end without an
+    error."""
+    session = await client.open()
+    async with Stream(session) as stream:
+        for number in range(8):
+            await stream.send(number, session.calling())
+        answered = sorted(answer.id for answer in await stream.rest())
+    expect(answered == list(range(8)), f"requests 0 to 7 were answered as {answered}")
+
+
+@check(Rule.STREAM)
+async def an_error_leaves_the_stream_open(client: Client) -> None:
+    """What CallTool refuses, StreamCalls answers with the same code, reason and subject as a
+    message, and goes on."""
+    session = await client.open()
+    nowhere = session.calling(session_id=f"{client.owner}/never-opened")
+    async with Stream(session) as stream:
+        for request in (nowhere, session.calling(tool="no-such-tool"), session.calling(call_id="")):
+            alone = await _refusal(session, request)
+            await stream.send(1, request)
+            _expect_same(alone, await stream.read())
+        await stream.result(2, session.calling())
+
+
+async def _refusal(session: Session, request: pb.CallToolRequest) -> Refusal:
+    """How CallTool refuses the request."""
+    try:
+        await ask(session.stub.CallTool, request)
+    except Refusal as refusal:
+        return refusal
+    raise Failed("CallTool answered a request that makes no sense")
+
+
+def _expect_same(alone: Refusal, answer: pb.StreamCallsResponse) -> None:
+    expect(answer.HasField("error"), f"StreamCalls answered what CallTool refuses ({alone})")
+    error = answer.error
+    reason = reasons_pb2.ErrorReason.Name(error.detail.reason).removeprefix("ERROR_REASON_")
+    said = (error.code, reason, error.detail.subject)
+    told = (alone.code.value[0], alone.reason, alone.subject)
+    expect(said == told, f"StreamCalls says {said} where CallTool says {told}")
+    invited = error.HasField("retry_after")
+    expect(
+        invited == (alone.retry_after is not None),
+        f"StreamCalls {'invites' if invited else 'does not invite'} a retry, unlike CallTool",
+    )
+
+
+@check(Rule.STREAM, timed=True)
+async def a_stream_answers_first_what_ends_first(client: Client) -> None:
+    """A short call of one session is answered while a long one of another sleeps."""
+    subject = client.subject(Kind.SLEEP)
+    sleeper, other = await client.open(subject), await client.open(subject)
+    async with Stream(sleeper) as stream:
+        await stream.send(1, sleeper.calling(Kind.SLEEP, seconds=1.5))
+        await stream.send(2, other.calling(Kind.SLEEP, seconds=0.01))
+        first = await stream.read()
+        if first.HasField("error") and first.error.detail.endpoint:
+            first = await stream.read()  # The other session is held elsewhere, as is said at once.
+        else:
+            expect(first.id == 2, "a short call waited for the long one before it")
+
+
+@check(Rule.STREAM, timed=True)
+async def a_broken_stream_stops_no_call(client: Client) -> None:
+    """A call whose stream breaks runs on: asked for by CallTool it has its result, and its effect
+    once."""
+    session = await client.open(client.subject(Kind.SLEEP, Kind.EFFECT, Kind.READ))
+    request = session.calling(Kind.SLEEP, seconds=0.6)
+    async with Stream(session) as stream:
+        asking = pb.CallToolRequest()
+        asking.CopyFrom(request)
+        asking.wait.CopyFrom(wire.duration(client.seconds(0.1)))
+        await stream.send(1, asking)
+        expect((await stream.read()).answer.HasField("running"), "a sleeping call is not `running`")
+        await stream.send(2, request)
+    await client.sleep(0.2)
+    result = await session.result(request)
+    expect(not result.HasField("error"), f"its result is an error: {result.error.message}")
+    await session.expect_count(1, "a call whose stream broke")

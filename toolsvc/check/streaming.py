@@ -1,0 +1,103 @@
+"""One StreamCalls, as checks use it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from toolsvc.check.client import Session
+from toolsvc.check.connection import ANSWER_SECONDS, Refusal
+from toolsvc.check.types import Failed, Skipped, expect
+from toolwright.tool.v1 import tool_pb2 as pb
+
+_METHOD = "StreamCalls"
+_SERVICE = pb.DESCRIPTOR.services_by_name["ToolService"].full_name
+
+
+class Stream:
+    """Async context manager: a stream to where the session is held, broken at the block's end."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._rpc: Any = None
+
+    async def __aenter__(self) -> Stream:
+        """Skipped where the service has none."""
+        await self._expect_served()
+        self._rpc = self._session.stub.StreamCalls(timeout=2 * ANSWER_SECONDS)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.cut()
+
+    def cut(self) -> None:
+        """Breaks it, as a caller that dies does."""
+        self._rpc.cancel()
+
+    async def send(self, number: int, call: pb.CallToolRequest) -> None:
+        """Refusal where the stream has ended."""
+        try:
+            await self._rpc.write(pb.StreamCallsRequest(id=number, call=call))
+        except grpc.aio.AioRpcError as error:
+            raise Refusal.of(_METHOD, error) from error
+        except asyncio.InvalidStateError:
+            # The stream has ended, and only reading says how.
+            await self.read()
+            raise Failed("StreamCalls ended while a request was being sent") from None
+
+    async def read(self) -> pb.StreamCallsResponse:
+        """The next answer, whosever. Raises as `send` does; Failed where the stream ends well."""
+        answer = await self._read()
+        if answer is None:
+            raise Failed("StreamCalls ended while a request was without an answer")
+        return answer
+
+    async def rest(self) -> list[pb.StreamCallsResponse]:
+        """Says that no more will be sent; what is still answered. Raises as `send` does."""
+        await self._rpc.done_writing()
+        answers = []
+        while (answer := await self._read()) is not None:
+            answers.append(answer)
+        return answers
+
+    async def result(self, number: int, call: pb.CallToolRequest) -> pb.CallResult:
+        """The result of a call that is the stream's only one; asks again while it runs."""
+        while True:
+            await self.send(number, call)
+            answer = await self.read()
+            expect(answer.id == number, f"request {number} was answered under {answer.id}")
+            expect(
+                answer.HasField("answer"),
+                f"StreamCalls answered an error: {answer.error.message or 'nothing'}",
+            )
+            if answer.answer.HasField("result"):
+                return answer.answer.result
+
+    async def _read(self) -> pb.StreamCallsResponse | None:
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                answer = await self._rpc.read()
+        except grpc.aio.AioRpcError as error:
+            raise Refusal.of(_METHOD, error) from error
+        except TimeoutError:
+            raise Failed(f"StreamCalls did not answer within {ANSWER_SECONDS:g} s") from None
+        return None if answer is grpc.aio.EOF else answer
+
+    async def _expect_served(self) -> None:
+        """By a stream that asks for nothing: a request that is sent as a stream ends fails without
+        saying why it ended."""
+        channel = self._session.client.connection.channel(self._session.opened.endpoint)
+        asking = channel.unary_stream(
+            f"/{_SERVICE}/{_METHOD}",
+            request_serializer=pb.StreamCallsRequest.SerializeToString,
+            response_deserializer=pb.StreamCallsResponse.FromString,
+        )
+        try:
+            async for _ in asking(pb.StreamCallsRequest(), timeout=ANSWER_SECONDS):
+                pass
+        except grpc.aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+                raise Skipped(f"the service does not serve {_METHOD}") from error
