@@ -9,13 +9,13 @@ import difflib
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from engine.errors import StartupError
 from engine.journal.logs import LogState, trajectory_of
-from engine.journal.reader import JournalReader, LoggedAttempt
+from engine.journal.reader import JournalReader, LoggedAttempt, reading
+from engine.rollout import events as log_events
 from engine.rollout.state import State, fold
 from toolwright.common.v1 import trajectory_pb2
 from toolwright.recipe import RecipeError, read_resolved
@@ -41,7 +41,7 @@ _BAD = ("warning", "error", "critical")
 
 def run_state(run_folder: Path) -> dict[str, Any]:
     """The state of a run. StartupError where there is none."""
-    with closing(JournalReader(run_folder)) as reader:
+    with reading(run_folder) as reader:
         counts, version = reader.counts(), reader.version()
         delivered = counts.last_sequence - counts.waiting - counts.dropped_groups
         return {
@@ -59,14 +59,14 @@ def run_state(run_folder: Path) -> dict[str, Any]:
             "skipped": [
                 {"position": position, "reason": reason} for position, reason in reader.skipped()
             ],
-            "in_flight": [_in_flight(reader, one) for one in reader.attempts(LogState.OPEN)],
+            "in_flight": [_in_flight(one, rows) for one, rows in reader.open_logs()],
             "last_errors": last_errors(run_folder / "engine.jsonl"),
         }
 
 
 def trajectory_state(run_folder: Path, name: str, decode: Decode | None = None) -> dict[str, Any]:
     """One trajectory: what is known of it, turn by turn. StartupError for an unknown one."""
-    with closing(JournalReader(run_folder)) as reader:
+    with reading(run_folder) as reader:
         attempts = reader.attempts(*LogState, trajectory=name)
         found = reader.record(name)
         told: dict[str, Any] = {
@@ -81,7 +81,7 @@ def trajectory_state(run_folder: Path, name: str, decode: Decode | None = None) 
             group = {"group": found.group, "sequence": found.sequence, "dropped": found.dropped}
             return told | group | of_record(trajectory_from_proto(message), decode)
         if attempts:
-            state = _folded(reader, attempts[-1])
+            state = _folded(reader, attempts[-1].name)
             return told | {"attempt": attempts[-1].name} | of_state(state, decode)
         raise _unknown(reader, name)
 
@@ -237,12 +237,12 @@ def _calls(calls: Sequence[CallRecord], turn: int) -> Iterator[dict[str, Any]]:
         }
 
 
-def _in_flight(reader: JournalReader, attempt: LoggedAttempt) -> dict[str, Any]:
+def _in_flight(attempt: LoggedAttempt, rows: Sequence[bytes]) -> dict[str, Any]:
     told: dict[str, Any] = {"attempt": attempt.name, "age_s": round(attempt.age_s, 3)}
     try:
-        state = _folded(reader, attempt)
-    except StartupError as error:
-        return told | {"error": str(error)}
+        state = fold(event for data in rows for event in log_events.decode(data))
+    except ValueError as error:
+        return told | {"error": f"its log cannot be read: {error}"}
     return told | {
         "turn": state.turn,
         "response_tokens": state.response_ids,
@@ -258,11 +258,11 @@ def _doing(state: State) -> str:
     return "generates" if state.opened else "opens"
 
 
-def _folded(reader: JournalReader, attempt: LoggedAttempt) -> State:
+def _folded(reader: JournalReader, attempt: str) -> State:
     try:
-        return fold(reader.log(attempt.name))
+        return fold(reader.log(attempt))
     except ValueError as error:
-        raise StartupError(f"the log of {attempt.name} cannot be read: {error}") from error
+        raise StartupError(f"the log of {attempt} cannot be read: {error}") from error
 
 
 def _unknown(reader: JournalReader, name: str) -> StartupError:

@@ -7,13 +7,12 @@ is pure: `first_difference`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from engine.errors import StartupError
 from engine.journal.logs import LogState, trajectory_of
-from engine.journal.reader import JournalReader, StoredRecord
+from engine.journal.reader import JournalReader, StoredRecord, reading
 from engine.rewards.rewards import Rewards
 from engine.rollout.events import AnyEvent, Scored
 from engine.rollout.record import Identity, record
@@ -75,7 +74,7 @@ async def replay(run_folder: Path, rewards: Rewards, policy: Path) -> Replayed:
     """
     placeholder = _Placeholder(policy)
     done = Replayed()
-    with closing(JournalReader(run_folder)) as reader:
+    with reading(run_folder) as reader:
         if not reader.attempts(LogState.COMPLETE):
             raise StartupError(
                 f"the run in {run_folder} has kept no log of a complete group: set "

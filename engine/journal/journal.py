@@ -13,6 +13,7 @@ Invariants
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import uuid
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,7 @@ from engine.errors import StartupError
 from engine.images.media import Media
 from engine.journal import blobs as journal_blobs
 from engine.journal import facts, groups, identity
+from engine.journal.durable import flush_folder
 from engine.journal.fork import fork_from
 from engine.journal.groups import Counts, StoredGroup
 from engine.journal.logs import Appended, Logs, OpenLog
@@ -265,7 +267,9 @@ class Journal:
     async def set_version(
         self, version: WeightVersion, path: Path, parent: WeightVersion | None
     ) -> None:
-        """Records a publish, and the fork when it opens a lineage."""
+        """Records a publish, and the fork when it opens a lineage; `path` is flushed before.
+        PublishFailed where its disk refuses that."""
+        await asyncio.to_thread(flush_folder, path)
         await self._writer.write(lambda: facts.add_version(self._db, version, path, parent))
 
     async def newest_version(self) -> tuple[WeightVersion, Path] | None:

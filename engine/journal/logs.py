@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -79,7 +80,7 @@ class Logs:
         self._db = db
         self._keep = keep
         self._numbers: dict[str, int] = {}
-        self._batches: dict[int, list[int]] = {}
+        self._batches: dict[int, array[int]] = {}
         self._dead: list[int] = []
         self._last_log, self._last_batch = self._scan()
         self._new: dict[int, tuple[object, ...]] = {}
@@ -93,7 +94,7 @@ class Logs:
         rows = db.execute("SELECT attempt, log, first FROM logs WHERE state = ?", (LogState.OPEN,))
         first = 0 if not self._keep else None
         for attempt, number, begins in rows:
-            self._numbers[attempt], self._batches[number] = number, []
+            self._numbers[attempt], self._batches[number] = number, array("q")
             first = begins if first is None else min(first, begins)
         last_log, last_batch = db.execute(
             "SELECT (SELECT coalesce(max(log), 0) FROM logs),"
@@ -201,7 +202,7 @@ class Logs:
                 log.warning("trajectory_starts_again", attempt=attempt)
                 self._drop([number])
                 self._bury(self._numbers.pop(attempt, _UNLOGGED))
-            else:
+            elif events[number]:
                 found[trajectory] = OpenLog(attempt=attempt, events=events[number])
         return found
 
@@ -224,7 +225,7 @@ class Logs:
             "SELECT log, batches FROM logs WHERE state != ? LIMIT ?", (LogState.OPEN, LOGS_A_STEP)
         ).fetchall()
         for number, batches in kept:
-            self._batches[number] = json.loads(batches)
+            self._batches[number] = array("q", json.loads(batches))
             self._drop([number])
             self._bury(number)
 
@@ -251,7 +252,7 @@ class Logs:
         if number is None:
             self._last_log += 1
             number = self._numbers[attempt] = self._last_log
-            self._batches[number] = []
+            self._batches[number] = array("q")
             named = (number, trajectory_of(attempt), attempt)
             rest = (int(LogState.OPEN), time.time(), self._last_batch + 1, None)
             self._new[number] = (*named, *rest)
@@ -277,21 +278,21 @@ class Logs:
         if self._keep:
             self._db.executemany(
                 "UPDATE logs SET state = ?, batches = ? WHERE log = ?",
-                [(state, json.dumps(self._batches[number]), number) for number in numbers],
+                [(state, json.dumps(list(self._batches[number])), number) for number in numbers],
             )
         else:
             self._db.execute(f"DELETE FROM logs WHERE log IN ({_marks(numbers)})", numbers)
 
     def _bury(self, number: int) -> None:
         """After the commit: rows of a log that is gone are swept in time."""
-        batches = self._batches.pop(number, [])
-        if not self._keep:
+        batches = self._batches.pop(number, None)
+        if batches and not self._keep:
             self._dead.extend(batches)
 
 
 def trajectory_of(attempt: str) -> str:
     """'g0000012-3' of 'g0000012-3/b1r0a0'."""
-    return attempt.rpartition("/")[0]
+    return attempt.rpartition("/")[0] or attempt
 
 
 def read_log(db: sqlite3.Connection, attempt: str) -> list[AnyEvent]:

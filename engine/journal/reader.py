@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,8 +47,20 @@ class StoredRecord:
     data: bytes
 
 
+@contextmanager
+def reading(run_folder: Path) -> Iterator[JournalReader]:
+    """A reader for one command. StartupError also where the file turns out to be damaged."""
+    reader = JournalReader(run_folder)
+    try:
+        yield reader
+    except sqlite3.Error as error:
+        raise unusable(run_folder / FILE_NAME, error) from error
+    finally:
+        reader.close()
+
+
 class JournalReader:
-    """Opened for one command; each method reads what is durable at that moment."""
+    """Each method reads what is durable at that moment."""
 
     def __init__(self, run_folder: Path) -> None:
         """StartupError where there is no journal that this engine can read."""
@@ -94,6 +107,20 @@ class JournalReader:
             LoggedAttempt(name=name, state=LogState(state), age_s=max(0.0, now - opened))
             for name, state, opened in rows
         ]
+
+    def open_logs(self) -> list[tuple[LoggedAttempt, list[bytes]]]:
+        """Attempts whose group is not complete, with their rows for `decode`: one scan for all."""
+        attempts = self.attempts(LogState.OPEN)
+        rows: dict[str, list[bytes]] = {one.name: [] for one in attempts}
+        for name, data in self._db.execute(
+            "SELECT attempt, data FROM events JOIN logs USING (log)"
+            " WHERE batch >= (SELECT min(first) FROM logs WHERE state = :open) AND state = :open"
+            " ORDER BY batch",
+            {"open": LogState.OPEN},
+        ):
+            if name in rows:
+                rows[name].append(data)
+        return [(one, rows[one.name]) for one in attempts]
 
     def log(self, attempt: str) -> list[AnyEvent]:
         """All events of an attempt. ValueError for a log that cannot be read."""

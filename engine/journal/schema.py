@@ -116,8 +116,10 @@ class Lock:
         os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
-        """Lets another process have the journal."""
-        os.close(self._descriptor)
+        """Lets another process have the journal; does nothing the second time."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
 
 def lock_file(journal: Path) -> Path:

@@ -118,8 +118,10 @@ class Writer:
         return self._commit_s
 
     def append(self, entry: Appended) -> None:
-        """Returns at once; durable within `GROUP_COMMIT_S`."""
+        """Returns at once; durable within `GROUP_COMMIT_S`. Nothing after the end."""
         with self._changed:
+            if self._closing:
+                return
             self._buffer.append(entry)
             if self._commit_at == math.inf:
                 wait = max(SHORTEST_WAIT_S, GROUP_COMMIT_S - self._commit_s)

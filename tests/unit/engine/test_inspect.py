@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
+import sqlite3
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -193,6 +195,24 @@ def test_a_long_text_is_cut_in_the_middle() -> None:
     assert len(shown) < 420
     assert shown.startswith("aaa")
     assert shown.endswith("bbb")
+
+
+async def test_damage_is_told_and_the_rest_is_shown(run: Path) -> None:
+    with contextlib.closing(sqlite3.connect(run / FILE_NAME)) as db, db:
+        db.execute(
+            "UPDATE events SET data = x'ff' WHERE log ="
+            " (SELECT log FROM logs WHERE attempt LIKE 'g0000004-1/%')"
+        )
+    found = run_state(run)
+    told = [one.get("error", "") for one in found["in_flight"]]
+    assert [bool(error) for error in told] == [False, True, False]
+    assert "cannot be read" in laid_out(found)
+    with pytest.raises(StartupError, match=r"log of g0000004-1/b1r0a0 cannot be read"):
+        trajectory_state(run, "g0000004-1")
+    with contextlib.closing(sqlite3.connect(run / FILE_NAME)) as db:
+        db.execute("DROP TABLE members")
+    with pytest.raises(StartupError, match="cannot be used"):
+        trajectory_state(run, "g0000003-0")
 
 
 async def test_the_command_prints_json_for_machines_and_one_sentence_for_a_wrong_name(

@@ -225,7 +225,14 @@ async def test_whether_an_engine_lives_is_seen_and_looking_keeps_none_out(file: 
     assert engine_lives(file)
     await journal.close()
     assert not engine_lives(file)
-    await Journal(file).close()
+    again = Journal(file)
+    await journal.close()  # a second time: the lock is the other one's
+    assert engine_lives(file)
+    await again.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        await again.flush()
+    again.append(A, [streamed(1)])
+    assert again.backlog == 0
 
 
 async def test_a_reader_beside_the_engine_disturbs_nothing(journal: Journal, file: Path) -> None:

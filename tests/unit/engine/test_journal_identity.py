@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
+import os
 import sqlite3
 from pathlib import Path
 
 import pytest
 
-from engine.errors import StartupError
+from engine.errors import PublishFailed, StartupError
+from engine.journal import facts
 from engine.journal.identity import difference, policy_identity
 from engine.journal.journal import Journal
-from engine.journal.schema import FILE_NAME
+from engine.journal.schema import FILE_NAME, open_read_only
 from toolwright.types import WeightVersion
 
 NOW = {"tokenizer": "aa11", "task source": "questions.jsonl#1f", "group size": "8"}
@@ -88,6 +91,45 @@ def test_weights_that_are_no_safetensors_are_refused(tmp_path: Path, file: bytes
         policy_identity(folder)
     with pytest.raises(StartupError, match=r"config\.json cannot be read"):
         policy_identity(tmp_path / "nowhere")
+
+
+async def test_weights_are_flushed_before_the_journal_names_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = weights(tmp_path / "weights", [2], b"12345678")
+    (path / "deep").mkdir()
+    (path / "deep" / "more.safetensors").write_bytes(b"x")
+    (path / "dangling").symlink_to(path / "nothing")
+    file = tmp_path / "run" / FILE_NAME
+    journal = Journal(file)
+    flushed, real = set(), os.fsync
+
+    def fsync(descriptor: int) -> None:
+        with contextlib.closing(open_read_only(file)) as db:
+            assert facts.newest_version(db) is None
+        flushed.add(os.readlink(f"/proc/self/fd/{descriptor}"))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    await journal.set_version(V3, path, None)
+    names = ["config.json", "model.safetensors", "deep", "deep/more.safetensors", "", ".."]
+    assert flushed == {str((path / name).resolve()) for name in names}
+    assert await journal.newest_version() == (V3, path)
+    await journal.close()
+
+
+async def test_weights_that_cannot_be_flushed_are_not_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fsync(_descriptor: int) -> None:
+        raise OSError(errno.EIO, "broken disk")
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    journal = Journal(tmp_path / FILE_NAME)
+    with pytest.raises(PublishFailed, match=r"cannot be flushed.*broken disk"):
+        await journal.set_version(V3, weights(tmp_path / "weights", [2], b"12345678"), None)
+    assert await journal.newest_version() is None
+    await journal.close()
 
 
 async def test_a_fork_takes_the_newest_weights_also_of_a_run_in_progress(tmp_path: Path) -> None:

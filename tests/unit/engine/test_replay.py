@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import sqlite3
+import sys
+from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from engine.commands.replay import Replayed, first_difference, replay
+from engine.config import EngineTable
 from engine.errors import StartupError
 from engine.journal.journal import Journal
 from engine.journal.schema import FILE_NAME
@@ -19,6 +23,8 @@ from engine.rollout.events import AnyEvent, Ended, encode
 from engine.rollout.record import Identity, record
 from engine.rollout.state import fold
 from tests.support.logs import V0, example
+from tests.support.recipes import recipe_tables, write_recipe
+from toolwright.recipe import load_recipe
 from toolwright.types import StopReason, Task, Trajectory, floats, ids
 from toolwright.wire import serialize, trajectory_to_proto
 
@@ -190,3 +196,32 @@ async def test_a_log_that_is_no_log_is_a_difference_and_the_rest_is_compared(
 def test_equal_records_have_no_difference() -> None:
     one = member(log(0), 1, 0)
     assert first_difference(one, one) is None
+
+
+async def test_the_command_says_what_it_compared_and_exits_1_where_something_differs(
+    tmp_path: Path,
+) -> None:
+    tables = recipe_tables(
+        policy=tmp_path / "no-policy", sampler="http://x", tools={}, engine="x:1"
+    )
+    (tmp_path / "my_reward.py").write_text(REWARD.replace("def reward", "def score"))
+    recipe = write_recipe(tmp_path, tables)
+    run = await recorded(tmp_path / "run")
+    code, said = await command("replay", run)
+    assert (code, "does not say which recipe" in said) == (1, True)
+    read = load_recipe(recipe)
+    read.write_resolved("engine", read.table("engine", EngineTable))
+    code, said = await command("replay", run)
+    assert (code, said.splitlines()[0][:28]) == (0, "6 trajectories of 3 groups, "), said
+    (tmp_path / "my_reward.py").write_text("def score(trajectory): return 1")
+    code, said = await command("replay", run, recipe)
+    assert code == 1
+    assert "g0000000-0: reward (functions called again) is" in said
+
+
+async def command(*words: object) -> tuple[int | None, str]:
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "engine.cli", *map(str, words), stdout=PIPE, stderr=STDOUT
+    )
+    said, _ = await child.communicate()
+    return child.returncode, said.decode()
