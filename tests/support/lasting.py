@@ -15,7 +15,14 @@ def lasting(trajectory: Trajectory) -> Trajectory:
             replace(one, segments=tuple(map(_without_lineage, one.segments)))
             for one in trajectory.sequences
         ),
-        calls=tuple(replace(call, timings=CallTimings()) for call in trajectory.calls),
+        calls=tuple(
+            replace(
+                call,
+                timings=CallTimings(),
+                outcome=replace(call.outcome, queued_s=0.0, run_s=0.0),
+            )
+            for call in trajectory.calls
+        ),
         timings=TrajectoryTimings(),
     )
 

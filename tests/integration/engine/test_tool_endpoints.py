@@ -249,7 +249,6 @@ async def test_observations_stand_in_the_order_of_the_calls(world: MakeWorld) ->
         (group,) = await run.learner.lease(await run.learner.version())
     (trajectory,) = group.members
     assert ended[0] == "3+3"
-    assert trajectory.calls[0].index == 2  # recorded in the order in which they were answered
     calls = sorted(trajectory.calls, key=lambda call: call.index)
     assert [call.call_id.rpartition("/")[2] for call in calls] == ["0", "1", "2"]
     shown = ["1+1=2", "2+2=4", "3+3=6"]

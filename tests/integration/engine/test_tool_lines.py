@@ -168,7 +168,7 @@ async def test_what_a_cassette_does_not_have_ends_the_attempt(
     with capture_logs() as said:
 
         def told() -> bool:
-            failed = [str(entry) for entry in said if entry["event"] == "group_failed"]
+            failed = [str(entry) for entry in said if entry["event"] == "attempt_failed"]
             return any("run.jsonl has no answer to call 0" in entry for entry in failed)
 
         async with here.engine() as run:
