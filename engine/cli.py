@@ -196,7 +196,11 @@ def replay(
 
         read = load_recipe(recipe) if recipe else read_resolved(run / "engine.resolved.json")
         policy = read.resolve(read.shared.policy.model)
-        done = asyncio.run(replay_run(run, build_rewards(read), policy))
+        rewards = build_rewards(read)
+        try:
+            done = asyncio.run(replay_run(run, rewards, policy))
+        finally:
+            rewards.close()
         for line in done.lines():
             typer.echo(line)
     if done.differences:

@@ -92,10 +92,18 @@ async def replay(run_folder: Path, rewards: Rewards, policy: Path) -> Replayed:
 
 
 async def score_again(rewards: Rewards, group: Sequence[Trajectory]) -> list[Scored]:
-    """What the reward functions make of unscored trajectories: the one place that calls them."""
+    """What the reward functions and the recipe's rules for stops make of unscored trajectories:
+    the one place that calls them."""
     return [
-        Scored(reward=one.reward, parts=one.reward_parts, masked=one.masked)
-        for one in await rewards.score(group)
+        Scored(
+            reward=after.reward,
+            parts=tuple(after.reward_parts),
+            masked=after.masked,
+            outside_baseline=after.outside_baseline,
+            anchors=dict(after.anchors),
+            notes=tuple(after.events[len(before.events) :]),
+        )
+        for before, after in zip(group, await rewards.score(group), strict=True)
     ]
 
 
@@ -134,7 +142,7 @@ async def _replay_group(
             state = fold(events)
             identity = _identity(stored, placeholder.of(state))
             again = record(state, identity)
-            unscored[-1] = record(replace(state, score=None), identity)
+            unscored[-1] = _for_rewards(state, identity)
         except ValueError as error:
             done.differences.append(_broken(member.attempt, error))
             continue
@@ -222,7 +230,10 @@ def _score_difference(trajectory: str, stored: Scored, again: Scored) -> Differe
     for what, before, now in (
         ("reward", stored.reward.hex(), again.reward.hex()),
         ("reward parts", stored.parts, again.parts),
-        ("masked by the reward", stored.masked, again.masked),
+        ("masked", stored.masked, again.masked),
+        ("outside_baseline", stored.outside_baseline, again.outside_baseline),
+        ("anchors", stored.anchors, again.anchors),
+        ("events of the reward", stored.notes, again.notes),
     ):
         if before != now:
             return Difference(
@@ -232,6 +243,13 @@ def _score_difference(trajectory: str, stored: Scored, again: Scored) -> Differe
                 again=_short(now),
             )
     return None
+
+
+def _for_rewards(state: State, identity: Identity) -> Trajectory:
+    """As reward functions saw it: before any score, with the texts of all actions."""
+    trajectory = record(replace(state, score=None), identity)
+    texts = [action.text for action in state.actions]
+    return replace(trajectory, metadata={**trajectory.metadata, "texts": texts})
 
 
 def _without_score(stored: Trajectory) -> Trajectory:

@@ -24,7 +24,6 @@ from engine.journal.journal import Counts, Journal, JournalFull
 from engine.lanes.capacity import staleness_room
 from engine.lanes.group import GroupRun, Lane, Member
 from engine.rollout.log import AttemptLog
-from engine.rollout.state import LogError
 from engine.tasks import BadRow, BadRows, TaskSource
 from toolwright.recipe import Run
 from toolwright.types import SamplingParams, Status, Trajectory
@@ -96,7 +95,7 @@ class TrainLane:
         for trajectory_id, found in (await self._journal.open_logs()).items():
             try:
                 attempt = AttemptLog(found.attempt, self._lane.keeper, found.events)
-            except LogError as error:
+            except ValueError as error:  # LogError, or tokens and log-probs that do not fit
                 log.warning("log_refused", attempt=found.attempt, error=str(error))
                 self._journal.forget(found.attempt)
             else:

@@ -164,6 +164,16 @@ async def test_another_reward_is_a_difference(tmp_path: Path, reward: str) -> No
     assert "functions called again" in str(done.differences[0])
 
 
+async def test_reward_functions_see_what_they_saw_in_the_run(tmp_path: Path) -> None:
+    seen = (
+        "def reward(t):\n"
+        "    right = t.metadata['texts'] == ['<python>6*7</python>', '<answer>42</answer>']\n"
+        "    right = right and not t.reward_parts and not t.masked\n"
+        "    return 0.5 * right, {'right': 0.5 * right, 'tidy': 0.0}\n"
+    )
+    assert (await replayed(await recorded(tmp_path), seen)).differences == []
+
+
 async def test_a_run_without_logs_is_refused_with_the_mend(tmp_path: Path) -> None:
     await recorded(tmp_path, history="open")
     with pytest.raises(StartupError, match=r'engine\.history = "all"'):
