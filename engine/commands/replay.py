@@ -15,7 +15,7 @@ from engine.journal.logs import LogState, trajectory_of
 from engine.journal.reader import JournalReader, StoredRecord, reading
 from engine.rewards.rewards import Rewards
 from engine.rollout.events import AnyEvent, Scored
-from engine.rollout.record import Identity, record
+from engine.rollout.record import Identity, record, with_texts
 from engine.rollout.state import State, fold
 from engine.text.codec import HuggingFaceCodec
 from toolwright.common.v1 import trajectory_pb2
@@ -223,7 +223,8 @@ def _wire(trajectory: Trajectory) -> bytes:
 
 def _first_score(events: Sequence[AnyEvent]) -> Scored | None:
     """What the reward functions gave; a group hook may have written another one after it."""
-    return next((event for event in events if isinstance(event, Scored)), None)
+    by_function = [e for e in events if isinstance(e, Scored) and not e.hooked]
+    return by_function[-1] if by_function else None
 
 
 def _score_difference(trajectory: str, stored: Scored, again: Scored) -> Difference | None:
@@ -246,10 +247,8 @@ def _score_difference(trajectory: str, stored: Scored, again: Scored) -> Differe
 
 
 def _for_rewards(state: State, identity: Identity) -> Trajectory:
-    """As reward functions saw it: before any score, with the texts of all actions."""
-    trajectory = record(replace(state, score=None), identity)
-    texts = [action.text for action in state.actions]
-    return replace(trajectory, metadata={**trajectory.metadata, "texts": texts})
+    """As reward functions saw it: before any score."""
+    return with_texts(record(replace(state, rewarded=None, hooked=None), identity), state)
 
 
 def _without_score(stored: Trajectory) -> Trajectory:

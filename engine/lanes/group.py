@@ -27,7 +27,7 @@ from engine.rollout.assignment import Assignment, Prompts, Surroundings
 from engine.rollout.attempts import roll_out
 from engine.rollout.events import Scored
 from engine.rollout.log import AttemptLog, Keeper
-from engine.rollout.record import Identity, record
+from engine.rollout.record import Identity, record, with_texts
 from engine.tasks import DrawnTask
 from toolwright.types import SamplingParams, Trajectory
 
@@ -65,6 +65,16 @@ class Member:
     @property
     def trajectory(self) -> Trajectory:
         return record(self.log.state, self.identity)
+
+    @property
+    def unscored(self) -> Trajectory:
+        """As it is before anything scores it."""
+        return record(replace(self.log.state, rewarded=None, hooked=None), self.identity)
+
+    @property
+    def rewarded(self) -> Trajectory:
+        """As it is before the group hook scores it, also where an earlier life's hook has."""
+        return record(replace(self.log.state, hooked=None), self.identity)
 
     @property
     def failure(self) -> str:
@@ -183,63 +193,62 @@ class GroupRun:
         return member
 
     async def _finish(self, members: Sequence[Member]) -> None:
-        """Scores what only the whole group can be scored by, then runs the hook."""
+        """Scores what only the whole group can be scored by, then runs the hook. An earlier life
+        may have come as far: both are done anew, not on top of what it did."""
         lane = self._lane
         if lane.rewards.per_group:
             living = [member for member in members if not member.failure]
             began = time.monotonic()
-            scores = await lane.rewards.score_group([for_rewards(member) for member in living])
+            seen = [with_texts(member.unscored, member.log.state) for member in living]
+            scores = await lane.rewards.score_group(seen)
             seconds = time.monotonic() - began
             given = dict(zip((m.identity.trajectory_id for m in living), scores, strict=True))
             for member in members:
                 enter(member, given.get(member.identity.trajectory_id), lane.rewards, seconds)
         if lane.hook is not None:
             began = time.monotonic()
-            found = await lane.hook.scores([for_rewards(member) for member in members])
+            seen = [with_texts(member.rewarded, member.log.state) for member in members]
+            found = await lane.hook.scores(seen)
             seconds = time.monotonic() - began
             for member, score in zip(members, found, strict=True):
                 if score is not None:
-                    _append_scored(member, scored(member.trajectory, score), seconds)
+                    before = member.rewarded
+                    _append(member, before, scored(before, score), seconds, hooked=True)
 
 
 async def score_member(member: Member, rewards: Rewards) -> None:
     """Scores a trajectory that its reward function sees alone, unless it has its score."""
-    if member.log.state.score is not None:
+    if member.log.state.rewarded is not None:
         return
     if member.failure:
         enter(member, None, rewards, 0.0)
         return
     began = time.monotonic()
-    score = await rewards.score_one(for_rewards(member))
+    score = await rewards.score_one(with_texts(member.unscored, member.log.state))
     enter(member, score, rewards, time.monotonic() - began)
-
-
-def for_rewards(member: Member) -> Trajectory:
-    """The trajectory as reward functions and group hooks see it: its metadata hold the texts of
-    all actions as well, `texts`."""
-    trajectory = member.trajectory
-    texts = [action.text for action in member.log.state.actions]
-    return replace(trajectory, metadata={**trajectory.metadata, "texts": texts})
 
 
 def enter(member: Member, score: Score | None, rewards: Rewards, seconds: float) -> None:
     """Logs the score, and what the recipe's rules make of how the trajectory ended."""
-    _append_scored(member, settled(member.trajectory, score, rewards.rules), seconds)
+    before = member.unscored
+    _append(member, before, settled(before, score, rewards.rules), seconds, hooked=False)
 
 
-def _append_scored(member: Member, after: Trajectory, seconds: float) -> None:
-    """What scoring changed, as an event; notes of an earlier score stay in front."""
-    state = member.log.state
-    earlier = len(member.trajectory.events) - len(state.score.notes if state.score else ())
-    spent = state.score.seconds if state.score else 0.0
+def _append(
+    member: Member, before: Trajectory, after: Trajectory, seconds: float, *, hooked: bool
+) -> None:
+    """What scoring changed, as an event. Notes of the reward stay in front of the hook's."""
+    rewarded = member.log.state.rewarded if hooked else None
+    earlier = len(before.events) - (len(rewarded.notes) if rewarded else 0)
     member.log.append(
         Scored(
             reward=after.reward,
+            hooked=hooked,
             parts=tuple(after.reward_parts),
             masked=after.masked,
             outside_baseline=after.outside_baseline,
             anchors=dict(after.anchors),
             notes=tuple(after.events[earlier:]),
-            seconds=spent + seconds,
+            seconds=seconds + (rewarded.seconds if rewarded else 0.0),
         )
     )

@@ -5,7 +5,7 @@ fact: it is never changed, and what can be derived from earlier events is not in
 
 Invariants
 - An attempt begins with `Opened` or `Forked` and ends with `Ended`; after that only `Scored` may
-  come, and the last `Scored` counts.
+  come: the reward function's and then the group hook's. Of each the last one counts.
 - `decode(encode(events)) == events`, byte for byte the same however often.
 """
 
@@ -156,9 +156,10 @@ class Ended(Event, frozen=True, kw_only=True):
 
 
 class Scored(Event, frozen=True, kw_only=True):
-    """What reward functions, stop rules and the group hook made of it."""
+    """What reward functions and stop rules made of it, or the group hook (`hooked`) on top."""
 
     reward: float
+    hooked: bool = False
     parts: tuple[RewardPart, ...] = ()
     masked: bool = False
     outside_baseline: bool = False

@@ -88,6 +88,13 @@ def record(state: State, identity: Identity) -> Trajectory:
     )
 
 
+def with_texts(trajectory: Trajectory, state: State) -> Trajectory:
+    """The trajectory as reward functions and group hooks see it: its metadata hold the texts of
+    all actions as well, `texts`."""
+    texts = [action.text for action in state.actions]
+    return replace(trajectory, metadata={**trajectory.metadata, "texts": texts})
+
+
 def sequence(state: State, identity: Identity) -> Sequence:
     """All tokens, images expanded, each with its place."""
     name = f"{identity.trajectory_id}.0"

@@ -107,10 +107,18 @@ class State:
     events: tuple[Note, ...] = ()
     fork: ForkPoint | None = None
     ended: Ended | None = None
-    score: Scored | None = None
+    rewarded: Scored | None = None
+    """By the reward function and the rules of stops."""
+    hooked: Scored | None = None
+    """By the group hook, on top of `rewarded`."""
     open_s: float = 0.0
     generate_s: float = 0.0
     tool_s: float = 0.0
+
+    @property
+    def score(self) -> Scored | None:
+        """What counts of the scores."""
+        return self.hooked or self.rewarded
 
     @property
     def opened(self) -> bool:
@@ -319,7 +327,9 @@ def _ended(state: State, event: Ended) -> State:
 def _scored(state: State, event: Scored) -> State:
     if state.ended is None:
         raise LogError("Scored before the end")
-    return replace(state, score=event)
+    if event.hooked:
+        return replace(state, hooked=event)
+    return replace(state, rewarded=event, hooked=None)
 
 
 def tools_of(sessions: Iterable[SessionRef]) -> tuple[ToolSpec, ...]:

@@ -17,10 +17,11 @@ from typing import Any
 import structlog
 
 from engine.errors import EngineError, StartupError, TaskUnfit
-from engine.lanes.group import GroupRun, Lane, Member, for_rewards
+from engine.lanes.group import GroupRun, Lane, Member
 from engine.lanes.train import overlaid
 from engine.protocols.chat import Chat
 from engine.protocols.tagged import Tagged
+from engine.rollout.record import with_texts
 from engine.sample.choice import Candidate, Verdict, choose, mark_of
 from engine.sample.keep import Keep
 from engine.sample.messages import Untellable, conversation_of
@@ -149,7 +150,7 @@ class Collector:
         errored = trajectory.status is Status.ERRORED
         keep, wanted = self._plan.keep, True
         if keep is not None and not errored and not trajectory.masked:
-            wanted = await keep.wants(for_rewards(member))
+            wanted = await keep.wants(with_texts(member.trajectory, member.log.state))
         prompt = next((s.token_ids for s in state.segments if s.author is Author.PROMPT), None)
         mark = "" if prompt is None else mark_of(prompt, (one.text for one in state.actions))
         return Candidate(errored=errored, masked=trajectory.masked, wanted=wanted, mark=mark)

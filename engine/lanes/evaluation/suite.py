@@ -32,13 +32,13 @@ from engine.lanes.evaluation.results import (
 )
 from engine.lanes.evaluation.tally import BAD, ERRORED, Tally, is_measured
 from engine.lanes.evaluation.tasks import SuiteTasks
-from engine.lanes.group import Member, enter, for_rewards
+from engine.lanes.group import Member, enter
 from engine.lanes.train import overlaid
 from engine.rewards.rewards import Rewards
 from engine.rollout.assignment import Assignment, Surroundings
 from engine.rollout.attempts import roll_out
 from engine.rollout.log import keep_nothing
-from engine.rollout.record import Identity
+from engine.rollout.record import Identity, with_texts
 from engine.tasks import BadRow, DrawnTask, for_purpose
 from toolwright.types import Purpose, SamplingParams, Status, Task, WeightVersion
 
@@ -241,7 +241,7 @@ class SuiteRun:
     async def _score(self, member: Member) -> None:
         rewards, began = self._context.rewards, time.monotonic()
         for pause in (*SCORE_PAUSES, None):
-            seen = for_rewards(member)
+            seen = with_texts(member.unscored, member.log.state)
             if rewards.per_group:
                 (score,) = await rewards.score_group([seen])
             else:
