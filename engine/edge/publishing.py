@@ -174,7 +174,12 @@ class Publisher:
                 ) from error
             finally:
                 self.publishing = False
-            await self._journal.set_version(version, path, parent)
+            try:
+                await self._journal.set_version(version, path, parent)
+            except PublishFailed as error:  # asked for again it is published again
+                raise ServiceError(
+                    reasons.ERROR_REASON_PUBLISH_FAILED, str(error), subject=str(version)
+                ) from error
             self._current = version, path
             log.info("published", version=str(version), paused_s=round(published.paused_s, 4))
             self._changed(version.step)

@@ -73,6 +73,8 @@ class TrainLane:
         self.arrived = asyncio.Condition()
         self.admitted = 0
         """Trajectories of groups that are not whole yet."""
+        self._passed_over = 0
+        """Positions in a row that had no task that can be used."""
         self.step = 0
         lane.places.on_free = self._wake.set
 
@@ -183,6 +185,7 @@ class TrainLane:
         try:
             members = await group.run()
             if members:
+                self._passed_over = 0
                 await self._store(position, members)
         except TaskUnfit as error:
             await self._pass_over(position, group.drawn.refused("unfit", str(error)))
@@ -193,12 +196,15 @@ class TrainLane:
             self.arrived.notify_all()
 
     async def _pass_over(self, position: int, error: BadRow) -> None:
-        """StartupError where that is one too many."""
+        """StartupError where that is one too many, or a whole pass over the source found none."""
         await self._journal.skip(position, str(error))
         if self._bad_rows.add(error):
             log.warning("bad_row", **error.fields)
         if self._bad_rows.exceeded:
             raise StartupError(self._bad_rows.sentence())
+        self._passed_over += 1
+        if self._source.rows is not None and self._passed_over >= self._source.rows:
+            raise StartupError(f"no row of the task source can be used; the last is {error}")
 
     async def _store(self, position: int, members: list[Member]) -> None:
         trajectories = [member.trajectory for member in members]

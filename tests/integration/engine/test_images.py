@@ -126,7 +126,6 @@ async def test_a_broken_stream_goes_on_with_its_images(
         faults=Faults(breaks={0: Break(chunks=4)}),
         sampler={"stream_interval": 1},
         run={**RUN, "group_size": 1},
-        sampler={"stream_interval": 1},
         task=rows,
     )
     assert here.codec.image_mark is not None

@@ -339,7 +339,7 @@ async def test_a_picture_that_does_not_come(
     here = await world(
         policy=vision,
         script=replying(vision, "<python> 1</python>", ANSWER),
-        tools=Camera(noise, fault),
+        tools=Camera(noise + b"\0", fault),  # another picture than the task's
         run={**RUN, "group_size": 1},
         task=rows,
     )

@@ -58,7 +58,7 @@ async def test_images_of_rows_are_blobs_of_sessions(world: MakeWorld, tmp_path: 
     hashes = [hashlib.sha256(data).hexdigest() for data in (large, PNG)]
     for trajectory in group.members:
         (call,) = trajectory.calls
-        assert call.observation == " ".join(f"image/png:{one[:8]}" for one in hashes)
+        assert call.outcome.observation == " ".join(f"image/png:{one[:8]}" for one in hashes)
         assert [ref.blob.sha256 for ref in trajectory.task.media] == hashes
         assert [ref.blob.size for ref in trajectory.task.media] == [len(large), len(PNG)]
     assert not any(request.blobs for request in here.tools.opened)  # its tools take no media

@@ -100,7 +100,7 @@ async def test_a_sampler_that_only_aborts_ends_the_attempt(world: MakeWorld) -> 
         script=script,
         run={**ONE, "group_size": 2},
         sampler={"patience_s": 0.5},
-        engine={"max_attempts": 2},
+        engine={"patience_s": 0.0},
     )
     codec_of.append(here)
     async with here.engine() as run:
@@ -108,11 +108,11 @@ async def test_a_sampler_that_only_aborts_ends_the_attempt(world: MakeWorld) -> 
         await until(lambda: not here.tools.live, "the sessions' end")
     lost, living = group.members
     assert (lost.status, lost.stop_reason) == (Status.ERRORED, StopReason.SAMPLER_ERROR)
-    assert (lost.masked, lost.attempt, lost.reward, lost.sequences) == (True, 1, 0.0, ())
+    assert (lost.masked, lost.attempt, lost.reward, lost.sequences) == (True, 2, 0.0, ())
     assert "aborts again and again" in lost.events[0].data["error"]
     assert living.stop_reason is StopReason.ANSWERED
     tries = [s for s in here.sampler.requests if "g0000000-0" in str(s.body["routing_key"])]
-    assert 4 <= len(tries) <= 20  # two attempts of half a second, with growing pauses
+    assert 6 <= len(tries) <= 30  # three attempts of half a second, with growing pauses
 
 
 def streaming(here: World) -> bool:
@@ -243,7 +243,7 @@ async def test_a_publish_under_a_stream_splits_the_segment(world: MakeWorld, mod
     assert len(asked) == (2 if mode == "abort" else 1)
     if mode == "abort":
         prompt = len(asked[0].input_ids)
-        assert asked[1].input_ids[prompt:] == first.token_ids
+        assert list(asked[1].input_ids[prompt:]) == list(first.token_ids)
 
 
 async def test_a_context_that_is_too_small_for_the_recipe_is_refused_at_the_start(
@@ -304,12 +304,14 @@ async def test_a_pause_for_a_publish_stops_the_clock(world: MakeWorld) -> None:
 
 async def test_a_request_that_every_sampler_refuses_ends_the_engine(world: MakeWorld) -> None:
     """The recipe asks for what the server does not have: one sentence, no endless retries."""
-    here = await world(run=ONE, sampler={"repetition_penalty": 3.0})
+    here = await world(run=ONE, sampler={"repetition_penalty": 3.0}, engine={"max_bad_rows": 2})
     with pytest.raises(BaseExceptionGroup) as caught:
         async with here.engine() as run:
             async with asyncio.timeout(10):
                 await run.task
-    assert caught.group_contains(StartupError, match="task t0: .*repetition_penalty")
+    assert caught.group_contains(
+        StartupError, match="3 rows of the task source.*penalty"
+    )
 
 
 async def test_two_samplers_share_the_work_and_one_takes_over(world: MakeWorld) -> None:
@@ -398,7 +400,7 @@ async def test_a_sampler_that_only_says_garbage_masks_and_never_ends_the_engine(
     world: MakeWorld,
 ) -> None:
     here = await world(
-        run={**ONE, "group_size": 2}, sampler={"patience_s": 0.3}, engine={"max_attempts": 1}
+        run={**ONE, "group_size": 2}, sampler={"patience_s": 0.3}, engine={"patience_s": 0.0}
     )
     good = by_turn(here.codec, [CALL, ANSWER])
 
@@ -446,7 +448,7 @@ async def test_a_start_does_not_wait_for_a_sampler_that_is_down(world: MakeWorld
         await run.learner.lease(version)
         absent = run.engine._pool.statistics()[f"http://127.0.0.1:{port}"]
         assert (absent["up"], absent["in_flight"]) == (False, 0)
-        assert "Connect" in absent["why"]
+        assert "connection refused" in absent["why"]
         new = WeightVersion(lineage=version.lineage, step=1)
         assert (await run.learner.publish(new, here.weights("1"))).samplers == 1
         seen: list[str] = []

@@ -51,11 +51,13 @@ def member(group_id: str, index: int) -> EndedMember:
 class Positions:
     """A source that has a task at each position but the bad ones."""
 
-    def __init__(self, bad: Collection[int] = ()) -> None:
+    def __init__(self, bad: Collection[int] = (), rows: int | None = None) -> None:
         self._bad = bad
+        self.rows = rows
 
     async def at(self, position: int) -> DrawnTask:
-        drawn = DrawnTask(position=position, task=Task(id=str(position)))
+        row = position % self.rows if self.rows else position
+        drawn = DrawnTask(position=position, task=Task(id=str(row)))
         if position in self._bad:
             raise drawn.refused("broken", "it is broken")
         return drawn
@@ -339,6 +341,19 @@ async def test_one_bad_row_too_many_ends_the_run(
         async with asyncio.timeout(20):
             await lane.lane.run()
     assert "more than engine.max_bad_rows = 3" in str(ended.value.exceptions[0])
+    await journal.close()
+
+
+async def test_a_file_without_a_single_good_row_ends_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rows come again in every epoch, and each is counted once."""
+    journal = Journal(tmp_path / "j.sqlite")
+    lane = Lane(monkeypatch, journal, source=Positions(bad=range(10**6), rows=3))
+    with pytest.raises(ExceptionGroup) as ended:
+        async with asyncio.timeout(20):
+            await lane.lane.run()
+    assert "no row of the task source can be used" in str(ended.value.exceptions[0])
     await journal.close()
 
 
