@@ -93,6 +93,7 @@ class Crowd:
         self.run.recipe.write_text(to_toml(merged(self._tables(places), changes or {})))
         self.consumer = Consumer(f"127.0.0.1:{self._engine_port}", groups)
         self._began = time.monotonic()
+        self._sampled_before = 0
         self.kills = 0
         self.found: list[Found] = []
         """What each crash of the engine left."""
@@ -178,6 +179,11 @@ class Crowd:
         assert self.tools is not None
         kill(self.tools)
 
+    def kill_sampler(self) -> None:
+        assert self.sampler is not None
+        self._sampled_before = self.tokens_sampled()
+        kill(self.sampler)
+
     def finish(self) -> None:
         """Returns when all groups were delivered and the engine has ended."""
         engine = self.engine
@@ -219,13 +225,13 @@ class Crowd:
         return found
 
     def tokens_sampled(self) -> int:
-        """By the sampler since it started, all requests together."""
+        """By all samplers so far, all requests together."""
         with urllib.request.urlopen(
             f"http://127.0.0.1:{self._sampler_port}/metrics", timeout=10
         ) as page:
             match = _SAMPLED.search(page.read().decode())
         assert match is not None
-        return int(float(match[1]))
+        return self._sampled_before + int(float(match[1]))
 
     def effects(self) -> list[tuple[str, str]]:
         """(call id, session) of each call that has run, in order."""

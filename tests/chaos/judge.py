@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any
 
 from bench.makespan.wrong import Said
@@ -16,7 +18,7 @@ from engine.journal.logs import LogState
 from engine.journal.reader import JournalReader
 from engine.rollout.events import Ended
 from tests.chaos.crowd import Crowd
-from tests.chaos.workload import Plan
+from tests.chaos.workload import Plan, reward_of
 from toolwright.common.v1 import trajectory_pb2
 from toolwright.types import Status, Trajectory
 from toolwright.wire import trajectory_from_proto
@@ -49,11 +51,14 @@ class Figures:
         return {**asdict(self), "again_percent": round(self.again_percent, 2)}
 
 
-def judge(crowd: Crowd) -> Figures:
-    """Asserts what holds whatever was killed; the engine has ended, the sampler lives."""
+def judge(crowd: Crowd, *, evaluated: Mapping[str, int] | None = None) -> Figures:
+    """Asserts what holds whatever was killed; the engine has ended, the sampler lives.
+
+    evaluated: rows of the suite that was evaluated meanwhile."""
     records = _records(crowd)
     _all_are_delivered_once_and_identical(crowd, records)
     tokens = sum(_is_as_planned(crowd, record) for _, record in records.values())
+    tokens += sum(_evaluation_is_as_planned(crowd, suite, n) for suite, n in (evaluated or {}).items())
     _no_finished_member_ran_again(crowd, records)
     _no_effect_twice(crowd, records)
     assert "identical" in crowd.replay()
@@ -76,7 +81,7 @@ def judge(crowd: Crowd) -> Figures:
         kills=crowd.kills,
         sampled=crowd.tokens_sampled(),
         recorded=tokens,
-        effects=len(crowd.effects()),
+        effects=sum(call.startswith("g") for call, _ in crowd.effects()),
         effects_recorded=sum(len(record.calls) for _, record in records.values()),
         interrupted=interrupted,
         resumed=resumed,
@@ -84,6 +89,27 @@ def judge(crowd: Crowd) -> Figures:
         groups_offered=crowd.consumer.offered,
         seconds=crowd.seconds,
     )
+
+
+def _evaluation_is_as_planned(crowd: Crowd, suite: str, n: int) -> int:
+    """All rows were measured; returns how many tokens the policy wrote."""
+    (summary,) = (row for row in _lines(crowd.run_folder / "evaluations.jsonl"))
+    assert (summary["suite"], summary["n"]) == (suite, n), summary
+    (file,) = (crowd.run_folder / "evaluations").glob(f"{suite}@*.jsonl")
+    rows = _lines(file)
+    assert len(rows) == n
+    tokens = 0
+    for row in rows:
+        assert not row.get("errored"), row
+        plan = crowd.workload.plan(f"e{row['version']}.{suite}-{row['index']}")
+        ids = [i for _, run in plan.ids(int(row["task_id"])) for i in run]
+        assert (row["reward"], row["masked"]) == (reward_of(ids), False), row
+        tokens += plan.tokens
+    return tokens
+
+
+def _lines(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
 
 
 def _records(crowd: Crowd) -> dict[str, tuple[str, Trajectory]]:
@@ -109,23 +135,23 @@ def _all_are_delivered_once_and_identical(
     assert all(group.members == crowd.size for group in groups)
     assert records.keys() == {f"{g}-{index}" for g in wanted for index in range(crowd.size)}
     for _, record in records.values():
-        assert record.status is Status.COMPLETED, f"{record.id}: {record.status} {record.error}"
+        assert record.status is Status.COMPLETED, f"{record.id}: {record.status} {record.stop_reason}"
         assert not record.masked, record.id
 
 
 def _is_as_planned(crowd: Crowd, record: Trajectory) -> int:
     """Ids, masks, log-probs are the plan's; returns how many tokens the policy wrote."""
     plan = crowd.workload.plan(record.id)
-    said, wanted = Said.of(record), _planned(plan)
+    said, wanted = Said.of(record), _planned(plan, int(record.task.id))
     for place, (found, planned) in enumerate(zip_longest(_rows(said), _rows(wanted))):
         assert found == planned, f"{record.id}, token {place}: {found} where {planned} is planned"
     assert sum(said.mask) == plan.tokens
     return plan.tokens
 
 
-def _planned(plan: Plan) -> Said:
+def _planned(plan: Plan, question: int) -> Said:
     said = Said()
-    for by_policy, ids in plan.ids():
+    for by_policy, ids in plan.ids(question):
         logprobs = [default_logprob(i, place) for place, i in enumerate(ids)]
         said.add(ids, by_policy, logprobs if by_policy else [0.0] * len(ids))
     return said
@@ -154,7 +180,7 @@ def _no_finished_member_ran_again(
 
 
 def _no_effect_twice(crowd: Crowd, records: dict[str, tuple[str, Trajectory]]) -> None:
-    effects = crowd.effects()
+    effects = [one for one in crowd.effects() if one[0].startswith("g")]
     twice = [call for call, number in Counter(call for call, _ in effects).items() if number > 1]
     assert not twice, f"ran twice: {twice[:5]}"
     sessions: dict[str, set[str]] = defaultdict(set)

@@ -98,11 +98,10 @@ class Plan:
         letters = (97 + byte % 26 for byte in Random(checksum).randbytes(free))
         return [*first, *(letter - 33 for letter in letters), *ending]
 
-    def ids(self) -> list[tuple[bool, list[int]]]:
+    def ids(self, question: int) -> list[tuple[bool, list[int]]]:
         """(did the policy write them, ids), in the order of the record; call n finds n - 1 calls
         before it in its session."""
-        number = int(self.trajectory[1:].partition("-")[0])
-        before = ids_of(prompt_of(number))
+        before = ids_of(prompt_of(question))
         runs = [(False, list(before))]
         for turn in range(self.calls + 1):
             action = self.action(turn, before)
@@ -131,7 +130,11 @@ def questions(_seed: int) -> Iterator[Task]:
 
 def reward(trajectory: Trajectory) -> float:
     """The recipe's reward; differs between trajectories."""
-    ids = [i for sequence in trajectory.sequences for i in sequence.token_ids]
+    return reward_of([i for sequence in trajectory.sequences for i in sequence.token_ids])
+
+
+def reward_of(ids: Sequence[int]) -> float:
+    """Of all ids of a trajectory."""
     return crc32(array("i", ids).tobytes()) % 1000 / 1000
 
 
