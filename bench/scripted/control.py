@@ -66,6 +66,7 @@ class Control:
             web.get("/health", self.health),
             web.get("/health_generate", self.health),
             web.get("/v1/loads", self.loads),
+            web.get("/metrics", self.metrics),
         ]
 
     async def abort_request(self, request: web.Request) -> web.Response:
@@ -188,6 +189,14 @@ class Control:
                 "num_accelerators": 1,
                 "loads": [load],
             }
+        )
+
+    async def metrics(self, _request: web.Request) -> web.Response:
+        """For Prometheus; of the real server's many series the one that tells what was sampled."""
+        name = "sglang:generation_tokens_total"
+        count = self._scheduler.sampled
+        return web.Response(
+            text=f'# TYPE {name} counter\n{name}{{model_name="scripted"}} {float(count)}\n'
         )
 
     def _flush(self) -> bool:

@@ -41,6 +41,7 @@ class Scheduler:
         self._queued: list[Generation] = []
         self._due: list[tuple[float, int, Generation]] = []
         self._serial = 0
+        self._sampled_before = 0
         self._timer: asyncio.Handle | None = None
         self._paused: PauseMode | None = None
         self._paused_at = 0.0
@@ -68,6 +69,12 @@ class Scheduler:
     def held(self) -> int:
         """Requests that arrived during a pause or an update and wait for its end."""
         return sum(g is None for g in self._known.values())
+
+    @property
+    def sampled(self) -> int:
+        """Tokens of all replies so far, also those that nobody was there to read."""
+        in_flight = sum(len(one.tokens) for one in self._known.values() if one is not None)
+        return self._sampled_before + in_flight
 
     def register(self, rid: str) -> None:
         """Take a request in, before it is admitted.
@@ -99,6 +106,7 @@ class Scheduler:
         self._aborted.discard(rid)
         if generation is not None:
             generation.abort_in_queue()
+            self._sampled_before += len(generation.tokens)
             if generation in self._queued:
                 self._queued.remove(generation)
         if self._updates_waiting:

@@ -63,6 +63,9 @@ class Run:
     folder: Path
     recipe: Path
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=dict)
+    """Of all processes, beside this one's."""
+    patience: float = PATIENCE
 
     def start(self, program: str, *arguments: str) -> subprocess.Popen[bytes]:
         """Starts one of the product's commands in a process group of its own."""
@@ -72,7 +75,12 @@ class Run:
             stdout=log,
             stderr=log,
             start_new_session=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "TORCH_COMPILE_DISABLE": "1"},
+            env={
+                **os.environ,
+                "OMP_NUM_THREADS": "1",
+                "TORCH_COMPILE_DISABLE": "1",
+                **self.environment,
+            },
         )
         self.processes.append(process)
         return process
@@ -95,7 +103,7 @@ class Run:
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
         """Waits; the logs are in the failure's message."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + self.patience
         while not condition():
             assert time.monotonic() < deadline, f"no {what}\n{self.logs()}"
             time.sleep(0.05)
@@ -103,7 +111,7 @@ class Run:
     def ended(self, process: subprocess.Popen[bytes]) -> None:
         """Waits for a clean end."""
         try:
-            code = process.wait(PATIENCE)
+            code = process.wait(self.patience)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"still running\n{self.logs()}") from None
         assert code == 0, f"exit code {code}\n{self.logs()}"
@@ -174,7 +182,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
             f"{tmp_path / 'task.py'}:reply", "--tokens-per-second", "100",
         )  # fmt: skip
         made.start("toolsvc", "serve", str(tmp_path / "task.py"), "--listen", f"127.0.0.1:{tools}")
-        made.until(lambda: _listens(sampler) and _listens(tools), "sampler and tools")
+        made.until(lambda: listens(sampler) and listens(tools), "sampler and tools")
         yield made
     finally:
         for process in made.processes:
@@ -191,7 +199,8 @@ def _with_ids(text: str, policy: Path) -> str:
     return f"CALL, ANSWER, DIGITS = {call}, {answer}, {digits}\n{text}"
 
 
-def _listens(port: int) -> bool:
+def listens(port: int) -> bool:
+    """Whether somebody accepts connections there."""
     import socket
 
     with socket.socket() as probe:

@@ -181,3 +181,22 @@ async def test_headers_come_before_a_pause_ends() -> None:
         assert sampler.scheduler.held == 1
         await session.post(sampler.url + "/continue_generation")
         assert b"[DONE]" in await answer.read()
+
+
+async def test_the_metrics_count_what_was_sampled_also_for_one_who_left() -> None:
+    timing = Timing(tokens_per_second=100)
+    async with (
+        ScriptedSampler(script=cycle(stop_id=2, every=1000), timing=timing) as sampler,
+        aiohttp.ClientSession() as session,
+    ):
+        sent = body([1], "r", stream=True, return_logprob=True)
+        async with session.post(sampler.url + "/generate", json=sent) as answer:
+            await answer.content.readline()
+        while sampler.scheduler.running:  # noqa: ASYNC110 - the server is not told to say so
+            await asyncio.sleep(0.01)
+        before = sampler.scheduler.sampled
+        whole = await ask(session, sampler.url, body([1], "s", sampling_params={"max_new_tokens": 3}))
+        assert len(whole["output_ids"]) == 3
+        async with session.get(sampler.url + "/metrics") as page:
+            assert f"}} {float(before + 3)}" in await page.text()
+        assert before >= 1

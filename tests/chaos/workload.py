@@ -1,0 +1,192 @@
+"""What a crowd of trajectories does: tasks, the policy's words, a tool that counts its effects.
+
+Engine, tool service and sampler import this module, each in its own process; the tests compare
+records with the same plan. The environment variable `CHAOS_WORKLOAD` holds a `Workload` as JSON.
+
+Invariants
+- What a trajectory says depends on its name and on all ids before, never on attempts or time. An
+  engine that sends other ids than it records gets other words than planned.
+- The tool writes one line for each call that it runs, before it sleeps. Its answer holds how many
+  calls the session has run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from itertools import count
+from pathlib import Path
+from random import Random
+from typing import Any
+from zlib import crc32
+
+from bench.makespan.plan import END_ID, STOP, STOP_ID, ids_of, text_of
+from bench.scripted.script import default_logprob
+from bench.scripted.types import ScriptRequest, Token
+from toolsvc import Call, RawFormat, Tool
+from toolwright.types import Task, Trajectory
+
+VARIABLE = "CHAOS_WORKLOAD"
+PROMPT_TOKENS = 64
+ANSWER_TOKENS = 24
+LAST_WORDS = "<answer>42</answer>"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """Ranges of calls a trajectory, of tokens an action, and of seconds a call."""
+
+    effects: str = ""
+    calls: tuple[int, int] = (2, 5)
+    tokens: tuple[int, int] = (32, 56)
+    call_s: tuple[float, float] = (0.05, 0.4)
+    stateful: bool = True
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def here(cls) -> Workload:
+        """This process's."""
+        told = json.loads(os.environ.get(VARIABLE, "{}"))
+        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in told.items()})
+
+    def plan(self, trajectory: str) -> Plan:
+        dice = Random(f"plan of {trajectory}")
+        calls = dice.randint(*self.calls)
+        return Plan(
+            trajectory=trajectory,
+            lengths=tuple(dice.randint(*self.tokens) for _ in range(calls + 1)),
+            pauses=tuple(dice.uniform(*self.call_s) for _ in range(calls)),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """lengths: tokens of each action. pauses: seconds of each call."""
+
+    trajectory: str
+    lengths: tuple[int, ...]
+    pauses: tuple[float, ...]
+
+    @property
+    def calls(self) -> int:
+        return len(self.pauses)
+
+    @property
+    def tokens(self) -> int:
+        """That the policy writes."""
+        return sum(self.lengths)
+
+    def length_before(self, turn: int) -> int:
+        """Tokens ahead of the action of `turn`; an observation has two brackets."""
+        return PROMPT_TOKENS + sum(self.lengths[:turn]) + turn * (ANSWER_TOKENS + 2)
+
+    def action(self, turn: int, before: Sequence[int]) -> list[int]:
+        """The ids that the policy writes after the ids `before`."""
+        checksum = crc32(array("i", before).tobytes(), crc32(self.trajectory.encode()))
+        last = turn == self.calls
+        ending = [*ids_of(LAST_WORDS), END_ID] if last else [STOP_ID]
+        milliseconds = 0 if last else round(1000 * self.pauses[turn])
+        first = ids_of(f"{turn}.{milliseconds}/")
+        free = self.lengths[turn] - len(first) - len(ending)
+        letters = (97 + byte % 26 for byte in Random(checksum).randbytes(free))
+        return [*first, *(letter - 33 for letter in letters), *ending]
+
+    def ids(self, question: int) -> list[tuple[bool, list[int]]]:
+        """(did the policy write them, ids), in the order of the record; call n finds n - 1 calls
+        before it in its session."""
+        before = ids_of(prompt_of(question))
+        runs = [(False, list(before))]
+        for turn in range(self.calls + 1):
+            action = self.action(turn, before)
+            runs.append((True, action))
+            before += action
+            if turn < self.calls:
+                told = ids_of(f"[{answer_to(text_of(action), turn + 1)}]")
+                runs.append((False, told))
+                before += told
+        return runs
+
+
+def prompt_of(number: int) -> str:
+    return f"#{number}:".ljust(PROMPT_TOKENS, "p")
+
+
+def answer_to(action: str, calls: int) -> str:
+    """What the tool answers to an action when it is the session's call number `calls`."""
+    return f"{calls}.{crc32(action.encode()):08x}.".ljust(ANSWER_TOKENS, "o")
+
+
+def questions(_seed: int) -> Iterator[Task]:
+    """The recipe's task source: question i is what group i is asked."""
+    return (Task(id=str(number), prompt=prompt_of(number)) for number in count())
+
+
+def reward(trajectory: Trajectory) -> float:
+    """The recipe's reward; differs between trajectories."""
+    return reward_of([i for sequence in trajectory.sequences for i in sequence.token_ids])
+
+
+def reward_of(ids: Sequence[int]) -> float:
+    """Of all ids of a trajectory."""
+    return crc32(array("i", ids).tobytes()) % 1000 / 1000
+
+
+@lru_cache(maxsize=2048)
+def _plan(trajectory: str) -> Plan:
+    return Workload.here().plan(trajectory)
+
+
+def reply(request: ScriptRequest) -> Iterable[Token]:
+    """The sampler's script. ValueError for ids that no trajectory has."""
+    plan = _plan(request.conversation.rpartition("/")[0])
+    ids = request.input_ids
+    turn = ids.count(STOP_ID)
+    begins = plan.length_before(turn)
+    action = plan.action(turn, ids[:begins])
+    said = len(ids) - begins
+    if said < 0 or list(ids[begins:]) != action[:said]:
+        raise ValueError(f"the ids of {request.conversation}, turn {turn}, are not planned")
+    return [Token(i, default_logprob(i, place)) for place, i in enumerate(action)][said:]
+
+
+@dataclass(slots=True)
+class _Session:
+    calls: list[str] = field(default_factory=list)
+
+
+class Count(Tool):
+    """Sleeps as long as its call says; tells how many calls its session has run."""
+
+    name = "sleep"
+    description = "Sleeps."
+    format = RawFormat()
+    stop_strings = (STOP,)
+    stateful = Workload.here().stateful
+    run_limit = 60.0
+
+    def open(self, session: object) -> _Session:
+        return _Session()
+
+    async def call(self, state: Any, call: Call) -> str:
+        note_effect(Path(Workload.here().effects), f"{call.call_id} {call.session.session_id}")
+        state.calls.append(call.call_id)
+        turn, _, rest = call.action.partition(".")
+        await asyncio.sleep(int(rest.partition("/")[0]) / 1000)
+        calls = len(state.calls) if self.stateful else int(turn) + 1
+        return answer_to(call.action, calls)
+
+
+def note_effect(file: Path, line: str) -> None:
+    """One write to the end of the file: nothing of it is lost when this process is killed."""
+    descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    try:
+        os.write(descriptor, f"{line}\n".encode())
+    finally:
+        os.close(descriptor)
