@@ -63,6 +63,15 @@ class ToolServices:
         """By the service's name."""
         return {name: service.statistics for name, service in self._services.items()}
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the services, in the recipe's order."""
+        return tuple(self._services)
+
+    def opened(self, service: str) -> int:
+        """Sessions that were opened there since the start."""
+        return self._services[service].counts.opened
+
     async def open(self) -> dict[str, list[ToolSpec]]:
         """Starts what is the engine's to start, all at once, connects, and lists the tools that
         the recipe takes of each service; single sessions may have more. Sessions of an earlier
