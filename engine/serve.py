@@ -245,6 +245,8 @@ class Engine:
                 if not lane.done():
                     log.warning("unfinished_at_drain", trajectories=self._lane.running)
             finally:  # also when a background task failed: no trajectory outlives its services
+                if not lane.done():  # what is in flight goes on in a later life
+                    self._services.leave_open()
                 for task in (lane, stop):
                     task.cancel()
                 await asyncio.gather(lane, stop, return_exceptions=True)

@@ -5,7 +5,7 @@ Invariants
 - The call of a turn is on its way before the stream of that turn has ended, and before its event
   is durable.
 - What the policy sees is what tools answered; a failure of infrastructure ends the attempt.
-- The sessions are closed in every case but the engine's own death, and with them every call that
+- The sessions are closed in every case but the engine's own end, and with them every call that
   is still in flight.
 """
 

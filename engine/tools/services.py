@@ -56,6 +56,7 @@ class ToolServices:
             name: Service(name, table, owner, own.get(name)) for name, table in tables.items()
         }
         self._leases = {name: Leases(service) for name, service in self._services.items()}
+        self._leaves_open = False
         self._kept: Collection[str] | None = None
         """Sessions of an earlier life that stay open; None until that is said."""
 
@@ -190,6 +191,11 @@ class ToolServices:
                     self._services[session.name].close_soon(session)
         return self._environment(forked)
 
+    def leave_open(self) -> None:
+        """From now on an environment that closes leaves its sessions and calls to a later life of
+        the engine, or to the leases' end."""
+        self._leaves_open = True
+
     async def keep_processes(self) -> None:
         """Starts what the engine has started again whenever it ends. StartupError, in a group,
         where it does not start."""
@@ -224,6 +230,8 @@ class ToolServices:
         for session in environment.sessions:
             calls = [one for one in environment.pending if one.session is session]
             stops = [stop for one in calls if (stop := one.drop())]
+            if self._leaves_open:
+                continue
             self._services[session.name].close_soon(session, stops)
 
     def _give_up(self, refs: Sequence[SessionRef]) -> None:

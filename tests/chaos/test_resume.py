@@ -120,6 +120,18 @@ def test_an_engine_that_is_killed_goes_on_inside_its_trajectories(crowd: Crowd) 
         assert figures.again_percent <= MOST_AGAIN_PERCENT
 
 
+def test_an_engine_that_is_told_to_stop_loses_no_more_than_one_that_is_killed(
+    crowd: Crowd,
+) -> None:
+    def stop() -> None:
+        crowd.stop_engine()
+        crowd.start_engine()
+
+    figures = killed_again_and_again(crowd, stop, seed=5)
+    assert figures.resumed == figures.interrupted > 0, figures
+    assert not figures.restarts
+
+
 def test_a_tool_service_that_is_killed_costs_attempts_and_nothing_else(crowd: Crowd) -> None:
     killed_again_and_again(crowd, lambda: restart_tools(crowd), seed=2)
 
