@@ -130,6 +130,7 @@ def test_an_engine_that_is_told_to_stop_loses_no_more_than_one_that_is_killed(
     figures = killed_again_and_again(crowd, stop, seed=5)
     assert figures.resumed == figures.interrupted > 0, figures
     assert not figures.restarts
+    assert figures.again_percent < 10.0, "more than what was on its way"
 
 
 def test_a_tool_service_that_is_killed_costs_attempts_and_nothing_else(crowd: Crowd) -> None:
