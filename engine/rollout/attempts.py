@@ -3,9 +3,10 @@ have.
 
 A failure costs patience, not a count of tries: services come back after minutes, and a trajectory
 that was given up is masked for good. An attempt is made again at once, then after growing pauses,
-for `patience` seconds since the first failure and at least `LEAST_ATTEMPTS` times. A task whose
-session fails to open all that time, on a service that opens others, is what is wrong: a tool's `open`
-that raises for it would be tried for ever.
+for `patience` seconds since the first failure and at least `LEAST_ATTEMPTS` times.
+
+A session that fails to open for all that time, on a service that opens others, is its task's fault:
+a tool's `open` that raises for one row would be tried for ever.
 """
 
 from __future__ import annotations

@@ -137,6 +137,14 @@ def test_a_tool_service_that_is_killed_costs_attempts_and_nothing_else(crowd: Cr
     killed_again_and_again(crowd, lambda: restart_tools(crowd), seed=2)
 
 
+def test_a_tool_without_state_that_is_killed_costs_no_attempt(tmp_path: Path) -> None:
+    for crowd in started(tmp_path, SCALE, stateful=False):
+        figures = killed_again_and_again(crowd, lambda: restart_tools(crowd), seed=6)
+        assert crowd.logged("session_replaced")
+        assert not figures.restarts
+        assert figures.again_percent <= MOST_AGAIN_PERCENT
+
+
 def restart_tools(crowd: Crowd) -> None:
     crowd.kill_tools()
     crowd.start_tools()
