@@ -14,7 +14,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from engine.errors import AttemptFailed, SessionLost, ToolServiceFailed
-from engine.rollout.timelimit import TimeLimit
+from engine.timelimit import TimeLimit
 from engine.tools.calls import PendingCall
 from engine.tools.environment import Environment
 from engine.tools.link import endpoint as link

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from engine.rollout.timelimit import TimeLimit
 from engine.sampler.waiting import Cause, Waiting
+from engine.timelimit import TimeLimit
 
 
 class Clock:
