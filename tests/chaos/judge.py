@@ -58,7 +58,9 @@ def judge(crowd: Crowd, *, evaluated: Mapping[str, int] | None = None) -> Figure
     records = _records(crowd)
     _all_are_delivered_once_and_identical(crowd, records)
     tokens = sum(_is_as_planned(crowd, record) for _, record in records.values())
-    tokens += sum(_evaluation_is_as_planned(crowd, suite, n) for suite, n in (evaluated or {}).items())
+    tokens += sum(
+        _evaluation_is_as_planned(crowd, suite, n) for suite, n in (evaluated or {}).items()
+    )
     _no_finished_member_ran_again(crowd, records)
     _no_effect_twice(crowd, records)
     assert "identical" in crowd.replay()
@@ -135,7 +137,9 @@ def _all_are_delivered_once_and_identical(
     assert all(group.members == crowd.size for group in groups)
     assert records.keys() == {f"{g}-{index}" for g in wanted for index in range(crowd.size)}
     for _, record in records.values():
-        assert record.status is Status.COMPLETED, f"{record.id}: {record.status} {record.stop_reason}"
+        assert record.status is Status.COMPLETED, (
+            f"{record.id}: {record.status} {record.stop_reason}"
+        )
         assert not record.masked, record.id
 
 
@@ -161,9 +165,7 @@ def _rows(said: Said) -> Iterator[tuple[int, bool, float]]:
     return zip(said.ids, said.mask, array("f", said.logprobs), strict=True)
 
 
-def _no_finished_member_ran_again(
-    crowd: Crowd, records: dict[str, tuple[str, Trajectory]]
-) -> None:
+def _no_finished_member_ran_again(crowd: Crowd, records: dict[str, tuple[str, Trajectory]]) -> None:
     for number, found in enumerate(crowd.found):
         for trajectory, attempt in found.ended.items():
             assert records[trajectory][0] == attempt, f"{attempt} had ended at kill {number}"

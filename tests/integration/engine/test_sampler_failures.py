@@ -309,9 +309,7 @@ async def test_a_request_that_every_sampler_refuses_ends_the_engine(world: MakeW
         async with here.engine() as run:
             async with asyncio.timeout(10):
                 await run.task
-    assert caught.group_contains(
-        StartupError, match="3 rows of the task source.*penalty"
-    )
+    assert caught.group_contains(StartupError, match="3 rows of the task source.*penalty")
 
 
 async def test_two_samplers_share_the_work_and_one_takes_over(world: MakeWorld) -> None:

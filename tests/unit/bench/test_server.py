@@ -195,7 +195,9 @@ async def test_the_metrics_count_what_was_sampled_also_for_one_who_left() -> Non
         while sampler.scheduler.running:  # noqa: ASYNC110 - the server is not told to say so
             await asyncio.sleep(0.01)
         before = sampler.scheduler.sampled
-        whole = await ask(session, sampler.url, body([1], "s", sampling_params={"max_new_tokens": 3}))
+        whole = await ask(
+            session, sampler.url, body([1], "s", sampling_params={"max_new_tokens": 3})
+        )
         assert len(whole["output_ids"]) == 3
         async with session.get(sampler.url + "/metrics") as page:
             assert f"}} {float(before + 3)}" in await page.text()
