@@ -16,9 +16,10 @@ from engine import lines as files
 from engine.lanes.evaluation import suite as suites
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.support.dialogue import ANSWER, CALL
-from tests.support.engines import Running, until
+from tests.support.engines import Running
 from tests.support.recipes import write_recipe
 from tests.support.tools import ToolDouble, serving
+from tests.support.waiting import until
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.errors import ServiceError
 from toolwright.types import WeightVersion

@@ -24,9 +24,10 @@ from bench.scripted.script import default_logprob
 from engine.errors import StartupError
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.support.dialogue import ANSWER, CALL, by_turn
-from tests.support.engines import Running, until
+from tests.support.engines import Running
 from tests.support.net import free_port
 from tests.support.tools import ToolDouble, add_up
+from tests.support.waiting import until
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import Author, FinishKind, Status, StopReason, Trajectory, WeightVersion
 

@@ -18,9 +18,9 @@ from engine.tools.environment import Environment
 from engine.tools.services import ToolServices
 from engine.types import Call
 from tests.integration.toolsvc.conftest import Service, start_service
-from tests.support.engines import until
 from tests.support.net import free_port
 from tests.support.tools import LONG_STOP, PYTHON, ToolDouble, serving, session_lost
+from tests.support.waiting import until
 from toolwright.recipe import Tool
 from toolwright.rpc.errors import abort
 from toolwright.tool.v1 import tool_pb2 as pb
