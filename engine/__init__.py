@@ -1,5 +1,5 @@
 """The orchestrator: tasks in, trajectories out, new weights to the samplers.
 
-The way of a trajectory, file by file: tasks -> scheduler -> toolclient -> protocols -> rollout
-(with sampler/) -> rewards -> journal -> service. Imports without torch.
+The way of a trajectory, folder by folder: tasks -> lanes -> tools (sessions) -> protocols (prompt)
+-> rollout (with sampler/ and tools/) -> rewards -> journal -> edge. Imports without torch.
 """

@@ -1,4 +1,7 @@
-"""The `engine` command. Every failure that has a mend is one sentence and exit code 1."""
+"""The `engine` command: what can be typed, and which module does it.
+
+A command's module is imported when the command runs, so that `engine --help` is quick.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,21 @@ import asyncio
 import json
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
+from engine.commands.endings import (
+    leave_before_serving,
+    one_sentence,
+    run_on_uvloop,
+    tell_people,
+)
 from engine.config import EngineTable, RenderTable
-from engine.errors import EngineError
-from toolwright.recipe import Recipe, RecipeError, load_recipe, read_resolved
-from toolwright.rpc.server import ListenError
+from toolwright.recipe import load_recipe, read_resolved
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -55,10 +61,12 @@ def serve(
     The run folder that the recipe names holds the journal: a second start goes on where the
     first one ended, also inside of trajectories.
     """
-    signal.signal(signal.SIGTERM, _leave)  # until the engine's own handler stands
-    with _one_sentence():
+    signal.signal(signal.SIGTERM, leave_before_serving)
+    with one_sentence():
+        from engine.serve import serve as serve_recipe
+
         read = load_recipe(recipe, set_ or ())
-        _uvloop_run(lambda: _serve(read, fork))
+        run_on_uvloop(lambda: serve_recipe(read, fork))
 
 
 @app.command()
@@ -69,7 +77,7 @@ def check(
 ) -> None:
     """Check a recipe without running it: tables, policy, sources, reward, and with --connect
     the services that it names."""
-    with _one_sentence():
+    with one_sentence():
         from engine.commands.check import check as check_recipe
 
         read = load_recipe(recipe, set_ or ())
@@ -82,19 +90,11 @@ def check(
 @app.command()
 def render(recipe: RecipeArgument, set_: Overrides = None) -> None:
     """Turn recorded conversations (JSONL) into the trajectories file that `learner sft` reads."""
-    with _one_sentence():
-        from engine.build import build_codec, build_protocol, tools_of
-        from engine.commands.render import render as render_file
+    with one_sentence():
+        from engine.commands.render import render_recipe
 
         read = load_recipe(recipe, set_ or ())
-        table = read.table("render", RenderTable)
-        codec = build_codec(read, table.model)
-        tools = asyncio.run(tools_of(read)) if table.ask_tools else []
-        output = read.resolve(table.output)
-        count = render_file(
-            read.resolve(table.conversations), output, build_protocol(read), codec, tools
-        )
-        typer.echo(f"{count} trajectories: {output}")
+        typer.echo(render_recipe(read, read.table("render", RenderTable)))
 
 
 @app.command(
@@ -144,9 +144,8 @@ def sample(
     engine sample recipe.toml --tasks questions.jsonl --per-task 8 --most-per-task 2
     --keep engine.sample.keep:rewarded --output run/kept.trajectories
     """
-    with _one_sentence():
-        from engine.commands.sample import Options, Stopped
-        from engine.commands.sample import sample as collect
+    with one_sentence():
+        from engine.commands.sample import Options, Stopped, sample_and_tell
 
         read = load_recipe(recipe, set_ or ())
         table = read.table("engine", EngineTable)
@@ -161,21 +160,10 @@ def sample(
             export=export is not None,
         )
         try:
-            _uvloop_run(lambda: _sample(collect(read, table, options, _to_people), output))
+            run_on_uvloop(lambda: sample_and_tell(read, table, options))
         except Stopped as stopped:
-            typer.echo(f"engine: {stopped}", err=True)
+            tell_people(f"engine: {stopped}")
             sys.exit(128 + stopped.number)
-
-
-async def _sample(work: Awaitable[str], output: Path) -> None:
-    from engine.telemetry.logs import log_to
-
-    log_to(output.with_name(output.name + ".log.jsonl"))
-    typer.echo(await work)
-
-
-def _to_people(line: str) -> None:
-    typer.echo(line, err=True)
 
 
 RunArgument = Annotated[Path, typer.Argument(help="the run's folder, run.folder of its recipe")]
@@ -190,17 +178,14 @@ def replay(
 ) -> None:
     """Fold a recorded run again, call its reward functions, and compare ids, masks and rewards
     bit for bit, without model or GPU. Takes a run with engine.history = "all"."""
-    with _one_sentence():
+    with one_sentence():
         from engine.build import build_rewards
         from engine.commands.replay import replay as replay_run
 
         read = load_recipe(recipe) if recipe else read_resolved(run / "engine.resolved.json")
-        policy = read.resolve(read.shared.policy.model)
-        rewards = build_rewards(read)
-        try:
+        with closing(build_rewards(read)) as rewards:
+            policy = read.resolve(read.shared.policy.model)
             done = asyncio.run(replay_run(run, rewards, policy))
-        finally:
-            rewards.close()
         for line in done.lines():
             typer.echo(line)
     if done.differences:
@@ -214,60 +199,18 @@ def inspect(
     json_: Annotated[bool, typer.Option("--json", help="for machines, nothing cut")] = False,
 ) -> None:
     """Show the state of a run, or one trajectory as a timeline, also while an engine serves it."""
-    with _one_sentence():
+    with one_sentence():
         from engine.commands.inspect import policy_text, run_state, trajectory_state
 
-        if trajectory:
-            found = trajectory_state(run, trajectory, policy_text(run))
-        else:
-            found = run_state(run)
+        found = (
+            trajectory_state(run, trajectory, policy_text(run)) if trajectory else run_state(run)
+        )
         if json_:
             typer.echo(json.dumps(found, default=str))
             return
         from engine.commands.show import show
 
         show(found)
-
-
-async def _serve(recipe: Recipe, fork: Path | None) -> None:
-    from engine.serve import Engine
-    from engine.telemetry.logs import log_to
-
-    table = recipe.table("engine", EngineTable)
-    recipe.write_resolved("engine", table)
-    log_to(recipe.run_folder / "engine.jsonl")
-    await Engine(recipe, table, fork=fork).run()
-
-
-def _leave(_number: int, _frame: object) -> NoReturn:
-    typer.echo("engine: told to stop before it served", err=True)
-    sys.exit(0)
-
-
-def _uvloop_run(work: Callable[[], object]) -> None:
-    import uvloop
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(work())  # type: ignore[arg-type]
-
-
-@contextmanager
-def _one_sentence() -> Iterator[None]:
-    try:
-        yield
-    except (RecipeError, EngineError, ListenError, BaseExceptionGroup) as error:
-        causes = _leaves(error)
-        if not isinstance(causes[0], RecipeError | EngineError | ListenError):
-            raise
-        typer.echo(f"engine: {causes[0]}", err=True)
-        sys.exit(1)
-
-
-def _leaves(error: BaseException) -> list[BaseException]:
-    """The errors inside nested groups; a task that failed arrives in the groups around it."""
-    if not isinstance(error, BaseExceptionGroup):
-        return [error]
-    return [leaf for inner in error.exceptions for leaf in _leaves(inner)]
 
 
 def main() -> None:

@@ -32,6 +32,7 @@ from engine.config import EngineTable
 from engine.edge.delivery import Delivery
 from engine.edge.publishing import Publisher
 from engine.edge.service import PolicyServicer, RolloutServicer
+from engine.edge.status import EngineStatus
 from engine.errors import PublishFailed, StartupError
 from engine.journal.fork import fork_from
 from engine.journal.identity import policy_identity
@@ -41,17 +42,16 @@ from engine.lanes.group import Lane
 from engine.lanes.places import Places
 from engine.lanes.train import TrainLane
 from engine.rehearsal import first_that_fits
-from engine.rollout import attempts
 from engine.rollout.assignment import Surroundings
 from engine.rollout.decide import Rules
 from engine.sampler.context import check_context
 from engine.sampler.control import WeightControl
 from engine.sampler.pool import SamplerPool
 from engine.tasks import BadRows, TaskSource
+from engine.telemetry.logs import log_to
 from engine.telemetry.metrics import Metrics
 from engine.telemetry.progress import Progress
 from engine.text.codec import HuggingFaceCodec
-from toolwright import wire
 from toolwright.beginning import first_policy, leave_fork
 from toolwright.policy.v1 import policy_pb2, policy_pb2_grpc
 from toolwright.recipe import Recipe
@@ -62,6 +62,14 @@ from toolwright.rpc.server import Server
 PROGRESS_SECONDS = 5.0
 
 log = structlog.get_logger("engine")
+
+
+async def serve(recipe: Recipe, fork: Path | None = None) -> None:
+    """`engine serve`: writes the resolved recipe and the log into the run's folder, and serves."""
+    table = recipe.table("engine", EngineTable)
+    recipe.write_resolved("engine", table)
+    log_to(recipe.run_folder / "engine.jsonl")
+    await Engine(recipe, table, fork=fork).run()
 
 
 class Engine:
@@ -75,7 +83,6 @@ class Engine:
         self._stop = asyncio.Event()
         self.metrics = Metrics()
         self._progress = Progress(recipe.shared.run.steps)
-        self._draining = False
         self._drained = asyncio.Event()
 
     async def run(self) -> None:
@@ -102,7 +109,7 @@ class Engine:
     async def drain(self, seconds: float) -> int:
         """No more admissions; leases are answered on. Returns, when nothing is in flight or after
         `seconds`, how many trajectories still are."""
-        self._draining = True
+        self.status.draining = True
         self._lane.drain()
         await self._evaluation.stop()
         with contextlib.suppress(TimeoutError):
@@ -205,6 +212,18 @@ class Engine:
         stack.push_async_callback(self._publisher.stop)
         self._delivery = Delivery(self.journal, self._lane, max_staleness=shared.run.max_staleness)
         self._tokenizer_hash = codec.hash
+        self.status = EngineStatus(
+            steps=shared.run.steps,
+            lane=self._lane,
+            evaluation=self._evaluation,
+            publisher=self._publisher,
+            delivery=self._delivery,
+            pool=self._pool,
+            services=self._services,
+            journal=self.journal,
+            metrics=self.metrics,
+            progress=self._progress,
+        )
 
     async def _claim(self, codec: HuggingFaceCodec, source: TaskSource) -> None:
         """StartupError for a journal of another run."""
@@ -264,41 +283,11 @@ class Engine:
     async def _report(self, server: Server) -> None:
         healthy = True
         while True:
-            self._progress.show(self._line(self._measure()))
-            if healthy == (self._state() == "full"):
+            self._progress.show(self.status.line())
+            if healthy == (self.status.state == "full"):
                 healthy = not healthy
                 await server.set_serving(healthy)
             await asyncio.sleep(PROGRESS_SECONDS)
-
-    def _measure(self) -> int:
-        """Brings to the metrics what the parts count; the tokens that samplers have sent."""
-        counts, parts = self._lane.counts, self.metrics.parts
-        self.metrics.running.set(self._lane.running)
-        self.metrics.version.set(self._publisher.version.step)
-        self.metrics.waiting.set(counts.waiting)
-        parts.tools(self._services.statistics())
-        parts.attempts(attempts.failures)
-        parts.groups(
-            passed_over=counts.skipped,
-            dropped=counts.dropped_groups,
-            old_tokens=self._delivery.old_tokens,
-        )
-        parts.journal(
-            full=self._lane.full, backlog=self.journal.backlog, commit_s=self.journal.commit_s
-        )
-        return parts.samplers(self._pool.statistics())
-
-    def _line(self, tokens: int) -> str:
-        status = self._status()
-        return self._progress.line(
-            state=status.state,
-            step=self._publisher.version.step,
-            running=self._lane.running,
-            evaluating=self._evaluation.running,
-            waiting=status.waiting_groups,
-            tokens=tokens,
-            reward=self.metrics.mean_reward,
-        )
 
     def _serve_metrics(self) -> None:
         port = self._table.metrics_port
@@ -309,40 +298,8 @@ class Engine:
                 f"engine.metrics_port: port {port} is in use; choose another or 0 for none"
             ) from error
 
-    def _state(self) -> str:
-        if not self._publisher.started:
-            return "starting"
-        if self._draining:
-            return "draining"
-        if self._lane.full or self._evaluation.full:
-            return "full"
-        if self._publisher.publishing:
-            return "publishing"
-        return "evaluating" if self._evaluation.busy else "running"
-
-    def _status(self) -> rollout_pb2.GetStatusResponse:
-        counts = self._lane.counts
-        if not self._publisher.started:
-            return rollout_pb2.GetStatusResponse(state=self._state())
-        version = self._publisher.version
-        steps = self._recipe.shared.run.steps
-        return rollout_pb2.GetStatusResponse(
-            state=self._state(),
-            version=wire.version_to_proto(version),
-            running=self._lane.running,
-            accepted=counts.accepted,
-            waiting_groups=counts.waiting,
-            last_sequence=counts.last_sequence,
-            durable_sequence=counts.durable_sequence,
-            dropped_groups=counts.dropped_groups,
-            detail=wire.struct({"evaluating": self._evaluation.running}),
-            final_evaluation_done=version.step >= steps
-            and not self._evaluation.busy
-            and not self._evaluation.due(version),
-        )
-
     def _register_rollout(self, server: object) -> None:
-        servicer = RolloutServicer(self._delivery, self.journal, self._status, self.drain)
+        servicer = RolloutServicer(self._delivery, self.journal, self.status.message, self.drain)
         rollout_pb2_grpc.add_RolloutServiceServicer_to_server(servicer, server)
 
     def _register_policy(self, server: object) -> None:

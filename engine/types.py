@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -48,6 +48,30 @@ class ToolSpec:
     def raw(self) -> bool:
         """Only the service can read the action."""
         return not self.close_tag
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRef:
+    """A session on one tool service, as a later life of the engine can find it again.
+
+    endpoint: the address that holds it. cancels: a call in flight there can be stopped.
+    """
+
+    service: str
+    session_id: str
+    endpoint: str
+    tools: tuple[ToolSpec, ...]
+    cancels: bool = False
+
+
+def tools_of(sessions: Iterable[SessionRef]) -> tuple[ToolSpec, ...]:
+    """All tools of a trajectory. Where two sessions have a tool of one name, the tool is that of
+    the first session, in the recipe's order."""
+    named: dict[str, ToolSpec] = {}
+    for session in sessions:
+        for tool in session.tools:
+            named.setdefault(tool.name, tool)
+    return tuple(named.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,15 +5,19 @@ Where the protocol's prompts show the tools, the same tools have to be given her
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from engine.build import build_codec, build_protocol, tools_of
+from engine.config import RenderTable
 from engine.errors import StartupError
 from engine.protocols import Protocol
 from engine.text.codec import HuggingFaceCodec
 from engine.types import ToolSpec
+from toolwright.recipe import Recipe
 from toolwright.trajectory_files import write_trajectories
 from toolwright.types import (
     Author,
@@ -28,6 +32,15 @@ from toolwright.types import (
 )
 
 _AUTHORS = {"prompt": Author.PROMPT, "model": Author.MODEL, "tool": Author.TOOL}
+
+
+def render_recipe(recipe: Recipe, table: RenderTable) -> str:
+    """`engine render`: returns what was written, as a line. StartupError."""
+    codec = build_codec(recipe, table.model)
+    tools = asyncio.run(tools_of(recipe)) if table.ask_tools else []
+    output, conversations = recipe.resolve(table.output), recipe.resolve(table.conversations)
+    count = render(conversations, output, build_protocol(recipe), codec, tools)
+    return f"{count} trajectories: {output}"
 
 
 def render(

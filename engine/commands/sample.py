@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import orjson
+import typer
 
 from engine.build import (
     build_codec,
@@ -21,6 +22,7 @@ from engine.build import (
     build_sampling,
     build_tools,
 )
+from engine.commands.endings import tell_people
 from engine.config import EngineTable
 from engine.errors import StartupError
 from engine.lanes.group import Lane
@@ -36,6 +38,7 @@ from engine.sample.weights import fix
 from engine.sampler.context import check_context
 from engine.sampler.pool import SamplerPool
 from engine.tasks import TaskSource
+from engine.telemetry.logs import log_to
 from engine.text.codec import HuggingFaceCodec
 from toolwright.recipe import Recipe
 
@@ -64,6 +67,12 @@ class Stopped(Exception):
     def __init__(self, number: int) -> None:
         super().__init__(f"stopped by {signal.Signals(number).name}; the same command goes on")
         self.number = number
+
+
+async def sample_and_tell(recipe: Recipe, table: EngineTable, options: Options) -> None:
+    """`engine sample`: progress and the log beside the output, the summary on standard output."""
+    log_to(options.output.with_name(options.output.name + ".log.jsonl"))
+    typer.echo(await sample(recipe, table, options, tell_people))
 
 
 async def sample(

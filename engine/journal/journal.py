@@ -26,7 +26,6 @@ from engine.images.media import Media
 from engine.journal import blobs as journal_blobs
 from engine.journal import facts, groups, identity
 from engine.journal.durable import flush_folder
-from engine.journal.fork import fork_from
 from engine.journal.groups import Counts, StoredGroup
 from engine.journal.logs import Appended, Logs, OpenLog
 from engine.journal.schema import Lock, open_database, unusable
@@ -53,8 +52,6 @@ VACUUMED_PAGES = 1_024
 
 class Journal:
     """Opened once a process; every method is safe to call from many tasks."""
-
-    fork_from = staticmethod(fork_from)
 
     def __init__(self, file: Path, *, history: History = "open") -> None:
         """StartupError when the file cannot be used or is another process's."""

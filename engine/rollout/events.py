@@ -11,13 +11,14 @@ Invariants
 
 from __future__ import annotations
 
+import json
 from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from engine.types import ToolSpec, VersionRun
+from engine.types import Call, SessionRef, ToolSpec, VersionRun
 from toolwright.types import (
     Author,
     BlobRef,
@@ -34,16 +35,6 @@ from toolwright.types import Event as Note
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag=str.lower, omit_defaults=True):
     """Base of all of them; the tag is the class's name in lower case."""
-
-
-class SessionRef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A session on one tool service, as a later life of the engine can find it again."""
-
-    service: str
-    session_id: str
-    endpoint: str
-    tools: tuple[ToolSpec, ...]
-    cancels: bool = False
 
 
 class Opened(Event, frozen=True, kw_only=True):
@@ -115,6 +106,16 @@ class Called(Event, frozen=True, kw_only=True):
     refused: bool = False
     stop_read_ns: int = 0
     dispatched_ns: int = 0
+
+    @property
+    def call(self) -> Call:
+        """The call as it was handed on."""
+        return Call(
+            action=self.action,
+            tool=self.tool,
+            service=self.service,
+            arguments=json.loads(self.arguments) if self.arguments else None,
+        )
 
 
 class Answered(Event, frozen=True, kw_only=True):

@@ -40,10 +40,10 @@ from engine.rollout.events import Acted, Answered, Called, Ended, Opened, Stream
 from engine.rollout.log import AttemptLog
 from engine.rollout.observe import Observer
 from engine.rollout.state import State
-from engine.rollout.timelimit import TimeLimit
 from engine.rollout.view import prompt_ids
 from engine.sampler.stops import StopTable
 from engine.text.cut import stop_cut
+from engine.timelimit import TimeLimit
 from engine.tools.calls import PendingCall, Reply, refused
 from engine.tools.environment import Environment
 from engine.types import Call, Generated, Images, Say, StopHit, ToolSpec
@@ -214,8 +214,12 @@ class Rollout:
     def _reask(self, environment: Environment) -> None:
         """Calls that an earlier life sent are asked for again, under their ids."""
         for called in self._state.open_calls:
-            left = self._turns_left(called.turn)
-            self._pending[called.call_id] = environment.reask(called, turns_left=left)
+            self._pending[called.call_id] = environment.reask(
+                called.call,
+                call_id=called.call_id,
+                turn=called.turn,
+                turns_left=self._turns_left(called.turn),
+            )
 
     def _turns_left(self, turn: int) -> int:
         """Calls that the trajectory may still make after those of a turn."""

@@ -30,10 +30,9 @@ from engine.rollout.events import (
     Noted,
     Opened,
     Scored,
-    SessionRef,
     Streamed,
 )
-from engine.types import Generated, ToolSpec, VersionRun
+from engine.types import Generated, SessionRef, ToolSpec, VersionRun, tools_of
 from toolwright.types import (
     Author,
     BlobRef,
@@ -331,15 +330,6 @@ def _scored(state: State, event: Scored) -> State:
     if event.hooked:
         return replace(state, hooked=event)
     return replace(state, rewarded=event, hooked=None)
-
-
-def tools_of(sessions: Iterable[SessionRef]) -> tuple[ToolSpec, ...]:
-    """A name is one tool: that of the first session, in the recipe's order, that has it."""
-    named: dict[str, ToolSpec] = {}
-    for session in sessions:
-        for tool in session.tools:
-            named.setdefault(tool.name, tool)
-    return tuple(named.values())
 
 
 _APPLY: dict[type, Callable[[State, Any], State]] = {

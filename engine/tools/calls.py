@@ -13,7 +13,7 @@ import asyncio
 import time
 
 from engine.errors import AttemptFailed, SessionLost, ToolServiceFailed
-from engine.rollout.timelimit import Outage, TimeLimit
+from engine.timelimit import Outage, TimeLimit
 from engine.tools.link.patience import (
     Failure,
     Kind,

@@ -8,20 +8,17 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 
 from google.protobuf.message import Error as MessageError
 
 from engine.errors import SessionLost
-from engine.rollout.events import Called, SessionRef
-from engine.rollout.state import tools_of
-from engine.rollout.timelimit import TimeLimit
+from engine.timelimit import TimeLimit
 from engine.tools.calls import PendingCall, request_of
 from engine.tools.replies import Reply, refused
 from engine.tools.sessions.session import ServiceSession
-from engine.types import Call, ToolSpec
+from engine.types import Call, SessionRef, ToolSpec, tools_of
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import ToolErrorKind
 
@@ -98,28 +95,21 @@ class Environment:
             return Reply(outcome=refused(f"the arguments cannot be sent: {error}"))
         return self._send(session, message)
 
-    def reask(self, called: Called, *, turns_left: int) -> PendingCall:
-        """The same request again, under the same id, for a call that an earlier life sent.
+    def reask(self, call: Call, *, call_id: str, turn: int, turns_left: int) -> PendingCall:
+        """Sends a call of an earlier life again, as the same request under the same id.
 
-        `turns_left` as it was then: services compare whole requests. SessionLost where no session
-        is on the service that it was sent to.
+        `turns_left` must be what it was then, because services compare whole requests. SessionLost
+        where the trajectory has no session on `call.service`.
         """
-        held = (session for session in self.sessions if session.name == called.service)
-        session = next(held, None)
+        session = next((one for one in self.sessions if one.name == call.service), None)
         if session is None:
-            raise SessionLost(f"call {called.call_id} went to tools.{called.service}, which is not")
-        call = Call(
-            action=called.action,
-            tool=called.tool,
-            service=called.service,
-            arguments=json.loads(called.arguments) if called.arguments else None,
-        )
+            raise SessionLost(f"call {call_id} went to tools.{call.service}, which is gone")
         message = request_of(
             call,
             session.table,
             session_id=session.session_id,
-            call_id=called.call_id,
-            turn=called.turn,
+            call_id=call_id,
+            turn=turn,
             turns_left=turns_left,
         )
         return self._send(session, message)

@@ -16,8 +16,7 @@ import structlog
 
 from engine.errors import StartupError, TaskUnfit
 from engine.images.media import Media
-from engine.rollout.events import SessionRef
-from engine.rollout.timelimit import TimeLimit
+from engine.timelimit import TimeLimit
 from engine.tools.link.counts import Counts, ServiceStatistics
 from engine.tools.link.endpoint import Endpoint
 from engine.tools.process import ToolProcess
@@ -25,7 +24,7 @@ from engine.tools.sessions.closing import Closer
 from engine.tools.sessions.opening import OPEN_SECONDS, Opener, ServiceFull
 from engine.tools.sessions.session import ServiceSession
 from engine.tools.spec import spec
-from engine.types import ToolSpec
+from engine.types import SessionRef, ToolSpec
 from toolwright import wire
 from toolwright.recipe import Tool as ToolTable
 from toolwright.rpc.errors import ServiceError, TransportError

@@ -23,8 +23,7 @@ from engine.errors import (
     first_of_group,
 )
 from engine.images.media import Media
-from engine.rollout.events import SessionRef
-from engine.rollout.timelimit import TimeLimit
+from engine.timelimit import TimeLimit
 from engine.tools.environment import Environment
 from engine.tools.link.counts import ServiceStatistics
 from engine.tools.process import ToolProcess
@@ -33,7 +32,7 @@ from engine.tools.sessions.finding import adopt_session, fork_session
 from engine.tools.sessions.leases import Leases
 from engine.tools.sessions.opening import ServiceFull
 from engine.tools.sessions.session import ServiceSession
-from engine.types import ToolSpec
+from engine.types import SessionRef, ToolSpec
 from toolwright.recipe import Tool as ToolTable
 from toolwright.types import Task
 

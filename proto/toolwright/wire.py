@@ -1,110 +1,56 @@
 """The record in protobuf, both ways.
 
-The only place where `toolwright.types` and `toolwright.common.v1` meet. Token ids and log-probs
-travel as little-endian int32 / float32 bytes. `from_proto(to_proto(x)) == x` for every record
-whose log-probs are float32 values.
+The only place where the record of `toolwright.types` and `toolwright.common.v1` meet.
+`from_proto(to_proto(x)) == x` for every record whose log-probs are float32 values. What the record
+is made of is in `toolwright.wire_values` and `toolwright.json_data`, and is imported from here.
 """
 
 from __future__ import annotations
 
 import hashlib
-from array import array
 from collections.abc import Iterable
-from sys import byteorder
-from typing import Any
-
-from google.protobuf.duration_pb2 import Duration
 
 from toolwright import types as t
-from toolwright.common.v1 import media_pb2, sampling_pb2
 from toolwright.common.v1 import trajectory_pb2 as pb
-from toolwright.json_data import exact_json as exact_json
-from toolwright.json_data import mapping as mapping
-from toolwright.json_data import read_exact
-from toolwright.json_data import struct as struct
+from toolwright.json_data import exact_json, mapping, read_exact, struct
+from toolwright.wire_values import (
+    blob_from_proto,
+    blob_to_proto,
+    duration,
+    media_from_proto,
+    media_to_proto,
+    pack,
+    sampling_from_proto,
+    sampling_to_proto,
+    seconds,
+    unpack,
+    version_from_proto,
+    version_to_proto,
+)
 
-
-def pack(values: Iterable[float], code: str) -> bytes:
-    """Little-endian bytes of `values`; code "i" = int32, "f" = float32."""
-    if byteorder == "little" and isinstance(values, array) and values.typecode == code:
-        return values.tobytes()
-    out = array(code, values)
-    if byteorder == "big":
-        out.byteswap()
-    return out.tobytes()
-
-
-def unpack(data: bytes, code: str) -> array[Any]:
-    """Inverse of `pack`."""
-    out: array[Any] = array(code)
-    out.frombytes(data)
-    if byteorder == "big":
-        out.byteswap()
-    return out
-
-
-def duration(seconds: float) -> Duration:
-    """A protobuf duration of so many seconds."""
-    whole = int(seconds)
-    return Duration(seconds=whole, nanos=int((seconds - whole) * 1e9))
-
-
-def seconds(duration: Duration) -> float:
-    """Inverse of `duration`, for every duration that a message can hold."""
-    return duration.seconds + duration.nanos * 1e-9
-
-
-def version_to_proto(version: t.WeightVersion) -> pb.WeightVersion:
-    return pb.WeightVersion(lineage=version.lineage, step=version.step)
-
-
-def version_from_proto(version: pb.WeightVersion) -> t.WeightVersion:
-    return t.WeightVersion(lineage=version.lineage, step=version.step)
-
-
-_SAMPLING_FIELDS = (
-    "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "seed", "adapter",
-    "max_new_tokens",
-)  # fmt: skip
-
-
-def sampling_to_proto(params: t.SamplingParams) -> sampling_pb2.SamplingParams:
-    given = {name: getattr(params, name) for name in _SAMPLING_FIELDS}
-    return sampling_pb2.SamplingParams(**{k: v for k, v in given.items() if v is not None})
-
-
-def sampling_from_proto(params: sampling_pb2.SamplingParams) -> t.SamplingParams:
-    return t.SamplingParams(
-        **{
-            name: getattr(params, name)
-            for name in _SAMPLING_FIELDS
-            if params.HasField(name)  # type: ignore[arg-type]
-        }
-    )
-
-
-def blob_to_proto(blob: t.BlobRef) -> media_pb2.BlobRef:
-    return media_pb2.BlobRef(sha256=blob.sha256, media_type=blob.media_type, size=blob.size)
-
-
-def blob_from_proto(blob: media_pb2.BlobRef) -> t.BlobRef:
-    return t.BlobRef(sha256=blob.sha256, media_type=blob.media_type, size=blob.size)
-
-
-def _media_to_proto(media: t.MediaRef) -> media_pb2.MediaRef:
-    return media_pb2.MediaRef(
-        blob=blob_to_proto(media.blob),
-        token_offset=media.token_offset,
-        placeholder_tokens=media.placeholder_tokens,
-    )
-
-
-def _media_from_proto(media: media_pb2.MediaRef) -> t.MediaRef:
-    return t.MediaRef(
-        blob=blob_from_proto(media.blob),
-        token_offset=media.token_offset,
-        placeholder_tokens=media.placeholder_tokens,
-    )
+__all__ = [
+    "blob_from_proto",
+    "blob_to_proto",
+    "content_hash",
+    "duration",
+    "exact_json",
+    "mapping",
+    "pack",
+    "sampling_from_proto",
+    "sampling_to_proto",
+    "seconds",
+    "segment_from_proto",
+    "segment_to_proto",
+    "serialize",
+    "struct",
+    "task_from_proto",
+    "task_to_proto",
+    "trajectory_from_proto",
+    "trajectory_to_proto",
+    "unpack",
+    "version_from_proto",
+    "version_to_proto",
+]
 
 
 def segment_to_proto(segment: t.Segment) -> pb.Segment:
@@ -114,7 +60,7 @@ def segment_to_proto(segment: t.Segment) -> pb.Segment:
         token_count=len(segment.token_ids),
         turn=segment.turn,
         trainable=segment.trainable,
-        media=[_media_to_proto(m) for m in segment.media],
+        media=[media_to_proto(m) for m in segment.media],
         tensors=[
             pb.TokenTensor(name=x.name, dtype=x.dtype, shape=x.shape, data=x.data)
             for x in segment.tensors
@@ -162,7 +108,7 @@ def segment_from_proto(segment: pb.Segment) -> t.Segment:
         trainable=segment.trainable,
         sampling=sampling_from_proto(segment.sampling) if segment.HasField("sampling") else None,
         finish=finish,
-        media=tuple(_media_from_proto(m) for m in segment.media),
+        media=tuple(media_from_proto(m) for m in segment.media),
         tensors=tuple(
             t.TokenTensor(name=x.name, dtype=x.dtype, shape=tuple(x.shape), data=x.data)
             for x in segment.tensors
@@ -276,7 +222,7 @@ def task_to_proto(task: t.Task) -> pb.Task:
         messages_json=exact_json(task.messages),
         prompt=task.prompt,
         answers=task.answers,
-        media=[_media_to_proto(m) for m in task.media],
+        media=[media_to_proto(m) for m in task.media],
     )
     if task.messages:
         out.messages.extend([struct(message) for message in task.messages])
@@ -299,7 +245,7 @@ def task_from_proto(task: pb.Task) -> t.Task:
         answers=tuple(task.answers),
         metadata=mapping(task.metadata, task.metadata_json),
         sampling=sampling_from_proto(task.sampling) if task.HasField("sampling") else None,
-        media=tuple(_media_from_proto(m) for m in task.media),
+        media=tuple(media_from_proto(m) for m in task.media),
     )
 
 

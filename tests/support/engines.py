@@ -14,6 +14,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from engine.config import EngineTable
 from engine.serve import Engine
+from tests.support.waiting import PATIENCE
 from toolwright import wire
 from toolwright.common.v1 import trajectory_pb2
 from toolwright.policy.v1 import policy_pb2, policy_pb2_grpc
@@ -23,17 +24,6 @@ from toolwright.rpc.channel import call, open_channel
 from toolwright.rpc.errors import from_rpc_error
 from toolwright.rpc.options import TOKEN_VARIABLE
 from toolwright.types import Trajectory, WeightVersion
-
-PATIENCE = 20.0
-"""Seconds until a test gives up on something that takes milliseconds."""
-
-
-async def until(condition: Callable[[], bool], what: str, seconds: float = PATIENCE) -> None:
-    """Waits for `condition`; AssertionError names what did not come."""
-    deadline = asyncio.get_running_loop().time() + seconds
-    while not condition():
-        assert asyncio.get_running_loop().time() < deadline, f"waited {seconds:g} s for {what}"
-        await asyncio.sleep(0.005)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

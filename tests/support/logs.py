@@ -18,10 +18,9 @@ from engine.rollout.events import (
     Noted,
     Opened,
     Scored,
-    SessionRef,
     Streamed,
 )
-from engine.types import ToolSpec
+from engine.types import SessionRef, ToolSpec
 from tests.support.records import FLOAT, FLOAT32, INT32, optional
 from tests.support.records import finishes as finish_reasons
 from tests.support.records import sampling as sampling_params

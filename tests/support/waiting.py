@@ -1,4 +1,4 @@
-"""Waits in tests, without what an engine imports."""
+"""Waits of tests, and the clock of a trajectory that only tells what it was told."""
 
 from __future__ import annotations
 
@@ -15,3 +15,16 @@ async def until(condition: Callable[[], bool], what: str, seconds: float = PATIE
     while not condition():
         assert asyncio.get_running_loop().time() < deadline, f"waited {seconds:g} s for {what}"
         await asyncio.sleep(0.005)
+
+
+class ToldClock:
+    """What a trajectory's clock was told: the time since which it stands still, None to go on."""
+
+    def __init__(self) -> None:
+        self.told: list[float | None] = []
+
+    def stop(self, since: float) -> None:
+        self.told.append(since)
+
+    def go_on(self) -> None:
+        self.told.append(None)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from engine.rollout.events import Acted, Answered, Appended, Called, Opened, SessionRef
+from engine.rollout.events import Acted, Answered, Appended, Called, Opened
 from engine.rollout.log import AttemptLog
-from engine.types import ToolSpec
+from engine.types import SessionRef, ToolSpec
 from toolwright.types import (
     Author,
     CallOutcome,

@@ -10,13 +10,13 @@ from __future__ import annotations
 import grpc
 
 from engine.errors import AttemptFailed, ForkRefused, SessionLost
-from engine.rollout.events import SessionRef
 from engine.tools.link.endpoint import Endpoint
 from engine.tools.link.patience import Kind, kind_of
 from engine.tools.service import ASK_SECONDS, Service
 from engine.tools.sessions.opening import OPEN_SECONDS
 from engine.tools.sessions.session import ServiceSession
 from engine.tools.spec import spec
+from engine.types import SessionRef
 from toolwright.rpc.errors import ServiceError, TransportError
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import Task

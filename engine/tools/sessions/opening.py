@@ -20,7 +20,7 @@ import structlog
 
 from engine.errors import OpenFailed, SessionLost, ToolServiceFailed
 from engine.images.media import Media
-from engine.rollout.timelimit import Outage, TimeLimit
+from engine.timelimit import Outage, TimeLimit
 from engine.tools.blobs import pieces
 from engine.tools.link.counts import Counts
 from engine.tools.link.endpoint import Endpoint

@@ -9,10 +9,9 @@ import structlog
 
 from engine.errors import ToolServiceFailed
 from engine.images.media import Media
-from engine.rollout.events import SessionRef
 from engine.tools.link.counts import Counts
 from engine.tools.link.endpoint import Endpoint
-from engine.types import ToolSpec
+from engine.types import SessionRef, ToolSpec
 from toolwright.recipe import Tool as ToolTable
 from toolwright.rpc.errors import ServiceError, TransportError
 from toolwright.tool.v1 import tool_pb2 as pb

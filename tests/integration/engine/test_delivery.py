@@ -11,8 +11,9 @@ import grpc.aio
 import pytest
 
 from tests.integration.engine.conftest import MakeWorld
-from tests.support.engines import Running, until
+from tests.support.engines import Running
 from tests.support.tools import ToolDouble, add_up
+from tests.support.waiting import until
 from toolwright import wire
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.common.v1 import trajectory_pb2

@@ -16,9 +16,10 @@ from engine import lines as files
 from engine.lanes.evaluation import suite as suites
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.support.dialogue import ANSWER, CALL
-from tests.support.engines import Running, until
+from tests.support.engines import Running
 from tests.support.recipes import write_recipe
 from tests.support.tools import ToolDouble, serving
+from tests.support.waiting import until
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.errors import ServiceError
 from toolwright.types import WeightVersion
@@ -316,7 +317,7 @@ async def test_on_a_full_disk_it_waits_with_its_results(
         results.rename(kept)
         results.symlink_to("/dev/full")
         await run.learner.publish(v(version, 1), here.weights("1"))
-        await until(lambda: run.engine._state() == "full", "the engine to see it")
+        await until(lambda: run.engine.status.state == "full", "the engine to see it")
         results.unlink()
         kept.rename(results)
         await evaluated(run, 2)
@@ -458,7 +459,9 @@ async def test_an_evaluation_without_a_measured_row_is_not_recorded(
     here = await world(run={**NONE, "steps": 0}, engine=lane(suite(n=2)))
     (here.folder / "my_reward.py").write_text("def score(trajectory): raise OSError('away')\n")
     async with here.engine() as run:
-        await until(lambda: run.engine._status().final_evaluation_done, "the evaluation's end")
+        await until(
+            lambda: run.engine.status.message().final_evaluation_done, "the evaluation's end"
+        )
     assert lines(run.folder) == []
     assert all("OSError('away')" in row["errored"] for row in rows(run.folder))
 

@@ -11,7 +11,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from engine.rollout.events import Streamed
 from engine.serve import Engine
 from tests.integration.engine.conftest import MakeWorld
-from tests.support.engines import PATIENCE
+from tests.support.waiting import PATIENCE
 from toolwright.rpc.channel import open_channel
 from toolwright.types import floats, ids
 

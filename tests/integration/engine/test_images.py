@@ -18,7 +18,6 @@ from engine.text.codec import HuggingFaceCodec
 from tests.integration.engine.conftest import MakeWorld
 from tests.integration.toolsvc.conftest import Service
 from tests.support.dialogue import ANSWER, by_turn
-from tests.support.engines import until
 from tests.support.shown_images import (
     LARGE,
     RUN,
@@ -30,6 +29,7 @@ from tests.support.shown_images import (
     replying,
     sent_images,
 )
+from tests.support.waiting import until
 from toolwright.types import StopReason
 
 

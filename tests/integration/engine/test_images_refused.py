@@ -23,7 +23,6 @@ from tests.integration.engine.conftest import MakeWorld
 from tests.integration.engine.test_process import ended, process
 from tests.integration.toolsvc.conftest import Service
 from tests.support.dialogue import ANSWER
-from tests.support.engines import until
 from tests.support.shown_images import (
     LARGE,
     LIMITS,
@@ -35,6 +34,7 @@ from tests.support.shown_images import (
     replying,
 )
 from tests.support.tools import ToolDouble, broken, unavailable
+from tests.support.waiting import until
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.errors import ServiceError
 from toolwright.tool.v1 import tool_pb2 as pb

@@ -14,9 +14,10 @@ import psutil
 
 from engine.journal.journal import Journal
 from tests.integration.engine.conftest import MakeWorld, World
-from tests.support.engines import Learner, in_order, listening, until
+from tests.support.engines import Learner, in_order, listening
 from tests.support.recipes import TASK_FILE, write_recipe
 from tests.support.tools import ToolDouble, add_up
+from tests.support.waiting import until
 from toolwright.rpc.channel import open_channel
 from toolwright.tool.v1 import tool_pb2 as pb
 

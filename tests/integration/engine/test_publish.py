@@ -13,7 +13,8 @@ import pytest
 from bench.scripted import Faults, ScriptedSampler, Timing
 from engine.errors import StartupError
 from tests.integration.engine.conftest import MakeWorld, World
-from tests.support.engines import PATIENCE, Learner, until
+from tests.support.engines import Learner
+from tests.support.waiting import PATIENCE, until
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.policy.v1 import policy_pb2
 from toolwright.rpc.channel import call, may_retry, open_channel

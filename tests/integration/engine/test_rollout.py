@@ -13,8 +13,8 @@ from bench.scripted.script import default_logprob
 from engine.text.codec import HuggingFaceCodec
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.support.dialogue import ANSWER, CALL, by_turn
-from tests.support.engines import until
 from tests.support.tools import LONG_STOP, PYTHON, ToolDouble, add_up, text
+from tests.support.waiting import until
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import (

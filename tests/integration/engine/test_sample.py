@@ -26,9 +26,9 @@ from engine.sample.store import Store
 from engine.tools.spec import spec
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.support.dialogue import ANSWER, CALL
-from tests.support.engines import until
 from tests.support.recipes import merged, write_recipe
 from tests.support.tools import JSON_CALL, ToolDouble, text
+from tests.support.waiting import until
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.recipe import load_recipe
 from toolwright.rpc.errors import ServiceError

@@ -24,9 +24,10 @@ from bench.scripted.script import default_logprob
 from engine.errors import StartupError
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.support.dialogue import ANSWER, CALL, by_turn
-from tests.support.engines import Running, until
+from tests.support.engines import Running
 from tests.support.net import free_port
 from tests.support.tools import ToolDouble, add_up
+from tests.support.waiting import until
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import Author, FinishKind, Status, StopReason, Trajectory, WeightVersion
 
@@ -309,9 +310,7 @@ async def test_a_request_that_every_sampler_refuses_ends_the_engine(world: MakeW
         async with here.engine() as run:
             async with asyncio.timeout(10):
                 await run.task
-    assert caught.group_contains(
-        StartupError, match="3 rows of the task source.*penalty"
-    )
+    assert caught.group_contains(StartupError, match="3 rows of the task source.*penalty")
 
 
 async def test_two_samplers_share_the_work_and_one_takes_over(world: MakeWorld) -> None:

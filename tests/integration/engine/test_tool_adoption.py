@@ -18,9 +18,9 @@ from engine.tools.environment import Environment
 from engine.tools.services import ToolServices
 from engine.types import Call
 from tests.integration.toolsvc.conftest import Service, start_service
-from tests.support.engines import until
 from tests.support.net import free_port
 from tests.support.tools import LONG_STOP, PYTHON, ToolDouble, serving, session_lost
+from tests.support.waiting import until
 from toolwright.recipe import Tool
 from toolwright.rpc.errors import abort
 from toolwright.tool.v1 import tool_pb2 as pb
@@ -86,8 +86,8 @@ def step(environment: Environment, turn: int, seconds: float = 0.0) -> PendingCa
     return sent
 
 
-def called(turn: int, seconds: float) -> Called:
-    """The event of such a call."""
+def logged(turn: int, seconds: float) -> Called:
+    """The event that a log has of such a call."""
     return Called(
         call_id=f"a/{turn}/0",
         turn=turn,
@@ -116,7 +116,8 @@ async def test_a_later_life_finds_the_session_and_a_call_on_its_way_runs_once(
         assert again.refs == refs
         assert [tool.name for tool in again.tools] == ["count"]
         assert (second.statistics()["count"]).open_sessions == 1
-        pending = again.reask(called(1, 0.5), turns_left=8)
+        called = logged(1, 0.5)
+        pending = again.reask(called.call, call_id=called.call_id, turn=1, turns_left=8)
         assert (await pending.result()).outcome.observation == "call 2"
         assert len(effects.read_text()) == before + 2
         # The state is still there, and goes on.

@@ -18,7 +18,6 @@ from engine.tools.sessions import session as toolsession
 from engine.types import Call
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.dialogue import ANSWER, by_turn
-from tests.support.engines import until
 from tests.support.tools import (
     PYTHON,
     ToolDouble,
@@ -29,6 +28,7 @@ from tests.support.tools import (
     text,
     unavailable,
 )
+from tests.support.waiting import until
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.recipe import Tool
 from toolwright.rpc.errors import ServiceError

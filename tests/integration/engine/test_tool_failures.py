@@ -16,7 +16,6 @@ from engine.rollout import attempts
 from engine.tools.services import ToolServices
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.dialogue import ANSWER, CALL
-from tests.support.engines import until
 from tests.support.tools import (
     PYTHON,
     ToolDouble,
@@ -27,6 +26,7 @@ from tests.support.tools import (
     text,
     unavailable,
 )
+from tests.support.waiting import until
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.recipe import Tool
 from toolwright.rpc.errors import ServiceError

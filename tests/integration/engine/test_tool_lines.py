@@ -13,9 +13,9 @@ from structlog.testing import capture_logs
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.support.chat_endpoint import chat_endpoint
 from tests.support.dialogue import ANSWER, by_turn
-from tests.support.engines import until
 from tests.support.lasting import lasting
 from tests.support.node_tool import node_tool
+from tests.support.waiting import until
 from toolwright.types import Trajectory
 
 ONE_IN_FLIGHT: dict[str, Any] = {

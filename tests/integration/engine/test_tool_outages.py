@@ -14,7 +14,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from engine.errors import AttemptFailed, SessionLost, ToolServiceFailed
-from engine.rollout.timelimit import TimeLimit
+from engine.timelimit import TimeLimit
 from engine.tools.calls import PendingCall
 from engine.tools.environment import Environment
 from engine.tools.link import endpoint as link
@@ -23,9 +23,9 @@ from engine.tools.services import ToolServices
 from engine.tools.sessions import opening
 from engine.types import Call
 from tests.integration.toolsvc.conftest import start_service
-from tests.support.engines import until
 from tests.support.net import free_port
 from tests.support.tools import ToolDouble, add_up, serving, unavailable
+from tests.support.waiting import until
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.recipe import Tool
 from toolwright.rpc.errors import ServiceError

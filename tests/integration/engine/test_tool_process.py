@@ -16,7 +16,7 @@ from engine.tools.services import ToolServices
 from tests.integration.engine.conftest import MakeWorld
 from tests.integration.engine.test_process import ended, process
 from tests.support.dialogue import ANSWER, by_turn
-from tests.support.engines import until
+from tests.support.waiting import until
 from toolwright.recipe import Tool
 from toolwright.types import StopReason
 

@@ -16,8 +16,8 @@ from engine.tools.environment import Environment
 from engine.tools.link import endpoint as link
 from engine.tools.services import ToolServices
 from engine.types import Call
-from tests.support.engines import until
 from tests.support.tools import InStream, ToolDouble, add_up, serving, text
+from tests.support.waiting import until
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.recipe import Tool
 from toolwright.tool.v1 import tool_pb2 as pb

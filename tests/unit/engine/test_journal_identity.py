@@ -13,6 +13,7 @@ import pytest
 
 from engine.errors import PublishFailed, StartupError
 from engine.journal import facts
+from engine.journal.fork import fork_from
 from engine.journal.identity import difference, policy_identity
 from engine.journal.journal import Journal
 from engine.journal.schema import FILE_NAME, open_read_only
@@ -138,9 +139,9 @@ async def test_a_fork_takes_the_newest_weights_also_of_a_run_in_progress(tmp_pat
     path = weights(tmp_path / "weights", [2], b"12345678")
     await journal.set_version(WeightVersion(lineage="a", step=2), tmp_path / "gone", None)
     await journal.set_version(V3, path, None)
-    assert Journal.fork_from(old, new) == (V3, path)
+    assert fork_from(old, new) == (V3, path)
     await journal.close()
-    assert Journal.fork_from(old, new) == (V3, path)
+    assert fork_from(old, new) == (V3, path)
     assert not new.exists()
 
 
@@ -153,24 +154,24 @@ async def test_a_journal_of_an_older_engine_can_be_forked(tmp_path: Path) -> Non
             " path TEXT NOT NULL, published INTEGER PRIMARY KEY AUTOINCREMENT)"
         )
         db.execute("INSERT INTO versions VALUES ('a', 3, ?, 1)", (str(path),))
-    assert Journal.fork_from(tmp_path / "old", tmp_path / "new") == (V3, path)
+    assert fork_from(tmp_path / "old", tmp_path / "new") == (V3, path)
 
 
 async def test_a_fork_is_refused_with_a_sentence(tmp_path: Path) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
     with pytest.raises(StartupError, match="no run in"):
-        Journal.fork_from(old, new)
+        fork_from(old, new)
     old.mkdir()
     (old / FILE_NAME).write_text("garbage " * 1000)
     with pytest.raises(StartupError, match="cannot be read"):
-        Journal.fork_from(old, new)
+        fork_from(old, new)
     (old / FILE_NAME).unlink()
     journal = Journal(old / FILE_NAME)
     with pytest.raises(StartupError, match="has published no weights"):
-        Journal.fork_from(old, new)
+        fork_from(old, new)
     await journal.set_version(V3, tmp_path / "gone", None)
     with pytest.raises(StartupError, match=r"a\.3 .* not in"):
-        Journal.fork_from(old, new)
+        fork_from(old, new)
     with pytest.raises(StartupError, match="opens a new run"):
-        Journal.fork_from(old, old)
+        fork_from(old, old)
     await journal.close()

@@ -23,8 +23,8 @@ from engine.sampler.stops import StopTable
 from engine.sampler.wire.stream import Stream
 from engine.types import Generated
 from tests.support.codecs import END, ToyCodec
-from tests.support.engines import until
 from tests.support.net import free_port
+from tests.support.waiting import ToldClock, until
 from tests.unit.engine.test_sampler_wire import event
 from toolwright.recipe import Sampler
 from toolwright.types import FinishKind, FinishReason, SamplingParams, WeightVersion
@@ -301,25 +301,12 @@ async def test_no_server_at_all_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -
     await pool.close()
 
 
-class Clock:
-    """What a trajectory's clock was told: the time since which it stands still, None to go on."""
-
-    def __init__(self) -> None:
-        self.told: list[float | None] = []
-
-    def stop(self, since: float) -> None:
-        self.told.append(since)
-
-    def go_on(self) -> None:
-        self.told.append(None)
-
-
 async def test_the_clock_stands_still_from_the_last_token_before_a_fault_to_the_next() -> None:
     def begins(body: dict[str, Any]) -> bytes:
         pairs = [[-0.5, token, None] for token in REPLY[:3]]
         return sse(event(REPLY[:3], 3, pairs=pairs)) + LIES["-5"](body)
 
-    clock = Clock()
+    clock = ToldClock()
     lie = LIES["-5"]
     async with pool_of(Server(begins, lie, lie, truth)) as pool:
         began = asyncio.get_running_loop().time()
@@ -331,7 +318,7 @@ async def test_the_clock_stands_still_from_the_last_token_before_a_fault_to_the_
 
 
 async def test_while_no_server_is_up_an_action_waits_and_the_clock_stands_still() -> None:
-    clock = Clock()
+    clock = ToldClock()
     server = Server(truth)
     async with pool_of(server, patience_s=0.1) as pool:
         pool.mark_down(pool.servers[0], "a test")

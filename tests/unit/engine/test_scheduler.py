@@ -18,7 +18,7 @@ from engine.lanes.places import Places
 from engine.lanes.train import TrainLane
 from engine.rollout.log import AttemptLog
 from engine.tasks import BadRows, DrawnTask
-from tests.support.engines import until
+from tests.support.waiting import until
 from toolwright.recipe import Run
 from toolwright.types import SamplingParams, Status, StopReason, Task, Trajectory
 

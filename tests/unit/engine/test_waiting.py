@@ -4,23 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-from engine.rollout.timelimit import TimeLimit
 from engine.sampler.waiting import Cause, Waiting
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.told: list[float | None] = []
-
-    def stop(self, since: float) -> None:
-        self.told.append(since)
-
-    def go_on(self) -> None:
-        self.told.append(None)
+from engine.timelimit import TimeLimit
+from tests.support.waiting import ToldClock
 
 
 async def test_causes_that_overlap_stop_the_clock_once() -> None:
-    clock = Clock()
+    clock = ToldClock()
     waiting = Waiting(clock)
     waiting.begin(Cause.QUIET, 5.0)
     waiting.begin(Cause.NO_SAMPLER, 7.0)
@@ -36,7 +26,7 @@ async def test_causes_that_overlap_stop_the_clock_once() -> None:
 
 
 async def test_time_that_was_given_back_is_not_given_back_again() -> None:
-    clock = Clock()
+    clock = ToldClock()
     waiting = Waiting(clock)
     now = asyncio.get_running_loop().time()
     waiting.begin(Cause.PAUSED, now - 1)

@@ -1,0 +1,220 @@
+"""The recipe's shared tables: [run], [policy], [task], [sampler], [tools.*].
+
+Each is a model that checks its own values and refuses unknown keys; `toolwright.recipe` reads the
+file. What ties two processes together (group size, batch, staleness with its correction) stands in
+[run], so that each of them checks it.
+"""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from toolwright.stop_rules import read_stop_rules
+
+ARCHITECTURES = ("qwen2", "qwen3")
+"""`model_type` of the policies that can be sampled and trained."""
+VISION_ARCHITECTURES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe")
+"""Of those that read images: they can be sampled and evaluated, our learner cannot train them."""
+
+
+ForeignText = Literal["plain", "as_is"]
+
+
+class Table(BaseModel):
+    """Base of every table: unknown keys are refused, values are fixed once read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Run(Table):
+    """What one run is, for the engine and the learner alike."""
+
+    name: str
+    folder: Path = Field(description="everything that the run leaves; a second start resumes it")
+    seed: int = 0
+    steps: int = Field(ge=0, description="weight versions to train")
+    groups_per_step: int = Field(ge=1, description="groups (prompts) in one training batch")
+    group_size: int = Field(ge=1, description="rollouts of one prompt")
+    max_staleness: int = Field(default=0, ge=0, description="weight versions, spec 6.8 eta")
+    correction: Literal["bypass", "token_truncate", "decoupled"] = "bypass"
+    engine: str = Field(default="127.0.0.1:50051", description="address of `engine serve`")
+
+    @property
+    def batch(self) -> int:
+        """Trajectories in one training batch."""
+        return self.groups_per_step * self.group_size
+
+    @model_validator(mode="after")
+    def _one_correction(self) -> Run:
+        asynchronous = self.max_staleness > 0
+        if asynchronous != (self.correction == "decoupled"):
+            raise ValueError(
+                f"max_staleness = {self.max_staleness} with correction = {self.correction!r}: "
+                "staleness 0 takes 'bypass' or 'token_truncate', above 0 takes 'decoupled'"
+            )
+        return self
+
+
+class Policy(Table):
+    """The policy to start from: a local Hugging Face folder (Qwen2 or Qwen3; Qwen-VL can be
+    sampled and not trained)."""
+
+    model: Path
+    foreign_text: ForeignText = Field(
+        default="plain", description="what text of tools and tasks that spells control tokens is"
+    )
+
+
+class Limits(Table):
+    """Budgets of one trajectory, tokens unless said otherwise (spec 3.2)."""
+
+    turns: int = Field(default=4, ge=0, description="tool calls; one answer turn comes on top")
+    calls: int = Field(default=8, ge=1, description="tool calls in one action")
+    action: int = Field(default=1024, ge=1)
+    observation: int = Field(default=1024, ge=1)
+    response: int = Field(default=4096, ge=1, description="actions and observations together")
+    model: int = Field(default=32768, ge=2, description="the sampler's context")
+    seconds: float = Field(default=600.0, gt=0, description="wall clock of one trajectory")
+    image_tokens: int = Field(
+        default=1280, ge=1, description="set aside for an image until the sampler tells its tokens"
+    )
+    image_bytes: int = Field(
+        default=16 << 20, ge=0, description="of all images that the policy is shown, as files"
+    )
+
+
+class TaskTable(Table):
+    """Where questions come from, how the agent speaks and what is rewarded."""
+
+    source: str = Field(
+        description="data.jsonl, data.parquet, or path.py:function / module:function"
+    )
+    protocol: str = "engine.protocols.tagged:Tagged"
+    protocol_options: dict[str, Any] = Field(default_factory=dict)
+    reward: str = Field(description="module:function or ./file.py:function")
+    reward_per_group: bool = False
+    reward_seconds: float = Field(default=60.0, gt=0)
+    reward_threads: int = Field(
+        default=8, ge=1, description="calls at a time of a reward function that is not async"
+    )
+    group_hook: str = Field(
+        default="", description="module:function or ./file.py:function, async, over scored groups"
+    )
+    stops: dict[str, str] = Field(
+        default_factory=dict, description='stop reason = "keep", "mask", "mask:0", "penalise:-0.5"'
+    )
+    mask_overlong: bool = Field(default=False, description="what a length limit ended")
+    mask_void: bool = Field(default=False, description="no call understood and no answer")
+    exclude_masked_from_baseline: bool | None = Field(
+        default=None, description="none = what infrastructure ended, and nothing else"
+    )
+    shuffle: bool = True
+    limits: Limits = Field(default_factory=Limits)
+    tools: tuple[str, ...] = Field(default=(), description="names under [tools]; empty = all")
+
+    @field_validator("stops")
+    @classmethod
+    def _rules_are_rules(cls, stops: dict[str, str]) -> dict[str, str]:
+        read_stop_rules(stops)
+        return stops
+
+
+class Sampler(Table):
+    """The SGLang servers and how the policy is sampled in training."""
+
+    endpoints: tuple[str, ...] = Field(min_length=1)
+    temperature: float = Field(default=1.0, ge=0)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    top_k: int = -1
+    min_p: float = Field(default=0.0, ge=0, le=1)
+    repetition_penalty: float = Field(default=1.0, gt=0)
+    stream_interval: int = Field(
+        default=8, ge=1, description="tokens a chunk; a stop token ends a request at once anyway"
+    )
+    pause: Literal["retract", "in_place", "abort"] = "retract"
+    timeout_s: float = Field(
+        default=300.0, gt=0, description="longest silence of a stream; above the longest publish"
+    )
+    patience_s: float = Field(
+        default=300.0,
+        gt=0,
+        description="how long requests of one action may fail; time without any sampler is apart",
+    )
+
+
+class Tool(Table):
+    """One tool service; several entries give one session each to every trajectory.
+
+    It has an address, or the engine starts it.
+    """
+
+    service: str = Field(default="", description="address of a ToolService")
+    serve: tuple[str, ...] = Field(
+        default=(), description="what to say after `toolsvc serve` to start one, --listen apart"
+    )
+    tls_ca: Path | None = Field(
+        default=None, description="PEM file of who signed its certificate; none = no TLS"
+    )
+    names: tuple[str, ...] = Field(default=(), description="tools of the service; empty = all")
+    queue_limit_s: float = Field(default=60.0, gt=0)
+    run_limit_s: float = Field(default=10.0, gt=0)
+    lease_s: float = Field(default=60.0, gt=0)
+    patience_s: float = Field(
+        default=300.0, ge=0, description="how long a service may be away before an attempt fails"
+    )
+
+    @property
+    def where(self) -> str:
+        """Its address, or the command that starts it."""
+        return self.service or f"`{shlex.join(('toolsvc', 'serve', *self.serve))}`"
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Tool:
+        if bool(self.service) == bool(self.serve):
+            raise ValueError(
+                "say `service`, the address of a tool service, or `serve`, what the engine is to "
+                "start: one of the two"
+            )
+        if self.serve and self.tls_ca:
+            raise ValueError("tls_ca is for a `service`; what `serve` starts is a Unix socket")
+        if any(word.partition("=")[0] == "--listen" for word in self.serve):
+            raise ValueError("leave --listen out of `serve`: the engine says where")
+        return self
+
+
+class Shared(Table):
+    """The shared tables of one recipe."""
+
+    run: Run
+    policy: Policy
+    task: TaskTable
+    sampler: Sampler
+    tools: dict[str, Tool] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _tools_exist(self) -> Shared:
+        unknown = [name for name in self.task.tools if name not in self.tools]
+        if unknown:
+            raise ValueError(
+                f"task.tools names {unknown}, which have no [tools.NAME] table: "
+                f"there are {', '.join(self.tools) or 'none'}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _one_table_a_service(self) -> Shared:
+        """A trajectory has one session on a service."""
+        tables: dict[str, str] = {}
+        for name in self.task.tools or self.tools:
+            address = self.tools[name].service
+            first = tables.setdefault(address, name) if address else name
+            if first != name:
+                raise ValueError(
+                    f"tools.{first} and tools.{name} are both {address}: "
+                    f"make it one table, with the tools' names in tools.{first}.names"
+                )
+        return self
