@@ -155,7 +155,8 @@ class Engine:
         check_context("task.limits.model", shared.task.limits.model, self._pool.longest_prompt)
         self._services = build_tools(recipe, self.journal.owner)
         stack.push_async_callback(self._services.close)
-        await self._services.open()
+        # A run that goes on may be started before its services are back.
+        await self._services.open(patient=self.journal.boot > 1)
         surroundings = Surroundings(
             rules=Rules(
                 protocol=protocol,

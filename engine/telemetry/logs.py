@@ -51,6 +51,12 @@ def _short(value: object) -> str:
     return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]} ..."
 
 
+def tell(line: str, out: TextIO) -> None:
+    """A line for people, dropped where it finds no room: `out` may be a file on a full disk."""
+    with contextlib.suppress(OSError):
+        print(line, file=out, flush=True)
+
+
 class _Patient:
     """A text stream that drops what a full disk does not take: a log line ends no run."""
 
@@ -71,5 +77,5 @@ def _warn_people(
     _logger: object, method: str, event: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
     if method in ("warning", "error", "critical"):
-        print(sentence(method, event), file=sys.stderr, flush=True)
+        tell(sentence(method, event), sys.stderr)
     return event

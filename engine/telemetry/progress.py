@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
+from engine.telemetry.logs import tell
+
 
 class Progress:
     """Knows when it began and how many tokens it told of last."""
@@ -52,4 +54,5 @@ class Progress:
         return ", ".join(parts)
 
     def show(self, line: str) -> None:
-        print(line, file=self._out, flush=True)
+        """A full disk under the output ends no run."""
+        tell(line, self._out)

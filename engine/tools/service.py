@@ -19,6 +19,7 @@ from engine.images.media import Media
 from engine.timelimit import TimeLimit
 from engine.tools.link.counts import Counts, ServiceStatistics
 from engine.tools.link.endpoint import Endpoint
+from engine.tools.link.patience import Patience, asked_to_wait, kind_of
 from engine.tools.process import ToolProcess
 from engine.tools.sessions.closing import Closer
 from engine.tools.sessions.opening import OPEN_SECONDS, Opener, ServiceFull
@@ -100,19 +101,10 @@ class Service:
         if self._process:
             await self._process.stop()
 
-    async def describe(self) -> list[ToolSpec]:
-        """Its tools that the recipe takes, in the recipe's order. StartupError when it does not
-        answer or lacks one."""
-        endpoint = self.endpoint_at(self.address)
-        try:
-            answer = await endpoint.unary(
-                endpoint.stub.ListTools, pb.ListToolsRequest(), timeout=ASK_SECONDS
-            )
-        except (ServiceError, TransportError) as error:
-            raise StartupError(
-                f"tools.{self.name}: no tool service answers at {self.address} ({error}); "
-                f"start one with `toolsvc serve {self.name} --listen {self.address}`"
-            ) from error
+    async def describe(self, *, patient: bool = False) -> list[ToolSpec]:
+        """Its tools that the recipe takes, in the recipe's order; `patient`: one that is away is
+        waited for. StartupError when it does not answer or lacks one."""
+        answer = await self._list_tools(Patience(self.table.patience_s if patient else 0.0))
         self._takes_media = any(tool.capabilities.media for tool in answer.tools)
         tools = [spec(tool, self.name) for tool in answer.tools]
         missing = set(self.table.names) - {tool.name for tool in tools}
@@ -123,6 +115,25 @@ class Service:
             )
         wanted = self.table.names or [tool.name for tool in tools]
         return [tool for name in dict.fromkeys(wanted) for tool in tools if tool.name == name]
+
+    async def _list_tools(self, patience: Patience) -> pb.ListToolsResponse:
+        endpoint = self.endpoint_at(self.address)
+        while True:
+            began = asyncio.get_running_loop().time()
+            try:
+                answer: pb.ListToolsResponse = await endpoint.unary(
+                    endpoint.stub.ListTools, pb.ListToolsRequest(), timeout=ASK_SECONDS
+                )
+            except (ServiceError, TransportError) as error:
+                pause = patience.after(kind_of(error), began, asked_to_wait(error))
+                if pause is None:
+                    raise StartupError(
+                        f"tools.{self.name}: no tool service answers at {self.address} ({error}); "
+                        f"start one with `toolsvc serve {self.name} --listen {self.address}`"
+                    ) from error
+                await asyncio.sleep(pause)
+            else:
+                return answer
 
     async def open_session(
         self,

@@ -74,10 +74,12 @@ class ToolServices:
         """Sessions that were opened there since the start."""
         return self._services[service].counts.opened
 
-    async def open(self) -> dict[str, list[ToolSpec]]:
+    async def open(self, *, patient: bool = False) -> dict[str, list[ToolSpec]]:
         """Starts what is the engine's to start, all at once, connects, and lists the tools that
         the recipe takes of each service; single sessions may have more. Sessions of an earlier
         life stay open until `close_strangers`.
+
+        patient: a service that is away is waited for, as long as its `patience_s` says.
 
         StartupError names the service that does not start or answer or lacks a tool, and the two
         that have tools of one name.
@@ -87,7 +89,7 @@ class ToolServices:
             async with asyncio.TaskGroup() as group:
                 for service in services:
                     group.create_task(service.start())
-        found = {service.name: await service.describe() for service in services}
+        found = {service.name: await service.describe(patient=patient) for service in services}
         _refuse_namesakes(tool for tools in found.values() for tool in tools)
         return found
 

@@ -41,6 +41,7 @@ SHORT: dict[str, Any] = {
 }
 
 pytestmark = pytest.mark.timeout(TIMEOUT)
+only_in_full = pytest.mark.skipif(not FULL, reason="long; CHAOS=full runs it")
 
 
 @contextmanager
@@ -104,6 +105,7 @@ def test_a_tool_service_that_is_away_for_a_while(tmp_path: Path) -> None:
         assert crowd.logged("tool_service_back")
 
 
+@only_in_full
 def test_a_tool_service_that_is_stopped_and_says_nothing(tmp_path: Path) -> None:
     with crowd_of(tmp_path, 64 if FULL else 16) as crowd:
         time.sleep(0.5)
@@ -117,6 +119,7 @@ def test_a_tool_service_that_is_stopped_and_says_nothing(tmp_path: Path) -> None
         assert not crowd.logged("attempt_failed"), "nothing was lost"
 
 
+@only_in_full
 def test_a_tool_service_with_room_for_a_fourth(tmp_path: Path) -> None:
     trajectories, room = CROWDED
     options = ("--max-sessions", str(room))

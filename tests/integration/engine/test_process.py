@@ -121,7 +121,8 @@ async def test_killed_and_started_again_and_drained(world: MakeWorld) -> None:
 
 
 async def test_a_drain_has_an_end(world: MakeWorld) -> None:
-    """Calls that hang and a reward function that never returns keep nothing running."""
+    """Calls that hang and a reward function that never returns keep nothing running but the
+    sessions that a later life goes on with."""
     tools = Holding()
     here = await world(tools=tools, run=RUN, engine={"drain_s": 0.3})
     here.tables["task"]["reward_seconds"] = 3600

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import re
@@ -250,3 +251,14 @@ def test_logs_are_json_and_warnings_reach_people(
     said = capsys.readouterr().err
     assert "warning: loud: server s\n" in said
     assert "quiet" not in said
+
+
+def test_output_on_a_full_disk_ends_nothing() -> None:
+    with Path("/dev/full").open("w") as out:
+        progress = Progress(3, out=out)
+        for _ in range(3):
+            progress.show("engine: a line")
+        with pytest.raises(OSError, match="No space"):
+            print("a line", file=out, flush=True)
+        with contextlib.suppress(OSError):
+            out.close()
