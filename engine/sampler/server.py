@@ -52,7 +52,7 @@ class Server:
         return self._paused_since is not None
 
     def pause(self) -> None:
-        """A publish stops it: the clocks of its trajectories stand still."""
+        """A publish pauses the server: the clocks of its trajectories stand still."""
         self._paused_since = asyncio.get_running_loop().time()
         for flight in self.flights:
             flight.paused = True

@@ -32,7 +32,7 @@ class Environment:
         on_close: Callable[[Environment], None],
         clock: TimeLimit | None = None,
     ) -> None:
-        """`sessions`: in the order of the recipe's services. `clock`: of the trajectory, which
+        """`sessions`: in the order of the recipe's services. `clock`: the trajectory's, which
         stands still while a service is away or full."""
         self.sessions = tuple(sessions)
         self.clock = clock
@@ -54,12 +54,12 @@ class Environment:
 
     @property
     def stateless(self) -> bool:
-        """Any other sessions are as good: no tool's calls change what later calls see."""
+        """No call changes what later calls see, so that fresh sessions would do as well."""
         return all(session.stateless for session in self.sessions)
 
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
-        """Those of the sessions now, which calls may add to."""
+        """All tools that the sessions have now; a call may add some."""
         return tools_of(self.refs)
 
     def session_of(self, tool: str) -> ServiceSession:
@@ -74,8 +74,8 @@ class Environment:
     ) -> PendingCall | Reply:
         """Hands the call to the channel now; await its `result`.
 
-        What no service could take is answered at once: it is the policy's mistake, and it reads
-        so.
+        A call that no service could take is the policy's mistake: the policy gets an answer that
+        says so, at once.
         """
         session = self._session_for(call)
         if session is None:
@@ -147,7 +147,7 @@ class Environment:
                 await session.check_reach()
 
     def close(self) -> None:
-        """Soon: nobody waits for it. Calls in flight are stopped before."""
+        """Closes the sessions, soon: nobody waits for it. Calls in flight are stopped before."""
         if not self._closed:
             self._closed = True
             self._on_close(self)

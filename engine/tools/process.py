@@ -34,7 +34,8 @@ SERVE = (sys.executable, "-P", "-m", "toolsvc.cli", "serve")
 START_SECONDS = 600.0
 """Until it serves: a large search index takes minutes to load."""
 END_SECONDS = 20.0
-"""It gives its calls ten seconds and then closes its sessions."""
+"""Until a service that is stopped is killed: it gives its calls ten seconds, then closes
+sessions."""
 LAST_WORDS_SECONDS = 1.0
 """For what is in the pipe when it has ended."""
 LAST_WORDS_BYTES = 4096

@@ -83,7 +83,7 @@ class ToolServices:
         return found
 
     async def close(self) -> None:
-        """What is to be closed is closed first."""
+        """Closes the sessions that wait for it, then the services."""
         await asyncio.gather(*(service.close() for service in self._services.values()))
 
     async def close_strangers(self, keep: Collection[str]) -> None:

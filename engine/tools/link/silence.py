@@ -28,7 +28,7 @@ class Step(Enum):
 
 
 class Silence:
-    """Of one endpoint. Times are seconds of one clock."""
+    """What is heard of one endpoint. Times are seconds of one clock."""
 
     def __init__(self) -> None:
         self._heard_at = 0.0
