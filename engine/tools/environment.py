@@ -40,7 +40,7 @@ class Environment:
         """Calls that may still be in flight."""
         self._on_close = on_close
         self._closed = False
-        self._held: asyncio.Timeout | None = None
+        self._timeout: asyncio.Timeout | None = None
         self._lost = ""
         for session in self.sessions:
             session.on_lost = self.lose
@@ -115,19 +115,19 @@ class Environment:
         return self._send(session, message)
 
     @asynccontextmanager
-    async def held(self) -> AsyncIterator[None]:
+    async def until_lost(self) -> AsyncIterator[None]:
         """Ends the block with SessionLost as soon as a session is known to be lost."""
-        held = asyncio.timeout(0.0 if self._lost else None)
+        timeout = asyncio.timeout(0.0 if self._lost else None)
         try:
-            async with held:
-                self._held = held
+            async with timeout:
+                self._timeout = timeout
                 yield
         except TimeoutError:
-            if not held.expired():
+            if not timeout.expired():
                 raise
             raise SessionLost(self._lost) from None
         finally:
-            self._held = None
+            self._timeout = None
 
     def lose(self, session: ServiceSession) -> None:
         """The service of `session` has told that it does not hold it any more."""
@@ -137,8 +137,8 @@ class Environment:
             f"tools.{session.name}: session {session.session_id} is lost, says the renewal of its "
             "lease"
         )
-        if self._held is not None:
-            self._held.reschedule(asyncio.get_running_loop().time())
+        if self._timeout is not None:
+            self._timeout.reschedule(asyncio.get_running_loop().time())
 
     async def check_reach(self) -> None:
         """ToolServiceFailed when a service that owes the result of a call does not answer."""

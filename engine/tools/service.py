@@ -87,10 +87,10 @@ class Service:
         if self._process:
             await self._process.start()
 
-    async def keep(self) -> None:
+    async def keep_running(self) -> None:
         """Starts it again whenever it has ended, if it is the engine's."""
         if self._process:
-            await self._process.keep()
+            await self._process.keep_running()
 
     async def close(self) -> None:
         """Closes the sessions, then the channels, then the process if it is the engine's."""

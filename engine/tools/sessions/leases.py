@@ -32,7 +32,7 @@ class Leases:
         self._idle: set[str] = set()
         """Endpoints that held nothing at the last renewal."""
 
-    async def keep(self, is_stranger: Callable[[str], bool]) -> None:
+    async def keep_renewed(self, is_stranger: Callable[[str], bool]) -> None:
         """Renews three times a lease; runs until cancelled. Sessions that the service holds and
         this engine does not know are closed where `is_stranger(id)`."""
         while True:
