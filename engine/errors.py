@@ -6,6 +6,7 @@ EngineError
 ├── AttemptFailed         this attempt is over, another may follow (never shown to the policy)
 │   ├── SessionLost
 │   ├── ToolServiceFailed
+│   │   └── OpenFailed
 │   ├── ForkRefused
 │   └── SamplerFailed
 └── PublishFailed         the samplers are not all at the new version
@@ -53,6 +54,16 @@ class SessionLost(AttemptFailed):
 
 class ToolServiceFailed(AttemptFailed):
     """A tool service could not run a call beyond its retries."""
+
+
+class OpenFailed(ToolServiceFailed):
+    """A tool service that is there failed to open the session: its own fault, or that of what the
+    task gave it."""
+
+    def __init__(self, message: str, *, service: str) -> None:
+        """`service`: its name in the recipe."""
+        super().__init__(message)
+        self.service = service
 
 
 class ForkRefused(AttemptFailed):

@@ -267,7 +267,8 @@ class Engine:
                     # They go on in the next life, in the sessions that they have.
                     log.warning("unfinished_at_drain", trajectories=self._lane.running)
             finally:  # also when a background task failed: no trajectory outlives its services
-                self._services.leave_open()
+                if not lane.done():  # what is in flight goes on in a later life
+                    self._services.leave_open()
                 for task in (lane, stop):
                     task.cancel()
                 await asyncio.gather(lane, stop, return_exceptions=True)

@@ -4,6 +4,9 @@ says why where infrastructure ended all of them.
 A failure costs patience, not a count of tries: services come back after minutes, and a trajectory
 that was given up is masked for good. An attempt is made again at once, then after growing pauses,
 for `patience` seconds since the first failure and at least `LEAST_ATTEMPTS` times.
+
+A session that fails to open for all that time, on a service that opens others, is its task's fault:
+a tool's `open` that raises for one row would be tried for ever.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from itertools import count
 
 import structlog
 
-from engine.errors import AttemptFailed, TaskUnfit
+from engine.errors import AttemptFailed, OpenFailed, TaskUnfit
 from engine.rollout.assignment import Assignment, Surroundings
 from engine.rollout.events import Ended
 from engine.rollout.log import AttemptLog, Keeper
@@ -58,6 +61,8 @@ async def roll_out(
     attempt can be made.
     """
     began = time.monotonic()
+    tools = surroundings.tools
+    opened_before = {name: tools.opened(name) for name in tools.names}
     for number in count():
         attempt = earlier if earlier is not None and number == 0 else None
         if attempt is None:
@@ -76,6 +81,10 @@ async def roll_out(
             raise TaskUnfit(f"task {assignment.task.id}: {failure}") from failure
         waited = time.monotonic() - began
         if number + 1 >= LEAST_ATTEMPTS and waited >= patience:
+            if isinstance(failure, OpenFailed):
+                service = failure.service
+                if tools.opened(service) > opened_before[service]:
+                    raise TaskUnfit(f"task {assignment.task.id}: {failure}") from failure
             return _given_up(assignment, f"{name}{number + 1}", keeper, failure), number
         await asyncio.sleep(pause_before(number + 1))
     raise AssertionError("count() ended")

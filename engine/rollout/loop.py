@@ -5,7 +5,7 @@ Invariants
 - The call of a turn is on its way before the stream of that turn has ended, and before its event
   is durable.
 - What the policy sees is what tools answered; a failure of infrastructure ends the attempt.
-- The sessions are closed in every case but the engine's own death, and with them every call that
+- The sessions are closed in every case but the engine's own end, and with them every call that
   is still in flight.
 """
 
@@ -14,6 +14,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+
+import structlog
 
 from engine.errors import SamplerFailed, SessionLost, TaskUnfit
 from engine.images.media import Media
@@ -47,6 +49,12 @@ from engine.tools.environment import Environment
 from engine.types import Call, Generated, Images, Say, StopHit, ToolSpec
 from toolwright.types import FinishKind, Ids, StopReason, ids
 
+LEAST_LIFE_S = 1.0
+"""A session without state that is lost sooner and brought no event is not replaced: the next one
+might be lost like it, again and again."""
+
+log = structlog.get_logger("rollout")
+
 
 class Rollout:
     """One attempt. `run` returns when its log has ended, or raises AttemptFailed or TaskUnfit."""
@@ -63,19 +71,44 @@ class Rollout:
         self._image_data: dict[str, str] = {}
         self._stops: tuple[tuple[ToolSpec, ...], StopTable] | None = None
         self._broken: Exception | None = None
+        self._replaced = 0
+        """How often a lost session that held no state gave way to another one."""
         self._turn_began = self._began = time.monotonic()
-        earlier = log.state.open_s + log.state.generate_s + log.state.tool_s
-        self._earlier_s = earlier
-        limit = self._rules.limits.seconds
-        self._limit = TimeLimit(max(0.001, limit - earlier))
+        self._earlier_s = self._spent_s
+        self._limit = self._limit_from_here()
 
     @property
     def _state(self) -> State:
         return self._log.state
 
+    @property
+    def _spent_s(self) -> float:
+        """Seconds that the log accounts for."""
+        return self._state.open_s + self._state.generate_s + self._state.tool_s
+
+    def _limit_from_here(self) -> TimeLimit:
+        return TimeLimit(max(0.001, self._rules.limits.seconds - self._spent_s))
+
     async def run(self) -> None:
         """Until the log has ended. Cancellation closes the sessions and goes on."""
-        environment = await self._environment()
+        while True:
+            length = self._log.length
+            environment = await self._environment()
+            opened_at = time.monotonic()
+            try:
+                await self._run_in(environment)
+            except SessionLost as error:
+                lived = time.monotonic() - opened_at >= LEAST_LIFE_S or self._log.length > length
+                if not (lived and environment.stateless):
+                    raise
+                log.warning("session_replaced", attempt=self._log.attempt, error=str(error))
+                self._replaced += 1
+                self._limit = self._limit_from_here()
+            else:
+                return
+
+    async def _run_in(self, environment: Environment) -> None:
+        """Until the log has ended. What is in flight then is dropped, the sessions are closed."""
         try:
             try:
                 if not self._state.opened:
@@ -95,6 +128,8 @@ class Rollout:
         finally:
             for answer in self._answers.values():
                 answer.cancel()
+            self._answers.clear()
+            self._pending.clear()
             environment.close()
             self._around.pool.release(self._log.attempt)
 
@@ -104,6 +139,9 @@ class Rollout:
         tools, state = self._around.tools, self._state
         task, media = self._assignment.task, self._assignment.media
         began = time.monotonic()
+        if self._replaced:
+            name = f"{self._log.attempt}~{self._replaced}"  # the lost one's id is used up
+            return await tools.open_session(name, task, media)
         if not state.opened:
             environment = await tools.open_session(self._log.attempt, task, media)
             self._opened_s = time.monotonic() - began

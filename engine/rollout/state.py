@@ -272,13 +272,14 @@ def _answered(state: State, event: Answered) -> State:
     called = next((one for one in state.open_calls if one.call_id == event.call_id), None)
     if called is None:
         raise LogError(f"an answer to {event.call_id}, which is not open")
+    tool = event.outcome.tool or called.tool
     record = CallRecord(
         call_id=event.call_id,
         turn=called.turn,
         index=called.index,
-        tool=event.outcome.tool or called.tool,
+        tool=tool,
         action=called.action,
-        outcome=event.outcome,
+        outcome=replace(event.outcome, tool=tool),
         timings=CallTimings(
             stop_read_ns=called.stop_read_ns,
             dispatched_ns=called.dispatched_ns,

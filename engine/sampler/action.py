@@ -149,6 +149,11 @@ class Action:
                 self._on_mark(self.token_ids[: hit.keep], hit, read_ns)
             self._marks.clear()
 
+    def tell_rest(self) -> None:
+        """Nobody reads on: `on_progress` gets what it was not given yet."""
+        if self.generated is None:
+            self._tell_progress(self._told_ns + PROGRESS_NS)
+
     def _tell_progress(self, read_ns: int) -> None:
         if self._on_progress is None or read_ns - self._told_ns < PROGRESS_NS:
             return

@@ -110,11 +110,11 @@ class SamplerPool(Fleet):
 
         on_action: called once, inside the read that brought the stop and before the stream has
         ended, with what then is returned; not called where no stop came. on_mark: called when one
-        of the table's marks is complete. on_progress: called at most once a second with what came
-        since it was called last, from tokens on that `received` does not hold; a run of versions
-        in it may be put right later, in what is returned. received: what an earlier life has of
-        this action; it counts into `max_new_tokens` and into what is returned. clock: stops while
-        the action waits for a sampler.
+        of the table's marks is complete. on_progress: called at most once a second, and once more
+        at cancellation, with what came since it was called last, from tokens on that `received`
+        does not hold; a run of versions in it may be put right later, in what is returned.
+        received: what an earlier life has of this action; it counts into `max_new_tokens` and
+        into what is returned. clock: stops while the action waits for a sampler.
 
         SamplerFailed when requests failed for `sampler.patience_s`, or no sampler takes this one;
         permanent where all of the request came from the caller.
@@ -134,6 +134,9 @@ class SamplerPool(Fleet):
         )
         try:
             generated = await self._finish(action, asked)
+        except asyncio.CancelledError:
+            action.tell_rest()  # an engine that is told to stop loses nothing of it
+            raise
         finally:
             asked.waiting.end()
         self.router.ended(len(generated.token_ids))

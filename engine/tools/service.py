@@ -237,6 +237,7 @@ class Service:
             cancels=any(tool.capabilities.cancel for tool in opened.tools),
         )
         session = self.sessions[session_id] = ServiceSession(self, ref, media)
+        self.counts.opened += 1
         return session
 
     async def _close(

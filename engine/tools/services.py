@@ -65,6 +65,15 @@ class ToolServices:
         """By the service's name."""
         return {name: service.statistics for name, service in self._services.items()}
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the services, in the recipe's order."""
+        return tuple(self._services)
+
+    def opened(self, service: str) -> int:
+        """Sessions that were opened there since the start."""
+        return self._services[service].counts.opened
+
     async def open(self) -> dict[str, list[ToolSpec]]:
         """Starts what is the engine's to start, all at once, connects, and lists the tools that
         the recipe takes of each service; single sessions may have more. Sessions of an earlier
@@ -184,6 +193,11 @@ class ToolServices:
                     self._services[session.name].close_soon(session)
         return self._environment(forked)
 
+    def leave_open(self) -> None:
+        """From now on an environment that closes leaves its sessions and calls to a later life of
+        the engine, or to the leases' end."""
+        self._leaves_open = True
+
     async def keep_processes(self) -> None:
         """Starts what the engine has started again whenever it ends. StartupError, in a group,
         where it does not start."""
@@ -214,17 +228,12 @@ class ToolServices:
         ordered = [opened[name] for name in self._services if name in opened]
         return Environment(ordered, self._close_environment, clock)
 
-    def leave_open(self) -> None:
-        """From here on sessions stay open when their trajectories stop: a later life goes on with
-        them, and where there is none their leases end."""
-        self._leaves_open = True
-
     def _close_environment(self, environment: Environment) -> None:
-        if self._leaves_open:
-            return
         for session in environment.sessions:
             calls = [one for one in environment.pending if one.session is session]
             stops = [stop for one in calls if (stop := one.drop())]
+            if self._leaves_open:
+                continue
             self._services[session.name].close_soon(session, stops)
 
     def _give_up(self, refs: Sequence[SessionRef]) -> None:

@@ -125,7 +125,7 @@ class Crowd:
             },
             "sampler": {"endpoints": [f"http://127.0.0.1:{self._sampler_port}"]},
             "tools": {"sleep": {"service": f"127.0.0.1:{self._tools_port}", "run_limit_s": 30.0}},
-            "engine": {"max_concurrent": places, "history": "all", "drain_s": 5.0},
+            "engine": {"max_concurrent": places, "history": "all", "drain_s": 0.5},
         }
 
     @property
@@ -170,6 +170,16 @@ class Crowd:
         assert self.engine is not None
         assert self.engine.poll() is None, f"it ended by itself\n{self.run.logs()}"
         kill(self.engine)
+        return self._note_crash()
+
+    def stop_engine(self) -> Found:
+        """SIGTERM, as a supervisor sends it; returns what the engine left."""
+        assert self.engine is not None
+        self.engine.send_signal(signal.SIGTERM)
+        self.run.ended(self.engine)
+        return self._note_crash()
+
+    def _note_crash(self) -> Found:
         self.kills += 1
         self.consumer.from_the_start()
         self.found.append(self.left())

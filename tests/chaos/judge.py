@@ -183,7 +183,9 @@ def _no_finished_member_ran_again(crowd: Crowd, records: dict[str, tuple[str, Tr
 
 def _no_effect_twice(crowd: Crowd, records: dict[str, tuple[str, Trajectory]]) -> None:
     effects = [one for one in crowd.effects() if one[0].startswith("g")]
-    twice = [call for call, number in Counter(call for call, _ in effects).items() if number > 1]
+    # A call that keeps no state is asked again in another session, where its own was lost.
+    runs = effects if not crowd.workload.stateful else [call for call, _ in effects]
+    twice = [run for run, number in Counter(runs).items() if number > 1]
     assert not twice, f"ran twice: {twice[:5]}"
     sessions: dict[str, set[str]] = defaultdict(set)
     ran: dict[str, list[str]] = defaultdict(list)
@@ -192,7 +194,7 @@ def _no_effect_twice(crowd: Crowd, records: dict[str, tuple[str, Trajectory]]) -
         sessions[attempt].add(session)
         ran[attempt].append(call_id)
     for attempt, record in records.values():
-        assert ran[attempt] == [call.call_id for call in record.calls], attempt
+        assert list(dict.fromkeys(ran[attempt])) == [call.call_id for call in record.calls]
         if crowd.workload.stateful:
             assert len(sessions[attempt]) <= 1, f"{attempt} ran in {sessions[attempt]}"
 

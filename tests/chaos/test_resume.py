@@ -120,8 +120,29 @@ def test_an_engine_that_is_killed_goes_on_inside_its_trajectories(crowd: Crowd) 
         assert figures.again_percent <= MOST_AGAIN_PERCENT
 
 
+def test_an_engine_that_is_told_to_stop_loses_no_more_than_one_that_is_killed(
+    crowd: Crowd,
+) -> None:
+    def stop() -> None:
+        crowd.stop_engine()
+        crowd.start_engine()
+
+    figures = killed_again_and_again(crowd, stop, seed=5)
+    assert figures.resumed == figures.interrupted > 0, figures
+    assert not figures.restarts
+    assert figures.again_percent < 10.0, "more than what was on its way"
+
+
 def test_a_tool_service_that_is_killed_costs_attempts_and_nothing_else(crowd: Crowd) -> None:
     killed_again_and_again(crowd, lambda: restart_tools(crowd), seed=2)
+
+
+def test_a_tool_without_state_that_is_killed_costs_no_attempt(tmp_path: Path) -> None:
+    for crowd in started(tmp_path, SCALE, stateful=False):
+        figures = killed_again_and_again(crowd, lambda: restart_tools(crowd), seed=6)
+        assert crowd.logged("session_replaced")
+        assert not figures.restarts
+        assert figures.again_percent <= MOST_AGAIN_PERCENT
 
 
 def restart_tools(crowd: Crowd) -> None:

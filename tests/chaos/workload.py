@@ -28,7 +28,8 @@ from zlib import crc32
 from bench.makespan.plan import END_ID, STOP, STOP_ID, ids_of, text_of
 from bench.scripted.script import default_logprob
 from bench.scripted.types import ScriptRequest, Token
-from toolsvc import Call, RawFormat, Tool
+from toolsvc import Call, RawFormat, SessionInfo, Tool
+from toolsvc.errors import Reason, Refused
 from toolwright.types import Task, Trajectory
 
 VARIABLE = "CHAOS_WORKLOAD"
@@ -171,7 +172,11 @@ class Count(Tool):
     stateful = Workload.here().stateful
     run_limit = 60.0
 
-    def open(self, session: object) -> _Session:
+    def open(self, session: SessionInfo) -> _Session:
+        if session.metadata.get("refuse"):
+            raise Refused(Reason.INVALID_REQUEST, "the task's metadata do not fit")
+        if session.metadata.get("fail"):
+            raise KeyError("fail")
         return _Session()
 
     async def call(self, state: Any, call: Call) -> str:

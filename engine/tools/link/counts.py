@@ -31,3 +31,5 @@ class Counts:
     retries: Counter[str] = field(default_factory=Counter)
     failures: Counter[str] = field(default_factory=Counter)
     seconds_away: float = 0.0
+    opened: int = 0
+    """Sessions, since the start."""

@@ -18,7 +18,7 @@ from typing import TypeVar
 
 import structlog
 
-from engine.errors import SessionLost, ToolServiceFailed
+from engine.errors import OpenFailed, SessionLost, ToolServiceFailed
 from engine.images.media import Media
 from engine.timelimit import Outage, TimeLimit
 from engine.tools.blobs import pieces
@@ -226,8 +226,11 @@ class Opener:
         message = f"tools.{self._name}: {error}"
         if kind is Kind.LOST:
             return SessionLost(message)
-        refusal = isinstance(error, ServiceError) and error.reason not in _MAY_PASS
-        return ToolServiceFailed(message, permanent=refusal and kind is Kind.REFUSED)
+        if kind is not Kind.REFUSED or isinstance(error, TransportError):
+            return ToolServiceFailed(message)
+        if error.reason in _MAY_PASS:
+            return OpenFailed(message, service=self._name)
+        return ToolServiceFailed(message, permanent=True)
 
 
 def _now() -> float:

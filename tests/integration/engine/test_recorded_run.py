@@ -7,15 +7,20 @@ import json
 import sys
 from asyncio.subprocess import PIPE
 
+from engine.text.codec import HuggingFaceCodec
 from tests.integration.engine.conftest import MakeWorld
+from tests.support.dialogue import ANSWER, CALL, by_turn
 
 RUN = {"steps": 4, "groups_per_step": 3, "group_size": 2}
 
 
 async def test_a_recorded_run_is_replayed_identically_and_can_be_looked_at_meanwhile(
-    world: MakeWorld,
+    world: MakeWorld, codec: HuggingFaceCodec
 ) -> None:
-    here = await world(run=RUN, engine={"history": "all"})
+    unread = "1+1</python>"  # goes to no service
+    here = await world(
+        script=by_turn(codec, [unread, CALL, ANSWER]), run=RUN, engine={"history": "all"}
+    )
     async with here.engine() as run:
         version = await run.learner.version()
         groups = await run.learner.lease(version, count=3)

@@ -137,6 +137,20 @@ def test_a_mark_goes_on_to_the_end_of_its_token() -> None:
     assert CODEC.decode(ids) == "x</call>"
 
 
+def test_one_who_leaves_is_told_the_rest_and_nothing_after_the_action() -> None:
+    heard = Heard()
+    heard.take(1, 2, read_ns=2)
+    assert heard.told == []
+    heard.action.tell_rest()
+    heard.action.tell_rest()
+    ((what, part),) = heard.told
+    assert (what, list(part.token_ids)) == ("progress", [1, 2])
+    ended = Heard()
+    ended.said(f"a{END}")
+    ended.action.tell_rest()
+    assert [what for what, _ in ended.told] == ["action"]
+
+
 def test_progress_is_told_at_most_once_a_second_and_adds_up() -> None:
     heard = Heard()
     for number in range(30):

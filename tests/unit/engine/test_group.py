@@ -1,0 +1,133 @@
+"""A group's way: what an earlier life has done is not done again, and nothing is scored twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from engine.lanes.group import GroupRun, Lane
+from engine.lanes.places import Places
+from engine.protocols.tagged import Tagged
+from engine.rewards.hook import GroupHook
+from engine.rewards.rewards import Rewards
+from engine.rollout.decide import Rules
+from engine.rollout.events import AnyEvent, Ended
+from engine.rollout.log import AttemptLog
+from engine.tasks import DrawnTask
+from tests.support.codecs import END, ToyCodec
+from tests.support.written_logs import act, opened
+from toolwright.recipe import Limits
+from toolwright.types import SamplingParams, StopReason, Task, Trajectory
+
+CODE = """
+from engine.rewards import Score
+from toolwright.types import RewardPart
+
+calls = []
+
+def one(trajectory):
+    calls.append(trajectory.id)
+    return {"answer": 1.0}
+
+def group(trajectories):
+    assert all(not t.reward_parts for t in trajectories)
+    return [{"answer": 1.0, "rank": float(t.index)} for t in trajectories]
+
+async def hook(group):
+    assert all(p.name != "bonus" for t in group for p in t.reward_parts)
+    return [Score(parts=[RewardPart(name="bonus", value=0.5)]) for _ in group]
+"""
+
+
+class World:
+    """A lane without samplers: every member's log has ended in an earlier life."""
+
+    def __init__(self, folder: Path, *, per_group: bool) -> None:
+        (folder / "code.py").write_text(CODE)
+        function = "group" if per_group else "one"
+        self.kept: list[AnyEvent] = []
+        codec = ToyCodec()
+        self.lane = Lane(
+            surroundings=cast(
+                "Any",
+                SimpleNamespace(
+                    rules=Rules(
+                        protocol=Tagged(), codec=codec, limits=Limits(), observation_keep="middle"
+                    ),
+                    tokenizer_hash="toy",
+                ),
+            ),
+            rewards=Rewards(
+                f"./code.py:{function}", folder, per_group=per_group, seconds=5.0, threads=1
+            ),
+            hook=GroupHook("./code.py:hook", folder, seconds=5.0),
+            places=Places(1),
+            life="b2",
+            patience=0.0,
+            keeper=self._keep,
+            forget=lambda _attempt: None,
+            stored=cast("Any", None),
+        )
+
+    def _keep(self, _attempt: str, events: Sequence[AnyEvent], _blobs: object) -> None:
+        self.kept += events
+
+    def log(self, index: int) -> AttemptLog:
+        attempt = f"g0-{index}/b1r0a0"
+        written = opened(attempt=attempt)
+        act(written, f"<answer>2</answer>{END}", END)
+        log = AttemptLog(attempt, self.lane.keeper, start=written.state)
+        log.append(Ended(reason=StopReason.ANSWERED))
+        return log
+
+    async def run(self, earlier: dict[str, AttemptLog]) -> list[Trajectory]:
+        group = GroupRun(
+            self.lane,
+            group_id="g0",
+            drawn=DrawnTask(position=0, task=Task(id="t")),
+            sampling=SamplingParams(),
+            size=2,
+            earlier=earlier,
+            drained=asyncio.Event(),
+        )
+        members = await group.run()
+        assert group.queued.is_set()
+        return [member.trajectory for member in members]
+
+
+def whole(trajectories: Sequence[Trajectory], *, per_group: bool) -> None:
+    for trajectory in trajectories:
+        parts = {part.name: part.value for part in trajectory.reward_parts}
+        expected = {"answer": 1.0, "bonus": 0.5}
+        if per_group:
+            expected["rank"] = float(trajectory.index)
+        assert parts == expected
+        assert len(trajectory.reward_parts) == len(expected)
+        assert trajectory.reward == sum(expected.values())
+
+
+@pytest.mark.parametrize("per_group", [False, True])
+async def test_a_score_is_never_added_to_an_earlier_lifes(tmp_path: Path, per_group: bool) -> None:
+    """Whatever the first life came to: ended, scored, or scored by the group hook."""
+    world = World(tmp_path, per_group=per_group)
+    logs = {f"g0-{index}": world.log(index) for index in range(2)}
+    first = await world.run(dict(logs))
+    whole(first, per_group=per_group)
+    again = await world.run(dict(logs))  # the group was not stored: all of it comes again
+    whole(again, per_group=per_group)
+    assert [t.reward_parts for t in again] == [t.reward_parts for t in first]
+
+
+async def test_a_member_that_was_scored_is_not_scored_again(tmp_path: Path) -> None:
+    world = World(tmp_path, per_group=False)
+    logs = {f"g0-{index}": world.log(index) for index in range(2)}
+    await world.run(dict(logs))
+    function = world.lane.rewards._function
+    assert function.__globals__["calls"] == ["g0-0", "g0-1"]
+    await world.run(dict(logs))
+    assert function.__globals__["calls"] == ["g0-0", "g0-1"]
