@@ -12,6 +12,7 @@ import resource
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -139,7 +140,7 @@ def test_a_tool_service_that_is_killed_costs_attempts_and_nothing_else(crowd: Cr
 
 def test_a_tool_without_state_that_is_killed_costs_no_attempt(tmp_path: Path) -> None:
     for crowd in started(tmp_path, SCALE, stateful=False):
-        figures = killed_again_and_again(crowd, lambda: restart_tools(crowd), seed=6)
+        figures = killed_again_and_again(crowd, partial(restart_tools, crowd), seed=6)
         assert crowd.logged("session_replaced")
         assert not figures.restarts
         assert figures.again_percent <= MOST_AGAIN_PERCENT
