@@ -67,7 +67,7 @@ def old_versions(
     forks: Mapping[str, WeightVersion],
     bound: int,
 ) -> frozenset[WeightVersion]:
-    """Those more than `bound` optimizer steps away from `version`.
+    """The versions that are more than `bound` optimizer steps away from `version`.
 
     A version without a common ancestor counts as old: some samplers took it and another refused,
     so that it was never published.

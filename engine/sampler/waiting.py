@@ -15,7 +15,7 @@ class Clock(Protocol):
     """A trajectory's wall-clock limit, which can be stopped."""
 
     def stop(self, since: float) -> None:
-        """It stood still from `since` on, on the event loop's clock."""
+        """The limit stands still from `since` on, on the event loop's clock."""
         ...
 
     def go_on(self) -> None:

@@ -53,7 +53,7 @@ class Service:
         self.owner = owner
         self.counts = Counts()
         self.sessions: dict[str, ServiceSession] = {}
-        """Those that are open, by their id."""
+        """The sessions that are open, by id."""
         self.known: set[str] = set()
         """Ids of sessions that are open, being opened, or being closed."""
         self._process = process

@@ -62,12 +62,12 @@ class ToolServices:
         self._leaves_open = False
 
     def statistics(self) -> dict[str, ServiceStatistics]:
-        """By the service's name."""
+        """What is counted of each service, by its name."""
         return {name: service.statistics for name, service in self._services.items()}
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the services, in the recipe's order."""
+        """Names of the services, in the recipe's order."""
         return tuple(self._services)
 
     def opened(self, service: str) -> int:

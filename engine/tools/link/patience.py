@@ -36,9 +36,9 @@ class Kind(Enum):
     """What a failure says of the service."""
 
     AWAY = "away"
-    """It is out of reach, or out of order and says that this will pass."""
+    """The service is out of reach, or is out of order and says that this will pass."""
     FULL = "full"
-    """It is there and has no room: nothing is wrong."""
+    """The service is there and has no room: nothing is wrong."""
     MOVED = "moved"
     """Another endpoint holds the session."""
     LOST = "lost"

@@ -24,7 +24,7 @@ class Step(Enum):
     NOTHING = 0
     PROBE = 1
     AWAY = 2
-    """It is noticed just now that the endpoint is away. It is to be probed again, too."""
+    """The endpoint turns out to be away. It is to be probed again, too."""
 
 
 class Silence:
