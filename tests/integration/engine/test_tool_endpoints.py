@@ -106,7 +106,10 @@ async def test_an_endpoint_that_holds_nothing_any_more_is_left_alone() -> None:
 
 async def test_a_session_that_a_renewal_does_not_find_ends_its_attempt(world: MakeWorld) -> None:
     """While its call hangs, not when that comes to its end; the next attempt gets another."""
-    double = ToolDouble(hang)
+    stateful = pb.ToolDescriptor()
+    stateful.CopyFrom(PYTHON)
+    stateful.stateful = True
+    double = ToolDouble(hang, tools=[stateful])
     here = await world(tools=double, run=ONE)
     here.tables["tools"]["python"]["lease_s"] = 0.15
     async with here.engine() as run:
