@@ -82,8 +82,8 @@ class PublishFailed(EngineError):
 
 @contextmanager
 def first_of_group(*kinds: type[Exception]) -> Iterator[None]:
-    """The first error of one of these kinds in a group that the block raises, in place of the
-    group. A group without any is raised as it is."""
+    """Where the block raises a group of errors of these kinds, the first of them is raised in place
+    of the group. A group with an error of another kind is raised as it is."""
     try:
         yield
     except BaseExceptionGroup as group:

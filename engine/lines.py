@@ -26,7 +26,8 @@ log = structlog.get_logger("files")
 
 
 class Lines:
-    """One file. `full`: the disk is, and an `append` waits. One writer at a time in a process."""
+    """One file of JSON lines. `full`: the disk is full, and an `append` waits for room. One writer
+    at a time in a process."""
 
     def __init__(self, file: Path) -> None:
         self.file = file

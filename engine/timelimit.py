@@ -24,7 +24,7 @@ class TimeLimit:
         self._outages = 0
         self._stopped_at = 0.0
         self._went_on_at = 0.0
-        """No second before it can be added to the limit any more."""
+        """When the clock last went on: no second before that is given back again."""
         self._end = 0.0
 
     async def __aenter__(self) -> Self:
@@ -46,8 +46,8 @@ class TimeLimit:
         await self._timeout.__aexit__(kind, error, traceback)
 
     def stop(self, since: float) -> None:
-        """An outage is noticed that began at `since`, on the event loop's clock. Outages may
-        overlap; the first one's beginning counts, and no second counts twice."""
+        """An outage that began at `since`, on the event loop's clock, is noticed. Outages may
+        overlap: the clock stops with the first, and no second counts twice."""
         self._outages += 1
         if self._outages == 1 and self._runs:
             self._stopped_at = max(since, self._went_on_at)
@@ -67,7 +67,8 @@ class TimeLimit:
 
 
 class Outage:
-    """One request's share in it: whatever comes of the request, `over` lets the clock go on."""
+    """An outage as one request meets it. Whatever comes of the request, `over` lets the clock go
+    on."""
 
     def __init__(self, limit: TimeLimit | None) -> None:
         self._limit = limit
@@ -80,8 +81,8 @@ class Outage:
         self.over()
 
     def tell(self, limit: TimeLimit | None) -> None:
-        """The clock to stop, where none was known; an outage that goes on counts from its
-        beginning."""
+        """Names the clock to stop, where none was known before. An outage that is under way counts
+        from its beginning."""
         if self._limit is None and limit is not None:
             self._limit = limit
             if self._since is not None:

@@ -78,7 +78,8 @@ def tools_of(sessions: Iterable[SessionRef]) -> tuple[ToolSpec, ...]:
 class Call:
     """One tool call as the protocol's parser read it.
 
-    `tool` empty = the service finds it: the one named `service` in the recipe, else the first.
+    Where `tool` is empty a service finds it: the one that the recipe names `service`, else the
+    recipe's first.
     """
 
     action: str
@@ -129,8 +130,9 @@ Decision = Calls | Say | Answer | End
 class View:
     """What a protocol sees of a trajectory: everything that happened, and nothing to change.
 
-    turn: of the action that is decided, from 0. actions: texts of all earlier actions, special
-    tokens kept. calls: with their outcome, of earlier turns. tools: of the session now.
+    turn: number of the turn whose action is decided, from 0. actions: texts of all earlier actions,
+    special tokens kept. calls: those of earlier turns, with their outcomes. tools: those that the
+    sessions have now.
     """
 
     task: Task
@@ -152,15 +154,18 @@ class StopHit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Images:
-    """Of one request: `data`, a data URI for each placeholder of its ids, in order; whether the
-    sampler shall tell the ids that it made of them."""
+    """The images of one request.
+
+    data: a data URI for each placeholder of the request's ids, in order. tell_prompt: the sampler
+    shall tell which ids it made of the prompt.
+    """
 
     data: tuple[str, ...] = ()
     tell_prompt: bool = False
 
 
 VersionRun = tuple[WeightVersion, int]
-"""So many tokens in a row that one weight version wrote."""
+"""(weight version, how many tokens in a row it wrote)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,10 +192,11 @@ class Generated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageMark:
-    """How a policy is shown an image: `text` in its prompt, which encodes to `token_ids` wherever
-    it stands; one of them, `placeholder`, becomes as many tokens as the image takes.
+    """How a policy is shown an image.
 
-    `reserved`: spellings of all tokens that stand for media, which no other text may hold.
+    text: stands for the image in a prompt, and encodes to `token_ids` wherever it stands.
+    placeholder: the one of these ids that becomes as many tokens as the image takes. reserved:
+    spellings of all tokens that stand for media; no other text may hold them.
     """
 
     text: str

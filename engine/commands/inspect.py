@@ -35,7 +35,7 @@ Decode = Callable[[Ids], str]
 
 ERRORS = 5
 TAIL_BYTES = 1 << 20
-"""Of engine.jsonl, in which the last errors are looked for."""
+"""The end of engine.jsonl in which the last errors are looked for."""
 _BAD = ("warning", "error", "critical")
 
 

@@ -1,4 +1,4 @@
-"""What of a group is still fresh enough to be trained on at a version; pure.
+"""Which part of a group is still fresh enough to be trained on at a version; pure.
 
 Invariants
 - Bytes that are sent depend on the stored group, the version, the forks and the bound alone: the
@@ -22,7 +22,10 @@ from toolwright.wire import content_hash, serialize, version_from_proto
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreshPart:
-    """A group as it may be trained on; how many segments and tokens lost their loss by age."""
+    """A group as it may be trained on.
+
+    old_segments, old_tokens: how many left the loss because they are too old.
+    """
 
     group: StoredGroup
     old_segments: int = 0
@@ -64,7 +67,7 @@ def old_versions(
     forks: Mapping[str, WeightVersion],
     bound: int,
 ) -> frozenset[WeightVersion]:
-    """Those more than `bound` optimizer steps away from `version`.
+    """The versions that are more than `bound` optimizer steps away from `version`.
 
     A version without a common ancestor counts as old: some samplers took it and another refused,
     so that it was never published.

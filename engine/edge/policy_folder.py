@@ -18,7 +18,7 @@ from engine.errors import EngineError
 CONFIG_BYTES = 16 << 20
 INDEX_BYTES = 256 << 20
 HEADER_BYTES = 100_000_000
-"""Of a safetensors file; the format's own limit."""
+"""Longest header of a safetensors file; the format's own limit."""
 
 
 class BrokenFolder(EngineError):

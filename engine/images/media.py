@@ -14,7 +14,7 @@ from pathlib import Path
 from toolwright.types import BlobRef
 
 MOST_BYTES = 64 << 20
-"""Of one image, video or recording; tool services take no larger blobs."""
+"""Bytes of one image, video or recording; tool services take no larger blobs."""
 
 Source = Path | bytes
 """A file, or the content itself."""

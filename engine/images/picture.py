@@ -15,9 +15,9 @@ from engine.images.media import kind_of
 MOST_PIXELS = (1 << 30) // 4 // 3
 """Pillow's `Image.MAX_IMAGE_PIXELS`, above which it suspects a decompression bomb."""
 MOST_RATIO = 200
-"""Of the longer side to the shorter; `smart_resize` of Qwen's image processors."""
+"""Largest ratio of the longer side to the shorter; `smart_resize` of Qwen's image processors."""
 MOST_SEGMENTS = 1024
-"""Of a JPEG before its frame; a colour profile may take 255."""
+"""Segments of a JPEG before its frame; a colour profile may take 255."""
 
 Size = tuple[int, int]
 """(width, height) in pixels."""
@@ -54,7 +54,7 @@ def _png(data: bytes) -> Size:
 
 
 def _jpeg(data: bytes) -> Size:
-    """Of the first frame header, SOF0 to SOF15 (ITU-T T.81, B.2.2)."""
+    """The size in the first frame header, SOF0 to SOF15 (ITU-T T.81, B.2.2)."""
     at = 2
     for _ in range(MOST_SEGMENTS):
         mark, marker, length = struct.unpack_from(">BBH", data, at)
@@ -76,7 +76,7 @@ def _gif(data: bytes) -> Size:
 
 
 def _webp(data: bytes) -> Size:
-    """Of the first chunk: lossy, lossless or extended (RFC 9649, 2.5-2.7)."""
+    """The size in the first chunk: lossy, lossless or extended (RFC 9649, 2.5-2.7)."""
     kind = data[12:16]
     if kind == b"VP8X":
         low, high, low_, high_ = struct.unpack_from("<HBHB", data, 24)

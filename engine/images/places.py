@@ -104,7 +104,7 @@ def with_images(task: Task, mark: ImageMark) -> Task:
 
 
 def visible(media: Iterable[_Shown]) -> list[_Shown]:
-    """Those of a task's media that a vision policy is shown, in order."""
+    """The media of a task that a vision policy is shown, in order."""
     return [one for one in media if is_image(one.blob.media_type)]
 
 

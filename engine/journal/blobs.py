@@ -18,7 +18,7 @@ from engine.images.media import Media
 
 
 def add(db: sqlite3.Connection, sequence: int, blobs: Sequence[Media]) -> None:
-    """What group number `sequence` refers to."""
+    """Stores the blobs that group number `sequence` refers to."""
     _store(db, blobs)
     db.executemany(
         "INSERT INTO needs VALUES (?, ?) ON CONFLICT DO NOTHING",
@@ -27,7 +27,7 @@ def add(db: sqlite3.Connection, sequence: int, blobs: Sequence[Media]) -> None:
 
 
 def add_to_log(db: sqlite3.Connection, log: int, blobs: Sequence[Media]) -> None:
-    """What the events of attempt number `log` refer to."""
+    """Stores the blobs that the events of attempt number `log` refer to."""
     _store(db, blobs)
     db.executemany(
         "INSERT INTO log_needs VALUES (?, ?) ON CONFLICT DO NOTHING",
@@ -36,7 +36,7 @@ def add_to_log(db: sqlite3.Connection, log: int, blobs: Sequence[Media]) -> None
 
 
 def hand_over(db: sqlite3.Connection, logs: Iterable[int], sequence: int) -> None:
-    """The group needs from now on what these attempts needed."""
+    """From now on the group needs the blobs that these attempts needed."""
     these = list(logs)
     db.execute(
         "INSERT INTO needs SELECT DISTINCT ?, sha256 FROM log_needs"
@@ -46,7 +46,7 @@ def hand_over(db: sqlite3.Connection, logs: Iterable[int], sequence: int) -> Non
 
 
 def read(db: sqlite3.Connection, sha256: str) -> bytes | None:
-    """None where nothing needs it."""
+    """The bytes of a blob; None where nothing needs it any more."""
     row = db.execute("SELECT data FROM blobs WHERE sha256 = ?", (sha256,)).fetchone()
     return None if row is None else bytes(row[0])
 

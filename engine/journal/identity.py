@@ -31,7 +31,7 @@ def difference(stored: Mapping[str, str], now: Mapping[str, str]) -> tuple[str, 
 
 
 def sentence(file: Path, stored: Mapping[str, str], now: Mapping[str, str]) -> str | None:
-    """What is wrong with using the journal for a run that is `now`; None where nothing is."""
+    """Why a run with the identity `now` may not use the journal; None where it may."""
     found = difference(stored, now)
     if found is None:
         return None

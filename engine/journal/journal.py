@@ -82,7 +82,7 @@ class Journal:
         owner = facts.fact(self._db, "owner")
         self.owner = owner or facts.set_fact(self._db, "owner", uuid.uuid4().hex)
         self._counts = groups.count(self._db, int(facts.fact(self._db, "durable") or 0))
-        self._logs = Logs(self._db, keep=self._keeps_all)
+        self._logs = Logs(self._db, keep_all=self._keeps_all)
 
     @property
     def counts(self) -> Counts:

@@ -7,8 +7,8 @@ writer's thread gives the interpreter up and waits until the event loop lets it 
 Invariants
 - Events of one `append` are in one row: a crash leaves all of them or none.
 - The rows of an attempt, in the order of their numbers, are its events in the order of appending.
-- With `keep` nothing is deleted; without it a log lives until its attempt is given up or its group
-  is complete.
+- With `keep_all` nothing is deleted. Without it a log lives until its attempt is given up or its
+  group is complete.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ class Logs:
     commit as there are attempts in flight. The numbers of the rows are in memory instead.
     """
 
-    def __init__(self, db: sqlite3.Connection, *, keep: bool) -> None:
+    def __init__(self, db: sqlite3.Connection, *, keep_all: bool) -> None:
         self._db = db
-        self._keep = keep
+        self._keep_all = keep_all
         self._numbers: dict[str, int] = {}
         self._batches: dict[int, array[int]] = {}
         self._dead: list[int] = []
@@ -92,7 +92,7 @@ class Logs:
         """Finds the rows of open logs, and those that a crash kept from being swept."""
         db = self._db
         rows = db.execute("SELECT attempt, log, first FROM logs WHERE state = ?", (LogState.OPEN,))
-        first = 0 if not self._keep else None
+        first = 0 if not self._keep_all else None
         for attempt, number, begins in rows:
             self._numbers[attempt], self._batches[number] = number, array("q")
             first = begins if first is None else min(first, begins)
@@ -210,7 +210,7 @@ class Logs:
         """Inside a transaction: deletes some rows that nobody needs; returns whether there are
         more. Many at once, since rows of many logs share a page. Those that a crash or a full disk
         leaves are found again by `_scan`."""
-        if self._keep:
+        if self._keep_all:
             return False
         self._forget_kept()
         self._dead.sort()
@@ -262,7 +262,7 @@ class Logs:
         number = self._numbers.pop(attempt, _UNLOGGED)
         if number == _UNLOGGED:
             return
-        if not self._keep:
+        if not self._keep_all:
             self._rows = [row for row in self._rows if row[1] != number]
             self._blobs = [one for one in self._blobs if one[0] != number]
             if self._new.pop(number, None) is not None:
@@ -275,7 +275,7 @@ class Logs:
         if not numbers:
             return
         journal_blobs.release_log(self._db, numbers)
-        if self._keep:
+        if self._keep_all:
             self._db.executemany(
                 "UPDATE logs SET state = ?, batches = ? WHERE log = ?",
                 [(state, json.dumps(list(self._batches[number])), number) for number in numbers],
@@ -286,7 +286,7 @@ class Logs:
     def _bury(self, number: int) -> None:
         """After the commit: rows of a log that is gone are swept in time."""
         batches = self._batches.pop(number, None)
-        if batches and not self._keep:
+        if batches and not self._keep_all:
             self._dead.extend(batches)
 
 

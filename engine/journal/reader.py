@@ -1,4 +1,4 @@
-"""A run's journal for one who looks: read-only, also beside a living engine."""
+"""Reads a run's journal without changing it, also while an engine serves the run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from engine.rollout.events import AnyEvent
 from toolwright.types import WeightVersion
 
 NAMES = 100_000
-"""Trajectories whose names are looked through for one like an unknown name."""
+"""How many names are compared with a name that is unknown, to suggest one like it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,8 +128,8 @@ class JournalReader:
 
     def groups(self) -> Iterator[list[StoredRecord]]:
         """Groups whose records are held, in order."""
-        held = "SELECT DISTINCT sequence FROM members ORDER BY sequence"
-        for (sequence,) in self._db.execute(held).fetchall():
+        numbers = "SELECT DISTINCT sequence FROM members ORDER BY sequence"
+        for (sequence,) in self._db.execute(numbers).fetchall():
             yield self._records("sequence = ?", sequence)
 
     def record(self, trajectory: str) -> StoredRecord | None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from engine.errors import StartupError
 
 FILE_NAME = "journal.sqlite"
-"""Of the journal in a run folder."""
+"""The journal's name in a run folder."""
 SCHEMA_VERSION = 2
 LOCK_SECONDS = 1.0
 """How long the lock is waited for: one who only looks whether an engine lives holds it briefly."""

@@ -12,8 +12,8 @@ from toolwright.types import WeightVersion
 
 
 def staleness_room(*, eta: int, version: int, batch: int, accepted: int, running: int) -> int:
-    """Trajectories that the staleness bound still lets in; negative means wait
-    (`common.staleness_capacity`, whose other term is the places)."""
+    """Trajectories that the staleness bound still lets in; below 0 means wait. This is the second
+    term of the formula above."""
     return (eta + version + 1) * batch - (accepted + running)
 
 

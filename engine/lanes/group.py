@@ -32,7 +32,7 @@ from engine.tasks import DrawnTask
 from toolwright.types import SamplingParams, Trajectory
 
 LONGEST_PAUSE_S = 30.0
-"""Before a group is rolled out again of which infrastructure failed every member."""
+"""Seconds before a group whose members infrastructure failed, all of them, is rolled out again."""
 
 log = structlog.get_logger("group")
 
@@ -68,12 +68,12 @@ class Member:
 
     @property
     def unscored(self) -> Trajectory:
-        """As it is before anything scores it."""
+        """The record before anything scored the trajectory."""
         return record(replace(self.log.state, rewarded=None, hooked=None), self.identity)
 
     @property
     def rewarded(self) -> Trajectory:
-        """As it is before the group hook scores it, also where an earlier life's hook has."""
+        """The record before the group hook scored it, also where an earlier life's hook has."""
         return record(replace(self.log.state, hooked=None), self.identity)
 
     @property
@@ -84,7 +84,8 @@ class Member:
 
 
 class GroupRun:
-    """One task's rollouts. `run` once; `earlier` are logs of an earlier life by trajectory."""
+    """The rollouts of one task. Call `run` once. `earlier`: logs of an earlier life, by
+    trajectory."""
 
     def __init__(
         self,
@@ -109,8 +110,9 @@ class GroupRun:
         self._prompts = Prompts()
 
     async def run(self) -> list[Member]:
-        """Its scored members in order, rolled out again with growing pauses while infrastructure
-        fails all of them; empty where the engine drains meanwhile. TaskUnfit."""
+        """The scored members in order. While infrastructure fails all of them they are rolled out
+        again, after growing pauses; the list is empty where the engine drains meanwhile.
+        TaskUnfit."""
         try:
             return await self._rounds()
         finally:

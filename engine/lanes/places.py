@@ -10,8 +10,8 @@ from typing import Self
 
 
 class Places:
-    """`async with` one while a trajectory is in flight. `used` of `limit` are taken; a place that
-    is given back goes to the one who has waited longest, within the same call.
+    """`async with` takes one place for a trajectory in flight. `used` of `limit` are taken. A place
+    that is given back goes, within the same call, to whoever has waited longest.
 
     on_free: called when a place comes free that nobody waits for.
     """
@@ -24,7 +24,7 @@ class Places:
 
     @property
     def free(self) -> int:
-        """Places that nobody has or waits for."""
+        """Places that nobody has and nobody waits for."""
         return self.limit - self.used - len(self._waiting)
 
     async def __aenter__(self) -> Self:

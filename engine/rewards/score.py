@@ -34,7 +34,7 @@ class Score:
 
     @property
     def total(self) -> float:
-        """The reward that a trajectory without one has by this score."""
+        """The reward that this score gives to a trajectory that had none."""
         if self.reward is not None:
             return self.reward
         return sum(part.value for part in self.parts if part.turn is None)
@@ -46,6 +46,6 @@ class Score:
 
 
 def failure(kind: str, words: str) -> Score:
-    """In place of a score that there is none of: no reward, no loss, no part in the baseline."""
+    """Stands for a score that could not be had: no reward, no loss, no part in the baseline."""
     event = Event(kind=kind, turn=0, data={"error": words})
     return Score(reward=0.0, keep=False, events=(event,), outside_baseline=True)

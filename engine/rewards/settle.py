@@ -43,8 +43,8 @@ def settled(trajectory: Trajectory, score: Score | None, rules: StopRules) -> Tr
 
 
 def scored(trajectory: Trajectory, score: Score) -> Trajectory:
-    """The trajectory with what a score adds to it: a reward function's to one that has none yet, a
-    group hook's to one that is settled."""
+    """The trajectory with what a score adds to it. The score is the reward function's for a
+    trajectory without one, and the group hook's for a trajectory that is settled."""
     errored = trajectory.status is Status.ERRORED
     masked = trajectory.masked
     if score.keep is not None:

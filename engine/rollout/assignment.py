@@ -1,4 +1,5 @@
-"""What a trajectory is rolled out with: what all of a run share, and what is its own."""
+"""What a rollout needs: its `Surroundings`, which all of a run share, and an `Assignment` of its
+own."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ class Surroundings:
 
 
 class Prompts:
-    """Prompts of one task by the tools that they show: a group renders its prompt once."""
+    """Prompts of one task, by the tools that they show, so that a group renders each once."""
 
     def __init__(self) -> None:
         self._known: list[tuple[tuple[ToolSpec, ...], Sequence[int]]] = []

@@ -1,5 +1,5 @@
-"""Attempts at one trajectory: another one where infrastructure failed, and what is left where all
-have.
+"""Attempts at one trajectory: a further one where infrastructure ended the last, and a log that
+says why where infrastructure ended all of them.
 
 A failure costs patience, not a count of tries: services come back after minutes, and a trajectory
 that was given up is masked for good. An attempt is made again at once, then after growing pauses,

@@ -48,7 +48,8 @@ async def fork(
 
 
 def whole_log(events: Sequence[AnyEvent], logs: Mapping[str, Sequence[AnyEvent]]) -> list[AnyEvent]:
-    """The events of a log, those that it refers to in front. LogError where they are not there."""
+    """All events of a log: first those of its parent that it refers to, then its own. LogError
+    where the parent's are not there."""
     if not events or not isinstance(events[0], Forked):
         return list(events)
     first = events[0]

@@ -118,7 +118,7 @@ class Rollout:
                 self._observer = Observer(
                     self._rules, self._assignment, self._log, self._media, environment
                 )
-                async with self._limit, environment.held():
+                async with self._limit, environment.until_lost():
                     await self._turns(environment)
             except TimeoutError as error:
                 if not self._around.pool.any_up:  # the policy had no chance: not its failure

@@ -45,8 +45,8 @@ class Observer:
         self._environment = environment
 
     async def observe(self, seconds: float) -> StopReason | None:
-        """Appends what the calls of the turn came to, `seconds` after its action; a reason where
-        that ends the trajectory here. AttemptFailed where an image cannot be had."""
+        """Appends the outcomes of the turn's calls, `seconds` after its action. Returns a reason
+        where that ends the trajectory. AttemptFailed where an image cannot be fetched."""
         calls = self._log.state.calls_of(self._log.state.turn)
         outcomes = [call.outcome for call in calls]
         images: dict[str, Media] | None = {}
@@ -67,8 +67,8 @@ class Observer:
         self._append([outcome], {}, 0.0)
 
     async def _images(self, calls: Sequence[CallRecord]) -> dict[str, Media] | None:
-        """Those that the policy shall see of this turn and a sampler takes, by hash; None when the
-        trajectory's would have more bytes than it may."""
+        """The turn's images that the policy shall see and a sampler takes, by hash. None where the
+        trajectory would show more bytes of images than it may."""
         codec = self._rules.codec
         wanted = [(call, blob) for call in calls for blob in images_of(call.outcome, codec)]
         if not wanted:
@@ -84,7 +84,7 @@ class Observer:
         return {name: image for name, image in found.items() if self._fits(image)}
 
     def _fits(self, image: Media) -> bool:
-        """Whether a sampler takes it; what a tool made that none does is named, not shown."""
+        """Whether a sampler takes the image. One that no sampler takes is named, not shown."""
         try:
             check_picture(image.data)
         except UnfitImage as error:
@@ -121,14 +121,15 @@ class Observer:
     def _runs(
         self, outcomes: Sequence[CallOutcome], images: dict[str, Media]
     ) -> list[tuple[Author, Observation]]:
-        """What each author in a row says, without the frame."""
+        """One observation, without the frame, for neighbouring outcomes of one author."""
         return [
             (author, self._observation(list(run), images))
             for author, run in groupby(outcomes, key=lambda outcome: outcome.author)
         ]
 
     def _observation(self, outcomes: list[CallOutcome], images: dict[str, Media]) -> Observation:
-        """Cut to the budgets of its outcomes; those that name none share the recipe's limit."""
+        """Outcomes cut to the sum of their budgets; those that name none share the recipe's
+        limit."""
         rules = self._rules
         limit = sum(outcome.token_budget for outcome in outcomes)
         if not all(outcome.token_budget for outcome in outcomes):

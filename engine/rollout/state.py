@@ -63,7 +63,7 @@ class ImageSlot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """What the policy wrote in one turn. token_ids: how many."""
+    """What the policy wrote in one turn. tokens: how many they were."""
 
     text: str
     stop: str | None

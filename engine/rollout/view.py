@@ -32,7 +32,10 @@ MARKER = " ... "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """Of one turn, without its frame. images: one for each placeholder in `token_ids`."""
+    """What the policy reads of one turn, without the protocol's frame.
+
+    images: one for each placeholder in `token_ids`. cut: something was left out.
+    """
 
     token_ids: list[int]
     images: list[Media]
@@ -84,10 +87,11 @@ def observation(
     limit: int,
     keep: Keep,
 ) -> Observation:
-    """The turn's outcomes as the policy reads them. `images` by hash; one that is not among them
-    is named only.
+    """The turn's outcomes as the policy reads them. `images` are by hash; an image that is not
+    among them is only named.
 
-    Above `limit` tokens, of which an image counts as one here, it is cut, never inside an image.
+    An observation of more than `limit` tokens is cut, never inside an image. An image counts as one
+    token here.
     """
     texts = [_text(outcome, images, codec) for outcome in outcomes]
     body = protocol.observation(texts, codec)
@@ -119,7 +123,8 @@ def observation(
 def fitting(
     token_ids: list[int], room: int, mark: ImageMark | None, image_tokens: int
 ) -> list[int]:
-    """What fits into `room` tokens; an image takes its whole mark and `image_tokens`."""
+    """The beginning of `token_ids` that fits into `room` tokens. An image takes `image_tokens`, and
+    its mark fits whole or not at all."""
     if mark is None:
         return token_ids[:room]
     units = fold(token_ids, mark)
@@ -140,7 +145,7 @@ def spelled(segment: Segment, codec: Codec) -> str:
 
 
 def _text(outcome: CallOutcome, images: Mapping[str, Media], codec: Codec) -> str:
-    """One outcome; an image is its mark."""
+    """One outcome as text, with the mark in place of each image."""
     mark = codec.image_mark
     if mark is None:
         return outcome.observation or ("" if outcome.valid else outcome.invalid_reason)

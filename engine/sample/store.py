@@ -83,7 +83,7 @@ class Store:
 
     @property
     def full(self) -> bool:
-        """The disk is: a task waits with its trajectories."""
+        """The disk is full: a task waits with its trajectories."""
         return self._lines.full
 
     def is_decided(self, position: int) -> bool:

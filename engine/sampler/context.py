@@ -9,7 +9,8 @@ SPARE_TOKENS = 16
 
 
 def check_context(name: str, limit: int, longest_prompt: int | None) -> None:
-    """StartupError where a sampler says that it takes less. name: of the limit in the recipe."""
+    """StartupError where a sampler takes shorter prompts than `limit`. name: the limit's key in the
+    recipe."""
     if longest_prompt is not None and limit > longest_prompt + SPARE_TOKENS:
         raise StartupError(
             f"{name} = {limit}, but a sampler's context takes prompts of {longest_prompt} tokens: "

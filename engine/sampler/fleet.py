@@ -28,7 +28,7 @@ PROBE_SECONDS = 1.0
 REFUSAL_SECONDS = 15.0
 """The same for one that answers and does not take the weights: each try aborts its requests."""
 START_SECONDS = 3.0
-"""At the start, until no sampler at all is an error: several processes may start together."""
+"""How long no sampler at all is no error at the start: several processes may start together."""
 SAY_SECONDS = 10.0
 """Between log lines while no sampler is up."""
 
@@ -139,13 +139,13 @@ class Fleet:
         }
 
     def mark_up(self, server: Server) -> None:
-        """It has the newest weights: requests may go to it."""
+        """The server has the newest weights: requests may go to it."""
         self.router.fresh(server.name)
         server.up.set()
         self._one_up.set()
 
     def mark_down(self, server: Server, why: str) -> None:
-        """It gets no request until it was brought up again."""
+        """The server gets no request until it was brought up again."""
         if server.up.is_set() or server.why != why:
             log.warning("sampler_set_aside", server=server.name, why=why)
         server.why = why
@@ -202,7 +202,7 @@ class Fleet:
             server.why = str(error)
 
     def _can_see(self, server: Server) -> bool:
-        """It reads images, or none will come."""
+        """The server reads images, or the run has none."""
         return not self._sees or (server.info is not None and server.info.reads_images)
 
 

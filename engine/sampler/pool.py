@@ -73,8 +73,8 @@ class SamplerPool(Fleet):
         self._table = table
         self._codec = codec
         self._vocab_size = vocab_size
-        self._held: dict[str, str] = {}
-        """The server of each trajectory, by name."""
+        self._server_of: dict[str, str] = {}
+        """By trajectory, the name of the server that has its prefix."""
         self._aborts: set[asyncio.Task[None]] = set()
         self._boot = secrets.token_hex(8)
         self._requests = itertools.count()
@@ -88,7 +88,7 @@ class SamplerPool(Fleet):
 
     def release(self, key: str) -> None:
         """The trajectory is over: its server may be forgotten."""
-        self._held.pop(key, None)
+        self._server_of.pop(key, None)
 
     async def generate(
         self,
@@ -188,7 +188,7 @@ class SamplerPool(Fleet):
                 finish = await self._request(server, action, asked, prompt)
             except Moved:
                 asked.movable = False
-                self._held.pop(asked.key, None)
+                self._server_of.pop(asked.key, None)
                 log.info("action_moved", server=server.name, tokens=len(action.token_ids))
                 continue
             except (ServerUnreachable, ServerRefused, WireError) as error:
@@ -273,12 +273,12 @@ class SamplerPool(Fleet):
             asked.retry.waited(time.monotonic() - began)
         name = self.router.choose(
             [name for name in up if name not in asked.refused] or up,
-            held=self._held.get(asked.key),
+            current=self._server_of.get(asked.key),
             tokens=self.router.expected(budget),
             prompt=prompt,
             now=time.monotonic(),
         )
-        self._held[asked.key] = name
+        self._server_of[asked.key] = name
         return self.named(name)
 
     def _abort(self, server: Server, rid: str) -> None:

@@ -79,21 +79,21 @@ class Router:
         self._length = LENGTH_MEMORY * self._length + (1 - LENGTH_MEMORY) * max(tokens, 1)
 
     def choose(
-        self, among: Sequence[str], *, held: str | None, tokens: float, prompt: int, now: float
+        self, among: Sequence[str], *, current: str | None, tokens: float, prompt: int, now: float
     ) -> str:
-        """The server for a request of `tokens` after `prompt` tokens, which `held` has cached."""
+        """The server for a request of `tokens`; its `prompt` tokens are cached on `current`."""
         trusted = [name for name in among if self.loads[name].suspect_until <= now] or among
-        best = min(trusted, key=lambda name: self._cost(name, among, held, tokens, prompt, now))
-        if held is None or held not in trusted or held == best:
+        best = min(trusted, key=lambda name: self._cost(name, among, current, tokens, prompt, now))
+        if current is None or current not in trusted or current == best:
             return best
-        return best if self._worth(held, best, among, tokens, prompt, now) else held
+        return best if self._worth(current, best, among, tokens, prompt, now) else current
 
     def better(
-        self, held: str, among: Sequence[str], *, tokens: float, prompt: int, now: float
+        self, current: str, among: Sequence[str], *, tokens: float, prompt: int, now: float
     ) -> bool:
-        """Whether a request that has `tokens` to go should leave `held`."""
-        chosen = self.choose(among, held=held, tokens=tokens, prompt=prompt, now=now)
-        return chosen != held and self._worth(held, chosen, among, tokens, prompt, now)
+        """Whether a request that has `tokens` to go should leave `current`."""
+        chosen = self.choose(among, current=current, tokens=tokens, prompt=prompt, now=now)
+        return chosen != current and self._worth(current, chosen, among, tokens, prompt, now)
 
     def lags(self, name: str, among: Sequence[str]) -> bool:
         """Whether a look at each request of this server is worth its while."""
@@ -148,17 +148,17 @@ class Router:
         load.suspicion = load.suspect_until = 0.0
 
     def _cost(
-        self, name: str, among: Sequence[str], held: str | None, tokens: float, prompt: int,
+        self, name: str, among: Sequence[str], current: str | None, tokens: float, prompt: int,
         now: float,
     ) -> tuple[float, int]:  # fmt: skip
-        return self._estimate(name, among, tokens, 0 if name == held else prompt, now), (
+        return self._estimate(name, among, tokens, 0 if name == current else prompt, now), (
             self.loads[name].in_flight
         )
 
     def _worth(
-        self, held: str, other: str, among: Sequence[str], tokens: float, prompt: int, now: float
+        self, current: str, other: str, among: Sequence[str], tokens: float, prompt: int, now: float
     ) -> bool:
-        here = self._estimate(held, among, tokens, 0, now)
+        here = self._estimate(current, among, tokens, 0, now)
         there = self._estimate(other, among, tokens, prompt, now)
         return here > CLEARLY * there and here - there > LEAST_GAIN
 

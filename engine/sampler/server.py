@@ -44,7 +44,8 @@ class Server:
 
     @property
     def reads_text(self) -> bool:
-        """It has a tokenizer; without one it refuses stop texts, which then are only ours."""
+        """The server has a tokenizer. One without refuses stop texts, and then only the engine
+        finds them."""
         return self.info is not None and self.info.reads_text
 
     @property
@@ -52,7 +53,7 @@ class Server:
         return self._paused_since is not None
 
     def pause(self) -> None:
-        """A publish stops it: the clocks of its trajectories stand still."""
+        """A publish pauses the server: the clocks of its trajectories stand still."""
         self._paused_since = asyncio.get_running_loop().time()
         for flight in self.flights:
             flight.paused = True
@@ -64,7 +65,7 @@ class Server:
             flight.waiting.end(Cause.PAUSED)
 
     def board(self, flight: Flight) -> None:
-        """A request goes to it."""
+        """A request goes to the server."""
         self.flights.add(flight)
         if self._paused_since is not None:
             flight.paused = True

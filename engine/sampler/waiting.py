@@ -1,7 +1,7 @@
-"""Time of an action that is not its policy's: the trajectory's clock stands still meanwhile.
+"""Time that an action spends waiting through no fault of the policy: the trajectory's clock stops.
 
-That is while no sampler is up, while a publish pauses the action's server, while a stream is quiet,
-and from the last token of a stream that broke to the first one of the next.
+It stops while no sampler is up, while a publish pauses the action's server, while a stream is
+quiet, and from the last token of a stream that broke to the first one of the next.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class Clock(Protocol):
     """A trajectory's wall-clock limit, which can be stopped."""
 
     def stop(self, since: float) -> None:
-        """It stood still from `since` on, on the event loop's clock."""
+        """The limit stands still from `since` on, on the event loop's clock."""
         ...
 
     def go_on(self) -> None:
@@ -51,7 +51,7 @@ class Waiting:
         self._causes.add(cause)
 
     def end(self, *causes: Cause) -> None:
-        """These are over; all of them where none is named."""
+        """These causes are over; every cause where none is named."""
         if not self._causes:
             return
         self._causes.difference_update(causes or tuple(Cause))

@@ -24,7 +24,7 @@ from engine.errors import StartupError
 from engine.tasks.rows import MEDIA_COLUMNS, RowRefused, read_json, read_task
 
 MOST_ROW_BYTES = 64 << 20
-"""Of one line: no larger task could be journaled or sent."""
+"""Bytes of one line: no larger task could be journaled or sent."""
 _CHUNK = 1 << 20
 _BATCH = 64
 """Rows of a Parquet file that are in memory at a time, media and all."""

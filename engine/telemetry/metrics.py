@@ -100,7 +100,7 @@ class Metrics:
 
     @property
     def mean_reward(self) -> float:
-        """Of the last WINDOW trajectories; 0 before the first."""
+        """The mean reward of the last WINDOW trajectories; 0 before the first."""
         return sum(self._rewards) / max(len(self._rewards), 1)
 
 

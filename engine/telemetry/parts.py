@@ -13,8 +13,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 
 class ToolStatistics(Protocol):
-    """Of one tool service. open_sessions, calls_in_flight, opens_waiting: now. The rest since the
-    start: retries and failures by reason, seconds in which it did not answer."""
+    """What is counted of one tool service. open_sessions, calls_in_flight, opens_waiting: now. The
+    rest since the start: retries and failures by reason, seconds in which it did not answer."""
 
     @property
     def open_sessions(self) -> int: ...
@@ -93,7 +93,8 @@ class PartMetrics:
         self._backlog = gauge("engine_journal_backlog", "appends that are not durable yet")
 
     def samplers(self, statistics: Mapping[str, Mapping[str, Any]]) -> int:
-        """By server, as `SamplerPool.statistics` has them. The tokens that all have sent."""
+        """Takes what `SamplerPool.statistics` counts, by server. Returns the tokens of all
+        servers."""
         for name, one in statistics.items():
             self._sampler_up.labels(name).set(one["up"])
             self._sampler_in_flight.labels(name).set(one["in_flight"])
@@ -106,7 +107,7 @@ class PartMetrics:
         return sum(one["received"] for one in statistics.values())
 
     def tools(self, statistics: Mapping[str, ToolStatistics]) -> None:
-        """By service."""
+        """Takes what is counted of each tool service, by its name."""
         for name, one in statistics.items():
             self._tool_sessions.labels(name).set(one.open_sessions)
             self._tool_calls.labels(name).set(one.calls_in_flight)

@@ -29,7 +29,7 @@ def stop_cut(text: str, stops: Sequence[str]) -> tuple[str, str | None, str]:
 def truncate_observation(
     tokens: Sequence[int], *, limit: int, marker: Sequence[int], keep: Keep
 ) -> list[int]:
-    """At most `limit` tokens, marker included (`verltool.truncate_observation`)."""
+    """The tokens cut to at most `limit`, marker included (`verltool.truncate_observation`)."""
     found = cut(len(tokens), limit=limit, marker=len(marker), keep=keep)
     if found is None:
         return list(tokens)

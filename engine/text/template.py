@@ -22,7 +22,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 _FILE = "chat_template.jinja"
 _WITH_TOOLS = "tool_use"
-"""Of several named templates the one for conversations with tools."""
+"""Name of the template for conversations with tools, where a tokenizer has several."""
 
 
 class ChatTemplate:

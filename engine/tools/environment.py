@@ -32,7 +32,7 @@ class Environment:
         on_close: Callable[[Environment], None],
         clock: TimeLimit | None = None,
     ) -> None:
-        """`sessions`: in the order of the recipe's services. `clock`: of the trajectory, which
+        """`sessions`: in the order of the recipe's services. `clock`: the trajectory's, which
         stands still while a service is away or full."""
         self.sessions = tuple(sessions)
         self.clock = clock
@@ -40,7 +40,7 @@ class Environment:
         """Calls that may still be in flight."""
         self._on_close = on_close
         self._closed = False
-        self._held: asyncio.Timeout | None = None
+        self._timeout: asyncio.Timeout | None = None
         self._lost = ""
         for session in self.sessions:
             session.on_lost = self.lose
@@ -54,12 +54,12 @@ class Environment:
 
     @property
     def stateless(self) -> bool:
-        """Any other sessions are as good: no tool's calls change what later calls see."""
+        """No call changes what later calls see, so that fresh sessions would do as well."""
         return all(session.stateless for session in self.sessions)
 
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
-        """Those of the sessions now, which calls may add to."""
+        """All tools that the sessions have now; a call may add some."""
         return tools_of(self.refs)
 
     def session_of(self, tool: str) -> ServiceSession:
@@ -74,8 +74,8 @@ class Environment:
     ) -> PendingCall | Reply:
         """Hands the call to the channel now; await its `result`.
 
-        What no service could take is answered at once: it is the policy's mistake, and it reads
-        so.
+        A call that no service could take is the policy's mistake: the policy gets an answer that
+        says so, at once.
         """
         session = self._session_for(call)
         if session is None:
@@ -115,19 +115,19 @@ class Environment:
         return self._send(session, message)
 
     @asynccontextmanager
-    async def held(self) -> AsyncIterator[None]:
+    async def until_lost(self) -> AsyncIterator[None]:
         """Ends the block with SessionLost as soon as a session is known to be lost."""
-        held = asyncio.timeout(0.0 if self._lost else None)
+        timeout = asyncio.timeout(0.0 if self._lost else None)
         try:
-            async with held:
-                self._held = held
+            async with timeout:
+                self._timeout = timeout
                 yield
         except TimeoutError:
-            if not held.expired():
+            if not timeout.expired():
                 raise
             raise SessionLost(self._lost) from None
         finally:
-            self._held = None
+            self._timeout = None
 
     def lose(self, session: ServiceSession) -> None:
         """The service of `session` has told that it does not hold it any more."""
@@ -137,8 +137,8 @@ class Environment:
             f"tools.{session.name}: session {session.session_id} is lost, says the renewal of its "
             "lease"
         )
-        if self._held is not None:
-            self._held.reschedule(asyncio.get_running_loop().time())
+        if self._timeout is not None:
+            self._timeout.reschedule(asyncio.get_running_loop().time())
 
     async def check_reach(self) -> None:
         """ToolServiceFailed when a service that owes the result of a call does not answer."""
@@ -147,7 +147,7 @@ class Environment:
                 await session.check_reach()
 
     def close(self) -> None:
-        """Soon: nobody waits for it. Calls in flight are stopped before."""
+        """Closes the sessions, soon: nobody waits for it. Calls in flight are stopped before."""
         if not self._closed:
             self._closed = True
             self._on_close(self)

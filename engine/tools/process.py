@@ -34,7 +34,8 @@ SERVE = (sys.executable, "-P", "-m", "toolsvc.cli", "serve")
 START_SECONDS = 600.0
 """Until it serves: a large search index takes minutes to load."""
 END_SECONDS = 20.0
-"""It gives its calls ten seconds and then closes its sessions."""
+"""Until a service that is stopped is killed: it gives its calls ten seconds, then closes
+sessions."""
 LAST_WORDS_SECONDS = 1.0
 """For what is in the pipe when it has ended."""
 LAST_WORDS_BYTES = 4096
@@ -48,7 +49,7 @@ log = structlog.get_logger("tools")
 
 
 class ToolProcess:
-    """`start`, then `keep` for as long as it is wanted, and `stop` in any case."""
+    """`start`, then `keep_running` for as long as it is wanted, and `stop` in any case."""
 
     def __init__(self, name: str, table: Tool, *, folder: Path, output: Path) -> None:
         """`name`: of the table; paths in its words are relative to `folder`; what the process
@@ -91,11 +92,11 @@ class ToolProcess:
         log.info("tool_service_started", service=self._name, pid=process.pid)
 
     async def serving(self) -> None:
-        """Returns when it serves: at once, or when `keep` has started it again. Bounded as that
-        is: one that does not serve in `START_SECONDS` ends the engine."""
+        """Returns when it serves: at once, or when `keep_running` has started it again. The wait is
+        bounded: a service that does not serve in `START_SECONDS` ends the engine."""
         await self._serving.wait()
 
-    async def keep(self) -> None:
+    async def keep_running(self) -> None:
         """Starts it again whenever it has ended; runs until cancelled. StartupError where it does
         not start."""
         failures = 0

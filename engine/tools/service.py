@@ -47,16 +47,16 @@ class Service:
     def __init__(
         self, name: str, table: ToolTable, owner: str, process: ToolProcess | None = None
     ) -> None:
-        """`process`: where the engine starts it itself; it is not started here. StartupError for a
-        `tls_ca` that cannot be used."""
+        """`process`: of a service that the engine starts itself; it is not started here.
+        StartupError for a `tls_ca` that cannot be used."""
         self.name = name
         self.table = table
         self.owner = owner
         self.counts = Counts()
         self.sessions: dict[str, ServiceSession] = {}
-        """Those that are open, by their id."""
+        """The sessions that are open, by id."""
         self.known: set[str] = set()
-        """Ids of sessions that are open, on their way to it, or on their way to their end."""
+        """Ids of sessions that are open, being opened, or being closed."""
         self._process = process
         try:
             self._authority = None if table.tls_ca is None else read_authority(table.tls_ca)
@@ -84,17 +84,17 @@ class Service:
         )
 
     async def start(self) -> None:
-        """StartupError where it is the engine's to start and does not."""
+        """Starts the service if that is the engine's task. StartupError where it does not start."""
         if self._process:
             await self._process.start()
 
-    async def keep(self) -> None:
+    async def keep_running(self) -> None:
         """Starts it again whenever it has ended, if it is the engine's."""
         if self._process:
-            await self._process.keep()
+            await self._process.keep_running()
 
     async def close(self) -> None:
-        """Sessions first."""
+        """Closes the sessions, then the channels, then the process if it is the engine's."""
         await self._closer.drain()
         for endpoint in self._endpoints.values():
             await endpoint.close()
@@ -175,7 +175,8 @@ class Service:
         self._closer.add(partial(self._close, session.session_id, session.address, cancels))
 
     def close_unknown(self, session_id: str, address: str = "") -> None:
-        """Closes a session of which it is not known where it is, or whether."""
+        """Closes a session that may be at `address`, at any endpoint if there is none, or
+        nowhere."""
         self.known.add(session_id)
         for endpoint in [address] if address else list(self._endpoints):
             self._closer.add(partial(self._close, session_id, endpoint, ()))
@@ -190,7 +191,7 @@ class Service:
 
     @property
     def idle_endpoints(self) -> set[str]:
-        """Addresses of which nothing is expected."""
+        """Addresses where no session is and no call is in flight, the service's own apart."""
         used = {session.address for session in self.sessions.values()} | {self.address}
         return {
             address
@@ -199,7 +200,7 @@ class Service:
         }
 
     async def forget(self, address: str) -> None:
-        """Workers come and go, each with an endpoint of its own."""
+        """Closes the channel to a worker's endpoint: workers come and go."""
         endpoint = self._endpoints.pop(address, None)
         if endpoint is not None:
             await endpoint.close()

@@ -62,12 +62,12 @@ class ToolServices:
         self._leaves_open = False
 
     def statistics(self) -> dict[str, ServiceStatistics]:
-        """By the service's name."""
+        """What is counted of each service, by its name."""
         return {name: service.statistics for name, service in self._services.items()}
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the services, in the recipe's order."""
+        """Names of the services, in the recipe's order."""
         return tuple(self._services)
 
     def opened(self, service: str) -> int:
@@ -94,13 +94,13 @@ class ToolServices:
         return found
 
     async def close(self) -> None:
-        """What is to be closed is closed first."""
+        """Closes the sessions that wait for it, then the services."""
         await asyncio.gather(*(service.close() for service in self._services.values()))
 
-    async def close_strangers(self, keep: Collection[str]) -> None:
+    async def close_strangers(self, going_on: Collection[str]) -> None:
         """Closes the sessions of this owner that are open from an earlier life, but for those of
-        the ids `keep`, as `open_session` was given them or as a SessionRef has them."""
-        self._kept = frozenset(keep)
+        the ids `going_on`, as `open_session` was given them or as a SessionRef has them."""
+        self._kept = frozenset(going_on)
 
         async def close(leases: Leases) -> None:
             leases.close_strangers(await leases.renew(), self._is_stranger)
@@ -205,13 +205,13 @@ class ToolServices:
         where it does not start."""
         async with asyncio.TaskGroup() as group:
             for service in self._services.values():
-                group.create_task(service.keep())
+                group.create_task(service.keep_running())
 
     async def keep_leases(self) -> None:
         """Renews each service's leases; runs until cancelled."""
         async with asyncio.TaskGroup() as group:
             for leases in self._leases.values():
-                group.create_task(leases.keep(self._is_stranger))
+                group.create_task(leases.keep_renewed(self._is_stranger))
 
     def _wire_id(self, session_id: str) -> str:
         """Led by the owner's, for several engines may share a service; another in each life of the

@@ -1,10 +1,10 @@
 """The recipe: one TOML file that every process reads.
 
-Owns the names of the tables. The models of the shared ones are in `toolwright.shared_tables`, and
-both modules give the same names. Every other table belongs to one process, which registers its model under the
-entry-point group `toolwright.tables`. A process checks the shared tables and its own and refuses
-unknown keys there, and everybody refuses a table whose name nobody knows. Paths are relative to the
-recipe file's folder.
+Owns the names of the tables. The models of the shared ones stand in `toolwright.shared_tables`;
+this module gives them too. Every other table belongs to one process, which registers its model
+under the entry-point group `toolwright.tables`. A process checks the shared tables and its own and
+refuses unknown keys there, and everybody refuses a table whose name nobody knows. Paths are
+relative to the recipe file's folder.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ class EvaluationLane:
 
     @property
     def full(self) -> bool:
-        """The disk is: an evaluation waits with its results."""
+        """The disk is full: an evaluation waits with its results."""
         return self._results.full
 
     def due(self, version: WeightVersion) -> list[Suite]:

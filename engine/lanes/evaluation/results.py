@@ -36,7 +36,7 @@ class Results:
 
     @property
     def full(self) -> bool:
-        """The disk is: an evaluation waits with its results."""
+        """The disk is full: an evaluation waits with its results."""
         return any(file.full for file in (self.summaries, self.samples, *self._open.values()))
 
     def begin(self) -> set[tuple[str, str, int]]:

@@ -47,7 +47,8 @@ PASSES = 3
 its attempts, so an outage has to outlast several of them to cost a row."""
 PASS_PAUSE_S = 10.0
 MOST_TRIES = 3
-"""At a row that other weights wrote in: a server that came back with old ones is noticed soon."""
+"""How often a row is tried that other weights wrote in: a server with old weights is noticed
+soon."""
 SCORE_PAUSES = (1.0, 5.0)
 """Seconds before a reward function that failed is asked again: it may ask a service."""
 

@@ -34,7 +34,7 @@ CONTROL_TIMEOUT = 300.0
 
 
 MAX_ANSWER_BYTES = 4 * 2**20
-"""Of a control call; /server_info has some hundred thousand at most."""
+"""Longest answer to a control call; /server_info has some hundred thousand at most."""
 
 
 class ServerUnreachable(Exception):

@@ -36,7 +36,7 @@ is worth a rollout takes as long for the tokens of one chunk."""
 LOOK_SECONDS = 1.0
 """Between looks at the silence of all streams, by one timer for all of them."""
 MAX_ERROR_BYTES = 64 * 2**10
-"""Of the body of a refusal; the rest is dropped unread."""
+"""Bytes that are kept of the body of a refusal; the rest is dropped unread."""
 
 OnEvent = Callable[[bytes, int], bool]
 """(payload of one event, ns when its bytes were read) -> go on reading."""

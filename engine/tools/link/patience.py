@@ -27,7 +27,7 @@ FIRST_PAUSE = 0.05
 FULL_PAUSE = 1.0
 """Seconds up to which pauses double while a service is full: room is made at any moment."""
 LONGEST_PAUSE = 30.0
-"""Seconds; of a service that asks for more."""
+"""Seconds; the longest pause, also where a service asks for more."""
 
 Failure = ServiceError | TransportError
 
@@ -36,9 +36,9 @@ class Kind(Enum):
     """What a failure says of the service."""
 
     AWAY = "away"
-    """It is out of reach, or out of order and says that this will pass."""
+    """The service is out of reach, or is out of order and says that this will pass."""
     FULL = "full"
-    """It is there and has no room: nothing is wrong."""
+    """The service is there and has no room: nothing is wrong."""
     MOVED = "moved"
     """Another endpoint holds the session."""
     LOST = "lost"
@@ -88,7 +88,7 @@ def asked_to_wait(error: Failure) -> float | None:
 
 @dataclass(slots=True)
 class Patience:
-    """With one request, over all its tries. `seconds`: for a service that is away.
+    """Patience with one request, over all its tries. `seconds`: for a service that is away.
 
     `jitter`: a factor from 0.5 to 1, drawn anew for each pause.
     """

@@ -24,11 +24,11 @@ class Step(Enum):
     NOTHING = 0
     PROBE = 1
     AWAY = 2
-    """It is noticed just now that the endpoint is away. It is to be probed again, too."""
+    """The endpoint turns out to be away. It is to be probed again, too."""
 
 
 class Silence:
-    """Of one endpoint. Times are seconds of one clock."""
+    """What is heard of one endpoint. Times are seconds of one clock."""
 
     def __init__(self) -> None:
         self._heard_at = 0.0

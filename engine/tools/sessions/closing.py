@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Callable
 
 MOST_AT_ONCE = 32
 LAST_SECONDS = 30.0
-"""Given to all of them together when the engine ends; what is left then the leases' end reaps."""
+"""For all closes together when the engine ends. A session that is still open then is reaped when
+its lease ends."""
 
 
 class Closer:

@@ -89,7 +89,7 @@ async def fork_session(
 
 
 class _Search:
-    """For a session of which an address is known that may be of the past."""
+    """The search for a session whose known address may be out of date."""
 
     def __init__(self, service: Service, ref: SessionRef) -> None:
         self._service = service
@@ -100,8 +100,9 @@ class _Search:
         return self._service.endpoint_at(self.address)
 
     async def ask(self, endpoint: Endpoint) -> pb.GetSessionResponse:
-        """There, and once more where it is said to be. A worker that was replaced never comes back:
-        where nobody answers, the service's own address knows."""
+        """Asks at the known address, then once more where that answer points to. Where nobody
+        answers, the second question goes to the service's own address: a replaced worker never
+        comes back."""
         try:
             return await self._look(endpoint)
         except ServiceError as error:

@@ -25,14 +25,14 @@ RENEW_SECONDS = 10.0
 
 
 class Leases:
-    """Of one service."""
+    """The leases on one service."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
         self._idle: set[str] = set()
         """Endpoints that held nothing at the last renewal."""
 
-    async def keep(self, is_stranger: Callable[[str], bool]) -> None:
+    async def keep_renewed(self, is_stranger: Callable[[str], bool]) -> None:
         """Renews three times a lease; runs until cancelled. Sessions that the service holds and
         this engine does not know are closed where `is_stranger(id)`."""
         while True:
@@ -40,7 +40,7 @@ class Leases:
             self.close_strangers(await self.renew(), is_stranger)
 
     def close_strangers(self, held: set[str], is_stranger: Callable[[str], bool]) -> None:
-        """Of the sessions `held`, those that nobody here knows. They are closed soon."""
+        """Closes, soon, those of the sessions `held` by the service that nobody here knows."""
         for session_id in held - self._service.known:
             if is_stranger(session_id):
                 self._service.close_unknown(session_id)
@@ -49,8 +49,8 @@ class Leases:
         """Renews the owner's leases at the service's address and at every endpoint that holds one
         of its sessions; returns the ids of all that are held.
 
-        Of the sessions of an endpoint that is silent the service's address is asked: a worker that
-        died says nothing, the others know.
+        Where an endpoint is silent, the service's address is asked about that endpoint's sessions:
+        a worker that died says nothing, and the others know of it.
         """
         service = self._service
         believed: dict[str, list[str]] = {service.address: []}
@@ -72,7 +72,7 @@ class Leases:
         return {name for answer in answers if answer for name in answer.held}
 
     async def _renew_at(self, address: str, believed: list[str]) -> pb.RenewLeasesResponse | None:
-        """What it answers; None where it does not."""
+        """The endpoint's answer; None where it gives none."""
         service = self._service
         request = pb.RenewLeasesRequest(
             owner=service.owner,
@@ -89,8 +89,8 @@ class Leases:
             return None
 
     async def _forget_idle(self) -> None:
-        """One is kept for a second renewal, since a session's close may still be under way
-        there."""
+        """Forgets endpoints that were idle at two renewals in a row: at the first, a session's
+        close may still be under way."""
         idle = self._service.idle_endpoints
         for address in idle & self._idle:
             await self._service.forget(address)

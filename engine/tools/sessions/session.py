@@ -49,7 +49,7 @@ class ServiceSession:
 
     @property
     def name(self) -> str:
-        """Of the service in the recipe."""
+        """The service's name in the recipe."""
         return self.service.name
 
     @property

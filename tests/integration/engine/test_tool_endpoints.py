@@ -106,7 +106,10 @@ async def test_an_endpoint_that_holds_nothing_any_more_is_left_alone() -> None:
 
 async def test_a_session_that_a_renewal_does_not_find_ends_its_attempt(world: MakeWorld) -> None:
     """While its call hangs, not when that comes to its end; the next attempt gets another."""
-    double = ToolDouble(hang)
+    stateful = pb.ToolDescriptor()
+    stateful.CopyFrom(PYTHON)
+    stateful.stateful = True
+    double = ToolDouble(hang, tools=[stateful])
     here = await world(tools=double, run=ONE)
     here.tables["tools"]["python"]["lease_s"] = 0.15
     async with here.engine() as run:
@@ -127,7 +130,7 @@ async def test_a_session_lost_before_its_turns_begin_ends_at_once() -> None:
         keeping = asyncio.create_task(tools.keep_leases())
         await until(lambda: double.renewals >= 2, "renewals")
         with pytest.raises(SessionLost, match="is lost"):
-            async with session.held():
+            async with session.until_lost():
                 await asyncio.Event().wait()
         keeping.cancel()
         await asyncio.gather(keeping, return_exceptions=True)
@@ -146,7 +149,7 @@ async def test_a_session_whose_worker_is_silent_is_asked_for_at_the_service() ->
         seen = front.renewals
         await until(lambda: front.renewals >= seen + 4, "more renewals")
         with pytest.raises(SessionLost, match="is lost"):
-            async with asyncio.timeout(20), session.held():
+            async with asyncio.timeout(20), session.until_lost():
                 front.owners.clear()
                 await asyncio.Event().wait()
         keeping.cancel()
@@ -159,7 +162,7 @@ async def test_a_limit_inside_a_held_session_is_no_loss() -> None:
         tools = services(double)
         session = await tools.open_session("s", Task(id="t"))
         with pytest.raises(TimeoutError):
-            async with session.held(), asyncio.timeout(0):
+            async with session.until_lost(), asyncio.timeout(0):
                 await asyncio.Event().wait()
         session.close()
         await tools.close()

@@ -30,10 +30,12 @@ def router(*names: str, **paces: float) -> Router:
     return made
 
 
-def choose(made: Router, *, held: str | None = None, tokens: float = 100.0, **more: float) -> str:
+def choose(
+    made: Router, *, current: str | None = None, tokens: float = 100.0, **more: float
+) -> str:
     return made.choose(
         list(made.loads),
-        held=held,
+        current=current,
         tokens=tokens,
         prompt=int(more.get("prompt", 0)),
         now=more.get("now", 0.0),
@@ -68,14 +70,14 @@ def test_a_server_that_is_not_known_yet_is_tried() -> None:
 def test_a_trajectory_stays_where_its_prefix_is() -> None:
     made = router(a=0.010, b=0.006)
     assert choose(made) == "b"
-    assert choose(made, held="a") == "a"
+    assert choose(made, current="a") == "a"
 
 
 def test_a_trajectory_leaves_a_server_that_is_clearly_slower() -> None:
     made = router(a=0.1, b=0.01)
-    assert choose(made, held="a") == "b"
-    assert choose(made, held="a", tokens=2.0) == "a"  # a fifth of a second: not worth the prefix
-    assert choose(made, held="a", prompt=40_000) == "a"  # reading it anew takes longer
+    assert choose(made, current="a") == "b"
+    assert choose(made, current="a", tokens=2.0) == "a"  # a fifth of a second: not worth the prefix
+    assert choose(made, current="a", prompt=40_000) == "a"  # reading it anew takes longer
 
 
 def test_a_server_that_stands_still_loses_its_good_name() -> None:
