@@ -30,7 +30,7 @@ WAL_PAGES = 4_096
 changed in many commits is then copied once."""
 
 NEW_FOLDER = "choose a new run.folder"
-_FORK = "`engine serve RECIPE --fork RUN` opens a new run from its newest weights"
+_FORK = "there, `engine serve RECIPE --fork OLD_RUN_FOLDER` begins from this run's weights"
 
 _TABLES = """
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -108,8 +108,8 @@ class Lock:
                 holder = os.pread(self._descriptor, 32, 0).decode(errors="replace").strip()
                 os.close(self._descriptor)
                 raise StartupError(
-                    f"the journal {journal} is in use by process {holder or 'unknown'}: does "
-                    "another engine serve this run folder?"
+                    f"the journal {journal} is in use by process {holder or 'unknown'}, which "
+                    "serves this run folder: stop it, or give this run another run.folder"
                 )
             time.sleep(0.02)
         os.ftruncate(self._descriptor, 0)

@@ -112,7 +112,8 @@ class Service:
         except (ServiceError, TransportError) as error:
             raise StartupError(
                 f"tools.{self.name}: no tool service answers at {self.address} ({error}); "
-                f"start one with `toolsvc serve {self.name} --listen {self.address}`"
+                f"start one with `toolsvc serve TOOL --listen {self.address}`, or mend "
+                f"tools.{self.name}.service"
             ) from error
         self._takes_media = any(tool.capabilities.media for tool in answer.tools)
         tools = [spec(tool, self.name) for tool in answer.tools]

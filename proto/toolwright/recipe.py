@@ -162,6 +162,14 @@ class Sampler(Table):
         description="how long requests of one action may fail; time without any sampler is apart",
     )
 
+    @field_validator("endpoints")
+    @classmethod
+    def _endpoints_are_urls(cls, endpoints: tuple[str, ...]) -> tuple[str, ...]:
+        for url in endpoints:
+            if not url.startswith(("http://", "https://")):
+                raise ValueError(f'{url!r} is no URL: write "http://HOST:PORT"')
+        return endpoints
+
 
 class Tool(Table):
     """One tool service; several entries give one session each to every trajectory.
@@ -280,7 +288,10 @@ def read_resolved(file: Path) -> Recipe:
         found = json.loads(file.read_text())
         path, shared = Path(found["recipe"]), found["shared"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RecipeError(f"{file} does not say which recipe the run is of ({error!r})") from error
+        raise RecipeError(
+            f"{file} does not say which recipe the run is of ({error}): name a run.folder that an "
+            "engine has served, or the recipe"
+        ) from error
     return Recipe(path=path, shared=_validate(Shared, shared, file, prefix=""), raw=found)
 
 
