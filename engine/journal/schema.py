@@ -30,7 +30,7 @@ WAL_PAGES = 4_096
 changed in many commits is then copied once."""
 
 NEW_FOLDER = "choose a new run.folder"
-_FORK = "there, `engine serve RECIPE --fork OLD_RUN_FOLDER` begins from this run's weights"
+_FORK = "`engine serve RECIPE --fork RUN` opens a new run from its newest weights"
 
 _TABLES = """
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
