@@ -43,7 +43,9 @@ class Export(StrEnum):
 RecipeArgument = Annotated[Path, typer.Argument(help="the run's TOML file, see docs/3-recipe.md")]
 Overrides = Annotated[
     list[str] | None,
-    typer.Option("--set", help="a dotted override, for example --set run.steps=10"),
+    typer.Option(
+        "--set", help="a dotted override, for example --set run.steps=10; may be repeated"
+    ),
 ]
 
 
@@ -195,7 +197,9 @@ def replay(
 @app.command()
 def inspect(
     run: RunArgument,
-    trajectory: Annotated[str | None, typer.Argument(help="for example g0000012-3")] = None,
+    trajectory: Annotated[
+        str | None, typer.Argument(help="its name, for example g0000012-3")
+    ] = None,
     json_: Annotated[bool, typer.Option("--json", help="for machines, nothing cut")] = False,
 ) -> None:
     """Show the state of a run, or one trajectory as a timeline, also while an engine serves it."""

@@ -67,7 +67,6 @@ log = structlog.get_logger("engine")
 async def serve(recipe: Recipe, fork: Path | None = None) -> None:
     """`engine serve`: writes the resolved recipe and the log into the run's folder, and serves."""
     table = recipe.table("engine", EngineTable)
-    recipe.write_resolved("engine", table)
     log_to(recipe.run_folder / "engine.jsonl")
     await Engine(recipe, table, fork=fork).run()
 
@@ -149,6 +148,8 @@ class Engine:
         self.journal = Journal(recipe.run_folder / "journal.sqlite", history=self._table.history)
         stack.push_async_callback(self.journal.close)
         await self._claim(codec, source)
+        # Not before: a start that is refused must not rename what the run was made with.
+        recipe.write_resolved("engine", self._table)
         self._pool = SamplerPool(shared.sampler, codec, vocab_size=codec.vocab_size)
         stack.push_async_callback(self._pool.close)
         await self._pool.open()

@@ -22,6 +22,8 @@ from engine.sampler.server import Server
 from engine.text.codec import HuggingFaceCodec
 from toolwright.recipe import Recipe, check_all
 
+BAD_ROWS_SHOWN = 5
+
 
 def check(recipe: Recipe, table: EngineTable, *, connect: bool) -> list[str]:
     """Lines of what is in order. StartupError or RecipeError for the first thing that is not."""
@@ -54,6 +56,7 @@ async def _sources(
     ]
     if source.bad_rows:
         lines.append(f"task source: {source.bad_rows} of {source.rows} rows are no tasks")
+        lines += [f"  {row}" for row in source.first_bad_rows(BAD_ROWS_SHOWN)]
     source.close()
     for suite in table.evaluation.suites:
         tasks = SuiteTasks(suite, recipe.folder, max_bad_rows=table.max_bad_rows)

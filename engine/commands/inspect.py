@@ -65,7 +65,11 @@ def run_state(run_folder: Path) -> dict[str, Any]:
 
 
 def trajectory_state(run_folder: Path, name: str, decode: Decode | None = None) -> dict[str, Any]:
-    """One trajectory: what is known of it, turn by turn. StartupError for an unknown one."""
+    """One trajectory: what is known of it, turn by turn. StartupError for an unknown one.
+
+    name: of the trajectory, or of one of its attempts, as the state of the run shows them.
+    """
+    name = name.partition("/")[0]
     with reading(run_folder) as reader:
         attempts = reader.attempts(*LogState, trajectory=name)
         found = reader.record(name)

@@ -57,7 +57,7 @@ def read_media(source: Source) -> Media:
                 )
             data = source.read_bytes()
         except OSError as error:
-            raise ValueError(f"{name} cannot be read: {error}") from error
+            raise ValueError(f"{name} cannot be read: {error.strerror or error}") from error
     if len(data) > MOST_BYTES:
         raise ValueError(f"{name}: {len(data)} bytes; the limit is {MOST_BYTES}")
     kind = kind_of(data)

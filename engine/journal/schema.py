@@ -108,8 +108,8 @@ class Lock:
                 holder = os.pread(self._descriptor, 32, 0).decode(errors="replace").strip()
                 os.close(self._descriptor)
                 raise StartupError(
-                    f"the journal {journal} is in use by process {holder or 'unknown'}: does "
-                    "another engine serve this run folder?"
+                    f"the journal {journal} is in use by process {holder or 'unknown'}, which "
+                    "serves this run folder: stop it, or give this run another run.folder"
                 )
             time.sleep(0.02)
         os.ftruncate(self._descriptor, 0)

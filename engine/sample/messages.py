@@ -59,7 +59,7 @@ def _turn(
     for call in calls:
         if call.invalid_reason or call.arguments is None or call.tool not in tools:
             raise Untellable("a call that no tool understood")
-    content = _before_calls(action.text, calls, tools, protocol, codec)
+    content = _before_calls(action, calls, tools, protocol, codec)
     told: list[Message] = [
         {
             "role": "assistant",
@@ -96,22 +96,23 @@ def _calls(
 
 
 def _before_calls(
-    text: str,
+    action: Action,
     calls: Sequence[Call],
     tools: Mapping[str, ToolSpec],
     protocol: Chat | Tagged,
     codec: Codec,
 ) -> str:
     """What the policy wrote before its calls. Between and after them nothing may stand."""
-    tool = tools[calls[0].tool]
-    by_tag = tool.tagged or isinstance(protocol, Tagged)
-    mark = tool.open_tag if by_tag else protocol.call_tags[0] if isinstance(protocol, Chat) else ""
-    body = text.removesuffix(codec.end_of_turn)
+    open_tag, close_tag = protocol.call_tags if isinstance(protocol, Chat) else ("", "")
+    # Under Chat a tool with a tag can be called by its name as well: the stop tells which it was.
+    by_tag = not close_tag or action.stop not in (close_tag, codec.end_of_turn)
+    mark = tools[calls[0].tool].open_tag if by_tag else open_tag
+    body = action.text.removesuffix(codec.end_of_turn)
     at = body.rfind(mark) if len(calls) == 1 else body.find(mark)
     if not mark or at < 0:
         raise Untellable("a call whose beginning is not marked")
-    if isinstance(protocol, Chat) and not by_tag:
-        pieces = body[at:].split(protocol.call_tags[1])
+    if not by_tag:
+        pieces = body[at:].split(close_tag)
         if len(pieces) != len(calls) + 1 or any(
             piece.partition(mark)[0].strip() for piece in (*pieces[1:-1], pieces[-1])
         ):

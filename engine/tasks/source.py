@@ -122,6 +122,13 @@ class TaskSource:
         to be none when their turn comes: images that cannot be read, for one."""
         return len(self._file.bad) if self._file else 0
 
+    def first_bad_rows(self, most: int) -> list[str]:
+        """The first rows that are no tasks, in the order of the file: place and reason of each."""
+        if self._file is None:
+            return []
+        numbers = sorted(self._file.bad)[:most]
+        return [f"{self._file.where(number)}: {self._file.bad[number]}" for number in numbers]
+
     async def at(self, position: int) -> DrawnTask:
         """The task of a position, from 0.
 

@@ -129,7 +129,8 @@ class Service:
                 if pause is None:
                     raise StartupError(
                         f"tools.{self.name}: no tool service answers at {self.address} ({error}); "
-                        f"start one with `toolsvc serve {self.name} --listen {self.address}`"
+                        f"start one with `toolsvc serve TOOL --listen {self.address}`, or mend "
+                        f"tools.{self.name}.service"
                     ) from error
                 await asyncio.sleep(pause)
             else:

@@ -107,7 +107,10 @@ def read_resolved(file: Path) -> Recipe:
         found = json.loads(file.read_text())
         path, shared = Path(found["recipe"]), found["shared"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RecipeError(f"{file} does not say which recipe the run is of ({error!r})") from error
+        raise RecipeError(
+            f"{file} does not say which recipe the run is of ({error}): name a run.folder that an "
+            "engine has served, or the recipe"
+        ) from error
     return Recipe(path=path, shared=_validate(Shared, shared, file, prefix=""), raw=found)
 
 

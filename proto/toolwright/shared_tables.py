@@ -145,6 +145,14 @@ class Sampler(Table):
         description="how long requests of one action may fail; time without any sampler is apart",
     )
 
+    @field_validator("endpoints")
+    @classmethod
+    def _endpoints_are_urls(cls, endpoints: tuple[str, ...]) -> tuple[str, ...]:
+        for url in endpoints:
+            if not url.startswith(("http://", "https://")):
+                raise ValueError(f'{url!r} is no URL: write "http://HOST:PORT"')
+        return endpoints
+
 
 class Tool(Table):
     """One tool service; several entries give one session each to every trajectory.

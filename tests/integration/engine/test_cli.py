@@ -140,7 +140,7 @@ def test_a_tool_service_that_is_down(run: Command) -> None:
     for command, *options in (["serve"], ["check", "--connect"]):
         line = sentence(run(command, *options, **changes))
         assert f"tools.python: no tool service answers at {address}" in line
-        assert f"toolsvc serve python --listen {address}" in line
+        assert f"toolsvc serve TOOL --listen {address}`, or mend tools.python.service" in line
 
 
 def test_a_tool_that_the_service_does_not_have(run: Command) -> None:
@@ -224,8 +224,30 @@ def test_the_same_run_twice(run: Command) -> None:
 
     journal = Journal(run.folder / "run" / "journal.sqlite")
     line = sentence(run("serve"))
-    assert "does another engine serve this run folder?" in line
+    assert "stop it, or give this run another run.folder" in line
     asyncio.run(journal.close())
+
+
+def test_a_start_that_is_refused_leaves_what_the_run_was_made_with(run: Command) -> None:
+    from engine.journal.journal import Journal
+
+    resolved = run.folder / "run" / "engine.resolved.json"
+    journal = Journal(run.folder / "run" / "journal.sqlite")
+    resolved.write_text("of the run that is served")
+    assert "in use" in sentence(run("serve", engine={"drain_s": 1.0}))
+    assert resolved.read_text() == "of the run that is served"
+    asyncio.run(journal.close())
+
+
+def test_check_names_the_first_rows_that_are_no_tasks(run: Command) -> None:
+    rows = ["nonsense", *['{"answer": 1}'] * 9, '{"prompt": "what is 0+1?"}']
+    file = run.folder / "some.jsonl"
+    file.write_text("\n".join(rows))
+    said = run("check", task={"source": "some.jsonl"}).stdout
+    assert "task source: 10 of 11 rows are no tasks" in said
+    assert f"  {file}:1: not JSON" in said
+    assert f"  {file}:5: neither prompt" in said
+    assert f"{file}:6: " not in said
 
 
 def test_check_says_what_is_in_order(run: Command, services: Services) -> None:

@@ -454,6 +454,22 @@ async def test_the_export_tells_a_chat_as_messages(
         assert ids == list(trajectory.sequences[0].token_ids)
 
 
+async def test_a_tool_with_a_tag_that_is_called_by_its_name_is_exported(world: MakeWorld) -> None:
+    call = '<tool_call>{"name": "python", "arguments": {"code": "1+1"}}</tool_call>'
+
+    def script(request: ScriptRequest) -> Sequence[int]:
+        said = here.codec.decode(request.input_ids)
+        return here.codec.encode("2<|im_end|>" if "<|im_start|>tool" in said else call)
+
+    here = await world(script=script, task={"protocol": "engine.protocols.chat:Chat"})
+    await collect(here, n=1, export=True)
+    messages = json.loads((here.folder / "kept.jsonl").read_text())["messages"]
+    (told,) = (one for one in messages if one.get("tool_calls"))
+    (made,) = told["tool_calls"]
+    assert json.loads(made["function"]["arguments"]) == {"code": "1+1"}
+    assert told["content"] == ""
+
+
 async def test_an_exported_tagged_conversation_renders_to_the_same_ids(world: MakeWorld) -> None:
     here = await world()
     await collect(here, n=1, export=True)

@@ -143,6 +143,13 @@ async def test_a_trajectory_in_flight_as_a_timeline(run: Path) -> None:
     assert "ANSWERED" in laid_out(ended)
 
 
+async def test_the_name_of_an_attempt_stands_for_its_trajectory(run: Path) -> None:
+    """The state of a run shows attempts: what stands there can be asked for."""
+    (first, *_) = run_state(run)["in_flight"]
+    found = trajectory_state(run, first["attempt"])
+    assert found["trajectory"] == first["attempt"].partition("/")[0]
+
+
 async def test_an_unknown_trajectory_is_answered_with_near_names(run: Path) -> None:
     with pytest.raises(StartupError, match=r"no trajectory g0000004-9 .*near: .*g0000004-"):
         trajectory_state(run, "g0000004-9")

@@ -212,7 +212,7 @@ async def test_a_second_process_is_refused_in_one_sentence(journal: Journal, fil
         subprocess.run, command, capture_output=True, text=True, timeout=30, check=False
     )
     assert done.returncode == 1, done.stderr
-    assert "does another engine serve this run folder?" in done.stdout
+    assert "stop it, or give this run another run.folder" in done.stdout
     assert f"process {os.getpid()}" in done.stdout
     assert "journal.sqlite" in done.stdout
     assert len(done.stdout.splitlines()) == 1

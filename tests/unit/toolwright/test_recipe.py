@@ -82,6 +82,10 @@ def test_paths_are_relative_to_the_recipe(
             {"sampler": {"endpoints": "http://127.0.0.1:1"}},
             'sampler.endpoints: write a list, ["http://127.0.0.1:1"]',
         ),
+        (
+            {"sampler": {"endpoints": ["127.0.0.1:1"]}},
+            "sampler.endpoints: '127.0.0.1:1' is no URL: write \"http://HOST:PORT\"",
+        ),
         ({"task": {"tools": {"a": 1}}}, "task.tools: write a list, [...]"),
         ({"task": {"stops": {"timeout": "mask"}}}, "task.stops: 'timeout' takes no rule; these"),
         ({"task": {"stops": {"max_turns": "drop"}}}, "task.stops: max_turns = 'drop': write"),

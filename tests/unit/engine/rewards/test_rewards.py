@@ -292,7 +292,9 @@ async def test_the_example_of_the_docs_gives_credit_by_turn(tmp_path: Path) -> N
     (tmp_path / "my_reward.py").write_text(example("2-your-own-run.md", ":by_turn"))
     outcome = CallOutcome(observation="", valid=True)
     call = CallRecord(call_id="c", turn=0, index=0, tool="add", action="", outcome=outcome)
-    asked = trajectory(task=Task(id="q", answers=("abc",)), calls=(call,))
+    asked = trajectory(
+        task=Task(id="q", answers=("abc",)), calls=(call,), metadata={"final_text": "abc<|im_end|>"}
+    )
     (scored,) = await score(tmp_path, "by_turn", [asked])
     assert (scored.reward, scored.masked, scored.anchors) == (1.0, False, {0: ("add",)})
     assert scored.reward_parts[1] == RewardPart(name="understood", value=0.1, turn=0)
