@@ -205,6 +205,8 @@ def _reason(error: str) -> str:
         return "ran a call that the log does not know"
     if "SESSION_NOT_FOUND" in error or "no session" in error:
         return "the session is gone"
+    if "SESSION_CLOSED" in error:
+        return "the session was closed after what is durable"
     if "lost" in error:
         return "the session is lost"
     return error[:60]
