@@ -32,6 +32,11 @@ from toolwright.wire import serialize, trajectory_to_proto
 FULL_SECONDS = 5.0
 """Between tries to journal a group on a full disk."""
 
+ADMITTED_AT_ONCE = 32
+ADMISSION_PAUSE_S = 0.01
+"""After so many trajectories in a row: what is in flight goes on between them. On a loop that is
+late the pause is longer by itself."""
+
 log = structlog.get_logger("scheduler")
 
 OnTrajectory = Callable[[Trajectory], None]
@@ -104,13 +109,20 @@ class TrainLane:
     async def run(self) -> None:
         """Admits until drained; returns when the last admitted group is journaled."""
         positions = await self._open_positions()
+        burst = 0
         async with asyncio.TaskGroup() as groups:
             while not self._draining:
                 if not self.full and self._lane.places.free > 0 and self._room():
                     self.admitted += self._run.group_size
                     groups.create_task(self._group(next(positions)))
-                    await asyncio.sleep(0)
+                    burst += self._run.group_size
+                    if burst < ADMITTED_AT_ONCE:
+                        await asyncio.sleep(0)
+                    else:
+                        burst = 0
+                        await asyncio.sleep(ADMISSION_PAUSE_S)
                 else:
+                    burst = 0
                     self._wake.clear()
                     await self._wake.wait()
         if self._bad_rows.count:
