@@ -11,6 +11,8 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from msgspec import structs
+
 from engine.errors import StartupError
 from engine.journal.logs import LogState, trajectory_of
 from engine.journal.reader import JournalReader, StoredRecord
@@ -135,7 +137,7 @@ async def _replay_group(
             state = fold(events)
             identity = _identity(stored, placeholder.of(state))
             again = record(state, identity)
-            unscored[-1] = record(replace(state, score=None), identity)
+            unscored[-1] = record(structs.replace(state, score=None), identity)
         except ValueError as error:
             done.differences.append(_broken(member.attempt, error))
             continue

@@ -27,10 +27,12 @@ from engine.images.places import (
 from engine.rollout.assignment import Assignment, Surroundings
 from engine.rollout.decide import (
     Await,
+    Decided,
     Dispatch,
     Finish,
     Generate,
     Observe,
+    Step,
     calls_at,
     next_step,
 )
@@ -63,6 +65,7 @@ class Rollout:
         self._image_data: dict[str, str] = {}
         self._stops: tuple[tuple[ToolSpec, ...], StopTable] | None = None
         self._broken: Exception | None = None
+        self._decided = Decided()
         self._turn_began = self._began = time.monotonic()
         earlier = log.state.open_s + log.state.generate_s + log.state.tool_s
         self._earlier_s = earlier
@@ -184,7 +187,7 @@ class Rollout:
         return self._rules.limits.turns - turn - 1
 
     async def _turns(self, environment: Environment) -> None:
-        while step := next_step(self._state, self._rules, self._assignment.task):
+        while step := self._next_step():
             match step:
                 case Generate():
                     await self._generate(environment, step.room)
@@ -201,6 +204,9 @@ class Rollout:
                 case Finish():
                     self._end(step.reason)
 
+    def _next_step(self) -> Step | None:
+        return next_step(self._state, self._rules, self._assignment.task, self._decided)
+
     def _end(self, reason: StopReason) -> None:
         seconds = self._earlier_s + time.monotonic() - self._began
         self._log.append(Ended(reason=reason, seconds=seconds))
@@ -216,7 +222,7 @@ class Rollout:
             except ExpansionMismatch as error:
                 self._broken = error
                 return
-            step = next_step(self._state, self._rules, self._assignment.task)
+            step = self._next_step()
             if isinstance(step, Dispatch):
                 self._dispatch(environment, step, generated.read_ns)
 
