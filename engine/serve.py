@@ -19,6 +19,7 @@ from typing import Any
 
 import structlog
 
+from engine import garbage
 from engine.build import (
     build_codec,
     build_group_hook,
@@ -254,7 +255,9 @@ class Engine:
             self._evaluation.watch(),
             self.metrics.loop_lag.run(),
             self._report(server),
+            garbage.collect(lambda: self._lane.running + self._evaluation.running),
         ):
+            garbage.settle()
             lane = asyncio.create_task(self._lane.run())
             stop = asyncio.create_task(self._stop.wait())
             try:

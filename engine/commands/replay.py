@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from msgspec import structs
+
 from engine.errors import StartupError
 from engine.journal.logs import LogState, trajectory_of
 from engine.journal.reader import JournalReader, StoredRecord, reading
@@ -248,7 +250,7 @@ def _score_difference(trajectory: str, stored: Scored, again: Scored) -> Differe
 
 def _for_rewards(state: State, identity: Identity) -> Trajectory:
     """As reward functions saw it: before any score."""
-    return with_texts(record(replace(state, rewarded=None, hooked=None), identity), state)
+    return with_texts(record(structs.replace(state, rewarded=None, hooked=None), identity), state)
 
 
 def _without_score(stored: Trajectory) -> Trajectory:

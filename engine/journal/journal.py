@@ -27,9 +27,10 @@ from engine.journal import blobs as journal_blobs
 from engine.journal import facts, groups, identity
 from engine.journal.durable import flush_folder
 from engine.journal.groups import Counts, StoredGroup
+from engine.journal.jobs import JournalDamaged, JournalFull
 from engine.journal.logs import Appended, Logs, OpenLog
 from engine.journal.schema import Lock, open_database, unusable
-from engine.journal.writer import GROUP_COMMIT_S, JournalDamaged, JournalFull, Writer
+from engine.journal.writer import GROUP_COMMIT_S, Writer
 from engine.rollout.events import AnyEvent
 from toolwright.types import WeightVersion
 
@@ -154,7 +155,8 @@ class Journal:
         versions: Sequence[WeightVersion],
         blobs: Sequence[Media] = (),
     ) -> int:
-        """Stores a complete group; returns its sequence number. JournalFull, nothing stored.
+        """Stores a complete group with the next group commit; returns its sequence number.
+        JournalFull, nothing stored.
 
         attempts: those that the members are records of, in the same order. Blobs that their events
         refer to become the group's, beside `blobs`.
@@ -183,7 +185,7 @@ class Journal:
                 last_sequence=sequence,
             )
 
-        sequence, _ = await self._writer.write(work, committed)
+        sequence, _ = await self._writer.write_soon(work, committed)
         return sequence
 
     async def skip(self, position: int, reason: str) -> None:

@@ -3,8 +3,12 @@
 `append` puts into a buffer and returns. The first entry of an empty buffer wakes the thread, which
 collects what else comes and commits all of it at most `GROUP_COMMIT_S` after that first entry.
 
+A job is done at once, unless it can wait: then it goes with the next group commit, and many of them
+cost one. Most of what a commit costs is the commit itself.
+
 Invariants
 - A job that writes commits in one transaction with everything that was appended before it.
+- Of jobs that share a transaction, one that fails takes nothing back but its own work.
 - What was appended stays in the buffer until a transaction with it has committed. Where the disk
   has no room, `full` says so and the same is tried again every `RETRY_S` until it fits.
 - The buffer holds at most the events of attempts in flight: whoever gives one up or completes its
@@ -22,16 +26,13 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import structlog
 
-from engine.errors import EngineError
+from engine.journal.jobs import Job, JournalDamaged, JournalFull, code_of, no_room
 from engine.journal.logs import Appended, Logs
-from toolwright.common.v1 import reasons_pb2 as reasons
-from toolwright.rpc.errors import ServiceError
 
 log = structlog.get_logger("journal")
 
@@ -44,34 +45,6 @@ TIDY_S = 0.5
 """Between two steps of tidying; each is one bounded transaction."""
 
 Result = TypeVar("Result")
-
-
-class JournalFull(ServiceError):
-    """The disk is full: nothing was stored. Who asked over gRPC may ask again."""
-
-    def __init__(self, file: Path) -> None:
-        super().__init__(
-            reasons.ERROR_REASON_DISK_FULL,
-            f"no room for {file}",
-            mend="free space on that disk; the run goes on by itself",
-            retry_after=5.0,
-        )
-
-
-class JournalDamaged(EngineError):
-    """The file was changed or lost pages while the engine used it."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """Work for the thread. writes: in a transaction with what is staged; else it only reads.
-    frees: it makes room, so on a full disk it runs without what is staged."""
-
-    work: Callable[[], Any]
-    committed: Callable[[Any], None]
-    future: Future[Any]
-    writes: bool
-    frees: bool
 
 
 class Writer:
@@ -95,7 +68,9 @@ class Writer:
         self._shrink = shrink
         self._changed = threading.Condition()
         self._buffer: list[Appended] = []
-        self._jobs: deque[_Job] = deque()
+        self._jobs: deque[Job] = deque()
+        self._waiting: list[Job] = []
+        """Jobs for the next transaction, whoever begins it."""
         self._commit_at = math.inf
         self._tidy_at = math.inf
         self._closing = False
@@ -123,10 +98,7 @@ class Writer:
             if self._closing:
                 return
             self._buffer.append(entry)
-            if self._commit_at == math.inf:
-                wait = max(SHORTEST_WAIT_S, GROUP_COMMIT_S - self._commit_s)
-                self._commit_at = time.monotonic() + wait
-                self._changed.notify()
+            self._commit_soon()
 
     def tidy_soon(self) -> None:
         """There is work for `tidy`. Called in the thread, or before it starts."""
@@ -145,6 +117,17 @@ class Writer:
         frees: where there is no room for both, `work` alone, which makes room.
         """
         return await self._submit(work, committed, writes=True, frees=frees)
+
+    async def write_soon(
+        self, work: Callable[[], Result], committed: Callable[[Result], None]
+    ) -> Result:
+        """As `write`, with the next group commit."""
+        future: Future[Result] = Future()
+        with self._changed:
+            self._refuse_closed()
+            self._waiting.append(Job(work, committed, future, writes=True, frees=False))
+            self._commit_soon()
+        return await asyncio.wrap_future(future)
 
     async def read(self, work: Callable[[], Result]) -> Result:
         """Runs `work`, which only reads what is durable."""
@@ -167,11 +150,20 @@ class Writer:
     ) -> Result:
         future: Future[Result] = Future()
         with self._changed:
-            if self._closing:
-                raise RuntimeError(f"the journal {self._file} is closed")
-            self._jobs.append(_Job(work, committed, future, writes, frees))
+            self._refuse_closed()
+            self._jobs.append(Job(work, committed, future, writes, frees))
             self._changed.notify()
         return await asyncio.wrap_future(future)
+
+    def _refuse_closed(self) -> None:
+        if self._closing:
+            raise RuntimeError(f"the journal {self._file} is closed")
+
+    def _commit_soon(self) -> None:
+        if self._commit_at == math.inf:
+            wait = max(SHORTEST_WAIT_S, GROUP_COMMIT_S - self._commit_s)
+            self._commit_at = time.monotonic() + wait
+            self._changed.notify()
 
     def _work(self) -> None:
         try:
@@ -179,7 +171,9 @@ class Writer:
         finally:
             with self._changed:
                 self._closing = True
-                left, self._jobs = self._jobs, deque()
+                left = [*self._jobs, *self._waiting]
+                self._jobs.clear()
+                self._waiting.clear()
             for job in left:
                 job.future.set_exception(RuntimeError(f"the journal {self._file} is closed"))
             self._db.close()
@@ -198,7 +192,7 @@ class Writer:
         if self._logs.staged:
             log.error("events_lost", file=str(self._file), reason="the disk had no room at the end")
 
-    def _next(self) -> _Job | None:
+    def _next(self) -> Job | None:
         """The next job; None when something is due, or at the end."""
         with self._changed:
             while not self._jobs:
@@ -208,18 +202,17 @@ class Writer:
                 self._changed.wait(None if wait == math.inf else wait)
             return self._jobs.popleft()
 
-    def _run(self, job: _Job) -> None:
+    def _run(self, job: Job) -> None:
         if not job.future.set_running_or_notify_cancel():
             return
         try:
             result = self._result(job)
-            job.committed(result)
         except Exception as error:  # noqa: BLE001 (handed to the one who waits)
-            job.future.set_exception(self._named(error))
+            self._tell(job, None, error)
         else:
-            job.future.set_result(result)
+            self._tell(job, result, None)
 
-    def _result(self, job: _Job) -> Any:
+    def _result(self, job: Job) -> Any:
         if not job.writes:
             return job.work()
         try:
@@ -236,48 +229,87 @@ class Writer:
             if now >= self._commit_at:
                 self._transact(self._probe if self.full else lambda: None)
             if now >= self._tidy_at:
-                self._tidy_at = now + RETRY_S
-                # On a full disk tidying goes first: it makes room for what is staged.
-                more = self._transact(self._tidy, staged=not self.full) | self._shrink()
-                self._tidy_at = now + TIDY_S if more else math.inf
+                self._tidy_at = math.inf
+                more = True
+                try:
+                    # On a full disk tidying goes first: it makes room for what is staged.
+                    more = self._transact(self._tidy, staged=not self.full) | self._shrink()
+                finally:
+                    if more:
+                        self.tidy_soon()
         except JournalFull:
             pass  # `full` says so, and the next try has its time
         except sqlite3.Error as error:
             log.warning("journal_not_written", file=str(self._file), error=str(error))
             self._try_again(RETRY_S)
 
-    def _transact(self, work: Callable[[], Result], *, staged: bool = True) -> Result:
+    def _transact(self, work: Callable[[], Any], *, staged: bool = True) -> Any:
         began = time.monotonic()
+        jobs: list[Job] = []
         if staged:
             with self._changed:
                 taken, self._buffer = self._buffer, []
+                waiting, self._waiting = self._waiting, []
                 self._commit_at = math.inf
             self._logs.stage(taken)
+            jobs = [job for job in waiting if job.future.set_running_or_notify_cancel()]
         try:
             self._db.execute("BEGIN IMMEDIATE")
             if staged:
                 self._logs.write()
-            result = work()
+            results = [self._apart(job.work) for job in jobs]
+            result, refused = self._apart(work)
             self._db.execute("COMMIT")
         except BaseException as error:
             self._rolled_back(error)
-            if _no_room(error):
-                raise JournalFull(self._file) from error
-            raise
-        if not staged:
-            return result
-        self._logs.written()
-        if self.full:
-            log.info("disk_has_room", file=str(self._file))
-        self.full = False
-        self._commit_s = time.monotonic() - began
+            found = JournalFull(self._file) if no_room(error) else error
+            for job in jobs:
+                job.future.set_exception(self._named(found))
+            if found is error:
+                raise
+            raise found from error
+        if staged:
+            self._logs.written()
+            if self.full:
+                log.info("disk_has_room", file=str(self._file))
+            self.full = False
+            self._commit_s = time.monotonic() - began
+        for job, (value, failed) in zip(jobs, results, strict=True):
+            self._tell(job, value, failed)
+        if refused is not None:
+            raise refused
         return result
+
+    def _apart(self, work: Callable[[], Any]) -> tuple[Any, Exception | None]:
+        """Inside a transaction: what the work returned, or raised. A full disk ends all of it."""
+        self._db.execute("SAVEPOINT job")
+        try:
+            value, failed = work(), None
+        except Exception as error:
+            if no_room(error) or not self._db.in_transaction:
+                raise
+            value, failed = None, error
+            self._db.execute("ROLLBACK TO job")
+        self._db.execute("RELEASE job")
+        return value, failed
+
+    def _tell(self, job: Job, value: Any, failed: Exception | None) -> None:
+        """After the commit."""
+        try:
+            if failed is None:
+                job.committed(value)
+        except Exception as error:  # noqa: BLE001 (handed to the one who waits)
+            failed = error
+        if failed is None:
+            job.future.set_result(value)
+        else:
+            job.future.set_exception(self._named(failed))
 
     def _rolled_back(self, error: BaseException) -> None:
         if self._db.in_transaction:  # SQLite itself rolls back on a full disk
             with suppress(sqlite3.Error):
                 self._db.execute("ROLLBACK")
-        if _no_room(error):
+        if no_room(error):
             if not self.full:
                 log.warning("disk_full", file=str(self._file), mend="free space; the run goes on")
             self.full = True
@@ -294,21 +326,10 @@ class Writer:
     def _probe(self) -> None:
         self._db.execute("INSERT OR REPLACE INTO facts VALUES ('probe', ?)", (str(time.time()),))
 
-    def _named(self, error: Exception) -> Exception:
-        if _code(error) not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+    def _named(self, error: BaseException) -> BaseException:
+        if code_of(error) not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             return error
         return JournalDamaged(
             f"the journal {self._file} is damaged ({error}): stop, keep a copy, and restore it or "
             "open a new run with `engine serve RECIPE --fork RUN`"
         )
-
-
-def _no_room(error: BaseException) -> bool:
-    """No page, no log, or no index of the log could be written. Other trouble with the disk
-    (a quota, a network folder that is away) is waited for likewise."""
-    return _code(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
-
-
-def _code(error: BaseException) -> int:
-    """SQLite's primary code; 0 for other errors."""
-    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF

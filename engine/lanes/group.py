@@ -12,10 +12,11 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 
 import structlog
+from msgspec import structs
 
 from engine.errors import TaskUnfit, first_of_group
 from engine.lanes.places import Places
@@ -69,12 +70,12 @@ class Member:
     @property
     def unscored(self) -> Trajectory:
         """The record before anything scored the trajectory."""
-        return record(replace(self.log.state, rewarded=None, hooked=None), self.identity)
+        return record(structs.replace(self.log.state, rewarded=None, hooked=None), self.identity)
 
     @property
     def rewarded(self) -> Trajectory:
         """The record before the group hook scored it, also where an earlier life's hook has."""
-        return record(replace(self.log.state, hooked=None), self.identity)
+        return record(structs.replace(self.log.state, hooked=None), self.identity)
 
     @property
     def failure(self) -> str:

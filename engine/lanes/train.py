@@ -32,6 +32,11 @@ from toolwright.wire import serialize, trajectory_to_proto
 FULL_SECONDS = 5.0
 """Between looks at a disk that was full."""
 
+ADMITTED_AT_ONCE = 32
+ADMISSION_PAUSE_S = 0.01
+"""After so many trajectories in a row: what is in flight goes on between them. On a loop that is
+late the pause is longer by itself."""
+
 log = structlog.get_logger("scheduler")
 
 OnTrajectory = Callable[[Trajectory], None]
@@ -107,16 +112,23 @@ class TrainLane:
     async def run(self) -> None:
         """Admits until drained; returns when the last admitted group is journaled."""
         positions = await self._open_positions()
+        burst = 0
         async with asyncio.TaskGroup() as groups:
             while not self._draining:
                 if not self.full and self._lane.places.free > 0 and self._room():
                     position = next(positions)
                     group = await self._drawn(position)
-                    if group is not None:
-                        self.admitted += self._run.group_size
-                        groups.create_task(self._finish(position, group))
-                        await group.queued.wait()
+                    if group is None:
+                        continue
+                    self.admitted += self._run.group_size
+                    groups.create_task(self._finish(position, group))
+                    await group.queued.wait()
+                    burst += self._run.group_size
+                    if burst >= ADMITTED_AT_ONCE:
+                        burst = 0
+                        await asyncio.sleep(ADMISSION_PAUSE_S)
                 else:
+                    burst = 0
                     await self._change()
         if self._bad_rows.count:
             log.warning("bad_rows", summary=self._bad_rows.summary())

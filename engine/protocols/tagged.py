@@ -47,6 +47,7 @@ class Tagged:
         self._answer_stops = answer_stops
         self._call = call
         self._system = system
+        self._frames: dict[Codec, tuple[list[int], list[int]]] = {}
 
     def prompt(self, task: Task, tools: Sequence[ToolSpec], codec: Codec) -> list[int]:
         messages = opening(task)
@@ -83,8 +84,10 @@ class Tagged:
         return nothing_done(body)
 
     def frame(self, stop: str | None, codec: Codec) -> tuple[list[int], list[int]]:
-        before, _, after = self._observation.partition("{text}")
-        return codec.encode(before), codec.encode(after)
+        if codec not in self._frames:
+            before, _, after = self._observation.partition("{text}")
+            self._frames[codec] = codec.encode(before), codec.encode(after)
+        return self._frames[codec]
 
     def observation(self, texts: Sequence[str], codec: Codec) -> list[int]:
         return codec.encode_plain("\n".join(texts))

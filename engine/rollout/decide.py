@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from operator import is_
 
 from engine.images.places import forges
 from engine.protocols import Protocol
@@ -63,6 +64,27 @@ class Finish:
     reason: StopReason
 
 
+class Decided:
+    """What the protocol of one attempt decided last. It is asked once for an action, and again only
+    where tools or events came since: what it sees is then another view."""
+
+    def __init__(self) -> None:
+        self._seen: tuple[object, ...] = ()
+        self._decision: Decision | None = None
+
+    def recall(self, state: State) -> Decision | None:
+        """None where it is to be asked."""
+        same = self._seen and all(map(is_, self._seen, _seen(state)))
+        return self._decision if same else None
+
+    def keep(self, state: State, decision: Decision) -> None:
+        self._seen, self._decision = _seen(state), decision
+
+
+def _seen(state: State) -> tuple[object, ...]:
+    return state.actions[-1], state.tools, state.events
+
+
 Step = Generate | Dispatch | Await | Observe | Say | Finish
 
 
@@ -79,12 +101,14 @@ def view(state: State, task: Task) -> View:
     )
 
 
-def next_step(state: State, rules: Rules, task: Task) -> Step | None:
-    """What to do now; None after the end."""
+def next_step(
+    state: State, rules: Rules, task: Task, decided: Decided | None = None
+) -> Step | None:
+    """What to do now; None after the end. `decided`: of this attempt, spares asking again."""
     if state.ended is not None:
         return None
     if state.acted:
-        return _after_action(state, rules, task)
+        return _after_action(state, rules, task, decided or Decided())
     return _before_action(state, rules)
 
 
@@ -132,11 +156,14 @@ def _before_action(state: State, rules: Rules) -> Step:
     return Generate(room=min(room, asked or room))
 
 
-def _after_action(state: State, rules: Rules, task: Task) -> Step:
+def _after_action(state: State, rules: Rules, task: Task, decided: Decided) -> Step:
     action = state.actions[-1]
     if action.stop is None:
         return Finish(reason=_unstopped(state, action, rules.limits))
-    decision = _decision(state, action.stop, rules, task)
+    decision = decided.recall(state)
+    if decision is None:
+        decision = _decision(state, action.stop, rules, task)
+        decided.keep(state, decision)
     if isinstance(decision, Answer):
         return Finish(reason=StopReason.ANSWERED)
     if isinstance(decision, End):

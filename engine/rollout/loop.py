@@ -29,10 +29,12 @@ from engine.images.places import (
 from engine.rollout.assignment import Assignment, Surroundings
 from engine.rollout.decide import (
     Await,
+    Decided,
     Dispatch,
     Finish,
     Generate,
     Observe,
+    Step,
     calls_at,
     next_step,
 )
@@ -73,6 +75,7 @@ class Rollout:
         self._broken: Exception | None = None
         self._replaced = 0
         """How often a lost session that held no state gave way to another one."""
+        self._decided = Decided()
         self._turn_began = self._began = time.monotonic()
         self._earlier_s = self._spent_s
         self._limit = self._limit_from_here()
@@ -226,7 +229,7 @@ class Rollout:
         return self._rules.limits.turns - turn - 1
 
     async def _turns(self, environment: Environment) -> None:
-        while step := next_step(self._state, self._rules, self._assignment.task):
+        while step := self._next_step():
             match step:
                 case Generate():
                     await self._generate(environment, step.room)
@@ -243,6 +246,9 @@ class Rollout:
                 case Finish():
                     self._end(step.reason)
 
+    def _next_step(self) -> Step | None:
+        return next_step(self._state, self._rules, self._assignment.task, self._decided)
+
     def _end(self, reason: StopReason) -> None:
         seconds = self._earlier_s + time.monotonic() - self._began
         self._log.append(Ended(reason=reason, seconds=seconds))
@@ -258,7 +264,7 @@ class Rollout:
             except ExpansionMismatch as error:
                 self._broken = error
                 return
-            step = next_step(self._state, self._rules, self._assignment.task)
+            step = self._next_step()
             if isinstance(step, Dispatch):
                 self._dispatch(environment, step, generated.read_ns)
 

@@ -14,10 +14,13 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from dataclasses import replace as replace_fields
 from functools import reduce
-from itertools import groupby
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from engine.rollout.events import (
     Acted,
@@ -46,6 +49,8 @@ from toolwright.types import (
     ids,
 )
 from toolwright.types import Event as Note
+
+_CONTINUED = FinishReason(kind=FinishKind.CONTINUED)
 
 
 class LogError(ValueError):
@@ -79,9 +84,9 @@ class ForkPoint:
     offset: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class State:
-    """The state of one attempt. A protocol reads it, nobody changes it.
+class State(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of one attempt. A protocol reads it, nobody changes it. (A Struct, because every
+    event replaces it: that costs 0.3 us, a frozen dataclass of so many fields 8 us.)
 
     token_ids: [n] int32, what the next request begins with. response_ids: how many of them came
     after the prompt. calls: those that have their outcome, in the order of their answers.
@@ -197,26 +202,25 @@ def _streamed(state: State, event: Streamed) -> State:
     if state.acted:
         raise LogError("Streamed after the action was complete")
     before = state.partial
-    prompt_tokens, prompt_ids = event.prompt_tokens, event.prompt_ids or ids()
-    if before is not None:
-        prompt_tokens, prompt_ids = before.prompt_tokens, ids(before.prompt_ids)
     partial = Generated(
-        token_ids=(before.token_ids if before else ids()) + event.token_ids,
-        logprobs=before.logprobs + event.logprobs if before else event.logprobs,
-        versions=_joined((before.versions if before else ()) + event.versions),
-        finish=FinishReason(kind=FinishKind.CONTINUED),
-        prompt_tokens=prompt_tokens,
-        prompt_ids=prompt_ids,
+        token_ids=event.token_ids if before is None else before.token_ids + event.token_ids,
+        logprobs=event.logprobs if before is None else before.logprobs + event.logprobs,
+        versions=event.versions if before is None else _joined(before.versions, event.versions),
+        finish=_CONTINUED,
+        prompt_tokens=event.prompt_tokens if before is None else before.prompt_tokens,
+        prompt_ids=(event.prompt_ids or ids()) if before is None else before.prompt_ids,
     )
     return replace(state, partial=partial)
 
 
-def _joined(runs: tuple[VersionRun, ...]) -> tuple[VersionRun, ...]:
-    """Neighbouring runs of one version as one."""
-    return tuple(
-        (version, sum(count for _, count in same))
-        for version, same in groupby(runs, key=lambda run: run[0])
-    )
+def _joined(
+    before: tuple[VersionRun, ...], after: tuple[VersionRun, ...]
+) -> tuple[VersionRun, ...]:
+    """Runs of tokens that follow each other; no two neighbours have one version."""
+    if not before or not after or before[-1][0] != after[0][0]:
+        return before + after
+    version, count = before[-1]
+    return (*before[:-1], (version, count + after[0][1]), *after[1:])
 
 
 def _acted(state: State, event: Acted) -> State:
@@ -235,7 +239,7 @@ def _acted(state: State, event: Acted) -> State:
                 turn=turn,
                 trainable=True,
                 sampling=state.sampling,
-                finish=event.finish if last else FinishReason(kind=FinishKind.CONTINUED),
+                finish=event.finish if last else _CONTINUED,
             )
         )
         start += count
@@ -244,7 +248,7 @@ def _acted(state: State, event: Acted) -> State:
     images = state.images
     if event.image_tokens:
         images = tuple(
-            replace(slot, tokens=tokens)
+            replace_fields(slot, tokens=tokens)
             for slot, tokens in zip(images, event.image_tokens, strict=True)
         )
     action = Action(
@@ -272,14 +276,16 @@ def _answered(state: State, event: Answered) -> State:
     called = next((one for one in state.open_calls if one.call_id == event.call_id), None)
     if called is None:
         raise LogError(f"an answer to {event.call_id}, which is not open")
-    tool = event.outcome.tool or called.tool
+    tool, outcome = event.outcome.tool or called.tool, event.outcome
+    if not outcome.tool:
+        outcome = replace_fields(outcome, tool=tool)
     record = CallRecord(
         call_id=event.call_id,
         turn=called.turn,
         index=called.index,
         tool=tool,
         action=called.action,
-        outcome=replace(event.outcome, tool=tool),
+        outcome=outcome,
         timings=CallTimings(
             stop_read_ns=called.stop_read_ns,
             dispatched_ns=called.dispatched_ns,

@@ -16,12 +16,14 @@ from collections.abc import Callable, Mapping, Sequence
 from engine.sampler.stops import StopDetector, StopTable
 from engine.sampler.wire.client import ServerUnreachable
 from engine.sampler.wire.events import Chunk
-from engine.types import Codec, Generated, Images, StopHit
+from engine.types import Codec, Generated, Images, StopHit, VersionRun
 from toolwright.types import FinishKind, FinishReason, WeightVersion
 
 PROGRESS_NS = 1_000_000_000
 """Between calls of `on_progress`: an engine that dies loses a second of a long action at most, and
 one that lives pays one record a second for it."""
+
+_CONTINUED = FinishReason(kind=FinishKind.CONTINUED)
 
 OnAction = Callable[[Generated], None]
 OnMark = Callable[["array[int]", StopHit, int], None]
@@ -54,7 +56,7 @@ class Action:
         self.heard_ns = 0
         """When the last chunk was read, or since when the first one is waited for."""
         self._known = known
-        self._runs: list[tuple[WeightVersion, int]] = []
+        self._runs: list[VersionRun] = []
         self._prompt: tuple[int, tuple[int, ...]] | None = None
         """What the server made of the prompt, as the first chunk tells."""
         self._on_action = on_action
@@ -110,9 +112,11 @@ class Action:
             self.server_finished = True
             self.finish = chunk.finish
             self._correct_versions(chunk.weight_spans)
-        self._tell_marks(read_ns)
+        if self._marks:
+            self._tell_marks(read_ns)
         if hit is None:
-            self._tell_progress(read_ns)
+            if read_ns - self._told_ns >= PROGRESS_NS:
+                self._tell_progress(read_ns)
             return True
         self.finish = FinishReason(
             kind=FinishKind.STOP, matched_token=hit.matched_token, matched_text=hit.matched_text
@@ -144,10 +148,10 @@ class Action:
         )
 
     def _tell_marks(self, read_ns: int) -> None:
-        if self._marks and self._on_mark is not None:
-            for hit in self._marks:
+        for hit in self._marks:
+            if self._on_mark is not None:
                 self._on_mark(self.token_ids[: hit.keep], hit, read_ns)
-            self._marks.clear()
+        self._marks.clear()
 
     def tell_rest(self) -> None:
         """Nobody reads on: `on_progress` gets what it was not given yet."""
@@ -155,24 +159,22 @@ class Action:
             self._tell_progress(self._told_ns + PROGRESS_NS)
 
     def _tell_progress(self, read_ns: int) -> None:
-        if self._on_progress is None or read_ns - self._told_ns < PROGRESS_NS:
-            return
         self._told_ns = read_ns
         start, self._told = self._told, len(self.token_ids)
-        if start == self._told:
+        if self._on_progress is None or start == self._told:
             return
         self._on_progress(
             Generated(
                 token_ids=self.token_ids[start:],
                 logprobs=self.logprobs[start:],
-                versions=_runs(_spelled_out(self._runs)[start:]),
-                finish=FinishReason(kind=FinishKind.CONTINUED),
+                versions=_since(self._runs, start),
+                finish=_CONTINUED,
                 read_ns=read_ns,
             )
         )
 
     def _add_run(self, version: WeightVersion, count: int) -> None:
-        if self._runs and self._runs[-1][0] == version:
+        if self._runs and (self._runs[-1][0] is version or self._runs[-1][0] == version):
             self._runs[-1] = (version, self._runs[-1][1] + count)
         elif count:
             self._runs.append((version, count))
@@ -190,12 +192,22 @@ class Action:
         self._runs = list(_runs(versions))
 
 
-def _spelled_out(runs: Sequence[tuple[WeightVersion, int]]) -> list[WeightVersion]:
+def _since(runs: Sequence[VersionRun], start: int) -> tuple[VersionRun, ...]:
+    """The runs without their first `start` tokens."""
+    found: list[VersionRun] = []
+    for version, count in runs:
+        if count > start:
+            found.append((version, count - start))
+        start = max(0, start - count)
+    return tuple(found)
+
+
+def _spelled_out(runs: Sequence[VersionRun]) -> list[WeightVersion]:
     return [version for version, count in runs for _ in range(count)]
 
 
-def _runs(versions: Sequence[WeightVersion]) -> tuple[tuple[WeightVersion, int], ...]:
-    runs: list[tuple[WeightVersion, int]] = []
+def _runs(versions: Sequence[WeightVersion]) -> tuple[VersionRun, ...]:
+    runs: list[VersionRun] = []
     for version in versions:
         if runs and runs[-1][0] == version:
             runs[-1] = (version, runs[-1][1] + 1)

@@ -19,6 +19,7 @@ import time
 from array import array
 from dataclasses import dataclass, field
 
+import numpy as np
 import structlog
 
 from engine.errors import SamplerFailed
@@ -41,6 +42,7 @@ LOOK_SECONDS = 0.5
 MOST_MOVES = 32
 """Actions moved at one look; the next look sees what they did to the queues."""
 
+_LARGEST_ID = 2**31 - 1
 MOST_OF_A_CAUSE = 500
 """Characters of what a server said that reach logs and records."""
 
@@ -170,9 +172,10 @@ class SamplerPool(Fleet):
     def _check_prompt(self, token_ids: array[int]) -> None:
         if not token_ids:
             return
-        ids = numbers(token_ids)
-        worst = int(ids.max()) if int(ids.min()) >= 0 else int(ids.min())
-        if not 0 <= worst < self._vocab_size:
+        # Read as unsigned, a negative id is larger than any vocabulary: one look finds both.
+        worst = int(numbers(token_ids).view(np.uint32).max())
+        if worst >= self._vocab_size:
+            worst -= (worst > _LARGEST_ID) << 32
             raise SamplerFailed(
                 f"token id {worst} is outside the policy's vocabulary", permanent=True
             )

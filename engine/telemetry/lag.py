@@ -10,28 +10,31 @@ from __future__ import annotations
 import asyncio
 import time
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 
-from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client import CollectorRegistry, Metric
+from prometheus_client.core import HistogramMetricFamily
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 PERIOD_S = 0.01
 BOUNDS = tuple(round(0.0005 * 1.25**power, 6) for power in range(44))
 """Seconds, upper ends of the buckets: 0.5 ms to 7 s, each a quarter wider than the last."""
 
 
-class LoopLag:
-    """The lag of the loop that `run` runs in."""
+class LoopLag(Collector):
+    """The lag of the loop that `run` runs in. (It counts itself and tells Prometheus when asked: a
+    Histogram takes a lock for each of a hundred observations a second.)"""
 
-    def __init__(self, registry: CollectorRegistry | None = None) -> None:
-        self._histogram = Histogram(
-            "engine_loop_lag_seconds",
-            "how much later than asked a task of the event loop woke",
-            buckets=BOUNDS,
-            registry=registry,
-        )
-        self._counts = [0] * (len(BOUNDS) + 1)
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._all = [0] * (len(BOUNDS) + 1)
+        self._seconds = 0.0
+        self._before = list(self._all)
+        """Counts at the last reset."""
         self.worst = 0.0
         """Seconds, since the last reset."""
+        registry.register(self)
 
     async def run(self) -> None:
         """Measures until it is cancelled."""
@@ -41,14 +44,28 @@ class LoopLag:
             self.observe(max(0.0, time.monotonic() - began - PERIOD_S))
 
     def observe(self, seconds: float) -> None:
-        self._histogram.observe(seconds)
-        self._counts[bisect_left(BOUNDS, seconds)] += 1
+        self._all[bisect_left(BOUNDS, seconds)] += 1
+        self._seconds += seconds
         self.worst = max(self.worst, seconds)
 
     def reset(self) -> None:
         """Forgets what was measured so far; the Prometheus histogram keeps it."""
-        self._counts = [0] * len(self._counts)
+        self._before = list(self._all)
         self.worst = 0.0
+
+    def collect(self) -> Iterator[Metric]:
+        """The histogram since the start, for Prometheus; called in its thread."""
+        names = [*map(floatToGoString, BOUNDS), "+Inf"]
+        yield HistogramMetricFamily(
+            "engine_loop_lag_seconds",
+            "how much later than asked a task of the event loop woke",
+            buckets=list(zip(names, map(float, accumulate(self._all)), strict=True)),
+            sum_value=self._seconds,
+        )
+
+    @property
+    def _counts(self) -> list[int]:
+        return [now - before for now, before in zip(self._all, self._before, strict=True)]
 
     @property
     def p50(self) -> float:

@@ -114,7 +114,7 @@ class PendingCall:
         while not self.settled:
             if self.done.cancelled():  # by somebody who waited for it directly
                 self.done = asyncio.get_running_loop().create_future()
-            await asyncio.wait([self.done])
+            await asyncio.shield(self.done)
         if self._failure is not None:
             raise self._failure
         if self._reply is None:

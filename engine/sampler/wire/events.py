@@ -128,8 +128,9 @@ class EventSplitter:
         while (end := data.find(b"\n\n", start)) >= 0:
             self._add(payloads, data[start:end])
             start = end + 2
-        self._check(len(data) - start)
-        self._rest += data[start:]
+        if start < len(data):
+            self._check(len(data) - start)
+            self._rest += data[start:]
         return payloads
 
     def _add(self, payloads: list[bytes], event: bytes) -> None:

@@ -7,6 +7,8 @@ streams that tick together, the last one waits for all; so events are handed on 
 Invariants
 - One request at a time on a connection; a connection goes back to the idle ones only after a
   whole response.
+- Reads that take longer than `READ_NS` in one turn of the event loop leave the rest to the next: it
+  polls sockets again and again while a thousand are ready, and would let all other work wait.
 - The callback sees every event of its request in order, and none after it asked to stop.
 - Nothing waits without bound: connecting has a deadline, a stream has a longest silence. Only a
   whole event breaks the silence; bytes that never become one do not.
@@ -21,6 +23,7 @@ import ssl
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from urllib.parse import urlsplit
 
 import httptools
@@ -33,6 +36,7 @@ IDLE_SECONDS = 4.0
 QUIET_SECONDS = 5.0
 """A stream without an event for so long waits for its server, not for its policy: no policy that
 is worth a rollout takes as long for the tokens of one chunk."""
+READ_NS = 5_000_000
 LOOK_SECONDS = 1.0
 """Between looks at the silence of all streams, by one timer for all of them."""
 MAX_ERROR_BYTES = 64 * 2**10
@@ -92,10 +96,30 @@ class Stream:
         self._connection = None
 
 
+class ReadTurn:
+    """The reads of one turn of the event loop, on all connections to a server."""
+
+    def __init__(self) -> None:
+        self._ends_ns: int | None = None
+
+    def is_over(self, now_ns: int) -> bool:
+        """Whether what is read now is to wait until the others had their turn."""
+        if self._ends_ns is None:
+            self._ends_ns = now_ns + READ_NS
+            asyncio.get_running_loop().call_soon(self._end)
+        return now_ns >= self._ends_ns
+
+    def _end(self) -> None:
+        self._ends_ns = None
+
+
 class _Connection(asyncio.Protocol):
     """One connection; what httptools calls is public by its rules."""
 
-    def __init__(self) -> None:
+    def __init__(self, turn: ReadTurn) -> None:
+        self._turn = turn
+        self._unread: deque[tuple[bytes, int]] = deque()
+        """Bytes that wait for their turn, and when they came."""
         self.transport: asyncio.Transport | None = None
         self.idle_since = 0.0
         self.heard_ns = 0
@@ -130,6 +154,7 @@ class _Connection(asyncio.Protocol):
 
     def close(self) -> None:
         self.let_go()
+        self._unread.clear()
         if self.transport is not None:
             self.transport.close()
 
@@ -137,7 +162,20 @@ class _Connection(asyncio.Protocol):
         self.transport = transport  # type: ignore[assignment]
 
     def data_received(self, data: bytes) -> None:
-        self._read_ns = time.monotonic_ns()
+        now = time.monotonic_ns()
+        if not self._unread and not self._turn.is_over(now):
+            self._feed(data, now)
+            return
+        if not self._unread:
+            asyncio.get_running_loop().call_soon(self._feed_unread)
+        self._unread.append((data, now))
+
+    def _feed_unread(self) -> None:
+        while self._unread:
+            self._feed(*self._unread.popleft())
+
+    def _feed(self, data: bytes, read_ns: int) -> None:
+        self._read_ns = read_ns
         if self._parser is None:
             self.close()  # bytes that nobody asked for
             return
@@ -148,6 +186,7 @@ class _Connection(asyncio.Protocol):
             self.fail(cause if isinstance(cause, Exception) else StreamBroken(str(error)))
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._feed_unread()
         self.transport = None
         self.fail(StreamBroken(f"the connection ended inside the response ({exc})"))
 
@@ -201,6 +240,7 @@ class StreamingHttp:
             "Content-Type: application/json\r\nAccept: text/event-stream\r\n"
         ).encode()
         self._idle: deque[_Connection] = deque()
+        self._turn = ReadTurn()
         self._reading: set[_Connection] = set()
         self._looking: asyncio.TimerHandle | None = None
 
@@ -249,7 +289,7 @@ class StreamingHttp:
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 _, connection = await loop.create_connection(
-                    _Connection, self._host, self._port, ssl=self._tls
+                    partial(_Connection, self._turn), self._host, self._port, ssl=self._tls
                 )
         except (OSError, TimeoutError) as error:
             raise StreamBroken(f"no connection: {error!r}") from error

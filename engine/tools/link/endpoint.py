@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
@@ -37,9 +38,11 @@ if TYPE_CHECKING:
 
 Message = TypeVar("Message")
 
-MOST_STREAMS = 16
-"""gRPC writes one message of a stream at a time: with more streams, calls of one moment need not
-wait for each other."""
+MOST_STREAMS = 64
+"""gRPC writes one message of a stream, and reads one, in a turn of the event loop or two. Turns are
+long where thousands of trajectories are in flight: with 4 streams, answers waited for seconds."""
+CALLS_A_STREAM = 8
+"""In flight, from which on there is one more stream."""
 TICK_SECONDS = 1.0
 
 _OUT_OF_REACH = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
@@ -94,7 +97,7 @@ class Endpoint:
         self._bearer = (("authorization", f"Bearer {token}"),) if token else None
         self._asks: dict[int, Ask] = {}
         self._last_number = 0
-        self._streams: list[CallStream] = []
+        self._streams: deque[CallStream] = deque()
         self._streams_served: bool | None = None
         """None until one has answered."""
         self._silence = Silence()
@@ -183,10 +186,17 @@ class Endpoint:
         await self._channel.close(None)
 
     def _free_stream(self) -> CallStream:
-        """One that writes nothing at the moment, if there may be another."""
-        for stream in self._streams:
-            if not stream.writing:
-                return stream
+        """One that writes nothing at the moment, if there may be another; each in its turn, so that
+        answers come on all of them."""
+        if self._streams_served:
+            most = min(MOST_STREAMS, 1 + len(self._asks) // CALLS_A_STREAM)
+            if len(self._streams) < most:
+                self._streams.append(self._open_stream())
+                return self._streams[-1]
+        for _ in range(len(self._streams)):
+            self._streams.rotate(-1)
+            if not self._streams[-1].writing:
+                return self._streams[-1]
         most = MOST_STREAMS if self._streams_served else 1
         if len(self._streams) < most:
             self._streams.append(self._open_stream())

@@ -99,6 +99,31 @@ async def test_many_sessions_share_few_streams_and_each_call_gets_its_own_answer
         assert tools.statistics()["python"].calls_in_flight == 0
 
 
+async def test_many_calls_in_flight_have_more_streams_than_one() -> None:
+    go_on = asyncio.Event()
+
+    async def waits(request: pb.CallToolRequest) -> pb.CallResult:
+        if request.turn:
+            await go_on.wait()
+        return add_up(request)
+
+    async with serving(Counting(waits)) as double:
+        tools = services(double)
+        environment = await tools.open_session("s", Task(id="t"))
+        await send(environment, "1", 0).result()
+        assert double.begun == 1
+        calls = 4 * link.CALLS_A_STREAM
+        pending = []
+        for turn in range(1, calls + 1):
+            pending.append(send(environment, "1", turn))
+            await asyncio.sleep(0.005)  # none finds a stream that still writes
+        await until(lambda: double.begun >= 4, "a stream for every few calls")
+        go_on.set()
+        await asyncio.gather(*(one.result() for one in pending))
+        environment.close()
+        await tools.close()
+
+
 async def test_a_service_without_streams_is_called_alone_and_that_is_remembered() -> None:
     async with serving(Counting(streams=False)) as double:
         tools = services(double)

@@ -10,6 +10,7 @@ from engine.protocols.chat import Chat
 from engine.protocols.tagged import Tagged
 from engine.rollout.decide import (
     Await,
+    Decided,
     Dispatch,
     Finish,
     Generate,
@@ -18,13 +19,13 @@ from engine.rollout.decide import (
     calls_at,
     next_step,
 )
-from engine.rollout.events import Ended
+from engine.rollout.events import Ended, Noted
 from engine.rollout.log import AttemptLog
 from engine.types import Codec, Decision, Say, ToolSpec, View
 from tests.support.codecs import END, ToyCodec
 from tests.support.written_logs import LENGTH, STOP, act, answer, append, call, opened
 from toolwright.recipe import Limits
-from toolwright.types import StopReason, Task
+from toolwright.types import Event, StopReason, Task
 
 CODEC = ToyCodec("<python>", "</python>", "<result>", "</result>", "<answer>", "</answer>")
 TASK = Task(id="t")
@@ -202,3 +203,28 @@ def test_the_environment_may_speak_without_a_tool_and_it_takes_a_turn() -> None:
     act(log, f"hm{END}", END)
     step = next_step(log.state, rules(Corrects()), TASK)
     assert step == Finish(reason=StopReason.NO_ACTION_IN_OUTPUT)
+
+
+def test_a_protocol_is_asked_once_a_turn_and_again_where_it_would_see_more() -> None:
+    asked: list[str] = []
+
+    class Counts(Tagged):
+        def decide(self, text: str, stop: str, view: View, codec: Codec) -> Decision:
+            asked.append(text)
+            return super().decide(text, stop, view, codec)
+
+    log, told, decided = opened(tools=[PYTHON]), rules(Counts()), Decided()
+    act(log, CALL, "</python>")
+    assert isinstance(next_step(log.state, told, TASK, decided), Dispatch)
+    call_id = call(log)
+    assert next_step(log.state, told, TASK, decided) == Await()
+    assert len(asked) == 1
+    log.append(Noted(note=Event(kind="seen", turn=0)))
+    assert next_step(log.state, told, TASK, decided) == Await()
+    assert len(asked) == 2
+    answer(log, call_id)
+    assert next_step(log.state, told, TASK, decided) == Observe()
+    append(log)
+    act(log, CALL, "</python>")
+    assert isinstance(next_step(log.state, told, TASK, decided), Dispatch)
+    assert len(asked) == 3

@@ -269,3 +269,24 @@ async def test_history_all_keeps_records_and_blobs_after_the_acknowledgement(
     with contextlib.closing(sqlite3.connect(file)) as db:
         held = db.execute("SELECT sequence, trajectory FROM members").fetchall()
     assert held == [(number, b"record"), (dropped, b"dropped")]
+
+
+async def test_groups_of_one_moment_share_a_commit_and_a_broken_one_takes_only_itself(
+    journal: Journal,
+) -> None:
+    await add(journal, 0)
+    commits: list[str] = []
+    trace = journal._db.set_trace_callback
+    trace(lambda text: commits.append(text) if text.startswith("COMMIT") else None)
+    done = await asyncio.gather(
+        add(journal, 1),
+        add(journal, 2, object()),
+        add(journal, 3),
+        return_exceptions=True,  # type: ignore[arg-type]
+    )
+    trace(None)
+    assert [type(one) for one in done[::2]] == [int, int]
+    assert isinstance(done[1], TypeError | sqlite3.Error)
+    assert len(commits) == 1
+    assert await journal.finished_positions() == {0, 1, 3}
+    assert journal.counts.accepted == 3

@@ -129,14 +129,16 @@ async def test_a_complete_group_ends_the_logs_of_its_members_and_no_other(file: 
 
 
 async def test_rows_that_a_crash_left_before_the_sweep_are_swept_in_the_next_life(
-    file: Path,
+    file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("engine.journal.writer.TIDY_S", 60.0)
     journal = Journal(file)
     for attempt in (A, B, "g0000002-0/a"):
         journal.append(attempt, [streamed(1)])
     await complete(journal, A, B)
     await journal.close()
     assert rows(file, "events") == 3
+    monkeypatch.setattr("engine.journal.writer.TIDY_S", 0.05)
     journal = Journal(file)
     journal.append("g0000003-0/a", [streamed(3)])
     await until(lambda: rows(file, "events") == 2, "the sweep")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -16,7 +17,15 @@ from engine.sampler.wire.client import (
     ServerUnreachable,
 )
 from engine.sampler.wire.events import Chunk, ChunkReader, WireError
-from engine.sampler.wire.stream import MAX_ERROR_BYTES, StatusError, Stream, StreamingHttp
+from engine.sampler.wire.stream import (
+    MAX_ERROR_BYTES,
+    ReadTurn,
+    StatusError,
+    Stream,
+    StreamBroken,
+    StreamingHttp,
+    _Connection,
+)
 from tests.support.net import free_port
 from tests.unit.engine.test_sampler_wire import event
 
@@ -316,3 +325,42 @@ async def test_a_status_that_passes_is_no_refusal(status: int) -> None:
         with pytest.raises(WireError, match="wait") as caught:
             await chunks(sampler)
     assert caught.value.retryable
+
+
+async def test_reads_beyond_their_time_wait_for_the_others_and_stay_in_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[bytes | str] = []
+
+    def slowly(payload: bytes, _read_ns: int) -> bool:
+        seen.append(payload)
+        time.sleep(0.002)
+        return True
+
+    monkeypatch.setattr("engine.sampler.wire.stream.READ_NS", 1_000_000)
+    turn = ReadTurn()
+    connection = _Connection(turn)
+    connection.connection_made(_Deaf())
+    done = connection.begin(b"", Stream(slowly))
+    connection.data_received(HEAD + events(b"1"))
+    connection.data_received(events(b"2"))
+    connection.data_received(events(b"3"))
+    assert seen == [b"1"]
+    asyncio.get_running_loop().call_soon(seen.append, "others")
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert seen == [b"1", b"2", b"3", "others"]
+    connection.data_received(events(b"4"))  # another turn
+    connection.data_received(events(b"5"))
+    connection.connection_lost(None)  # what was read before is handed on before the failure
+    assert seen[4:] == [b"4", b"5"]
+    with pytest.raises(StreamBroken):
+        await done
+
+
+class _Deaf(asyncio.Transport):
+    def write(self, data: object) -> None:
+        pass
+
+    def is_closing(self) -> bool:
+        return False
