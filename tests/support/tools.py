@@ -20,12 +20,16 @@ from toolwright.tool.v1 import tool_pb2_grpc
 PYTHON = pb.ToolDescriptor(
     name="python",
     usage="write <python> code </python>",
+    stateful=True,
     stop_strings=["</python>"],
     action_format=pb.ActionFormat(
         tag=pb.TagFormat(open="<python>", close="</python>", argument="code")
     ),
     capabilities=pb.ToolCapabilities(cancel=True),
 )
+STATELESS_PYTHON = pb.ToolDescriptor()
+STATELESS_PYTHON.CopyFrom(PYTHON)
+STATELESS_PYTHON.stateful = False
 LONG_STOP = pb.ToolDescriptor(
     name="run",
     stop_strings=["</run>"],

@@ -19,7 +19,14 @@ from engine.tools.services import ToolServices
 from engine.types import Call
 from tests.integration.toolsvc.conftest import Service, start_service
 from tests.support.net import free_port
-from tests.support.tools import LONG_STOP, PYTHON, ToolDouble, serving, session_lost
+from tests.support.tools import (
+    LONG_STOP,
+    PYTHON,
+    STATELESS_PYTHON,
+    ToolDouble,
+    serving,
+    session_lost,
+)
 from tests.support.waiting import until
 from toolwright.recipe import Tool
 from toolwright.rpc.errors import abort
@@ -236,7 +243,8 @@ async def test_sessions_of_a_recipe_that_has_other_services_are_lost() -> None:
 
 
 async def test_a_fork_of_stateless_tools_is_a_fresh_session() -> None:
-    async with serving(ToolDouble()) as double, life(python=double.address) as tools:
+    double = ToolDouble(tools=[STATELESS_PYTHON])
+    async with serving(double), life(python=double.address) as tools:
         parent = await tools.open_session("a", TASK)
         assert parent.stateless
         child = await tools.fork(parent, "b", TASK)
