@@ -17,15 +17,9 @@ import time
 
 import structlog
 
-from engine.errors import SamplerFailed, SessionLost, TaskUnfit
+from engine.errors import SamplerFailed, SessionLost
 from engine.images.media import Media
-from engine.images.picture import UnfitImage, check_picture
-from engine.images.places import (
-    ExpansionMismatch,
-    check_expansion,
-    data_uri,
-    visible,
-)
+from engine.images.places import ExpansionMismatch, check_expansion, data_uri
 from engine.rollout.assignment import Assignment, Surroundings
 from engine.rollout.decide import (
     Await,
@@ -38,11 +32,11 @@ from engine.rollout.decide import (
     calls_at,
     next_step,
 )
-from engine.rollout.events import Acted, Answered, Called, Ended, Opened, Streamed
+from engine.rollout.events import Acted, Answered, Called, Ended, Streamed
 from engine.rollout.log import AttemptLog
 from engine.rollout.observe import Observer
+from engine.rollout.opening import opened, recall_images, sessions_of
 from engine.rollout.state import State
-from engine.rollout.view import prompt_ids
 from engine.sampler.stops import StopTable
 from engine.text.cut import stop_cut
 from engine.timelimit import TimeLimit
@@ -95,11 +89,13 @@ class Rollout:
     async def run(self) -> None:
         """Until the log has ended. Cancellation closes the sessions and goes on."""
         while True:
-            length = self._log.length
-            environment = await self._environment()
+            length, began = self._log.length, time.monotonic()
+            environment = await sessions_of(
+                self._around.tools, self._assignment, self._log, replaced=self._replaced
+            )
             opened_at = time.monotonic()
             try:
-                await self._run_in(environment)
+                await self._run_in(environment, opened_at - began)
             except SessionLost as error:
                 lived = time.monotonic() - opened_at >= LEAST_LIFE_S or self._log.length > length
                 if not (lived and environment.stateless):
@@ -110,13 +106,14 @@ class Rollout:
             else:
                 return
 
-    async def _run_in(self, environment: Environment) -> None:
+    async def _run_in(self, environment: Environment, open_s: float) -> None:
         """Until the log has ended. What is in flight then is dropped, the sessions are closed."""
         try:
             try:
                 if not self._state.opened:
-                    self._open(environment)
-                await self._recall_images()
+                    event, images = opened(environment, self._rules, self._assignment, open_s)
+                    self._log.append(event, images)
+                await recall_images(self._log, self._assignment, self._media)
                 self._reask(environment)
                 self._observer = Observer(
                     self._rules, self._assignment, self._log, self._media, environment
@@ -135,84 +132,6 @@ class Rollout:
             self._pending.clear()
             environment.close()
             self._around.pool.release(self._log.attempt)
-
-    async def _environment(self) -> Environment:
-        """The attempt's sessions: opened, or found again. SessionLost where an earlier life's
-        are gone, or have run what the log does not know."""
-        tools, state = self._around.tools, self._state
-        task, media = self._assignment.task, self._assignment.media
-        began = time.monotonic()
-        if self._replaced:
-            name = f"{self._log.attempt}~{self._replaced}"  # the lost one's id is used up
-            return await tools.open_session(name, task, media)
-        if not state.opened:
-            environment = await tools.open_session(self._log.attempt, task, media)
-            self._opened_s = time.monotonic() - began
-            return environment
-        try:
-            environment, ran = await tools.adopt(self._log.attempt, state.sessions)
-        except SessionLost:
-            if not all(tool.stateful is False for tool in state.tools):
-                raise
-            return await tools.open_session(self._log.attempt, task, media)
-        unknown = [call_id for call_id in ran if not self._is_logged(call_id)]
-        if unknown:
-            environment.close()
-            raise SessionLost(
-                f"session {self._log.attempt} ran {unknown[0]}, which the log does not know: its "
-                "tokens were not durable yet"
-            )
-        return environment
-
-    def _is_logged(self, call_id: str) -> bool:
-        """The log holds the action that made the call, so that it is made again under its id."""
-        turn = call_id.rsplit("/", 2)[1]
-        return turn.isdecimal() and int(turn) < len(self._state.actions)
-
-    def _open(self, environment: Environment) -> None:
-        """The prompt with its images. TaskUnfit for a task that does not fit the recipe."""
-        rules, assignment = self._rules, self._assignment
-        task, codec = assignment.task, rules.codec
-        tools = environment.tools
-        images = visible(assignment.media) if codec.image_mark else []
-        prompt = assignment.prompts.of(tools)
-        if prompt is None:
-            try:
-                prompt = ids(prompt_ids(rules.protocol, task, tools, codec))
-            except ValueError as error:
-                raise TaskUnfit(f"task {task.id}: {error}") from error
-            for image in images:
-                try:
-                    check_picture(image.data)
-                except UnfitImage as error:
-                    raise TaskUnfit(f"task {task.id}: it shows {error}") from error
-            size, most = sum(image.blob.size for image in images), rules.limits.image_bytes
-            if size > most:
-                raise TaskUnfit(
-                    f"task {task.id}: its images have {size} bytes, task.limits.image_bytes is "
-                    f"{most}: raise it, or shrink them"
-                )
-            assignment.prompts.keep(tools, prompt)
-        self._log.append(
-            Opened(
-                sessions=environment.refs,
-                prompt=ids(prompt),
-                sampling=assignment.sampling,
-                images=tuple(image.blob for image in images),
-                seconds=self._opened_s,
-            ),
-            images,
-        )
-
-    async def _recall_images(self) -> None:
-        """Images that an earlier life showed. SessionLost where nobody has their bytes."""
-        for slot in self._state.images:
-            name = slot.blob.sha256
-            if name not in self._media:
-                data = await self._assignment.stored(name)
-                if data is None:
-                    raise SessionLost(f"image {name} of {self._log.attempt} is not stored")
-                self._media[name] = Media(blob=slot.blob, data=data)
 
     def _reask(self, environment: Environment) -> None:
         """Calls that an earlier life sent are asked for again, under their ids."""
