@@ -25,6 +25,9 @@ BIN = Path(sys.executable).parent
 PATIENCE = 150.0
 """Seconds for what takes a few on an idle machine."""
 
+FULL = os.environ.get("CHAOS") == "full"
+"""The whole of it: minutes of real outages, twenty kills a test."""
+
 FILES = """
 from zlib import crc32
 
@@ -206,3 +209,12 @@ def listens(port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(1)
         return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests of many minutes are left out unless they are asked for."""
+    if FULL:
+        return
+    long = [item for item in items if item.get_closest_marker("only_in_full")]
+    config.hook.pytest_deselected(items=long)
+    items[:] = [item for item in items if item not in long]

@@ -8,7 +8,6 @@ recipe that must not count them, as nine minutes are with a recipe that says not
 from __future__ import annotations
 
 import json
-import os
 import signal
 import time
 from collections.abc import Iterator
@@ -18,12 +17,12 @@ from typing import Any
 
 import pytest
 
+from tests.chaos.conftest import FULL
 from tests.chaos.crowd import Crowd
 from tests.chaos.judge import judge
 from tests.chaos.workload import Workload
 from tests.support.recipes import merged
 
-FULL = os.environ.get("CHAOS") == "full"
 TIMEOUT = 1500.0 if FULL else 150.0
 SAMPLER_AWAY_S = 540.0 if FULL else 5.0
 TOOLS_AWAY_S = 60.0 if FULL else 3.0
@@ -41,7 +40,6 @@ SHORT: dict[str, Any] = {
 }
 
 pytestmark = pytest.mark.timeout(TIMEOUT)
-only_in_full = pytest.mark.skipif(not FULL, reason="long; CHAOS=full runs it")
 
 
 @contextmanager
@@ -105,7 +103,7 @@ def test_a_tool_service_that_is_away_for_a_while(tmp_path: Path) -> None:
         assert crowd.logged("tool_service_back")
 
 
-@only_in_full
+@pytest.mark.only_in_full
 def test_a_tool_service_that_is_stopped_and_says_nothing(tmp_path: Path) -> None:
     with crowd_of(tmp_path, 64 if FULL else 16) as crowd:
         time.sleep(0.5)
@@ -119,7 +117,7 @@ def test_a_tool_service_that_is_stopped_and_says_nothing(tmp_path: Path) -> None
         assert not crowd.logged("attempt_failed"), "nothing was lost"
 
 
-@only_in_full
+@pytest.mark.only_in_full
 def test_a_tool_service_with_room_for_a_fourth(tmp_path: Path) -> None:
     trajectories, room = CROWDED
     options = ("--max-sessions", str(room))

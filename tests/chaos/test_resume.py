@@ -7,7 +7,6 @@ twenty times under 256 trajectories in each of the tests and prints what it cost
 from __future__ import annotations
 
 import json
-import os
 import resource
 import time
 from collections.abc import Callable, Iterator
@@ -17,11 +16,11 @@ from random import Random
 
 import pytest
 
+from tests.chaos.conftest import FULL
 from tests.chaos.crowd import Crowd
 from tests.chaos.judge import Figures, judge
 from tests.chaos.workload import Workload
 
-FULL = os.environ.get("CHAOS") == "full"
 MOST_AGAIN_PERCENT = 5.0
 PAGE = 4096
 
@@ -63,7 +62,6 @@ LONG = Scale(
 SCALE = LONG if FULL else QUICK
 
 pytestmark = pytest.mark.timeout(SCALE.timeout)
-only_in_full = pytest.mark.skipif(not FULL, reason="long; CHAOS=full runs it")
 
 
 @pytest.fixture
@@ -126,7 +124,7 @@ def test_an_engine_that_is_killed_goes_on_inside_its_trajectories(crowd: Crowd) 
         assert figures.again_percent <= MOST_AGAIN_PERCENT
 
 
-@only_in_full
+@pytest.mark.only_in_full
 def test_an_engine_that_is_told_to_stop_loses_no_more_than_one_that_is_killed(
     crowd: Crowd,
 ) -> None:
@@ -140,7 +138,7 @@ def test_an_engine_that_is_told_to_stop_loses_no_more_than_one_that_is_killed(
     assert figures.again_percent < 10.0, "more than what was on its way"
 
 
-@only_in_full
+@pytest.mark.only_in_full
 def test_a_tool_service_that_is_killed_costs_attempts_and_nothing_else(crowd: Crowd) -> None:
     killed_again_and_again(crowd, lambda: restart_tools(crowd), seed=2)
 
