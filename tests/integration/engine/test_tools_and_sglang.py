@@ -122,7 +122,7 @@ async def test_tools_that_sglang_plays(
     trajectories = await rolled_out(here, "played", line)
     for trajectory in trajectories:
         assert trajectory.stop_reason is StopReason.ANSWERED
-        first, wrong, again, other = trajectory.calls
+        first, wrong, again, other = (call.outcome for call in trajectory.calls)
         assert json.loads(wrong.invalid_reason)["error"]["stage"] == "pre"
         for one in (first, again, other):
             told = json.loads(one.observation)
