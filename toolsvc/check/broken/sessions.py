@@ -204,7 +204,7 @@ class LosesNothing(Reference):
         return pb.RenewLeasesResponse(held=super().renew(request).held)
 
 
-@broken(Rule.LEASE, "owners-hold-their-own", "the-held-and-the-lost-are-told")
+@broken(Rule.LEASE, "owners-hold-their-own")
 class OneOwner(Reference):
     """Gives every owner all sessions."""
 
