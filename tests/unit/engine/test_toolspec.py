@@ -7,7 +7,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from engine.tools.replies import reply_of
 from engine.tools.spec import spec
-from tests.support.tools import JSON_CALL, PYTHON
+from tests.support.tools import JSON_CALL, PYTHON, STATELESS_PYTHON
 from toolwright.common.v1 import media_pb2
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.tool.v1 import tool_pb2 as pb
@@ -88,7 +88,7 @@ def test_a_failure_is_shown_by_its_text_else_by_its_message() -> None:
 
 
 def test_a_tool_says_whether_it_keeps_a_state_and_forks() -> None:
-    assert not spec(PYTHON, "s").stateful
+    assert not spec(STATELESS_PYTHON, "s").stateful
     descriptor = pb.ToolDescriptor(
         name="x", stateful=True, capabilities=pb.ToolCapabilities(fork=True)
     )
