@@ -17,6 +17,7 @@ import json
 import sqlite3
 import time
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -35,6 +36,10 @@ Row = TypeVar("Row")
 ROWS_A_STATEMENT = 256
 SWEPT_ROWS = 4_096
 """Rows that are deleted in one transaction."""
+SCATTERED_ROWS = 65_536
+"""Rows that nobody needs and that stay because an older one is needed: some 30 MB. Deleting whole
+pages at the front of the table costs nearly nothing, deleting rows between others writes their
+pages anew."""
 LOGS_A_STEP = 64
 """Logs that go in one step of tidying."""
 ENCODED_AT_ONCE = 64
@@ -82,6 +87,8 @@ class Logs:
         self._numbers: dict[str, int] = {}
         self._batches: dict[int, array[int]] = {}
         self._dead: list[int] = []
+        self._any_kept = not keep_all
+        """An earlier life may have kept logs that this one does not keep."""
         self._last_log, self._last_batch = self._scan()
         self._new: dict[int, tuple[object, ...]] = {}
         self._rows: list[tuple[int, int, bytes]] = []
@@ -207,20 +214,30 @@ class Logs:
         return found
 
     def sweep(self) -> bool:
-        """Inside a transaction: deletes some rows that nobody needs; returns whether there are
-        more. Many at once, since rows of many logs share a page. Those that a crash or a full disk
-        leaves are found again by `_scan`."""
+        """Inside a transaction: deletes some rows that nobody needs; returns whether there are more
+        to delete now. Those that a crash or a full disk leaves are found again by `_scan`."""
         if self._keep_all:
             return False
-        self._forget_kept()
+        if self._any_kept:
+            self._any_kept = self._forget_kept()
+            if self._any_kept:
+                return True
         self._dead.sort()
+        needed = min((batches[0] for batches in self._batches.values() if batches), default=None)
+        front = len(self._dead) if needed is None else bisect_left(self._dead, needed)
+        if front:
+            some, self._dead = self._dead[:SWEPT_ROWS][:front], self._dead[min(front, SWEPT_ROWS) :]
+            self._db.execute("DELETE FROM events WHERE batch <= ?", (some[-1],))
+            return front > SWEPT_ROWS
+        if len(self._dead) <= SCATTERED_ROWS:
+            return False
         some, self._dead = self._dead[:SWEPT_ROWS], self._dead[SWEPT_ROWS:]
         for batches in _pieces(some):
             self._db.execute(f"DELETE FROM events WHERE batch IN ({_marks(batches)})", batches)
-        return bool(self._dead)
+        return len(self._dead) > SCATTERED_ROWS
 
-    def _forget_kept(self) -> None:
-        """Takes up some logs that an earlier life kept."""
+    def _forget_kept(self) -> bool:
+        """Takes up some logs that an earlier life kept; False where there was none."""
         kept = self._db.execute(
             "SELECT log, batches FROM logs WHERE state != ? LIMIT ?", (LogState.OPEN, LOGS_A_STEP)
         ).fetchall()
@@ -228,6 +245,7 @@ class Logs:
             self._batches[number] = array("q", json.loads(batches))
             self._drop([number])
             self._bury(number)
+        return bool(kept)
 
     def _encode(self, together: dict[str, list[AnyEvent]]) -> None:
         for count, (attempt, events) in enumerate(together.items(), 1):

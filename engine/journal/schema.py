@@ -25,6 +25,8 @@ LOCK_SECONDS = 1.0
 """How long the lock is waited for: one who only looks whether an engine lives holds it briefly."""
 WAL_BYTES = 64 << 20
 """What the write-ahead log keeps of its size after a large commit."""
+CACHE_KIB = 8_192
+"""Pages in memory: those of the attempts in flight, so that none of them is read again."""
 WAL_PAGES = 4_096
 """The write-ahead log is copied into the file from this length on: rarely, because a page that
 changed in many commits is then copied once."""
@@ -154,6 +156,10 @@ def open_database(file: Path) -> sqlite3.Connection:
             refuse_other_schemas(db, file)
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("PRAGMA synchronous=FULL")
+        # Debian's SQLite overwrites what it deletes, and undoes statements from a file.
+        db.execute("PRAGMA secure_delete=OFF")
+        db.execute("PRAGMA temp_store=MEMORY")
+        db.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
         db.execute(f"PRAGMA journal_size_limit={WAL_BYTES}")
         db.execute(f"PRAGMA wal_autocheckpoint={WAL_PAGES}")
         if new:

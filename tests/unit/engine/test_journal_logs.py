@@ -145,6 +145,40 @@ async def test_rows_that_a_crash_left_before_the_sweep_are_swept_in_the_next_lif
     assert set(await reopened(journal, file)) == {"g0000002-0", "g0000003-0"}
 
 
+async def test_rows_behind_one_that_is_needed_stay_until_they_are_many(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.journal.logs.SCATTERED_ROWS", 4)
+    journal = Journal(file)
+    journal.append(A, [streamed(1)])
+    await journal.flush()
+
+    async def one_more(position: int) -> None:
+        attempt = f"g{position:07d}-0/b1r0a0"
+        journal.append(attempt, [streamed(position)])
+        await complete(journal, attempt, position=position)
+        await asyncio.sleep(0.2)
+
+    for position in (2, 3, 4, 5):
+        await one_more(position)
+    assert rows(file, "events") == 1 + 4
+    await one_more(6)
+    await until(lambda: rows(file, "events") == 1, "the sweep")
+    assert await reopened(journal, file) == {"g0000001-0": (A, [streamed(1)])}
+
+
+async def test_a_life_that_keeps_nothing_takes_up_what_an_earlier_one_kept(file: Path) -> None:
+    journal = Journal(file, history="all")
+    for attempt in (A, B):
+        journal.append(attempt, [streamed(1), Ended(reason=StopReason.ANSWERED)])
+    await complete(journal, A)
+    await journal.close()
+    assert rows(file, "events") == 2
+    journal = Journal(file)
+    await until(lambda: rows(file, "events") == 1, "the sweep")
+    assert set(await reopened(journal, file)) == {"g0000001-1"}
+
+
 async def test_the_newest_attempt_is_gone_on_with(file: Path) -> None:
     journal = Journal(file)
     journal.append(A, [streamed(1)])
