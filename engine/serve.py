@@ -144,6 +144,7 @@ class Engine:
         self._model = first_policy(recipe)
         codec = build_codec(recipe)
         protocol, rewards = build_protocol(recipe), build_rewards(recipe)
+        stack.callback(rewards.close)
         source = await open_source(recipe, max_bad_rows=self._table.max_bad_rows)
         await first_that_fits(source, protocol, codec)
         self.journal = Journal(recipe.run_folder / "journal.sqlite", history=self._table.history)
@@ -224,6 +225,7 @@ class Engine:
             pool=self._pool,
             services=self._services,
             journal=self.journal,
+            surroundings=surroundings,
             metrics=self.metrics,
             progress=self._progress,
         )

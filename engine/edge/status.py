@@ -10,7 +10,7 @@ from engine.edge.publishing import Publisher
 from engine.journal.journal import Journal
 from engine.lanes.evaluation import EvaluationLane
 from engine.lanes.train import TrainLane
-from engine.rollout import attempts
+from engine.rollout.assignment import Surroundings
 from engine.sampler.pool import SamplerPool
 from engine.telemetry.metrics import Metrics
 from engine.telemetry.progress import Progress
@@ -33,6 +33,7 @@ class EngineStatus:
         pool: SamplerPool,
         services: ToolServices,
         journal: Journal,
+        surroundings: Surroundings,
         metrics: Metrics,
         progress: Progress,
     ) -> None:
@@ -46,6 +47,7 @@ class EngineStatus:
         self._pool = pool
         self._services = services
         self._journal = journal
+        self._surroundings = surroundings
         self._metrics = metrics
         self._progress = progress
 
@@ -102,7 +104,7 @@ class EngineStatus:
         self._metrics.version.set(self._publisher.version.step)
         self._metrics.waiting.set(counts.waiting)
         parts.tools(self._services.statistics())
-        parts.attempts(attempts.failures)
+        parts.attempts(self._surroundings.failures)
         parts.groups(
             passed_over=counts.skipped,
             dropped=counts.dropped_groups,

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeVar
 
+import msgspec
 import structlog
 
 from engine.images.media import Media
@@ -65,8 +66,7 @@ class OpenLog:
     events: list[AnyEvent]
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(msgspec.Struct, frozen=True):
     """What was handed to the journal at once; `events` None = the attempt is given up."""
 
     attempt: str

@@ -66,7 +66,8 @@ class Writer:
         self._logs = logs
         self._tidy = tidy
         self._shrink = shrink
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._buffer: list[Appended] = []
         self._jobs: deque[Job] = deque()
         self._waiting: list[Job] = []
@@ -94,7 +95,7 @@ class Writer:
 
     def append(self, entry: Appended) -> None:
         """Returns at once; durable within `GROUP_COMMIT_S`. Nothing after the end."""
-        with self._changed:
+        with self._lock:
             if self._closing:
                 return
             self._buffer.append(entry)

@@ -3,6 +3,7 @@ own."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -16,12 +17,16 @@ from toolwright.types import SamplingParams, Task
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What all trajectories of a run share: the rules, and whom they speak to."""
+    """What all trajectories of a run share: the rules, and whom they speak to.
+
+    failures: attempts that infrastructure ended, by stop reason, also where a later one succeeded.
+    """
 
     rules: Rules
     pool: SamplerPool
     tools: ToolServices
     tokenizer_hash: str
+    failures: Counter[str] = field(default_factory=Counter)
 
 
 class Prompts:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections import Counter
 from collections.abc import Callable
 from itertools import count
 
@@ -32,9 +31,6 @@ LONGEST_PAUSE_S = 30.0
 """Between two attempts: what a restarted service may at most be waited for in vain."""
 
 log = structlog.get_logger("attempts")
-
-failures: Counter[str] = Counter()
-"""Attempts that infrastructure ended, by stop reason, also where a later one succeeded."""
 
 
 def pause_before(number: int) -> float:
@@ -74,7 +70,7 @@ async def roll_out(
             failure = error if isinstance(error, AttemptFailed) else AttemptFailed(str(error))
         else:
             return attempt, number
-        failures[failure.stop_reason.name.lower()] += 1
+        surroundings.failures[failure.stop_reason.name.lower()] += 1
         log.warning("attempt_failed", attempt=attempt.attempt, error=str(failure))
         forget(attempt.attempt)
         if failure.permanent:

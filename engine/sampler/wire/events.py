@@ -43,7 +43,7 @@ class WireError(Exception):
         self.retryable = retryable
 
 
-class Chunk(msgspec.Struct, frozen=True, kw_only=True):
+class Chunk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What one event added. token_ids, logprobs: [n]; weight_spans: (version, start, end) in the
     tokens of the whole request.
 
@@ -113,6 +113,9 @@ class EventSplitter:
 
         WireError when an event grows beyond the limit.
         """
+        if not self._rest and data.find(b"\n\n") == len(data) - 2 and data[:6] == b"data: ":
+            self._check(len(data) - 2)
+            return [data[6:-2]]  # nearly always: one read brings one event
         payloads: list[bytes] = []
         start = 0
         if self._rest:
@@ -180,15 +183,15 @@ class ChunkReader:
             token_ids, pairs = token_ids[self.received :], pairs[self.received :]
         if len(pairs) != len(token_ids):
             raise WireError(f"{len(token_ids)} tokens came with {len(pairs)} log-probs")
-        logprobs = array("f", [pair[0] for pair in pairs])
-        if [pair[1] for pair in pairs] != token_ids:
+        values, owners, _ = zip(*pairs, strict=True) if pairs else ((), (), ())
+        if owners != tuple(token_ids):
             raise WireError(f"the log-probs are not those of the tokens: {payload[:300]!r}")
-        if pairs and max(logprobs) > 0:
-            logprobs = array("f", [min(value, 0.0) for value in logprobs])
+        if pairs and max(values) > 0:
+            values = tuple(min(value, 0.0) for value in values)
         self._count(len(token_ids), meta.completion_tokens, finished=reason is not None)
         return Chunk(
             token_ids=array("i", token_ids),
-            logprobs=logprobs,
+            logprobs=array("f", values),
             weight_version=meta.weight_version or "",
             finish=None if reason is None else _finish(reason),
             weight_spans=self._spans(meta.weight_versions) if meta.weight_versions else (),
