@@ -1,0 +1,150 @@
+"""An evaluation that something cut: what is measured stays measured, the rest is run again."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+
+import pytest
+
+from bench.scripted import ScriptRequest, Timing
+from tests.integration.engine.conftest import MakeWorld
+from tests.support.dialogue import ANSWER, CALL
+from tests.support.evaluations import (
+    NONE,
+    cut,
+    evaluated,
+    lane,
+    lines,
+    of_evaluation,
+    rows,
+    suite,
+    v,
+)
+from tests.support.recipes import write_recipe
+from tests.support.waiting import until
+
+
+async def test_what_was_evaluated_is_not_evaluated_again(world: MakeWorld) -> None:
+    here = await world(run={**NONE, "steps": 0}, engine=lane(suite("a"), suite("b")))
+    async with here.engine() as run:
+        await evaluated(run, 2)
+    asked = len(here.sampler.requests)
+    # A life that ended between the two suites' lines has only the second line to write.
+    cut(run.folder / "evaluations.jsonl", 1)
+    async with here.engine() as run:
+        await evaluated(run, 2)
+    first, second = lines(run.folder)
+    assert {first.pop("suite"), second.pop("suite")} == {"a", "b"}
+    assert {**first, "seconds": 0} == {**second, "seconds": 0}
+    assert len(here.sampler.requests) == asked
+
+
+async def test_rows_that_a_kill_left_are_not_run_again(world: MakeWorld) -> None:
+    here = await world(run={**NONE, "steps": 0}, engine=lane(suite(n=6)))
+    async with here.engine() as run:
+        await evaluated(run, 1)
+    before, asked = rows(run.folder), len(here.sampler.requests)
+    (file,) = (run.folder / "evaluations").iterdir()
+    cut(file, 4)
+    (run.folder / "evaluations.jsonl").unlink()
+    async with here.engine() as run:
+        await evaluated(run, 1)
+    assert len(here.sampler.requests) == asked + 2 * 2  # the two rows whose lines were not whole
+    assert rows(run.folder) == before
+    (result,) = lines(run.folder)
+    assert (result["n"], result["reward"], result["calls"]) == (6, 1.0, 1.0)
+
+
+async def test_killed_for_real_it_runs_only_the_rows_in_flight_again(world: MakeWorld) -> None:
+    here = await world(
+        run={**NONE, "steps": 0},
+        timing=Timing(tokens_per_second=200),
+        engine=lane(suite(n=16), max_concurrent=2),
+    )
+    file = write_recipe(here.folder, here.tables)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "engine.cli", "serve", str(file)
+    )
+    written = here.folder / "run" / "evaluations"
+    await until(
+        lambda: any(one.read_text().count("\n") >= 4 for one in written.glob("*.jsonl")), "rows"
+    )
+    process.kill()
+    await process.wait()
+    done = {f"-{row['index']}" for row in rows(here.folder / "run")}
+    assert 4 <= len(done) < 16
+    seen = len(here.sampler.requests)
+    async with here.engine() as run:
+        await evaluated(run, 1)
+    again = [str(s.body["routing_key"]).partition("/")[0] for s in here.sampler.requests[seen:]]
+    assert not {name[name.rindex("-") :] for name in again} & done
+    (result,) = lines(run.folder)
+    assert (result["n"], result["errored"], result["reward"]) == (16, 0, 1.0)
+    assert [row["index"] for row in rows(run.folder)] == list(range(16))
+
+
+async def test_rows_that_were_measured_in_another_way_do_not_count(world: MakeWorld) -> None:
+    here = await world(run={**NONE, "steps": 0}, engine=lane(suite()))
+    async with here.engine() as run:
+        await evaluated(run, 1)
+    asked = len(here.sampler.requests)
+    (run.folder / "evaluations.jsonl").unlink()
+    async with here.engine(engine=lane(suite(temperature=0.5))) as run:
+        await evaluated(run, 1)
+    assert len(here.sampler.requests) == 2 * asked
+
+
+async def test_an_evaluation_that_a_drain_cut_is_done_again(world: MakeWorld) -> None:
+    here = await world(
+        run={**NONE, "steps": 3},
+        timing=Timing(tokens_per_second=20),
+        engine=lane(suite(n=3)),
+    )
+    async with here.engine("engine.drain_s=0.1") as run:
+        version = await run.learner.version()
+        publish = asyncio.create_task(run.learner.publish(v(version, 1), here.weights("1")))
+        await until(lambda: len(of_evaluation(here)) == 3, "the evaluation")
+        await asyncio.sleep(0.1)
+        await run.drain()
+        with pytest.raises(Exception, match="shutting down"):
+            await publish
+    assert lines(run.folder) == []
+    assert not [name for name in here.tools.live if "/e" in name]
+    here.sampler.scheduler._timing = Timing()
+    async with here.engine() as run:
+        assert await run.learner.version() == version
+        await evaluated(run, 1)
+        await run.learner.publish(v(version, 1), here.weights("1"))
+    assert [(r["step"], r["n"]) for r in lines(run.folder)] == [(0, 3)]
+
+
+async def test_a_row_that_other_weights_wrote_in_is_run_again(world: MakeWorld) -> None:
+    """The sampler came back with weights that it had before, and nobody noticed yet."""
+    attempts: list[str] = []
+
+    def script(request: ScriptRequest) -> Sequence[int]:
+        scheduler = here.sampler.scheduler
+        lineage, _, _ = scheduler.weight_version.rpartition(".")
+        new = request.conversation not in attempts
+        if request.conversation.startswith(f"e{lineage}.1.") and new:
+            attempts.append(request.conversation)
+            scheduler.rename_weights(f"{lineage}.{0 if len(attempts) == 1 else 1}")
+        said = here.codec.decode(request.input_ids)
+        return here.codec.encode(ANSWER if "</result>" in said else CALL)
+
+    here = await world(
+        script=script,
+        timing=Timing(tokens_per_second=100),
+        run={**NONE, "steps": 3},
+        engine=lane(suite(n=1), every=1),
+    )
+    async with here.engine() as run:
+        version = await run.learner.version()
+        await evaluated(run, 1)
+        await run.learner.publish(v(version, 1), here.weights("1"))
+        await evaluated(run, 2)
+    assert len(attempts) == 2
+    (row,) = rows(run.folder, step=1)
+    assert row["versions"] == [str(v(version, 1))]

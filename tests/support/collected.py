@@ -1,0 +1,63 @@
+"""`engine sample` run in the test's own process, and what its file holds."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from bench.scripted import ScriptRequest
+from engine.commands.sample import Options, sample
+from engine.config import EngineTable
+from tests.support.dialogue import ANSWER, CALL
+from tests.support.recipes import merged, write_recipe
+from toolwright.recipe import load_recipe
+from toolwright.trajectory_files import read_trajectories
+from toolwright.types import Trajectory
+
+if TYPE_CHECKING:
+    from tests.integration.engine.conftest import World
+
+
+async def collect(here: World, *, changes: dict[str, Any] | None = None, **options: Any) -> str:
+    """Runs the command as the command line does; the summary."""
+    file = write_recipe(here.folder, merged(here.tables, changes or {}))
+    recipe = load_recipe(file)
+    given = {"output": here.folder / "kept", "folder": here.folder, "n": 4, **options}
+    shown: list[str] = []
+    async with asyncio.timeout(30):
+        return await sample(
+            recipe, recipe.table("engine", EngineTable), Options(**given), shown.append
+        )
+
+
+def kept(here: World) -> list[Trajectory]:
+    return list(read_trajectories(here.folder / "kept"))
+
+
+def progress(here: World) -> list[dict[str, Any]]:
+    text = (here.folder / "kept.progress.jsonl").read_text()
+    return [json.loads(line) for line in text.splitlines()][1:]
+
+
+class Choosy:
+    """Answers 2 in the first half of a task's trajectories and 3 in the others; each trajectory
+    with an even number says a word more."""
+
+    def __init__(self, per_task: int) -> None:
+        self.here: World
+        self._per_task = per_task
+
+    def __call__(self, request: ScriptRequest) -> Sequence[int]:
+        number = int(request.conversation.partition("/")[0].rpartition("-")[2])
+        said = self.here.codec.decode(request.input_ids)
+        if "</result>" not in said:
+            return self.here.codec.encode(CALL)
+        answer = ANSWER if number < self._per_task // 2 else ANSWER.replace("2", "3")
+        return self.here.codec.encode("so " * (number % 2) + answer)
+
+
+def keep(here: World, body: str) -> str:
+    (here.folder / "my_keep.py").write_text(f"def keep(trajectory):\n    {body}\n")
+    return "./my_keep.py:keep"
