@@ -1,4 +1,4 @@
-"""How late the event loop is: a task that sleeps 10 ms and sees how much later it woke.
+"""How late the event loop is: a task that sleeps 25 ms and sees how much later it woke.
 
 Whatever is ready waits as long as this task does, so its lag is what a chunk, a result of a tool
 or an RPC waits before the engine looks at it. Invariant: a figure covers only what came after the
@@ -18,14 +18,14 @@ from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-PERIOD_S = 0.01
+PERIOD_S = 0.025
 BOUNDS = tuple(round(0.0005 * 1.25**power, 6) for power in range(44))
 """Seconds, upper ends of the buckets: 0.5 ms to 7 s, each a quarter wider than the last."""
 
 
 class LoopLag(Collector):
     """The lag of the loop that `run` runs in. (It counts itself and tells Prometheus when asked: a
-    Histogram takes a lock for each of a hundred observations a second.)"""
+    Histogram takes a lock for each observation.)"""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._all = [0] * (len(BOUNDS) + 1)
