@@ -19,9 +19,9 @@ from engine.sampler.wire.events import Chunk
 from engine.types import Codec, Generated, Images, StopHit, VersionRun
 from toolwright.types import FinishKind, FinishReason, WeightVersion
 
-PROGRESS_NS = 1_000_000_000
-"""Between calls of `on_progress`: an engine that dies loses a second of a long action at most, and
-one that lives pays one record a second for it."""
+PROGRESS_NS = 750_000_000
+"""Between calls of `on_progress`, which come with chunks: an engine that dies loses about a second
+of a long action at most, and one that lives pays about one record a second for it."""
 
 _CONTINUED = FinishReason(kind=FinishKind.CONTINUED)
 

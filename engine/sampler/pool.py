@@ -112,7 +112,7 @@ class SamplerPool(Fleet):
 
         on_action: called once, inside the read that brought the stop and before the stream has
         ended, with what then is returned; not called where no stop came. on_mark: called when one
-        of the table's marks is complete. on_progress: called at most once a second, and once more
+        of the table's marks is complete. on_progress: called about once a second, and once more
         at cancellation, with what came since it was called last, from tokens on that `received`
         does not hold; a run of versions in it may be put right later, in what is returned.
         received: what an earlier life has of this action; it counts into `max_new_tokens` and
