@@ -218,16 +218,16 @@ class Logs:
         to delete now. Those that a crash or a full disk leaves are found again by `_scan`."""
         if self._keep_all:
             return False
+        self._any_kept = self._any_kept and self._forget_kept()
         if self._any_kept:
-            self._any_kept = self._forget_kept()
-            if self._any_kept:
-                return True
+            return True
         self._dead.sort()
         needed = min((batches[0] for batches in self._batches.values() if batches), default=None)
         front = len(self._dead) if needed is None else bisect_left(self._dead, needed)
         if front:
-            some, self._dead = self._dead[:SWEPT_ROWS][:front], self._dead[min(front, SWEPT_ROWS) :]
-            self._db.execute("DELETE FROM events WHERE batch <= ?", (some[-1],))
+            count = min(front, SWEPT_ROWS)
+            self._db.execute("DELETE FROM events WHERE batch <= ?", (self._dead[count - 1],))
+            del self._dead[:count]
             return front > SWEPT_ROWS
         if len(self._dead) <= SCATTERED_ROWS:
             return False

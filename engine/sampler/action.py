@@ -156,7 +156,7 @@ class Action:
     def tell_rest(self) -> None:
         """Nobody reads on: `on_progress` gets what it was not given yet."""
         if self.generated is None:
-            self._tell_progress(self._told_ns + PROGRESS_NS)
+            self._tell_progress(self.heard_ns)
 
     def _tell_progress(self, read_ns: int) -> None:
         self._told_ns = read_ns

@@ -42,8 +42,6 @@ class StopTable:
         every = (*self.texts, *self.marks)
         self.window = max((len(text.encode()) for text in every), default=0)
         self.may_end = MayEnd.shared(frozenset(text[-1] for text in every), codec)
-        self.is_inside = self.may_end.never.issuperset
-        """Whether no stop or mark can end in these tokens, as far as they are known."""
 
 
 class MayEnd(dict[int, bool]):
@@ -52,8 +50,6 @@ class MayEnd(dict[int, bool]):
 
     def __init__(self, characters: frozenset[str], codec: Codec) -> None:
         super().__init__()
-        self.never: set[int] = set()
-        """The tokens that are known to hold none."""
         self._characters = characters
         self._codec = ref(codec)  # the codec's life ends this one's, not the other way round
         self._split = not all(character.isascii() for character in characters)
@@ -78,8 +74,6 @@ class MayEnd(dict[int, bool]):
             or (self._split and REPLACEMENT in text)
         )
         self[token] = found
-        if not found:
-            self.never.add(token)
         return found
 
 
@@ -109,9 +103,8 @@ class StopDetector:
     def feed(self, token_ids: Sequence[int]) -> StopHit | None:
         """The first stop that ends within `token_ids`, as a position in the whole action."""
         by_token = self._table.by_token
-        if self._table.is_inside(token_ids):
-            self._seen += len(token_ids)
-            self._keep(token_ids)
+        if not any(map(self._table.may_end.__getitem__, token_ids)):
+            self.skip(token_ids)
             return None
         end = next((i for i, token in enumerate(token_ids) if token in by_token), None)
         hit = self._search(token_ids[:end])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from toolwright.types import Author, Trajectory
 
-ONE = {"steps": 1, "groups_per_step": 1, "group_size": 1}
 LONG = "<answer> " + "2 and " * 20 + "</answer><|im_end|>"
 
 

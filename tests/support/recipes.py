@@ -7,6 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+ONE = {"steps": 1, "groups_per_step": 1, "group_size": 1}
+PAIR = {**ONE, "group_size": 2}
+"""[run] of one trajectory, and of one group of two."""
+
 
 def to_toml(tables: Mapping[str, Any]) -> str:
     """One [table] a key; inside a table, tables and lists are written inline."""

@@ -113,9 +113,6 @@ class EventSplitter:
 
         WireError when an event grows beyond the limit.
         """
-        if not self._rest and data.find(b"\n\n") == len(data) - 2 and data[:6] == b"data: ":
-            self._check(len(data) - 2)
-            return [data[6:-2]]  # nearly always: one read brings one event
         payloads: list[bytes] = []
         start = 0
         if self._rest:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import threading
 from collections.abc import Sequence
 
 import pytest
@@ -13,6 +14,7 @@ from bench.scripted.script import default_logprob
 from engine.text.codec import HuggingFaceCodec
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.support.dialogue import ANSWER, CALL, by_turn
+from tests.support.recipes import ONE
 from tests.support.tools import LONG_STOP, PYTHON, ToolDouble, add_up, text
 from tests.support.waiting import until
 from toolwright.common.v1 import reasons_pb2 as reasons
@@ -27,8 +29,6 @@ from toolwright.types import (
     ToolErrorKind,
     Trajectory,
 )
-
-ONE = {"steps": 1, "groups_per_step": 1, "group_size": 1}
 
 
 def requests_of(world: World, trajectory: str) -> list[tuple[int, ...]]:
@@ -381,3 +381,15 @@ async def test_a_call_in_the_last_permitted_turn_is_not_made(world: MakeWorld) -
     assert group.members[0].stop_reason is StopReason.MAX_TURNS
     assert here.texts(group.members[0])[-1] == ("model", CALL)
     assert here.tools.asked == []
+
+
+async def test_threads_of_the_reward_function_end_with_the_engine(world: MakeWorld) -> None:
+    def threads() -> set[threading.Thread]:
+        return {thread for thread in threading.enumerate() if thread.name == "reward"}
+
+    before = threads()
+    here = await world(run=ONE)
+    async with here.engine() as run:
+        await run.learner.lease(await run.learner.version())
+        assert threads() - before
+    await until(lambda: threads() <= before, "the threads' end")

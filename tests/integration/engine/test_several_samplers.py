@@ -22,8 +22,9 @@ from bench.scripted import (
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.support.dialogue import ANSWER, CALL, by_turn
 from tests.support.engines import Running
-from tests.support.long_actions import LONG, ONE, actions
+from tests.support.long_actions import LONG, actions
 from tests.support.net import free_port
+from tests.support.recipes import ONE
 from tests.support.tools import ToolDouble, add_up
 from tests.support.waiting import until
 from toolwright.tool.v1 import tool_pb2 as pb

@@ -15,13 +15,13 @@ from tests.integration.engine.conftest import MakeWorld, World
 from tests.integration.toolsvc.conftest import start_service
 from tests.support.dialogue import ANSWER, by_turn
 from tests.support.net import free_port
+from tests.support.recipes import ONE
 from tests.support.tools import JSON_CALL, LONG_STOP, PYTHON, ToolDouble, broken, serving, text
 from tests.support.waiting import until
 from toolwright.recipe import RecipeError
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import StopReason, ToolErrorKind, Trajectory
 
-ONE = {"steps": 1, "groups_per_step": 1, "group_size": 1}
 SMALL = ("--ready", "1", "--shards", "1", "--memory-mib", "192")
 FILE = '''
 from toolsvc import tool

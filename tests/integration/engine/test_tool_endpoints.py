@@ -18,6 +18,7 @@ from engine.tools.sessions import session as toolsession
 from engine.types import Call
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.dialogue import ANSWER, by_turn
+from tests.support.recipes import ONE
 from tests.support.tools import (
     PYTHON,
     ToolDouble,
@@ -35,7 +36,6 @@ from toolwright.rpc.errors import ServiceError
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import StopReason, Task
 
-ONE = {"steps": 1, "groups_per_step": 1, "group_size": 1}
 ONE_PLUS_ONE = Call(action="<python> 1+1</python>", tool="python", arguments={"code": "1+1"})
 
 

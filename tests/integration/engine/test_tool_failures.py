@@ -16,6 +16,7 @@ from engine.rollout import attempts
 from engine.tools.services import ToolServices
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.dialogue import ANSWER, CALL
+from tests.support.recipes import ONE, PAIR
 from tests.support.tools import (
     PYTHON,
     ToolDouble,
@@ -32,9 +33,6 @@ from toolwright.recipe import Tool
 from toolwright.rpc.errors import ServiceError
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import Status, StopReason, Task
-
-ONE = {"steps": 1, "groups_per_step": 1, "group_size": 1}
-PAIR = {**ONE, "group_size": 2}
 
 
 async def test_a_failure_of_infrastructure_is_retried_with_the_same_call_id(
@@ -104,6 +102,9 @@ async def test_the_attempts_end_and_the_member_is_masked(
     async with here.engine() as run:
         (group,) = await run.learner.lease(await run.learner.version())
         await until(lambda: not here.tools.live, "the sessions' end")
+        run.engine.status.line()  # brings the metrics up to date
+        count = run.engine.metrics.registry.get_sample_value
+        assert count("engine_attempts_failed_total", {"reason": "infrastructure_error"}) == 2
     living, lost = group.members
     assert living.reward == 1.0
     assert (lost.status, lost.stop_reason) == (Status.ERRORED, StopReason.INFRASTRUCTURE_ERROR)

@@ -75,6 +75,17 @@ class Counting(ToolDouble):
         return answer
 
 
+def later_than(go_on: asyncio.Event) -> Any:
+    """A tool that adds up; every call but the first turn's waits for `go_on`."""
+
+    async def answer(request: pb.CallToolRequest) -> pb.CallResult:
+        if request.turn:
+            await go_on.wait()
+        return add_up(request)
+
+    return answer
+
+
 async def test_many_sessions_share_few_streams_and_each_call_gets_its_own_answer() -> None:
     async def later(request: pb.CallToolRequest) -> pb.CallResult:
         await asyncio.sleep(random.random() / 50)
@@ -102,12 +113,7 @@ async def test_many_sessions_share_few_streams_and_each_call_gets_its_own_answer
 async def test_many_calls_in_flight_have_more_streams_than_one() -> None:
     go_on = asyncio.Event()
 
-    async def waits(request: pb.CallToolRequest) -> pb.CallResult:
-        if request.turn:
-            await go_on.wait()
-        return add_up(request)
-
-    async with serving(Counting(waits)) as double:
+    async with serving(Counting(later_than(go_on))) as double:
         tools = services(double)
         environment = await tools.open_session("s", Task(id="t"))
         await send(environment, "1", 0).result()
@@ -144,12 +150,7 @@ async def test_calls_of_a_stream_that_breaks_are_asked_again_and_run_once(
 ) -> None:
     go_on = asyncio.Event()
 
-    async def waits(request: pb.CallToolRequest) -> pb.CallResult:
-        if request.turn:
-            await go_on.wait()
-        return add_up(request)
-
-    async with serving(Counting(waits)) as double:
+    async with serving(Counting(later_than(go_on))) as double:
         double.end, double.ends_with = asyncio.Event(), ends_with
         tools = services(double)
         environments = [await tools.open_session(f"s{n}", Task(id="t")) for n in range(5)]

@@ -8,6 +8,7 @@ from engine.errors import TaskUnfit
 from engine.tools.services import ToolServices
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.dialogue import by_turn
+from tests.support.recipes import ONE
 from tests.support.tools import (
     JSON_CALL,
     ToolDouble,
@@ -18,9 +19,6 @@ from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.recipe import Tool
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import Author, StopReason, Task, ToolErrorKind
-
-ONE = {"steps": 1, "groups_per_step": 1, "group_size": 1}
-PAIR = {**ONE, "group_size": 2}
 
 
 def chat(*calls: str) -> list[str]:
