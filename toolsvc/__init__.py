@@ -12,10 +12,10 @@ For a tool of one's own:
 and then `toolsvc serve shout.py`. `docs/tools.md` leads through it.
 """
 
-from toolsvc.actions import InvalidAction
-from toolsvc.decorator import tool
-from toolsvc.plugins import ToolFailed
-from toolsvc.tool import Tool
+from toolsvc.plugin.actions import InvalidAction
+from toolsvc.plugin.decorator import tool
+from toolsvc.plugin.running import ToolFailed
+from toolsvc.plugin.tool import Tool
 from toolsvc.types import (
     Call,
     JsonCallFormat,

@@ -21,17 +21,17 @@ from typing import Any
 
 import structlog
 
-from toolsvc.built_in import parse_settings
+from toolsvc.edge.metrics import Metrics, serve_page
+from toolsvc.edge.service import SERVICE_NAME, ToolServicer
 from toolsvc.errors import StartError
-from toolsvc.host import Host
-from toolsvc.loader import load_tools
-from toolsvc.metrics import Metrics, serve_page
-from toolsvc.observation import DEFAULT_LIMIT
-from toolsvc.plugins import plugins_in_threads
+from toolsvc.host.host import Host
+from toolsvc.host.observation import DEFAULT_LIMIT
+from toolsvc.host.task_blobs import DEFAULT_ROOM
+from toolsvc.plugin.built_in import parse_settings
+from toolsvc.plugin.running import plugins_in_threads
+from toolsvc.plugin.tool import Tool
 from toolsvc.sandbox.config import SandboxConfig
-from toolsvc.service import SERVICE_NAME, ToolServicer
-from toolsvc.task_blobs import DEFAULT_ROOM
-from toolsvc.tool import Tool
+from toolsvc.sources.loader import load_tools
 from toolwright.rpc import options
 from toolwright.rpc.server import Server
 from toolwright.rpc.tls import Certificate, TlsError, read_certificate
@@ -95,7 +95,7 @@ async def _verltool_face(config: ServiceConfig, host: Host) -> AsyncIterator[Non
         yield
         return
     # Here, for it needs a package that gRPC alone does not.
-    from toolsvc.verltool.http import ObservationServer
+    from toolsvc.sources.verltool.http import ObservationServer
 
     async with ObservationServer(host, config.verltool_http, insecure=config.insecure) as server:
         log.info("serving POST /get_observation", address=config.verltool_http, port=server.port)

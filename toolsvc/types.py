@@ -1,6 +1,6 @@
 """The words of the tool service. Times are seconds.
 
-`toolsvc.service` converts them to and from `toolwright.tool.v1`: the host and its tools know no
+`toolsvc.edge` converts them to and from `toolwright.tool.v1`: the host and its tools know no
 protobuf. What is made anew for every call is a NamedTuple: a frozen dataclass takes three
 times as long to make.
 """

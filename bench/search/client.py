@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from toolsvc.search.vectors import encode_vector
+from toolsvc.backends.search.vectors import encode_vector
 from toolsvc.tools.search import VECTOR
 from toolwright import wire
 from toolwright.rpc.channel import call as rpc

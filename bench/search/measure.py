@@ -22,7 +22,7 @@ from bench.search import data
 from bench.search.client import Burst, actions, bursts
 from bench.tools.figures import Spread
 from bench.versions import machine, versions
-from toolsvc.search.encoder import Encoder, describe
+from toolsvc.backends.search.encoder import Encoder, describe
 
 BIN = Path(sys.executable).parent
 READY_S = 120.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from toolsvc.validation import violations
+from toolsvc.schemas.validation import violations
 
 
 def _validate(schema: Mapping[str, Any], value: Any) -> Any:

@@ -19,7 +19,7 @@ from toolsvc.cluster.ray_cluster import Actor
 from toolsvc.cluster.resources import NOTHING
 from toolsvc.cluster.sessions import Sessions
 from toolsvc.cluster.starting import Starter
-from toolsvc.task_blobs import BLOB_BYTES, TaskBlobs
+from toolsvc.host.task_blobs import BLOB_BYTES, TaskBlobs
 from toolwright.rpc.channel import open_channel
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.tool.v1 import tool_pb2_grpc

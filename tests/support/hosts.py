@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from toolsvc.errors import Reason, Refused
-from toolsvc.tool import Tool
+from toolsvc.plugin.tool import Tool
 from toolsvc.types import (
     Call,
     CallRequest,

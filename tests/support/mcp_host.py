@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from tests.support.hosts import calling, opening
-from toolsvc.host import Host
-from toolsvc.loader import load_tools
+from toolsvc.host.host import Host
 from toolsvc.sandbox.config import SandboxConfig
+from toolsvc.sources.loader import load_tools
 from toolsvc.types import Recorded, Result, Text
 
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from tests.support.site import Site
 from tests.support.trajectory import Trajectory
-from toolsvc.host import Host
+from toolsvc.host.host import Host
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.tools.browser.tool import BrowserOptions, BrowserTool
 from toolsvc.types import Result, Text

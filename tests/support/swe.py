@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.support.repository import FIX, git, make_repository, make_verification
 from tests.support.trajectory import Trajectory, said
-from toolsvc.host import Host
+from toolsvc.host.host import Host
 from toolsvc.sandbox.config import MIB, SandboxConfig
 from toolsvc.tools.swe.options import SweOptions
 from toolsvc.tools.swe.tool import SweTool

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from toolsvc.host import Host
+from toolsvc.host.host import Host
 from toolsvc.types import CallRequest, Media, OpenRequest, Recorded, Result, Text
 from toolwright.rpc.options import PIECE_BYTES
 from toolwright.types import BlobRef

@@ -16,8 +16,8 @@ from toolsvc.cluster.resources import Resources, check_room
 from toolsvc.cluster.sessions import Sessions
 from toolsvc.cluster.starting import Starter
 from toolsvc.cluster.watching import watch
+from toolsvc.edge.metrics import merge
 from toolsvc.errors import StartError
-from toolsvc.metrics import merge
 from toolsvc.workers.restarts import Restarts
 
 START_SECONDS = 120.0

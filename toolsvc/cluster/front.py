@@ -13,18 +13,15 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from toolsvc.call_stream import Asked
-from toolsvc.client import blob_in_pieces
 from toolsvc.cluster.fetching import blob_of
 from toolsvc.cluster.link import HostLink, HostLost, unheard
 from toolsvc.cluster.placing import Placer
 from toolsvc.cluster.sessions import Placed, Sessions
 from toolsvc.cluster.starting import Starter
-from toolsvc.errors import Reason, Refused
-from toolsvc.refusals import draining, session_lost
-from toolsvc.servicer import Servicer
-from toolsvc.task_blobs import TaskBlobs, Upload
-from toolsvc.wire import (
+from toolsvc.edge.call_stream import Asked
+from toolsvc.edge.client import blob_in_pieces
+from toolsvc.edge.servicer import Servicer
+from toolsvc.edge.wire import (
     DEFAULT_LEASE,
     error_of,
     fork_from_proto,
@@ -32,6 +29,9 @@ from toolsvc.wire import (
     require,
     seconds_of,
 )
+from toolsvc.errors import Reason, Refused
+from toolsvc.host.refusals import draining, session_lost
+from toolsvc.host.task_blobs import TaskBlobs, Upload
 from toolsvc.workers.siblings import LONGEST_SECONDS
 from toolwright import wire
 from toolwright.common.v1 import media_pb2, reasons_pb2

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import ray
 from prometheus_client import generate_latest
 
+from toolsvc.edge.metrics import Metrics
+from toolsvc.edge.service import ToolServicer
 from toolsvc.errors import StartError
-from toolsvc.host import Host
-from toolsvc.metrics import Metrics
-from toolsvc.service import ToolServicer
+from toolsvc.host.host import Host
 from toolsvc.serving import (
     ServiceConfig,
     drain,

@@ -9,8 +9,8 @@ from toolsvc.cluster.own_hosts import OwnHosts
 from toolsvc.cluster.resources import Resources, apart, together
 from toolsvc.cluster.sessions import Placed, Sessions
 from toolsvc.errors import Refused
-from toolsvc.refusals import draining, opened_otherwise, unknown_tool
-from toolsvc.task_blobs import TaskBlobs
+from toolsvc.host.refusals import draining, opened_otherwise, unknown_tool
+from toolsvc.host.task_blobs import TaskBlobs
 from toolsvc.types import ForkRequest, OpenRequest
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
 
 from toolsvc.errors import StartError
-from toolsvc.tool import Tool
+from toolsvc.plugin.tool import Tool
 
 GIB = 1 << 30
 MOST_SHARED_BYTES = GIB

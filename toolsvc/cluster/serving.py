@@ -11,7 +11,6 @@ from typing import Any
 import structlog
 import uvloop
 
-from toolsvc.admission import PERMITS_PER_CORE
 from toolsvc.cluster.fleet import Fleet
 from toolsvc.cluster.front import FrontServicer, cannot_fork
 from toolsvc.cluster.link import HostLink
@@ -28,9 +27,13 @@ from toolsvc.cluster.resources import (
 )
 from toolsvc.cluster.sessions import Sessions
 from toolsvc.cluster.starting import Starter
+from toolsvc.edge.metrics import asked, serve_page
+from toolsvc.edge.service import SERVICE_NAME
+from toolsvc.edge.wire import descriptor_to_proto
 from toolsvc.errors import StartError, start_error_alone
-from toolsvc.metrics import asked, serve_page
-from toolsvc.service import SERVICE_NAME
+from toolsvc.host.admission import PERMITS_PER_CORE
+from toolsvc.host.task_blobs import BLOB_BYTES, TaskBlobs
+from toolsvc.plugin.tool import Tool
 from toolsvc.serving import (
     ServiceConfig,
     announce,
@@ -41,9 +44,6 @@ from toolsvc.serving import (
     stop_event,
     tools_of,
 )
-from toolsvc.task_blobs import BLOB_BYTES, TaskBlobs
-from toolsvc.tool import Tool
-from toolsvc.wire import descriptor_to_proto
 from toolwright.rpc.server import Server
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.tool.v1 import tool_pb2_grpc

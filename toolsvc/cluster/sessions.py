@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 
 from toolsvc.cluster.resources import Resources, together
 from toolsvc.errors import RETRY_SECONDS, Reason, Refused, backend_down
-from toolsvc.refusals import (
+from toolsvc.host.refusals import (
     session_closed,
     session_lost,
     session_not_found,

@@ -16,8 +16,8 @@ from typing import Annotated, Any
 import typer
 from google.protobuf.json_format import MessageToDict
 
-from toolsvc.client import Client
 from toolsvc.commands.endings import Authority, Unusable, client_of, one_sentence
+from toolsvc.edge.client import Client
 from toolsvc.types import Media
 from toolwright.common.v1 import reasons_pb2
 from toolwright.tool.v1 import tool_pb2 as pb

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 from grpc import StatusCode
 
-from toolsvc.client import Client
+from toolsvc.edge.client import Client
 from toolsvc.errors import StartError
 from toolwright.rpc.errors import ServiceError, TransportError
 from toolwright.rpc.options import TOKEN_VARIABLE

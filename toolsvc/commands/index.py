@@ -19,8 +19,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from toolsvc.backends.search.manifest import Dense, Kind
 from toolsvc.commands.endings import one_sentence
-from toolsvc.search.manifest import Dense, Kind
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -62,8 +62,8 @@ def build(
     """
     with one_sentence(extra="toolsvc"):
         # Here: the other commands have no need of the packages of search.
-        from toolsvc.search.build import SHARD, Order
-        from toolsvc.search.build import build as build_index
+        from toolsvc.backends.search.build import SHARD, Order
+        from toolsvc.backends.search.build import build as build_index
 
         order = Order(
             corpus=corpus,

@@ -22,12 +22,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from toolsvc.built_in import BUILT_IN, NoOptions, built_in
-from toolsvc.client import Client
 from toolsvc.commands.endings import Authority, client_of, one_sentence
+from toolsvc.edge.client import Client
 from toolsvc.errors import StartError
-from toolsvc.loader import no_such_word
-from toolsvc.sources import SOURCES, source
+from toolsvc.plugin.built_in import BUILT_IN, NoOptions, built_in
+from toolsvc.sources.elsewhere import SOURCES, source
+from toolsvc.sources.loader import no_such_word
 from toolwright import wire
 from toolwright.schemas import in_order
 from toolwright.tool.v1 import tool_pb2 as pb

@@ -28,7 +28,7 @@ def mcp(
     one client, and ends with it. TOOLWRIGHT_TOKEN is the bearer token of the service and of --http.
     """
     with one_sentence(extra="mcp"):
-        from toolsvc.mcp.serving import serve_http, serve_stdio
+        from toolsvc.sources.mcp.serving import serve_http, serve_stdio
     with one_sentence(address):
         client = client_of(address, tls_ca)
         if http:

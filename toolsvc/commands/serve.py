@@ -12,14 +12,14 @@ from typing import Annotated
 import typer
 import uvloop
 
-from toolsvc.built_in import BUILT_IN
 from toolsvc.cluster.own_cluster import keep_to_this_machine
 from toolsvc.commands.endings import Unusable, one_sentence
-from toolsvc.observation import DEFAULT_LIMIT
+from toolsvc.host.observation import DEFAULT_LIMIT
+from toolsvc.host.task_blobs import DEFAULT_ROOM
+from toolsvc.plugin.built_in import BUILT_IN
 from toolsvc.sandbox.config import MIB, Backend, Isolation, SandboxConfig
 from toolsvc.serving import ServiceConfig, leave, log_to_stderr, serve_alone
-from toolsvc.sources import SOURCES
-from toolsvc.task_blobs import DEFAULT_ROOM
+from toolsvc.sources.elsewhere import SOURCES
 from toolsvc.workers.supervisor import supervise
 from toolwright.rpc.options import is_unix
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from pydantic import BaseModel, Field
 
-from toolsvc.tool import STRICT
+from toolsvc.plugin.tool import STRICT
 
 NEEDED = {
     "view": ("path",),

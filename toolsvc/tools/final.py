@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, Field
 
-from toolsvc.actions import InvalidAction
-from toolsvc.tool import STRICT
+from toolsvc.plugin.actions import InvalidAction
+from toolsvc.plugin.tool import STRICT
 from toolsvc.types import TagFormat
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Self
 
-from toolsvc.built_in import BuiltIn
+from toolsvc.plugin.built_in import BuiltIn
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.tools.final import AnswerOptions
 from toolsvc.types import Call, Result

@@ -11,7 +11,7 @@ import json
 import re
 from typing import Any
 
-from toolsvc.actions import InvalidAction
+from toolsvc.plugin.actions import InvalidAction
 
 OPENING, CLOSING = "<function=", "</function>"
 

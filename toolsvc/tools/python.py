@@ -16,12 +16,12 @@ from typing import Any, Self
 
 from pydantic import BaseModel, Field
 
-from toolsvc.actions import InvalidAction
 from toolsvc.errors import Reason, Refused, backend_down
+from toolsvc.plugin.actions import InvalidAction
+from toolsvc.plugin.tool import STRICT, Cancellation
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.sandbox.errors import SessionGone
 from toolsvc.sandbox.session import Ending, Outcome, Session
-from toolsvc.tool import STRICT, Cancellation
 from toolsvc.tools.replaying import Journal
 from toolsvc.tools.sandboxed import KINDS, SandboxedTool
 from toolsvc.types import (

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from toolsvc.built_in import BuiltIn
 from toolsvc.errors import StartError, backend_down
+from toolsvc.plugin.built_in import BuiltIn
 from toolsvc.sandbox.config import Driver, SandboxConfig
 from toolsvc.sandbox.errors import SandboxError, SandboxUnavailable
 from toolsvc.sandbox.sandbox import Sandbox

@@ -19,18 +19,18 @@ from typing import Any, Self
 import structlog
 from pydantic import BaseModel, Field
 
-from toolsvc.built_in import BuiltIn
+from toolsvc.backends.search.batcher import BatchFailed, QueueFull
+from toolsvc.backends.search.errors import NoVector, WrongVector
+from toolsvc.backends.search.http import RetrieveServer
+from toolsvc.backends.search.index import Retriever, Sources
+from toolsvc.backends.search.searcher import BATCH, MOST_HITS, QUEUE, Answer, Searcher
+from toolsvc.backends.search.types import Hit, Query
+from toolsvc.backends.search.vectors import decode_vector
 from toolsvc.errors import RETRY_SECONDS, Reason, Refused
-from toolsvc.results import failure, invalid
+from toolsvc.plugin.built_in import BuiltIn
+from toolsvc.plugin.results import failure, invalid
+from toolsvc.plugin.tool import STRICT, Cancellation
 from toolsvc.sandbox.config import SandboxConfig
-from toolsvc.search.batcher import BatchFailed, QueueFull
-from toolsvc.search.errors import NoVector, WrongVector
-from toolsvc.search.http import RetrieveServer
-from toolsvc.search.index import Retriever, Sources
-from toolsvc.search.searcher import BATCH, MOST_HITS, QUEUE, Answer, Searcher
-from toolsvc.search.types import Hit, Query
-from toolsvc.search.vectors import decode_vector
-from toolsvc.tool import STRICT, Cancellation
 from toolsvc.types import Call, Result, TagFormat, Text
 from toolwright.types import ToolErrorKind
 

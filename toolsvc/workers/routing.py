@@ -26,12 +26,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from toolsvc.call_stream import Asked
+from toolsvc.edge.call_stream import Asked
+from toolsvc.edge.service import ToolServicer
+from toolsvc.edge.wire import blob_from_proto, error_of
 from toolsvc.errors import Refused
-from toolsvc.host import Host
-from toolsvc.refusals import opened_otherwise
-from toolsvc.service import ToolServicer
-from toolsvc.wire import blob_from_proto, error_of
+from toolsvc.host.host import Host
+from toolsvc.host.refusals import opened_otherwise
 from toolsvc.workers.placement import Member, View
 from toolsvc.workers.siblings import Hop, Siblings, hop_of, unreachable
 from toolwright.common.v1 import reasons_pb2

@@ -12,7 +12,7 @@ from typing import Any
 
 import grpc
 
-from toolsvc.service import SERVICE_NAME
+from toolsvc.edge.service import SERVICE_NAME
 from toolsvc.serving import ServiceConfig, make_server
 from toolsvc.workers.siblings import unreachable
 from toolwright.rpc.errors import abort

@@ -28,11 +28,11 @@ import structlog
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from toolsvc.admission import PERMITS_PER_CORE
+from toolsvc.edge.metrics import asked, merge, serve_page
 from toolsvc.errors import StartError, start_error_alone
-from toolsvc.metrics import asked, merge, serve_page
+from toolsvc.host.admission import PERMITS_PER_CORE
+from toolsvc.host.task_blobs import BLOB_BYTES
 from toolsvc.serving import DRAIN_SECONDS, ServiceConfig, announce, stop_event
-from toolsvc.task_blobs import BLOB_BYTES
 from toolsvc.workers.addresses import address_of_health, addresses
 from toolsvc.workers.messages import (
     LONGEST_LINE,

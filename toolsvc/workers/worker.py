@@ -18,8 +18,8 @@ import structlog
 import uvloop
 from prometheus_client import generate_latest
 
+from toolsvc.edge.metrics import Metrics
 from toolsvc.errors import StartError
-from toolsvc.metrics import Metrics
 from toolsvc.serving import (
     bound,
     drain,

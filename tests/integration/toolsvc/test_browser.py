@@ -15,7 +15,7 @@ import pytest_asyncio
 from tests.support.site import Listener, Site, site
 from tests.support.surfer import Surfer, serving
 from toolsvc.errors import Reason, Refused, StartError
-from toolsvc.host import Host
+from toolsvc.host.host import Host
 from toolsvc.sandbox.config import Backend, SandboxConfig
 from toolsvc.types import Media, Text
 from toolwright.types import ToolErrorKind

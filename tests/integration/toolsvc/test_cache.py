@@ -11,7 +11,7 @@ import pytest_asyncio
 from redis import Redis
 
 from tests.support.redis import RedisServer, redis_server
-from toolsvc.cache import Cache, cache_key, open_cache
+from toolsvc.backends.cache import Cache, cache_key, open_cache
 from toolsvc.errors import StartError
 
 MIB = 1 << 20
@@ -84,7 +84,7 @@ async def test_a_server_that_dies_is_a_miss_and_comes_back(
     assert await rests.get("a") is None
     await rests.put("a", b"a")
     assert rests.figures()["cache_failures_total"] == 1  # It was not asked a second time.
-    monkeypatch.setattr("toolsvc.cache._REST_SECONDS", 0.0)
+    monkeypatch.setattr("toolsvc.backends.cache._REST_SECONDS", 0.0)
     assert await goes_on.get("a") is None
     server.start()
     await goes_on.put("a", b"again")

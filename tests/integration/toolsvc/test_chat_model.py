@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from tests.support.chat_endpoint import ChatEndpoint, chat_endpoint, fault
-from toolsvc.chat_model import (
+from toolsvc.backends.chat_model import (
     BudgetSpent,
     ChatModel,
     ChatModelDown,

@@ -2,11 +2,11 @@
 
 import pytest
 
-from toolsvc.check.broken import BROKEN
+from tests.support.conformance.broken import BROKEN
+from tests.support.conformance.reference import Reference, serving
 from toolsvc.check.checks import ALL
 from toolsvc.check.connection import Connection
 from toolsvc.check.probe import load_probes
-from toolsvc.check.reference import Reference, serving
 from toolsvc.check.runner import look, run
 from toolsvc.check.types import Outcome, Report
 

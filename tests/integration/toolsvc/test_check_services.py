@@ -222,7 +222,14 @@ def test_a_service_behind_tls_is_checked(
 
 
 def test_a_breach_is_told_and_ends_in_exit_code_1(tmp_path: Path) -> None:
-    serve = [sys.executable, "-m", "toolsvc.check.broken", "runs-twice", "--listen", "127.0.0.1:0"]
+    serve = [
+        sys.executable,
+        "-m",
+        "tests.support.conformance.broken",
+        "runs-twice",
+        "--listen",
+        "127.0.0.1:0",
+    ]
     with subprocess.Popen(serve, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         address = process.stdout.readline().split()[-1]

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from toolsvc.built_in import BUILT_IN
 from toolsvc.cli import app
-from toolsvc.sources import SOURCES
+from toolsvc.plugin.built_in import BUILT_IN
+from toolsvc.sources.elsewhere import SOURCES
 
 NOBODY = "127.0.0.1:1"
 

@@ -12,7 +12,7 @@ from tests.integration.toolsvc.conftest import Service
 from tests.integration.toolsvc.test_check_services import check
 from tests.support.hosts import calling, opening, refused
 from toolsvc.errors import Reason
-from toolsvc.host import Host
+from toolsvc.host.host import Host
 from toolsvc.sandbox.config import MIB, SandboxConfig
 from toolsvc.tools.create.tool import CreateOptions, CreateTool
 from toolsvc.types import Recorded, Text

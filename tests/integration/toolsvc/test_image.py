@@ -18,9 +18,9 @@ from tests.integration.toolsvc.media import (
 )
 from tests.support.pictures import call, look, near, png, shown
 from tests.support.trajectory import Trajectory
-from toolsvc.built_in import make_built_in
 from toolsvc.errors import Refused, StartError
-from toolsvc.host import Host
+from toolsvc.host.host import Host
+from toolsvc.plugin.built_in import make_built_in
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.tools.image.tool import ImageOptions, ImageTool
 from toolsvc.types import Media, Text

@@ -18,7 +18,7 @@ from tests.integration.toolsvc.media import (
 from tests.support.pictures import call, look, png
 from tests.support.trajectory import Trajectory
 from toolsvc.errors import Reason, Refused, StartError
-from toolsvc.host import Host
+from toolsvc.host.host import Host
 from toolsvc.tools.image.tool import ImageOptions, ImageTool
 from toolsvc.tools.image.workers import Workers
 from toolsvc.types import Text

@@ -23,7 +23,7 @@ from tests.integration.toolsvc.media import (
 )
 from tests.integration.toolsvc.test_check_services import check
 from tests.support.pictures import call, near
-from toolsvc.client import Client, Session
+from toolsvc.edge.client import Client, Session
 from toolsvc.types import Media
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.channel import open_channel

@@ -10,9 +10,9 @@ import pytest
 
 from tests.support.chat_endpoint import ChatEndpoint, chat_endpoint, fault
 from tests.support.trajectory import Trajectory, said
-from toolsvc.built_in import make_built_in
 from toolsvc.errors import Reason, Refused, StartError
-from toolsvc.host import Host
+from toolsvc.host.host import Host
+from toolsvc.plugin.built_in import make_built_in
 from toolsvc.sandbox.config import SandboxConfig
 from toolwright.types import ToolErrorKind
 

@@ -15,8 +15,8 @@ from tests.integration.toolsvc.test_check_services import check
 from tests.support.hosts import opening
 from tests.support.mcp_host import call, hosting, text_of
 from toolsvc.errors import Reason, Refused, StartError
-from toolsvc.loader import load_tools
 from toolsvc.sandbox.config import SandboxConfig
+from toolsvc.sources.loader import load_tools
 from toolsvc.types import Media
 from toolwright.types import ToolErrorKind
 

@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 
 from tests.support.trajectory import Trajectory, said
-from toolsvc.host import Host
+from toolsvc.host.host import Host
 from toolsvc.sandbox.config import MIB, SandboxConfig
 from toolsvc.tools.python import PythonOptions, PythonTool
 from toolwright.types import ToolErrorKind

@@ -12,7 +12,7 @@ import pytest_asyncio
 import toolsvc.tools.replaying
 from tests.support.hosts import calling, opening, refused, said
 from toolsvc.errors import Reason
-from toolsvc.host import Host
+from toolsvc.host.host import Host
 from toolsvc.sandbox.config import MIB, SandboxConfig
 from toolsvc.tools.python import PythonTool
 from toolsvc.types import CallRequest, ForkRequest, Recorded

@@ -11,10 +11,10 @@ import grpc
 import grpc.aio
 import pytest
 
-import toolsvc.call_stream
+import toolsvc.edge.call_stream
 from toolsvc import Call, Result, Tool
-from toolsvc.host import Host
-from toolsvc.service import SERVICE_NAME, ToolServicer
+from toolsvc.edge.service import SERVICE_NAME, ToolServicer
+from toolsvc.host.host import Host
 from toolwright import wire
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.channel import open_channel
@@ -228,7 +228,7 @@ async def test_a_wait_that_is_over_answers_running(service: Service) -> None:
 async def test_a_full_stream_reads_on_when_calls_are_answered(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(toolsvc.call_stream, "MOST_AT_ONCE", 2)
+    monkeypatch.setattr(toolsvc.edge.call_stream, "MOST_AT_ONCE", 2)
     async with streaming(service) as stream:
         for number in range(5):
             await stream.write(asking(number, call(f"c{number}", 0.2)))

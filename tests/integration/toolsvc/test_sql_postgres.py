@@ -11,7 +11,7 @@ import pytest
 from tests.support.postgres import PostgresServer, postgres
 from tests.support.trajectory import Trajectory, said
 from toolsvc.errors import Reason, Refused, StartError
-from toolsvc.host import Host
+from toolsvc.host.host import Host
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.tools.sql.tool import SqlOptions, SqlTool
 from toolwright.types import ToolErrorKind

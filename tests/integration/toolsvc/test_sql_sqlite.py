@@ -13,9 +13,9 @@ import pytest
 import pytest_asyncio
 
 from tests.support.trajectory import Trajectory, said
-from toolsvc.built_in import make_built_in
 from toolsvc.errors import Reason, Refused, StartError
-from toolsvc.host import Host
+from toolsvc.host.host import Host
+from toolsvc.plugin.built_in import make_built_in
 from toolsvc.sandbox.config import MIB, SandboxConfig
 from toolsvc.tools.sql.tool import SqlOptions, SqlTool
 from toolwright.tool.v1 import tool_pb2 as pb

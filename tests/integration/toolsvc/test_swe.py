@@ -10,7 +10,7 @@ import pytest_asyncio
 from tests.support.swe import Source, bash, call, edit, fix, serving, submit
 from tests.support.trajectory import Trajectory, said
 from toolsvc.errors import Reason, Refused
-from toolsvc.host import Host
+from toolsvc.host.host import Host
 from toolwright.types import ToolErrorKind
 
 pytestmark = [

@@ -17,7 +17,7 @@ from tests.support.manifests import manifest
 from tests.support.swe import Source, bash, call, edit, fix, serving, submit
 from tests.support.trajectory import Trajectory, said
 from toolsvc.errors import Reason, Refused, StartError
-from toolsvc.host import Host
+from toolsvc.host.host import Host
 from toolwright.types import ToolErrorKind
 
 pytestmark = [

@@ -15,7 +15,7 @@ from tests.support.chat_endpoint import chat_endpoint
 from tests.support.trajectory import Trajectory, said
 from tests.support.web import SearchServer, hit, page, search_server, serving
 from toolsvc.errors import Reason, Refused, StartError
-from toolsvc.host import Host
+from toolsvc.host.host import Host
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.tools.web_search import api, extract, fetch
 from toolsvc.tools.web_search.tool import WebSearchOptions, WebSearchTool

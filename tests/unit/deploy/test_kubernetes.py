@@ -13,8 +13,8 @@ import pytest
 import typer
 
 from tests.support.manifests import FOLDER, Manifest, kustomization, manifest, manifests
-from toolsvc.built_in import built_in, parse_settings, validated
 from toolsvc.cli import app
+from toolsvc.plugin.built_in import built_in, parse_settings, validated
 from toolsvc.sandbox.config import Backend
 from toolsvc.workers.supervisor import END_SECONDS
 from toolwright.rpc.options import TOKEN_VARIABLE

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.support.hosts import Counter, Parallel
-from toolsvc.host import Host
+from toolsvc.host.host import Host
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolsvc.actions import InvalidAction, find_tool, parse_arguments
-from toolsvc.tool import Tool
+from toolsvc.plugin.actions import InvalidAction, find_tool, parse_arguments
+from toolsvc.plugin.tool import Tool
 from toolsvc.tools.python import fenced_code, plain_code
 from toolsvc.types import Descriptor, JsonCallFormat, RawFormat, TagFormat
 

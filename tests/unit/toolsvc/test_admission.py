@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from toolsvc.admission import HOLD_SECONDS, Gate
+from toolsvc.host.admission import HOLD_SECONDS, Gate
 
 
 async def test_a_permit_comes_back_by_itself() -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from toolsvc.alarm import Alarm
+from toolsvc.plugin.alarm import Alarm
 
 
 async def test_it_rings() -> None:

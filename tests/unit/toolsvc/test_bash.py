@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from toolsvc.actions import InvalidAction
+from toolsvc.plugin.actions import InvalidAction
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.sandbox.session import Ending, Outcome
 from toolsvc.tools.bash.action import find_request

@@ -4,8 +4,8 @@ import hashlib
 
 import pytest
 
-import toolsvc.blobs
-from toolsvc.blobs import INLINE_BYTES, Blobs
+import toolsvc.host.blobs
+from toolsvc.host.blobs import INLINE_BYTES, Blobs
 from toolsvc.types import Media, Result, Text
 from toolwright.types import BlobRef, ToolErrorKind
 
@@ -44,7 +44,7 @@ async def test_a_blob_goes_with_the_last_session_that_was_told_of_it() -> None:
 
 
 async def test_a_session_holds_its_newest_blobs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(toolsvc.blobs, "SESSION_BYTES", 2 * len(LARGE) + 2)
+    monkeypatch.setattr(toolsvc.host.blobs, "SESSION_BYTES", 2 * len(LARGE) + 2)
     blobs = Blobs()
     contents = [bytes((number,)) + LARGE for number in range(3)]
     for data in (*contents[:2], contents[0], contents[2]):
@@ -54,7 +54,7 @@ async def test_a_session_holds_its_newest_blobs(monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_media_beyond_the_bound_are_a_tool_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(toolsvc.blobs, "SESSION_BYTES", len(LARGE) - 1)
+    monkeypatch.setattr(toolsvc.host.blobs, "SESSION_BYTES", len(LARGE) - 1)
     blobs = Blobs()
     refused = await blobs.take_out("s", of(LARGE))
     assert refused.error is not None

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from toolsvc.actions import InvalidAction
-from toolsvc.built_in import make_built_in
 from toolsvc.errors import StartError
+from toolsvc.plugin.actions import InvalidAction
+from toolsvc.plugin.built_in import make_built_in
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.tools.browser.allow import AllowList
 from toolsvc.tools.browser.tool import BrowserOptions, BrowserTool

@@ -1,6 +1,6 @@
 import pytest
 
-from toolsvc.budget import Budget, BudgetSpent
+from toolsvc.backends.budget import Budget, BudgetSpent
 
 
 def test_requests_are_counted_whatever_came_of_them() -> None:

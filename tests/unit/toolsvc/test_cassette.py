@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from tests.support.hosts import calling, opening, refused
 from toolsvc import Media, Tool, ToolFailed
-from toolsvc.cassette.player import CassetteTool, Player
-from toolsvc.cassette.recorder import Recorder, RecordingTool
-from toolsvc.cassette.tape import next_key, read, task_key
+from toolsvc.edge.wire import descriptor_to_proto, fill_result
 from toolsvc.errors import Reason, StartError
-from toolsvc.host import Host
-from toolsvc.remote.wire import descriptor_from_proto, result_from_proto
+from toolsvc.host.host import Host
+from toolsvc.sources.cassette.player import CassetteTool, Player
+from toolsvc.sources.cassette.recorder import Recorder, RecordingTool
+from toolsvc.sources.cassette.tape import next_key, read, task_key
+from toolsvc.sources.remote.wire import descriptor_from_proto, result_from_proto
 from toolsvc.types import Call, Recorded, Result, SessionInfo, ToolError
-from toolsvc.wire import descriptor_to_proto, fill_result
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import Author, ToolErrorKind
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from toolsvc.check.broken import BROKEN
+from tests.support.conformance.broken import BROKEN
+from tests.support.conformance.reference.tools import descriptors
 from toolsvc.check.check import Check, check
 from toolsvc.check.checks import ALL
 from toolsvc.check.client import Client
 from toolsvc.check.connection import Connection
 from toolsvc.check.probe import Kind, Probe, ProbeError, load_probes
-from toolsvc.check.reference.tools import descriptors
 from toolsvc.check.report import show_checks, show_report
 from toolsvc.check.runner import run
 from toolsvc.check.subject import subject_of

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from toolsvc.client import Client, Session
-from toolsvc.host import Host
-from toolsvc.service import SERVICE_NAME, ToolServicer
-from toolsvc.tool import Tool
+from toolsvc.edge.client import Client, Session
+from toolsvc.edge.service import SERVICE_NAME, ToolServicer
+from toolsvc.host.host import Host
+from toolsvc.plugin.tool import Tool
 from toolsvc.types import Call, RawFormat
 from toolwright.rpc.server import Server
 from toolwright.tool.v1 import tool_pb2 as pb

@@ -17,8 +17,8 @@ from tests.support.hosts import refused
 from tests.support.tools import ToolDouble, serving
 from toolsvc.cluster.resources import NOTHING
 from toolsvc.cluster.watching import watch
+from toolsvc.edge.wire import open_from_proto
 from toolsvc.errors import Reason
-from toolsvc.wire import open_from_proto
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.channel import call as rpc
 from toolwright.rpc.errors import ServiceError, abort, from_rpc_error

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.tutorial import EXAMPLES, Example
-from toolsvc.loader import load_tool_file
+from toolsvc.sources.loader import load_tool_file
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.file)

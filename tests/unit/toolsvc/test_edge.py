@@ -3,15 +3,15 @@
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
-from toolsvc.errors import Reason
-from toolsvc.types import Media, Recorded, Result, Text, ToolError
-from toolsvc.wire import (
+from toolsvc.edge.wire import (
     call_from_proto,
     fill_result,
     fork_from_proto,
     open_from_proto,
     reason_number,
 )
+from toolsvc.errors import Reason
+from toolsvc.types import Media, Recorded, Result, Text, ToolError
 from toolwright.rpc.errors import ServiceError
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import Author, BlobRef, ToolErrorKind

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-import toolsvc.admission
-import toolsvc.host
-import toolsvc.task_blobs
-import toolsvc.turnstile
+import toolsvc.host.admission
+import toolsvc.host.host
+import toolsvc.host.task_blobs
+import toolsvc.host.turnstile
 from tests.support.hosts import Counter, calling, opening, refused, said
 from toolsvc.errors import Reason
-from toolsvc.host import Host
+from toolsvc.host.host import Host
 from toolsvc.types import (
     Recorded,
     Result,
@@ -119,7 +119,7 @@ async def test_a_tool_with_a_queue_of_its_own_needs_no_leave_to_start(
         name = "queues"
         queues = True
 
-    monkeypatch.setattr(toolsvc.admission, "HOLD_SECONDS", 60.0)
+    monkeypatch.setattr(toolsvc.host.admission, "HOLD_SECONDS", 60.0)
     async with Host([counter, Queues()], permits=1) as host:
         for name in "ab":
             await host.open(opening(name))
@@ -135,7 +135,7 @@ async def test_a_tool_with_a_queue_of_its_own_needs_no_leave_to_start(
 async def test_too_many_waiting_calls_are_refused(
     host: Host, counter: Counter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(toolsvc.turnstile, "WAITING_CALLS", 2)
+    monkeypatch.setattr(toolsvc.host.turnstile, "WAITING_CALLS", 2)
     await host.open(opening())
     waiting = [asyncio.create_task(host.call(calling(str(i), 0.1))) for i in range(3)]
     await counter.runs.wait()

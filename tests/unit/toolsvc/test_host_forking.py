@@ -12,7 +12,7 @@ import pytest
 from tests.support.hosts import Counter, Parallel, calling, opening, refused, said
 from toolsvc import Call, SessionInfo, Tool
 from toolsvc.errors import Reason
-from toolsvc.host import Host
+from toolsvc.host.host import Host
 from toolsvc.types import ForkRequest, Recorded
 from toolwright.types import BlobRef
 

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-import toolsvc.admission
-import toolsvc.host
-import toolsvc.task_blobs
-import toolsvc.turnstile
+import toolsvc.host.admission
+import toolsvc.host.host
+import toolsvc.host.task_blobs
+import toolsvc.host.turnstile
 from tests.support.hosts import Counter, calling, opening, refused, said
-from toolsvc.blobs import INLINE_BYTES
 from toolsvc.errors import Reason
-from toolsvc.host import Host
-from toolsvc.tool import Tool
+from toolsvc.host.blobs import INLINE_BYTES
+from toolsvc.host.host import Host
+from toolsvc.plugin.tool import Tool
 from toolsvc.types import (
     Call,
     Media,
@@ -102,13 +102,13 @@ async def test_the_media_of_a_task_are_its_session_s() -> None:
 async def test_media_of_tasks_go_with_their_session_or_unclaimed(
     monkeypatch: pytest.MonkeyPatch, until: Callable[[Callable[[], bool]], Awaitable[None]]
 ) -> None:
-    monkeypatch.setattr(toolsvc.task_blobs, "UNCLAIMED_SECONDS", 0.0)
-    monkeypatch.setattr(toolsvc.host, "REAP_SECONDS", 0.01)
+    monkeypatch.setattr(toolsvc.host.task_blobs, "UNCLAIMED_SECONDS", 0.0)
+    monkeypatch.setattr(toolsvc.host.host, "REAP_SECONDS", 0.01)
     async with Host([Album()]) as host:
         blob = await put(host, b"front")
         await host.open(opening(blobs=(blob,)))
         await put(host, b"never named")
-        await until(lambda: host.blob_bytes == toolsvc.task_blobs.LEAST_BYTES)
+        await until(lambda: host.blob_bytes == toolsvc.host.task_blobs.LEAST_BYTES)
         assert host.blob(blob.sha256) == b"front"
         await host.close("s")
         assert host.blob_bytes == 0
@@ -121,7 +121,7 @@ async def test_a_session_that_does_not_open_holds_no_media(
         async def open(self, session: SessionInfo) -> list[Media]:
             raise RuntimeError("it does not open")
 
-    monkeypatch.setattr(toolsvc.task_blobs, "UNCLAIMED_SECONDS", 0.0)
+    monkeypatch.setattr(toolsvc.host.task_blobs, "UNCLAIMED_SECONDS", 0.0)
     async with Host([Broken()]) as host:
         blob = await put(host, b"front")
         with pytest.raises(RuntimeError):

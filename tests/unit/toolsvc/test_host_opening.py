@@ -9,8 +9,8 @@ import pytest
 
 from tests.support.hosts import Counter, SlowToClose, calling, opening, refused
 from toolsvc.errors import Reason
-from toolsvc.host import Host
-from toolsvc.tool import Tool
+from toolsvc.host.host import Host
+from toolsvc.plugin.tool import Tool
 from toolsvc.types import (
     Opened,
     SessionInfo,

@@ -5,13 +5,13 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-import toolsvc.admission
-import toolsvc.host
-import toolsvc.task_blobs
-import toolsvc.turnstile
+import toolsvc.host.admission
+import toolsvc.host.host
+import toolsvc.host.task_blobs
+import toolsvc.host.turnstile
 from tests.support.hosts import Counter, SlowToClose, calling, opening, refused, said
 from toolsvc.errors import Reason
-from toolsvc.host import Host
+from toolsvc.host.host import Host
 
 
 async def test_a_session_has_a_state_of_its_own(host: Host) -> None:
@@ -46,7 +46,7 @@ async def test_a_lease_that_is_not_renewed_ends_the_session(
     counter: Counter,
     until: Callable[[Callable[[], bool]], Awaitable[None]],
 ) -> None:
-    monkeypatch.setattr(toolsvc.host, "REAP_SECONDS", 0.02)
+    monkeypatch.setattr(toolsvc.host.host, "REAP_SECONDS", 0.02)
     async with Host([counter]) as host:
         await host.open(opening("short", lease=0.15))
         await host.open(opening("long", lease=0.15))

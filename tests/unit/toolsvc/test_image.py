@@ -10,8 +10,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from toolsvc.actions import InvalidAction
 from toolsvc.errors import Reason, Refused
+from toolsvc.plugin.actions import InvalidAction
 from toolsvc.tools.image.action import find_request
 from toolsvc.tools.image.album import Album, Held, Stored, named_files
 from toolsvc.tools.image.arguments import Function, ImageArguments

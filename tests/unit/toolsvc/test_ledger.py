@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolsvc.ledger import CallIdReused, Ledger, ResultForgotten
+from toolsvc.host.ledger import CallIdReused, Ledger, ResultForgotten
 
 
 def test_a_new_call_may_run_and_a_retry_gets_its_handle() -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from toolsvc.built_in import imported, parse_settings
 from toolsvc.errors import StartError
-from toolsvc.loader import load_tools
+from toolsvc.plugin.built_in import imported, parse_settings
 from toolsvc.sandbox.config import SandboxConfig
+from toolsvc.sources.loader import load_tools
 
 SANDBOX = SandboxConfig()
 

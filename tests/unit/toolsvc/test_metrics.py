@@ -12,9 +12,9 @@ from prometheus_client.registry import Collector
 
 from tests.support.net import free_port
 from toolsvc import Tool
+from toolsvc.edge.metrics import Metrics, merge, serve_page
 from toolsvc.errors import Reason, StartError
-from toolsvc.host import Host
-from toolsvc.metrics import Metrics, merge, serve_page
+from toolsvc.host.host import Host
 from toolsvc.types import CallRequest, OpenRequest, Recorded, Result, ToolError
 from toolwright.types import ToolErrorKind
 

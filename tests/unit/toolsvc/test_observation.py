@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolsvc.observation import MARKER, clean, tidy
-from toolsvc.results import failure, invalid
+from toolsvc.host.observation import MARKER, clean, tidy
+from toolsvc.plugin.results import failure, invalid
 from toolsvc.types import Media, Result, Text
 from toolwright.truncation import Keep, cut
 from toolwright.types import ToolErrorKind

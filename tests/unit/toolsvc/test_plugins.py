@@ -10,11 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from structlog.testing import capture_logs
 
-import toolsvc.plugins
+import toolsvc.plugin.running
 from tests.support.hosts import calling, opening, refused, said
 from toolsvc.errors import Reason
-from toolsvc.host import Host
-from toolsvc.tool import Tool
+from toolsvc.host.host import Host
+from toolsvc.plugin.tool import Tool
 from toolsvc.types import Call, CallRequest
 
 
@@ -41,7 +41,7 @@ async def test_a_call_that_found_no_free_thread_ran_nothing_and_may_be_repeated(
 ) -> None:
     tool = Threaded()
     with ThreadPoolExecutor(max_workers=1) as threads:
-        monkeypatch.setattr(toolsvc.plugins, "_THREADS", threads)
+        monkeypatch.setattr(toolsvc.plugin.running, "_THREADS", threads)
         async with Host([tool]) as host:
             await host.open(opening())
             first = asyncio.create_task(host.call(request("first")))

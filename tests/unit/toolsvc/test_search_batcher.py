@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from toolsvc.search.batcher import Batcher, BatchFailed, QueueFull
+from toolsvc.backends.search.batcher import Batcher, BatchFailed, QueueFull
 
 
 class Work:

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from toolsvc.search import files
-from toolsvc.search.corpus import Corpus, find_offsets
-from toolsvc.search.errors import IndexFault, WrongVector
-from toolsvc.search.types import Passage
-from toolsvc.search.vectors import decode_vector, encode_vector
+from toolsvc.backends.search import files
+from toolsvc.backends.search.corpus import Corpus, find_offsets
+from toolsvc.backends.search.errors import IndexFault, WrongVector
+from toolsvc.backends.search.types import Passage
+from toolsvc.backends.search.vectors import decode_vector, encode_vector
 
 
 def line(number: int, contents: str) -> str:

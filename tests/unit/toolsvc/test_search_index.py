@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from toolsvc.search.build import Order, build
-from toolsvc.search.errors import IndexFault, NoVector, WrongVector
-from toolsvc.search.index import Retriever, SearchIndex, Sources
-from toolsvc.search.manifest import MANIFEST, PLAN, Dense, Kind
-from toolsvc.search.types import Query
+from toolsvc.backends.search.build import Order, build
+from toolsvc.backends.search.errors import IndexFault, NoVector, WrongVector
+from toolsvc.backends.search.index import Retriever, SearchIndex, Sources
+from toolsvc.backends.search.manifest import MANIFEST, PLAN, Dense, Kind
+from toolsvc.backends.search.types import Query
 
 TEXTS = [
     '"Cats"\nCats purr and sleep in the sun.',

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from toolsvc.search import bm25, dense
-from toolsvc.search.fusion import reciprocal_rank_fusion
-from toolsvc.search.manifest import Bm25Facts, Dense
-from toolsvc.search.types import Rankings
+from toolsvc.backends.search import bm25, dense
+from toolsvc.backends.search.fusion import reciprocal_rank_fusion
+from toolsvc.backends.search.manifest import Bm25Facts, Dense
+from toolsvc.backends.search.types import Rankings
 
 TEXTS = [
     '"Cats"\nCats purr and sleep in the sun.',

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from tests.support.trajectory import Trajectory, said
-from toolsvc.actions import parse_arguments
-from toolsvc.built_in import make_built_in
+from toolsvc.backends.search.build import Order, build
+from toolsvc.backends.search.index import Found, SearchIndex
+from toolsvc.backends.search.manifest import Kind
+from toolsvc.backends.search.types import Query
 from toolsvc.errors import Reason, Refused, StartError
-from toolsvc.host import Host
+from toolsvc.host.host import Host
+from toolsvc.plugin.actions import parse_arguments
+from toolsvc.plugin.built_in import make_built_in
+from toolsvc.plugin.tool import Cancellation
 from toolsvc.sandbox.config import SandboxConfig
-from toolsvc.search.build import Order, build
-from toolsvc.search.index import Found, SearchIndex
-from toolsvc.search.manifest import Kind
-from toolsvc.search.types import Query
-from toolsvc.tool import Cancellation
 from toolsvc.tools.search import NOTHING_FOUND, SearchOptions, SearchTool
 from toolsvc.types import Call, Result, SessionInfo
 from toolwright.types import ToolErrorKind

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import pytest
 
 from tests.support.hosts import Counter, calling, opening, refused, said
+from toolsvc.edge.wire import fill_result
 from toolsvc.errors import Reason
-from toolsvc.host import Host
-from toolsvc.tool import Tool
+from toolsvc.host.host import Host
+from toolsvc.plugin.tool import Tool
 from toolsvc.types import Call, Recorded, SessionInfo
-from toolsvc.wire import fill_result
 from toolwright.tool.v1 import tool_pb2 as pb
 
 

@@ -13,10 +13,10 @@ from tests.support.chat_endpoint import ChatEndpoint, chat_endpoint, fault
 from tests.support.hosts import calling, opening, refused
 from tests.unit.toolsvc.test_simulated_schemas import FILM, film
 from toolsvc.errors import Reason, StartError
-from toolsvc.host import Host
+from toolsvc.host.host import Host
 from toolsvc.sandbox.config import SandboxConfig
-from toolsvc.simulated.options import SimulatedOptions
-from toolsvc.simulated.source import HybridSource, SimulatedSource
+from toolsvc.sources.simulated.options import SimulatedOptions
+from toolsvc.sources.simulated.source import HybridSource, SimulatedSource
 from toolsvc.types import Recorded, Text
 from toolwright.types import ToolErrorKind
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from toolsvc.simulated.functions import NotTools, function_tools, json_in
-from toolsvc.simulated.lint import lint
-from toolsvc.validation import Violation, closed, violations
+from toolsvc.schemas.functions import NotTools, function_tools, json_in
+from toolsvc.schemas.lint import lint
+from toolsvc.schemas.validation import Violation, closed, violations
 
 FILM: dict[str, Any] = {
     "type": "function",

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from toolsvc.single_flight import SingleFlight
+from toolsvc.backends.single_flight import SingleFlight
 
 
 class Work:

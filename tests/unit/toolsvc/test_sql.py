@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolsvc.actions import InvalidAction
+from toolsvc.plugin.actions import InvalidAction
 from toolsvc.sandbox.jailed.table import LONG, LONGEST_CELL, Table
 from toolsvc.tools.sql.action import Statement, find_statement
 from toolsvc.tools.sql.commands import first_word, objection

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from toolsvc.actions import InvalidAction
+from toolsvc.plugin.actions import InvalidAction
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.tools.files import FILE_MODE, Entry
 from toolsvc.tools.swe.action import find_call

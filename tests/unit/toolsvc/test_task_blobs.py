@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from toolsvc.errors import Reason, Refused
-from toolsvc.task_blobs import BLOB_BYTES, LEAST_BYTES, UNCLAIMED_SECONDS, TaskBlobs
+from toolsvc.host.task_blobs import BLOB_BYTES, LEAST_BYTES, UNCLAIMED_SECONDS, TaskBlobs
 from toolsvc.types import Media
 from toolwright.rpc.options import PIECE_BYTES
 from toolwright.types import BlobRef

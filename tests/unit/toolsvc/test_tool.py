@@ -17,8 +17,8 @@ from toolsvc import (
     ToolFailed,
     tool,
 )
-from toolsvc.decorator import tool_of
-from toolsvc.tool import Cancellation
+from toolsvc.plugin.decorator import tool_of
+from toolsvc.plugin.tool import Cancellation
 from toolsvc.types import SessionInfo, TagFormat, Text
 from toolwright.types import ToolErrorKind
 

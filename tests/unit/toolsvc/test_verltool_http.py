@@ -8,11 +8,11 @@ import aiohttp
 import pytest
 
 from toolsvc.errors import Reason, Refused, StartError
-from toolsvc.host import Host
-from toolsvc.tool import Tool
+from toolsvc.host.host import Host
+from toolsvc.plugin.tool import Tool
+from toolsvc.sources.verltool.http import ObservationServer
+from toolsvc.sources.verltool.trajectories import Action, Trajectories
 from toolsvc.types import Call, SessionInfo
-from toolsvc.verltool.http import ObservationServer
-from toolsvc.verltool.trajectories import Action, Trajectories
 
 
 class Tally(Tool):
@@ -209,7 +209,7 @@ async def test_a_request_that_makes_no_sense_is_refused(trainer: Trainer, body: 
 async def test_sessions_that_ended_are_forgotten(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("toolsvc.verltool.trajectories._SWEEP_AT", 2)
+    monkeypatch.setattr("toolsvc.sources.verltool.trajectories._SWEEP_AT", 2)
     trajectories = Trajectories(host)
     action = Action(text="<tally>a</tally>", extra={}, last_step=False)
     for name in "abcd":

@@ -4,8 +4,8 @@ import base64
 
 import pytest
 
+from toolsvc.sources.verltool.observations import as_observation, as_result
 from toolsvc.types import Media, Result, Text, ToolError
-from toolsvc.verltool.observations import as_observation, as_result
 from toolwright.types import BlobRef, ToolErrorKind
 
 PNG = Media(media_type="image/png", data=b"\x89PNG")

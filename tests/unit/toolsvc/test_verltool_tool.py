@@ -13,10 +13,10 @@ import pytest
 
 from tests.support.hosts import calling, opening
 from toolsvc.errors import StartError
-from toolsvc.host import Host
-from toolsvc.loader import load_tools
+from toolsvc.host.host import Host
+from toolsvc.plugin.tool import Tool
 from toolsvc.sandbox.config import SandboxConfig
-from toolsvc.tool import Tool
+from toolsvc.sources.loader import load_tools
 from toolsvc.types import Media, RawFormat, Recorded, Result, Text
 from toolwright.types import ToolErrorKind
 

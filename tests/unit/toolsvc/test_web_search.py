@@ -1,6 +1,6 @@
 import pytest
 
-from toolsvc.actions import InvalidAction
+from toolsvc.plugin.actions import InvalidAction
 from toolsvc.tools.web_search.action import LONGEST, find_request, request
 from toolsvc.tools.web_search.addresses import is_public
 from toolsvc.tools.web_search.results import (

@@ -14,8 +14,8 @@ import pytest
 
 import toolsvc.workers.siblings
 from toolsvc import Tool
-from toolsvc.client import blob_in_pieces, reference
-from toolsvc.host import Host
+from toolsvc.edge.client import blob_in_pieces, reference
+from toolsvc.host.host import Host
 from toolsvc.types import Media, SessionInfo
 from toolsvc.workers.placement import Member, View
 from toolsvc.workers.routing import RoutedServicer

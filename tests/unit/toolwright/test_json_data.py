@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.protocols.actions import read_json_call
-from toolsvc.wire import call_from_proto, open_from_proto
+from toolsvc.edge.wire import call_from_proto, open_from_proto
 from toolwright import wire
 from toolwright.json_data import INEXACT, MOST_DEPTH, check_depth, exact_json, mapping, struct
 from toolwright.rollout.v1 import rollout_pb2

@@ -15,7 +15,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from toolsvc.actions import InvalidAction, last_block
+from toolsvc.plugin.actions import InvalidAction, last_block
 from toolsvc.tools.function_call import CLOSING, OPENING, parse_function
 
 STOPS = ("</bash>", "</tool_call>", CLOSING)

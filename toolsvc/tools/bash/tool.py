@@ -13,11 +13,11 @@ from typing import Any, BinaryIO, Self
 from pydantic import BaseModel, Field
 
 from toolsvc.errors import Reason, Refused, backend_down
+from toolsvc.plugin.tool import STRICT, Cancellation
 from toolsvc.sandbox.config import Driver, SandboxConfig
 from toolsvc.sandbox.errors import SessionGone
 from toolsvc.sandbox.jailed.shell import REPORT_BYTES
 from toolsvc.sandbox.session import Ending, Outcome, Session
-from toolsvc.tool import STRICT, Cancellation
 from toolsvc.tools.bash.action import STOPS, find_request
 from toolsvc.tools.bash.arguments import BashArguments
 from toolsvc.tools.bash.tree import metadata_files, read_folder

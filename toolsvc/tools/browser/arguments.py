@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, Field, model_validator
 
-from toolsvc.tool import STRICT
+from toolsvc.plugin.tool import STRICT
 
 ActionName = Literal["navigate", "click", "type", "scroll", "back", "read", "screenshot"]
 

@@ -18,13 +18,13 @@ from typing import Any, Self
 import structlog
 from pydantic import BaseModel, Field, field_validator
 
-from toolsvc.built_in import BuiltIn
 from toolsvc.errors import Reason, Refused, StartError, backend_down
-from toolsvc.results import failure
+from toolsvc.plugin.built_in import BuiltIn
+from toolsvc.plugin.results import failure
+from toolsvc.plugin.tool import STRICT, Cancellation
 from toolsvc.sandbox.config import MIB, Isolation, SandboxConfig
 from toolsvc.sandbox.errors import SandboxUnavailable
 from toolsvc.sandbox.plan import find_account, is_sandboxed
-from toolsvc.tool import STRICT, Cancellation
 from toolsvc.tools.browser.allow import AllowList
 from toolsvc.tools.browser.arguments import BrowserArguments
 from toolsvc.tools.browser.chromium import Chromium, Plan, find_program

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolsvc.errors import backend_down
+from toolsvc.plugin.tool import Cancellation
 from toolsvc.sandbox.errors import SessionGone
 from toolsvc.sandbox.session import Ending, Session
-from toolsvc.tool import Cancellation
 from toolsvc.tools.create import inside
 from toolsvc.tools.sandboxed import KINDS, ToolSandbox
 from toolwright.types import ToolErrorKind

@@ -11,9 +11,9 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from toolsvc.simulated.lint import MOST_CHARACTERS, schema_faults
-from toolsvc.tool import STRICT
-from toolsvc.validation import BadSchema, check_schema, closed
+from toolsvc.plugin.tool import STRICT
+from toolsvc.schemas.lint import MOST_CHARACTERS, schema_faults
+from toolsvc.schemas.validation import BadSchema, check_schema, closed
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}\Z")
 

@@ -15,11 +15,11 @@ from typing import Any, Self
 
 from pydantic import BaseModel, Field
 
-from toolsvc.actions import InvalidAction
-from toolsvc.results import failure, invalid
+from toolsvc.plugin.actions import InvalidAction
+from toolsvc.plugin.results import failure, invalid
+from toolsvc.plugin.tool import STRICT, Cancellation, Tool
 from toolsvc.sandbox.config import SandboxConfig
-from toolsvc.schema_tool import SchemaTool
-from toolsvc.tool import STRICT, Cancellation, Tool
+from toolsvc.schemas.schema_tool import SchemaTool
 from toolsvc.tools.create.process import Failed, FreshProcess
 from toolsvc.tools.create.request import Arguments, Refusal, check_count, check_name, schema_of
 from toolsvc.tools.sandboxed import SandboxedTool, ToolSandbox

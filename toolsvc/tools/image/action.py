@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from toolsvc.actions import InvalidAction
+from toolsvc.plugin.actions import InvalidAction
 from toolsvc.tools.image.arguments import Function
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"

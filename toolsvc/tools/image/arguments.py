@@ -11,7 +11,7 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, Field, model_validator
 
-from toolsvc.tool import STRICT
+from toolsvc.plugin.tool import STRICT
 from toolsvc.tools.image.types import MOST_FRAMES
 
 

@@ -15,13 +15,13 @@ from typing import Any, Self
 
 from pydantic import BaseModel, Field
 
-from toolsvc.actions import InvalidAction
-from toolsvc.built_in import BuiltIn
 from toolsvc.errors import Reason, Refused, StartError, backend_down
-from toolsvc.plugins import run_call
-from toolsvc.results import failure
+from toolsvc.plugin.actions import InvalidAction
+from toolsvc.plugin.built_in import BuiltIn
+from toolsvc.plugin.results import failure
+from toolsvc.plugin.running import run_call
+from toolsvc.plugin.tool import STRICT, Cancellation
 from toolsvc.sandbox.config import MIB, SandboxConfig
-from toolsvc.tool import STRICT, Cancellation
 from toolsvc.tools.image.action import CLOSE, find_request
 from toolsvc.tools.image.album import Album, Held, Source, named_files
 from toolsvc.tools.image.arguments import Function, ImageArguments

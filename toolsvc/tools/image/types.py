@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import BaseModel
 
-from toolsvc.tool import STRICT
+from toolsvc.plugin.tool import STRICT
 
 Size = tuple[int, int]
 Encoding = Literal["auto", "png", "jpeg"]

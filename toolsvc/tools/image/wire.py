@@ -12,7 +12,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field, ValidationError
 
-from toolsvc.tool import STRICT
+from toolsvc.plugin.tool import STRICT
 from toolsvc.tools.image.arguments import ImageArguments
 from toolsvc.tools.image.types import MOST_FRAMES, Answer, Fault, Limits, Picture, Unusable
 

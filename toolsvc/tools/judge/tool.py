@@ -17,10 +17,10 @@ from typing import Any, Self
 import structlog
 from pydantic import Field
 
-from toolsvc.built_in import BuiltIn
-from toolsvc.cache import Cache
-from toolsvc.chat_model import ChatModel, ChatModelError, ChatModelOptions, refusal
+from toolsvc.backends.cache import Cache
+from toolsvc.backends.chat_model import ChatModel, ChatModelError, ChatModelOptions, refusal
 from toolsvc.errors import StartError
+from toolsvc.plugin.built_in import BuiltIn
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.tools.final import AnswerOptions
 from toolsvc.tools.judge.prompt import DEFAULT, PLACES, judge_prompt, verdict

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from toolsvc.actions import InvalidAction
+from toolsvc.plugin.actions import InvalidAction
 
 QUERY = ("<sql>", "</sql>")
 SOLUTION = ("<solution>", "</solution>")

@@ -21,8 +21,8 @@ from psycopg.conninfo import make_conninfo
 from psycopg.pq import TransactionStatus
 
 from toolsvc.errors import Reason, Refused, StartError, backend_down, first_line
+from toolsvc.plugin.tool import Cancellation
 from toolsvc.sandbox.jailed.table import Table
-from toolsvc.tool import Cancellation
 from toolsvc.tools.sql.commands import objection
 from toolsvc.tools.sql.statement import ROW_BYTES, TooLarge, Unusable, run_statement
 from toolsvc.tools.sql.types import Answer

@@ -14,10 +14,10 @@ import json
 from pathlib import Path
 
 from toolsvc.errors import Reason, Refused, backend_down
+from toolsvc.plugin.tool import Cancellation
 from toolsvc.sandbox.config import Driver, SandboxConfig
 from toolsvc.sandbox.errors import SessionGone
 from toolsvc.sandbox.session import Ending, Outcome, Session
-from toolsvc.tool import Cancellation
 from toolsvc.tools.sandboxed import KINDS, ToolSandbox
 from toolsvc.tools.sql.templates import Templates
 from toolsvc.tools.sql.types import Answer

@@ -12,9 +12,9 @@ from typing import Any, Self
 
 from pydantic import BaseModel, Field, SecretStr, model_validator
 
-from toolsvc.built_in import BuiltIn
+from toolsvc.plugin.built_in import BuiltIn
+from toolsvc.plugin.tool import STRICT, Cancellation
 from toolsvc.sandbox.config import MIB, SandboxConfig
-from toolsvc.tool import STRICT, Cancellation
 from toolsvc.tools.sql.action import QUERY, SOLUTION, find_statement
 from toolsvc.tools.sql.postgres import PostgresBackend
 from toolsvc.tools.sql.sqlite import SqliteBackend

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from toolsvc.tool import Cancellation
+from toolsvc.plugin.tool import Cancellation
 from toolsvc.types import SessionInfo
 from toolwright.types import ToolErrorKind
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolsvc.actions import InvalidAction, last_block
+from toolsvc.plugin.actions import InvalidAction, last_block
 from toolsvc.tools.function_call import CLOSING, OPENING, parse_function
 
 _FUNCTIONS = {

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from toolsvc.tool import Cancellation
+from toolsvc.plugin.tool import Cancellation
 from toolsvc.tools.files import Entry
 from toolwright.types import ToolErrorKind
 

@@ -16,7 +16,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 
-from toolsvc.tool import Cancellation
+from toolsvc.plugin.tool import Cancellation
 from toolsvc.tools.files import Entry
 from toolsvc.tools.swe.box import Box, BoxError, BoxGone, Ran
 from toolwright.types import ToolErrorKind

@@ -15,11 +15,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from toolsvc.errors import Refused
+from toolsvc.plugin.tool import Cancellation
 from toolsvc.sandbox.config import Driver, SandboxConfig
 from toolsvc.sandbox.errors import SessionGone
 from toolsvc.sandbox.jailed.shell import REPORT_BYTES
 from toolsvc.sandbox.session import Ending, Outcome, Session
-from toolsvc.tool import Cancellation
 from toolsvc.tools.files import Entry, pack
 from toolsvc.tools.sandboxed import KINDS, ToolSandbox
 from toolsvc.tools.swe.box import Box, BoxError, BoxGone, Ran, Runner, StartFailed

@@ -8,8 +8,8 @@ from typing import Self
 
 from pydantic import BaseModel, Field, model_validator
 
+from toolsvc.plugin.tool import STRICT
 from toolsvc.sandbox.config import MIB, SandboxConfig
-from toolsvc.tool import STRICT
 from toolsvc.tools.swe.box import Limits
 
 

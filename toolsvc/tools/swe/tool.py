@@ -14,12 +14,12 @@ from typing import Any, Self
 
 import structlog
 
-from toolsvc.built_in import BuiltIn, imported
 from toolsvc.errors import Reason, Refused, backend_down
-from toolsvc.results import failure, invalid
+from toolsvc.plugin.built_in import BuiltIn, imported
+from toolsvc.plugin.results import failure, invalid
+from toolsvc.plugin.tool import Cancellation
 from toolsvc.sandbox.config import MIB, SandboxConfig
 from toolsvc.sandbox.jailed.texts import Failed
-from toolsvc.tool import Cancellation
 from toolsvc.tools.function_call import CLOSING
 from toolsvc.tools.swe.action import find_call
 from toolsvc.tools.swe.arguments import SweArguments

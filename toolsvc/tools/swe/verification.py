@@ -23,7 +23,7 @@ import structlog
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from toolsvc.errors import Reason, Refused
-from toolsvc.tool import STRICT
+from toolsvc.plugin.tool import STRICT
 from toolsvc.tools.files import FILE_MODE, Entry, TreeError, read_tree
 from toolsvc.tools.swe.box import Box, BoxError
 from toolsvc.tools.swe.report import PASSED, Report, read_report

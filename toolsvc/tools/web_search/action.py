@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from toolsvc.actions import InvalidAction
+from toolsvc.plugin.actions import InvalidAction
 
 SEARCH = ("<search>", "</search>")
 VISIT = ("<visit>", "</visit>")

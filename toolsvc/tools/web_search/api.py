@@ -19,9 +19,9 @@ import aiohttp
 from pydantic import BaseModel, Field, ValidationError
 from yarl import URL
 
-from toolsvc.budget import Budget
-from toolsvc.cache import Cache, cache_key
-from toolsvc.single_flight import SingleFlight
+from toolsvc.backends.budget import Budget
+from toolsvc.backends.cache import Cache, cache_key
+from toolsvc.backends.single_flight import SingleFlight
 from toolsvc.tools.web_search.body import read_body
 from toolsvc.tools.web_search.types import Hit, SearchDown, SearchRefused
 

@@ -9,9 +9,9 @@ from typing import Self
 import structlog
 from pydantic import TypeAdapter, ValidationError
 
-from toolsvc.cache import Cache, cache_key
-from toolsvc.chat_model import ChatModel, EndpointOptions
-from toolsvc.single_flight import SingleFlight
+from toolsvc.backends.cache import Cache, cache_key
+from toolsvc.backends.chat_model import ChatModel, EndpointOptions
+from toolsvc.backends.single_flight import SingleFlight
 from toolsvc.tools.web_search.extract import Extractor
 from toolsvc.tools.web_search.fetch import Fetcher
 from toolsvc.tools.web_search.results import shortened

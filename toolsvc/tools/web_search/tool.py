@@ -19,12 +19,12 @@ from typing import Any, Self, TypeVar
 
 from pydantic import Field
 
-from toolsvc.budget import Budget
-from toolsvc.built_in import BuiltIn
-from toolsvc.cache import Cache, CacheOptions
-from toolsvc.chat_model import ChatModelError, EndpointOptions, refusal
+from toolsvc.backends.budget import Budget
+from toolsvc.backends.cache import Cache, CacheOptions
+from toolsvc.backends.chat_model import ChatModelError, EndpointOptions, refusal
 from toolsvc.errors import RETRY_SECONDS, Reason, Refused, StartError
-from toolsvc.plugins import ToolFailed
+from toolsvc.plugin.built_in import BuiltIn
+from toolsvc.plugin.running import ToolFailed
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.tools.web_search.action import SEARCH, VISIT, find_request, request
 from toolsvc.tools.web_search.api import SearchApi

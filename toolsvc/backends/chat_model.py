@@ -1,0 +1,236 @@
+"""A language model behind an OpenAI-compatible endpoint (SGLang's included), as tools ask it.
+
+Invariants
+- Every request is bounded: a time for each try, a number of tries, a place among `parallel`
+  requests, and a budget.
+- An answer in the cache costs nothing. Its key is the request, not the endpoint, so a recording
+  stays good when the model moves. Equal requests in flight are sent once.
+
+Who may use it: `judge`, the summariser of `web_search`, tools that a model plays. What an answer
+means is for them to say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Self
+
+import openai
+import structlog
+from openai.types.chat import ChatCompletion
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+
+from toolsvc.backends.budget import Budget, BudgetSpent
+from toolsvc.backends.cache import Cache, CacheOptions, cache_key
+from toolsvc.backends.single_flight import SingleFlight
+from toolsvc.errors import RETRY_SECONDS, Reason, Refused, StartError
+from toolsvc.plugin.tool import STRICT
+
+__all__ = ["BudgetSpent", "ChatModel", "ChatModelDown", "ChatModelRefused", "Completion"]
+
+_TRY_AGAIN = (408, 409, 429)
+"""And all from 500 on; the client has tried these as often as it may."""
+
+log = structlog.get_logger(__name__)
+
+
+class EndpointOptions(BaseModel):
+    """What an operator may say about a model: a fragment of a tool's options."""
+
+    model_config = STRICT
+
+    endpoint: str = Field(description="base URL, such as http://127.0.0.1:30000/v1")
+    model: str = Field(description="name of the model there")
+    key_variable: str = Field(
+        default="", description="environment variable that holds the API key; none: no key"
+    )
+    timeout: float = Field(default=60.0, gt=0, description="seconds for one try")
+    retries: int = Field(
+        default=3, ge=0, le=10, description="after 429, 5xx and lost connections, with back-off"
+    )
+    parallel: int = Field(default=64, ge=1, description="requests at once; more wait")
+    budget_requests: int | None = Field(
+        default=None, ge=0, description="requests of this service's life"
+    )
+    budget_tokens: int | None = Field(
+        default=None, ge=0, description="tokens of this service's life, prompts and answers"
+    )
+
+
+class ChatModelOptions(EndpointOptions, CacheOptions):
+    """A model with a cache of its own."""
+
+
+class ChatModelDown(Exception):
+    """The endpoint cannot be reached, or has no room; the same request may succeed later."""
+
+
+class ChatModelRefused(Exception):
+    """The endpoint answered that it will not: a wrong key, model or request."""
+
+
+ChatModelError = (ChatModelDown, ChatModelRefused, BudgetSpent)
+"""All that `complete` raises."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Tokens, as the endpoint counted them."""
+
+    prompt: int
+    completion: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    text: str
+    usage: Usage
+    """Of when it was made: also where this one comes from the cache and cost nothing."""
+    cached: bool = False
+
+
+_STORED = TypeAdapter(Completion)
+
+
+class ChatModel:
+    """Async context manager. The cache belongs to whoever gives it."""
+
+    def __init__(self, options: EndpointOptions, cache: Cache | None = None) -> None:
+        """StartError if the API key is not there."""
+        key = "none"  # The client wants one; a server that wants none looks at none.
+        if options.key_variable:
+            key = os.environ.get(options.key_variable, "")
+            if not key:
+                raise StartError(
+                    f"the API key of {options.endpoint} is not there: set the environment variable "
+                    f"{options.key_variable}"
+                )
+        self._options = options
+        self._cache = cache
+        self._client = openai.AsyncOpenAI(
+            api_key=key,
+            base_url=options.endpoint,
+            timeout=options.timeout,
+            max_retries=options.retries,
+        )
+        self._budget = Budget(requests=options.budget_requests, tokens=options.budget_tokens)
+        self._places = asyncio.Semaphore(options.parallel)
+        self._flights: SingleFlight[Completion] = SingleFlight()
+        self._cached = 0
+        self._failed = 0
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._client.close()
+
+    async def complete(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        temperature: float,
+        max_tokens: int,
+        seed: int | None = None,
+        json_schema: Mapping[str, Any] | None = None,
+    ) -> Completion:
+        """The model's answer. `messages`: role and content each, as the API has them.
+        `json_schema`: what the answer's JSON has to fit; the endpoint sees to it.
+
+        Raises ChatModelDown, ChatModelRefused, BudgetSpent.
+        """
+        request: dict[str, Any] = {
+            "model": self._options.model,
+            "messages": [dict(message) for message in messages],
+            "temperature": temperature,
+            "max_tokens": max_tokens,
+        }
+        if seed is not None:
+            request["seed"] = seed
+        if json_schema is not None:
+            request["response_format"] = {
+                "type": "json_schema",
+                "json_schema": {"name": "answer", "schema": dict(json_schema), "strict": True},
+            }
+        key = cache_key("chat", request)
+        return await self._flights.do(key, lambda: self._find(key, request))
+
+    def figures(self) -> dict[str, float]:
+        """For the metrics page."""
+        return {
+            "model_requests_total": self._budget.requests,
+            "model_tokens_total": self._budget.tokens,
+            "model_cached_total": self._cached,
+            "model_failed_total": self._failed,
+        }
+
+    async def _find(self, key: str, request: Mapping[str, Any]) -> Completion:
+        if self._cache is None:
+            return await self._ask(request)
+        stored = await self._cache.get(key)
+        if stored is not None:
+            try:
+                found = _STORED.validate_json(stored)
+            except ValidationError:
+                log.warning("the cache holds what is no completion", key=key)
+            else:
+                self._cached += 1
+                return replace(found, cached=True)
+        made = await self._ask(request)
+        await self._cache.put(key, _STORED.dump_json(made))
+        return made
+
+    async def _ask(self, request: Mapping[str, Any]) -> Completion:
+        reserved, used = int(request["max_tokens"]), 0
+        async with self._places:
+            self._budget.reserve(reserved)
+            try:
+                made = _completion(await self._send(request))
+                used = sum(asdict(made.usage).values())
+            except (ChatModelDown, ChatModelRefused):
+                self._failed += 1
+                raise
+            finally:
+                self._budget.settle(reserved, used)
+        return made
+
+    async def _send(self, request: Mapping[str, Any]) -> object:
+        where = f"model {self._options.model} at {self._options.endpoint}"
+        try:
+            return await self._client.chat.completions.create(**request)
+        except openai.APIConnectionError as error:
+            raise ChatModelDown(f"{where}: {error.__cause__ or error}") from error
+        except openai.APIStatusError as error:
+            why = f"{where} answered {error.status_code}: {error.message}"
+            if error.status_code in _TRY_AGAIN or error.status_code >= 500:
+                raise ChatModelDown(why) from error
+            raise ChatModelRefused(why) from error
+        except (openai.OpenAIError, ValueError) as error:
+            raise ChatModelRefused(f"{where} gave no chat completion: {error}") from error
+
+
+def _completion(answer: object) -> Completion:
+    """An endpoint that is none may answer anything, and the client checks nothing."""
+    if not (isinstance(answer, ChatCompletion) and answer.choices):
+        raise ChatModelRefused("the endpoint gave no chat completion: is its base URL right?")
+    usage = answer.usage
+    return Completion(
+        text=answer.choices[0].message.content or "",
+        usage=Usage(
+            prompt=0 if usage is None else usage.prompt_tokens,
+            completion=0 if usage is None else usage.completion_tokens,
+        ),
+    )
+
+
+def refusal(error: Exception) -> Refused:
+    """One of `ChatModelError`, for a caller of a tool that cannot work without the model; the
+    policy reads nothing of it."""
+    return Refused(
+        Reason.BACKEND_DOWN,
+        str(error),
+        retry_after=RETRY_SECONDS if isinstance(error, ChatModelDown) else None,
+    )

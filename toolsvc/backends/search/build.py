@@ -1,0 +1,191 @@
+"""Makes an index folder, step by step; whatever is whole is not made again.
+
+    plan.json -> offsets.npy -> bm25/ -> vectors/*.npy -> dense.faiss -> manifest.json
+
+Every step is written under another name and renamed. Killed at any moment, the build goes on where
+it was when it is started again with the same arguments; with others it is refused.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from toolsvc.backends.search import bm25, dense
+from toolsvc.backends.search.corpus import Corpus, find_offsets
+from toolsvc.backends.search.encoder import Encoder, describe
+from toolsvc.backends.search.errors import IndexFault
+from toolsvc.backends.search.files import fingerprint, write_whole
+from toolsvc.backends.search.index import BM25_FOLDER, DENSE_FILE, OFFSETS_FILE
+from toolsvc.backends.search.manifest import (
+    MANIFEST,
+    PLAN,
+    Bm25Facts,
+    CorpusFacts,
+    Dense,
+    DenseFacts,
+    Kind,
+    Manifest,
+    read,
+)
+from toolsvc.backends.search.types import Vectors
+
+VECTORS_FOLDER = "vectors"
+SHARD = 8192
+"""Passages a file of vectors: what a kill loses at most."""
+
+Progress = Callable[[str, int, int], object]
+"""Step, done, total."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What to build. A kind with vectors needs `encoder` or `vectors`."""
+
+    corpus: Path
+    folder: Path
+    kind: Kind
+    dense: Dense = Dense.HNSW
+    """Of a hybrid index."""
+    encoder: Path | None = None
+    vectors: Path | None = None
+    """A .npy file, [passages, dimensions], float32, in the corpus's order."""
+    shard: int = SHARD
+
+
+def build(order: Order, progress: Progress = lambda step, done, total: None) -> Manifest:
+    """The finished index's manifest. IndexFault for what cannot be built."""
+    folder = order.folder
+    _check(order)
+    offsets = find_offsets(
+        order.corpus, lambda done, total: progress("reading the corpus", done, total)
+    )
+    manifest = plan(order, passages=len(offsets))
+    if (folder / MANIFEST).exists():
+        _refuse_another(order, manifest, read(folder / MANIFEST))
+        return manifest
+    folder.mkdir(parents=True, exist_ok=True)
+    if (folder / PLAN).exists():
+        _refuse_another(order, manifest, read(folder / PLAN))
+    else:
+        manifest.write(folder / PLAN)
+    write_whole(folder / OFFSETS_FILE, partial(np.save, arr=offsets))
+    corpus = Corpus(order.corpus, offsets)
+    try:
+        if manifest.bm25 is not None and not (folder / BM25_FOLDER).exists():
+            _build_bm25(corpus, folder / BM25_FOLDER, manifest.bm25, progress)
+        if manifest.dense is not None and not (folder / DENSE_FILE).exists():
+            _build_dense(order, corpus, manifest.dense, progress)
+    finally:
+        corpus.close()
+    (folder / PLAN).replace(folder / MANIFEST)
+    shutil.rmtree(folder / VECTORS_FOLDER, ignore_errors=True)
+    return manifest
+
+
+def plan(order: Order, *, passages: int) -> Manifest:
+    """What the index will depend on."""
+    facts = None
+    if order.kind is not Kind.BM25:
+        kind = order.dense if order.kind is Kind.HYBRID else Dense(order.kind.value)
+        if order.encoder is not None:
+            facts = DenseFacts(kind=kind, encoder=describe(order.encoder))
+        elif order.vectors is not None:
+            facts = DenseFacts(kind=kind, vectors_fingerprint=fingerprint(order.vectors))
+    return Manifest(
+        corpus=CorpusFacts(
+            path=order.corpus.resolve(), passages=passages, fingerprint=fingerprint(order.corpus)
+        ),
+        bm25=Bm25Facts() if order.kind in (Kind.BM25, Kind.HYBRID) else None,
+        dense=facts,
+    )
+
+
+def _check(order: Order) -> None:
+    given = [name for name in ("encoder", "vectors") if getattr(order, name) is not None]
+    if order.kind is Kind.BM25 and given:
+        raise IndexFault(f"a bm25 index has no vectors: leave out --{given[0]}")
+    if order.kind is not Kind.BM25 and len(given) != 1:
+        raise IndexFault(
+            f"--kind {order.kind} needs vectors: give --encoder FOLDER (a sentence-transformers "
+            "model), or --vectors FILE.npy that holds them already, one of the two"
+        )
+    if order.vectors is not None and not order.vectors.is_file():
+        raise IndexFault(f"--vectors {order.vectors}: there is no such file")
+
+
+def _refuse_another(order: Order, wanted: Manifest, there: Manifest) -> None:
+    """The corpus may have moved; all else must be the same."""
+    same_place = {"corpus": wanted.corpus.model_copy(update={"path": there.corpus.path})}
+    if wanted.model_copy(update=same_place) != there:
+        raise IndexFault(
+            f"{order.folder} holds an index of another corpus, kind or encoder: delete it, or "
+            "choose another --output"
+        )
+
+
+def _build_bm25(corpus: Corpus, folder: Path, facts: Bm25Facts, progress: Progress) -> None:
+    def report(done: int) -> None:
+        if done % 1000 == 0 or done == len(corpus):
+            progress("bm25", done, len(corpus))
+
+    bm25.build((passage.contents for passage in corpus.passages()), folder, facts, report)
+
+
+def _build_dense(order: Order, corpus: Corpus, facts: DenseFacts, progress: Progress) -> None:
+    count = len(corpus)
+    if facts.encoder is not None:
+        shards = _encode(order, corpus, Encoder(facts.encoder), progress)
+
+        def pieces() -> Iterator[Vectors]:
+            return (np.load(shard, mmap_mode="r") for shard in shards)
+    else:
+        assert order.vectors is not None
+        given = _given_vectors(order.vectors, count)
+
+        def pieces() -> Iterator[Vectors]:
+            return (dense.unit(given[first : first + SHARD]) for first in range(0, count, SHARD))
+
+    dense.build(
+        facts.kind,
+        count,
+        pieces,
+        order.folder / DENSE_FILE,
+        lambda done: progress(f"indexing ({facts.kind})", done, count),
+    )
+
+
+def _encode(order: Order, corpus: Corpus, encoder: Encoder, progress: Progress) -> list[Path]:
+    """Files of vectors, in the corpus's order; those that are there are taken as they are."""
+    folder = order.folder / VECTORS_FOLDER
+    folder.mkdir(exist_ok=True)
+    shards = []
+    for first in range(0, len(corpus), order.shard):
+        last = min(first + order.shard, len(corpus))
+        shard = folder / f"{first:010d}-{last:010d}.npy"
+        if not shard.exists():
+            vectors = encoder.passages(
+                [passage.contents for passage in corpus.passages(first, last)]
+            )
+            write_whole(shard, partial(np.save, arr=vectors))
+        shards.append(shard)
+        progress("encoding", last, len(corpus))
+    return shards
+
+
+def _given_vectors(path: Path, count: int) -> Vectors:
+    try:
+        vectors: Vectors = np.load(path, mmap_mode="r")
+    except (OSError, ValueError) as error:
+        raise IndexFault(f"{path} is no .npy file of vectors: {error}") from error
+    if vectors.ndim != 2 or len(vectors) != count or vectors.dtype != np.float32:
+        raise IndexFault(
+            f"{path} holds {vectors.dtype} {list(vectors.shape)}, and the corpus has {count} "
+            f"passages: it must be float32 [{count}, dimensions], in the corpus's order"
+        )
+    return vectors

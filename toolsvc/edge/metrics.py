@@ -1,0 +1,164 @@
+"""The service's Prometheus metrics, and the page that shows them.
+
+Counters and histograms are counted as a `Watch` of the host; gauges are read when the page is
+asked for, so they cost nothing between. With workers, each makes a page of its own and `merge`
+puts them on one, where the label `worker` keeps them apart: a sum in which one worker began anew at
+0 would look to Prometheus as if the service had.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
+
+from toolsvc.errors import Reason, StartError
+from toolsvc.host.host import Host
+from toolsvc.host.watch import Watch
+from toolsvc.plugin.tool import Tool
+from toolsvc.types import Recorded
+from toolwright.rpc import options
+
+_SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100)
+_PREFIX = "toolsvc_"
+OTHER_TOOL = "other"
+"""Label of a session's own tools: policies choose their names, and a label's values are bounded."""
+
+
+class Metrics(Watch):
+    """One process's metrics, in a registry of its own."""
+
+    def __init__(self, tools: Iterable[Tool]) -> None:
+        """`tools`: those that are served."""
+        self._tools = {tool.name: tool for tool in tools}
+        self.registry = CollectorRegistry()
+        self._calls = Counter(
+            f"{_PREFIX}calls", "calls that came to a result", ["tool", "outcome"],
+            registry=self.registry,
+        )  # fmt: skip
+        self._refused = Counter(
+            f"{_PREFIX}calls_refused", "calls that came to nothing", ["reason"],
+            registry=self.registry,
+        )  # fmt: skip
+        self._leases = Counter(
+            f"{_PREFIX}leases_ended", "sessions ended by their lease", registry=self.registry
+        )
+        self._queued = Histogram(
+            f"{_PREFIX}queue_seconds", "from the request to the tool's start", ["tool"],
+            buckets=_SECONDS, registry=self.registry,
+        )  # fmt: skip
+        self._run = Histogram(
+            f"{_PREFIX}run_seconds", "from the tool's start to its result", ["tool"],
+            buckets=_SECONDS, registry=self.registry,
+        )  # fmt: skip
+        # `labels` costs more than counting does.
+        self._by_outcome: dict[tuple[str, str], Counter] = {}
+        self._by_tool: dict[str, tuple[Histogram, Histogram]] = {}
+
+    def look_at(self, host: Host) -> None:
+        """Shows how full the host and its tools are."""
+        self.registry.register(_Gauges(host, tuple(self._tools.values())))
+
+    def call_recorded(self, recorded: Recorded) -> None:
+        error = recorded.result.error
+        tool = recorded.tool if recorded.tool in self._tools else OTHER_TOOL
+        outcome = "ok" if error is None else error.kind.name.lower()
+        count = self._by_outcome.get((tool, outcome))
+        if count is None:
+            count = self._by_outcome[tool, outcome] = self._calls.labels(tool, outcome)
+        count.inc()
+        seconds = self._by_tool.get(tool)
+        if seconds is None:
+            seconds = self._by_tool[tool] = (self._queued.labels(tool), self._run.labels(tool))
+        seconds[0].observe(recorded.queued)
+        seconds[1].observe(recorded.run)
+
+    def call_refused(self, reason: Reason) -> None:
+        self._refused.labels(reason.value.lower()).inc()
+
+    def lease_ended(self) -> None:
+        self._leases.inc()
+
+
+class _Gauges(Collector):
+    def __init__(self, host: Host, tools: tuple[Tool, ...]) -> None:
+        self._host = host
+        self._tools = tools
+
+    def collect(self) -> Iterator[Metric]:
+        yield GaugeMetricFamily(f"{_PREFIX}sessions", "open sessions", len(self._host.session_ids))
+        yield GaugeMetricFamily(
+            f"{_PREFIX}calls_waiting_to_start", "calls at the gate", self._host.waiting
+        )
+        yield GaugeMetricFamily(
+            f"{_PREFIX}task_blob_bytes", "of tasks' media", self._host.blob_bytes
+        )
+        families: dict[str, Metric] = {}
+        for tool in self._tools:
+            for name, value in tool.figures().items():
+                family = families.setdefault(name, _family(name))
+                family.add_sample(f"{_PREFIX}{name}", {"tool": tool.name}, value)
+        yield from families.values()
+
+
+def _family(name: str) -> Metric:
+    """Of a tool's own figure: a counter where the name says so."""
+    if name.endswith("_total"):
+        return CounterMetricFamily(f"{_PREFIX}{name.removesuffix('_total')}", "of the tool")
+    return GaugeMetricFamily(f"{_PREFIX}{name}", "of the tool")
+
+
+def merge(pages: Mapping[str, str]) -> list[Metric]:
+    """Pages in Prometheus' text format, by worker, as the families of one page."""
+    families: dict[str, Metric] = {}
+    for worker, page in pages.items():
+        for found in text_string_to_metric_families(page):
+            family = families.setdefault(
+                found.name, Metric(found.name, found.documentation, found.type)
+            )
+            for sample in found.samples:
+                family.add_sample(sample.name, {**sample.labels, "worker": worker}, sample.value)
+    return list(families.values())
+
+
+def asked(metrics: Callable[[], Coroutine[Any, Any, list[Metric]]]) -> CollectorRegistry:
+    """For what can only be gathered on this event loop: a page's own thread has it asked there."""
+    loop = asyncio.get_running_loop()
+
+    class Asked(Collector):
+        def describe(self) -> list[Metric]:
+            return []  # Else it would be asked for all of it when it is registered.
+
+        def collect(self) -> list[Metric]:
+            return asyncio.run_coroutine_threadsafe(metrics(), loop).result()
+
+    registry = CollectorRegistry()
+    registry.register(Asked())
+    return registry
+
+
+def serve_page(address: str, registry: CollectorRegistry, *, insecure: bool) -> None:
+    """HTTP in a thread of its own, until the process ends. StartError if it cannot listen.
+
+    The page asks nobody for a token, so other machines see it with `insecure` alone.
+    """
+    host, colon, port = address.rpartition(":")
+    if not (colon and host and port.isdigit()):
+        raise StartError(f"--metrics {address}: write it as host:port")
+    if not (options.is_local(address) or insecure):
+        raise StartError(
+            f"--metrics {address} is reachable from other machines: listen on 127.0.0.1, or say "
+            "--insecure"
+        )
+    try:
+        start_http_server(int(port), addr=host.strip("[]"), registry=registry)
+    except (OSError, OverflowError) as error:
+        raise StartError(
+            f"--metrics {address}: cannot listen there ({error}); choose another port"
+        ) from error

@@ -1,0 +1,204 @@
+"""One call from its request to its record.
+
+Invariants
+- Time before the tool starts is queue time, bounded by the queue limit; time after is run time,
+  bounded by the run limit. Neither is counted into the other.
+- What was refused ran nothing.
+- A tool without parallel calls keeps its place until it is idle, also where the call has its
+  answer already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import structlog
+
+from toolsvc.errors import RETRY_SECONDS, Reason, Refused
+from toolsvc.host.admission import Gate, Permit
+from toolsvc.host.blobs import Blobs, is_large
+from toolsvc.host.observation import tidy
+from toolsvc.host.open_session import OpenSession, OpenTool, RunningCall
+from toolsvc.host.watch import Watch
+from toolsvc.plugin.actions import InvalidAction, find_tool
+from toolsvc.plugin.results import failure, invalid
+from toolsvc.types import Call, CallRequest, Recorded, Result
+from toolwright.types import ToolErrorKind
+
+LONGEST_RUN = 24 * 3600.0
+
+log = structlog.get_logger(__name__)
+
+
+def understand(session: OpenSession, request: CallRequest) -> tuple[OpenTool, Call]:
+    """Which tool is called with what. InvalidAction if that cannot be told, Refused if the session
+    does not have the tool."""
+    name = request.tool or find_tool(
+        request.action,
+        session.descriptors,
+        lambda name: session.tools[name].tool.accepts(request.action),
+    )
+    entry = session.tools.get(name)
+    if entry is None:
+        raise Refused(
+            Reason.UNKNOWN_TOOL,
+            f"session {request.session_id} has no tool {name!r}, only {', '.join(session.tools)}",
+            subject=name,
+        )
+    arguments = request.arguments
+    if arguments is None:
+        arguments = entry.tool.parse(request.action, entry.descriptor)
+    call = Call(
+        session=session.info,
+        call_id=request.call_id,
+        action=request.action,
+        arguments=entry.tool.check(arguments),
+        turn=request.turn,
+        turns_left=request.turns_left,
+        last_step=request.last_step,
+        run_limit=min(request.run_limit or entry.tool.run_limit, LONGEST_RUN),
+        metadata=request.metadata,
+    )
+    return entry, call
+
+
+class Calls:
+    """Begins calls. Each runs in a task of its own, which its session's ledger holds."""
+
+    def __init__(self, *, permits: int | None, observation_limit: int, watch: Watch) -> None:
+        self.gate = Gate(permits)
+        self.blobs = Blobs()
+        self._observation_limit = observation_limit
+        self._watch = watch
+
+    def begin(self, session: OpenSession, request: CallRequest) -> RunningCall:
+        """A call that the ledger does not know. Refused where nothing can run."""
+        running = RunningCall()
+        try:
+            entry, call = understand(session, request)
+        except InvalidAction as error:
+            session.ledger.open(request.call_id, request.digest, request.turn, running)
+            result = tidy(invalid(str(error)), self._observation_limit, "head")
+            self._end(session, running, request.call_id, record(result, request.tool, running))
+            return running
+        session.ledger.open(request.call_id, request.digest, request.turn, running)
+        running.task = asyncio.create_task(
+            self._run(session, entry, call, request.queue_limit, running)
+        )
+        return running
+
+    async def _run(
+        self,
+        session: OpenSession,
+        entry: OpenTool,
+        call: Call,
+        queue_limit: float,
+        running: RunningCall,
+    ) -> None:
+        """From the queue to the record; tells everybody who waits what came of it. Only the end of
+        the session cancels it."""
+        tool = entry.tool
+        try:
+            permit = _enter(entry, running, self.gate)
+            if permit is None:
+                permit = await _queue(entry, call, queue_limit, running, self.gate)
+            try:
+                running.started_at = time.perf_counter()
+                session.ledger.begin(call.call_id)
+                result = await tool.run(entry.state, call, running.cancellation)
+                new_tools = await session.add_tools_of(entry) if entry.gives_tools else ()
+            finally:
+                permit.release()
+                running.cancellation.when_idle(entry.turnstile.leave)
+            recorded = record(
+                tidy(result, self._observation_limit, tool.keep), tool.name, running, tool.isolation
+            )
+            if new_tools:
+                recorded = recorded._replace(new_tools=new_tools)
+            if any(map(is_large, recorded.result.observation)):
+                result = await self.blobs.take_out(call.session.session_id, recorded.result)
+                recorded = recorded._replace(result=result)
+        except asyncio.CancelledError:
+            if not running.cancellation.requested:
+                raise
+            cancelled = failure(ToolErrorKind.CANCELLED, "cancelled")
+            self._end(session, running, call.call_id, record(cancelled, tool.name, running))
+        except Refused as refusal:
+            session.ledger.release(call.call_id)
+            self._watch.call_refused(refusal.reason)
+            running.end(refusal)
+        except Exception as error:
+            log.exception("call failed", call=call.call_id, tool=tool.name)
+            if running.started_at is None:
+                session.ledger.release(call.call_id)
+            else:  # A fault of ours, and the tool may have run: the id stays taken.
+                session.ledger.settle(call.call_id)
+            self._watch.call_refused(Reason.INTERNAL)
+            running.end(Refused(Reason.INTERNAL, f"{type(error).__name__}: {error}"))
+        else:
+            self._end(session, running, call.call_id, recorded)
+
+    def _end(
+        self, session: OpenSession, running: RunningCall, call_id: str, recorded: Recorded
+    ) -> None:
+        session.ledger.settle(call_id)
+        self._watch.call_recorded(recorded)
+        running.end(recorded)
+
+
+def record(result: Result, tool: str, running: RunningCall, isolation: str = "") -> Recorded:
+    now = time.perf_counter()
+    started = now if running.started_at is None else running.started_at
+    return Recorded(
+        result=result,
+        tool=tool,
+        queued=started - running.asked_at,
+        run=now - started,
+        isolation=isolation,
+    )
+
+
+def _enter(entry: OpenTool, running: RunningCall, gate: Gate) -> Permit | None:
+    """Leave to start where nothing has to be waited for, the tool's turnstile entered with it."""
+    if running.cancellation.requested:
+        raise asyncio.CancelledError
+    if not entry.tool.ready(entry.state) or not entry.turnstile.try_enter():
+        return None
+    if entry.tool.queues:
+        return gate.pass_by()
+    permit = gate.try_enter()
+    if permit is None:
+        entry.turnstile.leave()
+    return permit
+
+
+async def _queue(
+    entry: OpenTool, call: Call, queue_limit: float, running: RunningCall, gate: Gate
+) -> Permit:
+    """Waits for the tool, for what the call needs, and for leave to start."""
+    running.queueing = True
+    inside = False
+    try:
+        async with asyncio.timeout(queue_limit):
+            await entry.turnstile.enter()
+            inside = True
+            if not entry.tool.ready(entry.state):
+                await entry.tool.prepare(entry.state)
+            return gate.pass_by() if entry.tool.queues else await gate.enter()
+    except TimeoutError:
+        if inside:
+            entry.turnstile.leave()
+        raise Refused(
+            Reason.QUEUE_LIMIT,
+            f"call {call.call_id} did not start within its queue limit of {queue_limit:g} s",
+            subject=call.call_id,
+            retry_after=RETRY_SECONDS,
+            mend="raise the queue limit, or send fewer calls at once",
+        ) from None
+    except BaseException:
+        if inside:
+            entry.turnstile.leave()
+        raise
+    finally:
+        running.queueing = False

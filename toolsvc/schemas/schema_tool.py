@@ -1,0 +1,36 @@
+"""A tool that is called in JSON and whose arguments are known by a JSON Schema alone, as those are
+that come from elsewhere: no class of ours says what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from toolsvc.plugin.actions import InvalidAction
+from toolsvc.plugin.tool import Tool, json_call_usage
+from toolsvc.schemas.validation import violations
+from toolsvc.types import Descriptor, JsonCallFormat
+
+
+class SchemaTool(Tool):
+    format = JsonCallFormat()
+    schema: Mapping[str, Any]
+    """Of the arguments, an object's."""
+    output_schema: Mapping[str, Any] | None = None
+
+    def describe(self) -> Descriptor:
+        names = self.schema.get("properties", {})
+        return replace(
+            super().describe(),
+            usage=self.usage or json_call_usage(self.name, self.description, names),
+            arguments_schema=self.schema,
+            output_schema=self.output_schema,
+        )
+
+    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        found = violations(self.schema, arguments)
+        if found:
+            faults = "; ".join(f"{one.path}: {one.rule} {one.expected}" for one in found)
+            raise InvalidAction(f"{self.name}: {faults}")
+        return dict(arguments)

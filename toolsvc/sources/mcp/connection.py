@@ -1,0 +1,172 @@
+"""One client session with an MCP server, in a task of its own: the SDK's scopes have to be left by
+the task that entered them, and a session's calls come from many.
+
+Invariants
+- Connects by the `initialize` handshake, since that makes a session; protocol 2026-07-28 has none.
+- A server that closed its side, or died, is noticed at once, also between calls: `lost` says why.
+- `close` ends the session and, for a stdio server, its process and all that it started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Any, Self
+
+from mcp import Client, MCPError
+from mcp.shared.message import SessionMessage
+from mcp_types import CallToolResult, Tool
+
+from toolsvc.sources.mcp.server import McpServer
+
+MOST_PAGES = 100
+"""Of a listing."""
+
+_Item = SessionMessage | Exception
+
+
+class ConnectFailed(Exception):
+    """The server cannot be reached, or does not speak MCP; the message says how it failed."""
+
+
+class ConnectionLost(Exception):
+    """The server closed the session or died, during a call or before it."""
+
+
+class Connection:
+    """A session that is made by `start` and ended by `close`."""
+
+    def __init__(self, server: McpServer) -> None:
+        self._server = server
+        self._end = asyncio.Event()
+        self._client: asyncio.Future[Client] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self.lost: str | None = None
+
+    @property
+    def started(self) -> bool:
+        return self._client is not None and self._client.done()
+
+    async def start(self) -> None:
+        """Connects; the same connection for whoever asks meanwhile. ConnectFailed; it may be tried
+        again."""
+        if self._client is None:
+            self._client = asyncio.get_running_loop().create_future()
+            self._task = asyncio.create_task(self._live(self._client))
+        try:
+            await asyncio.shield(self._client)
+        except ConnectFailed:
+            self._client = None
+            raise
+
+    async def list_tools(self) -> list[Tool]:
+        """All that the server offers. MCPError."""
+        found: list[Tool] = []
+        cursor: str | None = None
+        for _ in range(MOST_PAGES):
+            page = await self._connected.list_tools(cursor=cursor)
+            found += page.tools
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+        return found
+
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> CallToolResult:
+        """MCPError where the server refuses it, ConnectionLost where it is gone."""
+        if self.lost is not None:
+            raise ConnectionLost(self.lost)
+        try:
+            return await self._connected.call_tool(name, dict(arguments))
+        except MCPError as error:
+            if self.lost is not None:
+                raise ConnectionLost(self.lost) from error
+            raise
+
+    async def close(self) -> None:
+        self._end.set()
+        if self._task is not None:
+            if not self.started:
+                self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    @property
+    def _connected(self) -> Client:
+        if self._client is None:
+            raise RuntimeError("start the connection first")
+        return self._client.result()
+
+    async def _live(self, connected: asyncio.Future[Client]) -> None:
+        try:
+            transport = _watched(self._server, self._closed_by_server)
+            async with Client(transport, mode="legacy", cache=None) as client:
+                connected.set_result(client)
+                await self._end.wait()
+        except Exception as error:  # noqa: BLE001 - each transport has errors of its own
+            if not connected.done():
+                connected.set_exception(ConnectFailed(f"{self._server}: {_first(error)}"))
+            elif not self._end.is_set():
+                self.lost = self.lost or f"{self._server}: {_first(error)}"
+        finally:
+            connected.cancel()
+
+    def _closed_by_server(self) -> None:
+        if not self._end.is_set():
+            self.lost = f"{self._server} closed the session or died"
+
+
+class _Watched:
+    """A read stream that tells when it ended."""
+
+    def __init__(self, stream: Any, ended: Callable[[], None]) -> None:
+        self._stream = stream
+        self._ended = ended
+
+    @property
+    def last_context(self) -> Any:
+        return getattr(self._stream, "last_context", None)
+
+    async def receive(self) -> _Item:
+        item: _Item = await self._stream.receive()
+        return item
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> _Item:
+        try:
+            item: _Item = await self._stream.__anext__()
+        except StopAsyncIteration:
+            self._ended()
+            raise
+        return item
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        handled: bool | None = await self._stream.__aexit__(kind, error, trace)
+        return handled
+
+
+@asynccontextmanager
+async def _watched(server: McpServer, ended: Callable[[], None]) -> AsyncIterator[Any]:
+    async with server.transport(ended) as (read, write):
+        yield _Watched(read, ended), write
+
+
+def _first(error: BaseException) -> str:
+    """The first of what a group holds, in words."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return f"{type(error).__name__}: {error}".rstrip(": ")

@@ -1,0 +1,95 @@
+"""An `Offer` on standard streams or on streamable HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import uvicorn
+from mcp.server.stdio import stdio_server
+
+from toolsvc.edge.client import Client
+from toolsvc.errors import StartError
+from toolsvc.sources.mcp.offer import IDLE_SECONDS, SESSION_HEADER, Offer
+from toolwright.rpc.options import TOKEN_VARIABLE, is_local
+
+
+async def serve_stdio(client: Client) -> None:
+    """Serves one MCP client, until it closes its side."""
+    async with _offer(client, alone="stdio") as offer, stdio_server() as (read, write):
+        server = offer.server()
+        await server.run(read, write, server.create_initialization_options())
+
+
+async def serve_http(client: Client, listen: str, *, token: str, insecure: bool) -> None:
+    """Serves until SIGTERM. StartError for an address that needs a token."""
+    host, colon, port = listen.rpartition(":")
+    if not colon or not port.isdigit():
+        raise StartError(f"--http {listen}: write it as host:port")
+    if not is_local(listen) and not token and not insecure:
+        raise StartError(
+            f"--http {listen} is reachable from other machines: set a bearer token "
+            f"({TOKEN_VARIABLE}), listen on 127.0.0.1, or say --insecure"
+        )
+    host = host.strip("[]")
+    async with _offer(client, alone="") as offer:
+        app = offer.server().streamable_http_app(host=host, session_idle_timeout=IDLE_SECONDS)
+        config = uvicorn.Config(
+            _Door(app, offer, token), host=host, port=int(port), log_level="warning"
+        )
+        server = _Server(config)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, server.stop)
+        await server.serve()
+
+
+@asynccontextmanager
+async def _offer(client: Client, alone: str) -> AsyncIterator[Offer]:
+    async with client:
+        listed = await client.list_tools()
+        offer = Offer(client, {tool.name: tool for tool in listed.tools}, alone)
+        try:
+            yield offer
+        finally:
+            await offer.close()
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to whoever runs it: uvicorn would raise them again at its end, and so kill the
+    process before the sessions are closed."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    def stop(self) -> None:
+        self.should_exit = True
+
+
+class _Door:
+    """An ASGI application around the SDK's: asks for the token, and ends a session with the DELETE
+    that ends its MCP session."""
+
+    def __init__(self, app: Any, offer: Offer, token: str) -> None:
+        self._app = app
+        self._offer = offer
+        self._expected = f"Bearer {token}".encode() if token else None
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = dict(scope["headers"])
+        given = headers.get(b"authorization", b"")
+        if self._expected is not None and not hmac.compare_digest(given, self._expected):
+            await send({"type": "http.response.start", "status": 401, "headers": []})
+            await send({"type": "http.response.body", "body": b"bearer token missing or wrong"})
+            return
+        await self._app(scope, receive, send)
+        session = headers.get(SESSION_HEADER.encode(), b"").decode()
+        if scope["method"] == "DELETE" and session:
+            await self._offer.end(session)

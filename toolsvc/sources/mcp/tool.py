@@ -1,0 +1,148 @@
+"""A tool of an MCP server as a tool of ours.
+
+Invariants
+- All tools of one server share one MCP session for each session of ours. It begins with the first
+  call, as queue time, and ends with the session.
+- Arguments are checked against the server's own JSON Schema; the descriptor holds it as it came.
+- A server that dies takes its session with it: the call in flight is CRASHED and says so, later
+  ones are refused with SESSION_LOST. No call is ever repeated in another MCP session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import mcp_types
+from jsonschema import Draft202012Validator, SchemaError
+from jsonschema.validators import validator_for
+from mcp import MCPError
+from referencing import Registry
+
+from toolsvc.errors import StartError, backend_down
+from toolsvc.plugin.actions import InvalidAction
+from toolsvc.plugin.running import ToolFailed
+from toolsvc.schemas.schema_tool import SchemaTool
+from toolsvc.sources.mcp.connection import ConnectFailed, Connection, ConnectionLost
+from toolsvc.sources.mcp.content import as_result
+from toolsvc.sources.mcp.server import McpServer
+from toolsvc.types import Call, Result, SessionInfo, Text, ToolError
+from toolwright.types import ToolErrorKind
+
+STARTS = 2 * (os.cpu_count() or 1)
+"""Servers that may be starting at once: a burst of first calls must not start a thousand."""
+_MOST_FAULTS = 5
+_FOREIGN = re.compile(r"[^A-Za-z0-9_-]")
+
+
+@dataclass(slots=True)
+class _Shared:
+    connection: Connection
+    users: int = 0
+
+
+class Sessions:
+    """MCP sessions with one server, by the session of ours that they belong to."""
+
+    def __init__(self, server: McpServer) -> None:
+        self._server = server
+        self._held: dict[str, _Shared] = {}
+        self._starts = asyncio.Semaphore(STARTS)
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def join(self, session_id: str) -> Connection:
+        shared = self._held.get(session_id)
+        if shared is None:
+            shared = self._held[session_id] = _Shared(Connection(self._server))
+        shared.users += 1
+        return shared.connection
+
+    async def start(self, connection: Connection) -> None:
+        """Refused if the server cannot be had."""
+        async with self._starts:
+            try:
+                await connection.start()
+            except ConnectFailed as error:
+                raise backend_down(str(error)) from error
+
+    async def leave(self, session_id: str) -> None:
+        """The last tool to leave ends the MCP session."""
+        shared = self._held[session_id]
+        shared.users -= 1
+        if shared.users == 0:
+            del self._held[session_id]
+            await shared.connection.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    session_id: str
+    connection: Connection
+
+
+class McpTool(SchemaTool):
+    media = True
+
+    def __init__(self, theirs: mcp_types.Tool, sessions: Sessions, run_limit: float) -> None:
+        """StartError for a schema that is none."""
+        self._theirs = theirs
+        self._sessions = sessions
+        self.name = _FOREIGN.sub("_", theirs.name)
+        self.description = theirs.description or theirs.title or ""
+        self.run_limit = run_limit
+        only_reads = theirs.annotations is not None and theirs.annotations.read_only_hint is True
+        self.stateful, self.parallel_calls = not only_reads, only_reads
+        self.schema = theirs.input_schema
+        kind = validator_for(self.schema, default=Draft202012Validator)
+        try:
+            kind.check_schema(self.schema)
+        except SchemaError as error:
+            raise StartError(f"MCP tool {theirs.name}: no JSON Schema: {error.message}") from error
+        # A registry of its own: the default one would fetch a reference to elsewhere.
+        self._validator = kind(self.schema, registry=Registry())
+
+    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        given = dict(arguments)
+        faults = [
+            f"{'.'.join(map(str, error.absolute_path)) or 'arguments'}: {error.message}"
+            for error in islice(self._validator.iter_errors(given), _MOST_FAULTS)
+        ]
+        if faults:
+            raise InvalidAction(f"{self.name}: {'; '.join(faults)}")
+        return given
+
+    async def open(self, session: SessionInfo) -> _State:
+        return _State(session.session_id, self._sessions.join(session.session_id))
+
+    async def close(self, state: _State) -> None:
+        await self._sessions.leave(state.session_id)
+
+    def ready(self, state: _State) -> bool:
+        return state.connection.started
+
+    async def prepare(self, state: _State) -> None:
+        await self._sessions.start(state.connection)
+
+    def lost(self, state: _State) -> str | None:
+        return state.connection.lost
+
+    def figures(self) -> dict[str, float]:
+        return {"mcp_sessions": len(self._sessions)}
+
+    async def call(self, state: _State, call: Call) -> Result:
+        try:
+            return as_result(await state.connection.call(self._theirs.name, call.arguments))
+        except ConnectionLost as error:
+            lost = ToolError(kind=ToolErrorKind.CRASHED, message=str(error), session_lost=True)
+            return Result(observation=(Text(text=f"SessionLost: {error}"),), error=lost)
+        except MCPError as error:
+            if error.code == mcp_types.INVALID_PARAMS:
+                raise InvalidAction(f"{self.name}: {error.message}") from error
+            raise ToolFailed(f"{self.name}: {error.message}") from error

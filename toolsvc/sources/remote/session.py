@@ -1,0 +1,132 @@
+"""A session at another service, and its calls."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from toolsvc.errors import Reason, Refused, backend_down
+from toolsvc.plugin.cancellation import Cancellation
+from toolsvc.sources.remote.wire import result_from_proto
+from toolsvc.types import Call, Media, Result
+from toolwright import wire
+from toolwright.rpc.channel import call as rpc
+from toolwright.rpc.errors import ServiceError, TransportError
+from toolwright.rpc.options import LONGEST_WAIT
+from toolwright.tool.v1 import tool_pb2 as pb
+from toolwright.types import BlobRef
+
+if TYPE_CHECKING:
+    from toolsvc.plugin.tool import Tool
+    from toolsvc.sources.remote.service import RemoteService
+
+GRACE = 10.0
+"""Seconds beyond the limits until a service that answers nothing is given up."""
+QUEUE_SECONDS = 30.0
+
+_LOST = ("SESSION_LOST", "SESSION_NOT_FOUND", "SESSION_CLOSED")
+
+
+class RemoteSession:
+    """`tools` are all that the session there has; calls may add to them."""
+
+    def __init__(self, service: RemoteService, opened: pb.OpenSessionResponse) -> None:
+        self._service = service
+        self.id = opened.session_id
+        self.endpoint = opened.endpoint or service.address
+        self.tools: list[pb.ToolDescriptor] = list(opened.tools)
+        self.own: dict[str, Tool] = {}
+        """What stands here for those that the service does not list, by name."""
+        self.lost: str | None = None
+        self.users = 0
+        self._cancelling: set[asyncio.Task[None]] = set()
+
+    async def call(
+        self, tool: str, call: Call, *, arguments_known: bool, cancellation: Cancellation
+    ) -> Result:
+        """The result, its media with it. Refused as the other service refuses."""
+        request = pb.CallToolRequest(
+            session_id=self.id,
+            call_id=call.call_id,
+            tool=tool,
+            action=call.action,
+            arguments=wire.struct(call.arguments) if arguments_known else None,
+            arguments_json=wire.exact_json(call.arguments) if arguments_known else "",
+            turn=call.turn,
+            turns_left=call.turns_left,
+            last_step=call.last_step,
+            queue_limit=wire.duration(QUEUE_SECONDS),
+            run_limit=wire.duration(call.run_limit),
+            wait=wire.duration(LONGEST_WAIT),
+            metadata=wire.struct(call.metadata),
+            metadata_json=wire.exact_json(call.metadata),
+        )
+        cancellation.on_request(lambda: self._cancel_later(call.call_id))
+        try:
+            async with asyncio.timeout(QUEUE_SECONDS + call.run_limit + LONGEST_WAIT + GRACE):
+                answer = await self._answer(request)
+        except TimeoutError:
+            raise backend_down(
+                f"{self._service.address} did not end a call of {call.run_limit:g} s"
+            ) from None
+        known = {descriptor.name for descriptor in self.tools}
+        self.tools += [one for one in answer.new_tools if one.name not in known]
+        result = result_from_proto(answer)
+        if result.error is not None and result.error.session_lost:
+            self.lost = result.error.message
+        if any(isinstance(part, BlobRef) for part in result.observation):
+            result = await self._with_media(result)
+        return result
+
+    async def _answer(self, request: pb.CallToolRequest) -> pb.CallResult:
+        while True:
+            try:
+                response: pb.CallToolResponse = await self._service.ask(
+                    lambda: self._service.stub(self.endpoint).CallTool,
+                    request,
+                    timeout=LONGEST_WAIT + GRACE,
+                )
+            except (ServiceError, TransportError) as error:
+                if isinstance(error, ServiceError) and error.reason_name == "WRONG_ENDPOINT":
+                    if error.endpoint in ("", self.endpoint):
+                        raise self._service.refusal(error) from error
+                    self.endpoint = error.endpoint
+                    continue
+                raise self._refusal(error) from error
+            if response.HasField("result"):
+                return response.result
+
+    def _refusal(self, error: ServiceError | TransportError) -> Refused:
+        if isinstance(error, ServiceError) and error.reason_name in _LOST:
+            self.lost = error.message
+            return Refused(Reason.SESSION_LOST, f"{self._service.address}: {error.message}")
+        return self._service.refusal(error)
+
+    def _cancel_later(self, call_id: str) -> None:
+        """Asks for it; that the call was cancelled is its result."""
+
+        async def cancel() -> None:
+            request = pb.CancelCallRequest(session_id=self.id, call_id=call_id)
+            try:
+                await rpc(self._service.stub(self.endpoint).CancelCall, request, timeout=GRACE)
+            except (ServiceError, TransportError):
+                return  # The call's own limit ends it.
+
+        task = asyncio.get_running_loop().create_task(cancel())
+        self._cancelling.add(task)
+        task.add_done_callback(self._cancelling.discard)
+
+    async def _with_media(self, result: Result) -> Result:
+        blob = self._service.blob
+        return replace(
+            result,
+            observation=tuple(
+                [
+                    Media(media_type=part.media_type, data=await blob(self.endpoint, part))
+                    if isinstance(part, BlobRef)
+                    else part
+                    for part in result.observation
+                ]
+            ),
+        )

@@ -1,0 +1,67 @@
+"""A model's answer that has to pass a check, asked for again where it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from toolsvc.backends.chat_model import ChatModel
+
+Checked = TypeVar("Checked")
+
+_SHOWN = 2000
+"""Characters of an unfit answer that its author is shown."""
+
+
+class Unfit(Exception):
+    """An answer did not pass; `faults` are sentences, or what `as_json` of a violation gives."""
+
+    def __init__(self, faults: Sequence[Any]) -> None:
+        super().__init__("; ".join(map(str, faults)))
+        self.faults = tuple(faults)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manner:
+    """How a model is asked."""
+
+    temperature: float
+    max_tokens: int
+    seed: int
+    tries: int
+    """Answers that are asked for, at most."""
+
+
+async def ask(
+    model: ChatModel,
+    messages: Sequence[Mapping[str, Any]],
+    check: Callable[[str], Checked],
+    manner: Manner,
+    json_schema: Mapping[str, Any] | None = None,
+) -> Checked:
+    """What `check` makes of the first answer that it does not call Unfit. Each next answer is asked
+    for with another seed, and is told what was wrong with the one before.
+
+    Raises Unfit for the last answer, and what `ChatModel.complete` raises.
+    """
+    unfit = Unfit(["nothing was asked"])
+    asked = list(messages)
+    for number in range(manner.tries):
+        answer = await model.complete(
+            asked,
+            temperature=manner.temperature,
+            max_tokens=manner.max_tokens,
+            seed=manner.seed + number,
+            json_schema=json_schema,
+        )
+        try:
+            return check(answer.text)
+        except Unfit as error:
+            unfit = error
+        asked = [
+            *messages,
+            {"role": "assistant", "content": answer.text[:_SHOWN]},
+            {"role": "user", "content": f"This does not do: {unfit}. Write it again, corrected."},
+        ]
+    raise unfit

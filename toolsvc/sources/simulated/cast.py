@@ -1,0 +1,59 @@
+"""The models that play, and the world that they have made up so far: what the tools of one source
+share."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from contextlib import AsyncExitStack
+
+from toolsvc.backends.chat_model import ChatModel
+from toolsvc.sources.shared import Shared
+from toolsvc.sources.simulated.actor import EarlierCall
+from toolsvc.sources.simulated.asking import Manner
+from toolsvc.sources.simulated.options import SimulatedOptions
+from toolsvc.sources.simulated.world import World
+
+Trace = deque[EarlierCall]
+"""What the tools of a session answered, the latest of them."""
+
+
+class Cast:
+    """Started by the first of its tools, stopped by the first that is."""
+
+    def __init__(self, options: SimulatedOptions) -> None:
+        """StartError if an API key is not there."""
+        self.options = options
+        self.actor = ChatModel(options)
+        self.maker = self.actor if options.maker is None else ChatModel(options.maker)
+        self.manner = Manner(
+            temperature=options.temperature,
+            max_tokens=options.max_tokens,
+            seed=options.seed,
+            tries=options.regenerations + 1,
+        )
+        self.traces: Shared[Trace] = Shared(lambda _: deque(maxlen=options.history))
+        self.world = World(None)
+        self._asked = itertools.count()
+        self._stack: AsyncExitStack | None = None
+
+    def next_seed(self) -> int:
+        """One that no earlier observation had, nor its regenerations."""
+        return self.options.seed + next(self._asked) * self.manner.tries
+
+    async def start(self) -> None:
+        """A second time it does nothing. StartError if the cache cannot be reached."""
+        if self._stack is not None:
+            return
+        self._stack = AsyncExitStack()
+        for model in dict.fromkeys((self.actor, self.maker)):
+            await self._stack.enter_async_context(model)
+        self.world = World(await self._stack.enter_async_context(self.options.opened_cache()))
+
+    async def stop(self) -> None:
+        stack, self._stack = self._stack, None
+        if stack is not None:
+            await stack.aclose()
+
+    def figures(self) -> dict[str, float]:
+        return {**self.actor.figures(), **self.world.figures()}

@@ -1,0 +1,167 @@
+"""A tool that a model plays, and the tools that a model makes for one session."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from toolsvc.backends.cache import cache_key
+from toolsvc.backends.chat_model import ChatModelError, refusal
+from toolsvc.errors import Reason, Refused
+from toolsvc.plugin.actions import InvalidAction
+from toolsvc.plugin.results import failure
+from toolsvc.plugin.tool import Tool
+from toolsvc.schemas.functions import FunctionTool, function_tools
+from toolsvc.schemas.schema_tool import SchemaTool
+from toolsvc.schemas.validation import violations
+from toolsvc.sources.simulated import actor, maker
+from toolsvc.sources.simulated.actor import EarlierCall
+from toolsvc.sources.simulated.asking import Manner, Unfit
+from toolsvc.sources.simulated.cast import Cast, Trace
+from toolsvc.types import Call, Descriptor, Result, SessionInfo
+from toolwright.types import ToolErrorKind
+
+LONGEST_ARGUMENTS = 16_384
+"""Characters: what is longer is a part of no question that a model is asked."""
+
+
+class SimulatedTool(SchemaTool):
+    parallel_calls = True
+
+    def __init__(self, cast: Cast, function: FunctionTool) -> None:
+        self._cast = cast
+        self._function = function
+        self.name = function.name
+        self.description = function.description
+        self.schema = function.parameters
+        self.output_schema = function.returns
+        self.run_limit = cast.options.run_limit
+
+    async def start(self) -> None:
+        await self._cast.start()
+
+    async def stop(self) -> None:
+        await self._cast.stop()
+
+    def figures(self) -> Mapping[str, float]:
+        return self._cast.figures()
+
+    async def open(self, session: SessionInfo) -> Trace:
+        return self._cast.traces.of(session)
+
+    def forks(self) -> bool:
+        """What a function told it must stand by, and that is kept for one session."""
+        return False
+
+    def parse(self, action: str, descriptor: Descriptor) -> dict[str, Any]:
+        try:
+            return super().parse(action, descriptor)
+        except InvalidAction as error:
+            told = {"type": "parse_error", "tool": self.name, "message": str(error)}
+            raise InvalidAction(_error(told)) from error
+
+    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The pre-check."""
+        if self._cast.options.pre_check:
+            found = [one.as_json() for one in violations(self.schema, arguments)]
+            if len(json.dumps(arguments)) > LONGEST_ARGUMENTS:
+                told = f"{LONGEST_ARGUMENTS} characters"
+                found.append({"path": "$", "rule": "maxLength", "expected": told})
+            if found:
+                raise InvalidAction(_validation_error("pre", self.name, found))
+        return dict(arguments)
+
+    async def call(self, state: Trace, call: Call) -> Result:
+        try:
+            text = await self._observation(state, call.arguments)
+        except Unfit as error:
+            told = _validation_error("post", self.name, error.faults)
+            return failure(
+                ToolErrorKind.EXCEPTION, f"{self.name} gave no answer that fits its schema", told
+            )
+        except ChatModelError as error:
+            raise refusal(error) from error
+        state.append(EarlierCall(self.name, call.arguments, text))
+        return Result.of(text)
+
+    async def _observation(self, state: Trace, arguments: Mapping[str, Any]) -> str:
+        cast, options = self._cast, self._cast.options
+
+        async def ask(manner: Manner) -> str:
+            return await actor.observe(
+                cast.actor,
+                self._function,
+                arguments,
+                tuple(state),
+                manner,
+                post_check=options.post_check,
+                constrained=options.constrained,
+            )
+
+        if not options.consistent:
+            # Seeds of its own, for equal requests in flight would be one.
+            return await ask(replace(cast.manner, seed=cast.next_seed()))
+        schema = self._function.as_json()
+        key = cache_key("toolactor", options.model, schema, dict(arguments), options.seed)
+        return await cast.world.fact(key, lambda: ask(cast.manner))
+
+
+class MadeTools(Tool):
+    """Gives every session the tools that a model makes from its question."""
+
+    name = "simulated"
+    callable = False
+
+    def __init__(self, cast: Cast) -> None:
+        self._cast = cast
+
+    async def start(self) -> None:
+        await self._cast.start()
+
+    async def stop(self) -> None:
+        await self._cast.stop()
+
+    def figures(self) -> Mapping[str, float]:
+        return self._cast.figures()
+
+    async def open(self, session: SessionInfo) -> list[Tool]:
+        cast, options = self._cast, self._cast.options
+        question = session.metadata.get(options.question)
+        if not isinstance(question, str) or not question.strip():
+            raise Refused(
+                Reason.INVALID_REQUEST,
+                f"the task's metadata have no {options.question!r}, from which its tools are made",
+                subject=options.question,
+                mend="put the question there, or name its key by simulated.question",
+            )
+        taken = sorted(session.names)
+        model = (options.maker or options).model
+        try:
+            made = await cast.world.fact(
+                cache_key("toolmaker", model, question, taken, options.seed),
+                lambda: maker.make(cast.maker, question, taken, cast.manner),
+            )
+        except ChatModelError as error:
+            raise refusal(error) from error
+        except Unfit as error:
+            raise Refused(
+                Reason.BACKEND_DOWN,
+                f"model {model} made no tools that may be used: {error}",
+                mend="take a better model for simulated.maker",
+            ) from error
+        return [SimulatedTool(cast, function) for function in function_tools(json.loads(made))]
+
+    def session_tools(self, state: list[Tool]) -> Sequence[Tool]:
+        return state
+
+
+def _validation_error(stage: str, tool: str, found: Sequence[Mapping[str, str]]) -> str:
+    return _error(
+        {"type": "validation_error", "stage": stage, "tool": tool, "violations": list(found)}
+    )
+
+
+def _error(error: Mapping[str, Any]) -> str:
+    return json.dumps({"status": "error", "error": error}, ensure_ascii=False)
