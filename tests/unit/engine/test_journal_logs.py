@@ -275,7 +275,9 @@ class _Unknown:
 
 
 @pytest.mark.parametrize(
-    "bad", [_Unknown(), 2**70, "\ud800", array("d", [1.0, 2.0]).__iter__()], ids=repr
+    "bad",
+    [_Unknown(), 2**70, "\ud800", array("d", [1.0, 2.0]).__iter__()],
+    ids=["unknown", "above-64-bits", "half-a-surrogate-pair", "iterator"],
 )
 async def test_an_event_that_cannot_be_encoded_costs_its_attempt_the_log_and_no_other(
     file: Path, bad: object
