@@ -119,7 +119,7 @@ class Calls:
             ledger.release(call.call_id)
             self._watch.call_refused(refusal.reason)
             running.end(refusal)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - logged and told by `_fail`
             self._fail(session, running, call.call_id, name, error)
         else:
             self._end(session, running, call.call_id, recorded)

@@ -1,0 +1,77 @@
+"""The end of a host: every tool is stopped, whatever the others do."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from structlog.testing import capture_logs
+
+import toolsvc.host.host
+from tests.support.hosts import Counter, opening
+from toolsvc.errors import StartError
+from toolsvc.host.host import Host
+from toolsvc.host.open_session import OpenSession
+
+
+class Stopped(Counter):
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+        self.stopped = 0
+
+    async def stop(self) -> None:
+        self.stopped += 1
+
+
+class FailsToStop(Stopped):
+    async def stop(self) -> None:
+        await super().stop()
+        raise OSError("still busy")
+
+
+class NeverStops(Stopped):
+    async def stop(self) -> None:
+        await super().stop()
+        await asyncio.Event().wait()
+
+
+class FailsToStart(Stopped):
+    async def start(self) -> None:
+        raise StartError("no disk")
+
+
+async def test_a_tool_that_fails_to_stop_leaves_no_other_running(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(toolsvc.host.host, "STOP_SECONDS", 0.05)
+    tools = [FailsToStop("a"), NeverStops("b"), Stopped("c")]
+    with capture_logs() as logged:
+        async with Host(tools):
+            pass
+    assert [tool.stopped for tool in tools] == [1, 1, 1]
+    said = [line["tool"] for line in logged if line["event"] == "stop failed"]
+    assert said == ["b", "a"]
+
+
+async def test_what_keeps_a_host_from_starting_is_told_though_a_stop_fails_too() -> None:
+    tools = [Stopped("a"), FailsToStop("b"), FailsToStart("c"), Stopped("d")]
+    with pytest.raises(StartError, match="no disk"):
+        async with Host(tools):
+            raise AssertionError("it started")
+    assert [tool.stopped for tool in tools] == [1, 1, 1, 0]
+
+
+async def test_a_session_that_cannot_be_ended_leaves_no_tool_running(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def fails(self: OpenSession) -> None:
+        raise OSError("no thread")
+
+    tool = Stopped("a")
+    async with Host([tool]) as host:
+        await host.open(opening())
+        await host.open(opening("t"))
+        monkeypatch.setattr(OpenSession, "close_tools", fails)
+    assert tool.stopped == 1
+    assert host.session_ids == []
