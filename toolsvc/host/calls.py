@@ -2,9 +2,11 @@
 
 Invariants
 - Time before the tool starts is queue time, bounded by the queue limit; time after is run time,
-  bounded by the run limit. Neither is counted into the other.
-- What was refused ran nothing, and its id is free. Once `run` has returned nothing frees the id:
-  what fails after that is a fault that is told (INTERNAL), and no cancelling reaches the call.
+  bounded by the run limit. What the tool then waits for others (`plugin.waiting`) is queue time
+  too, with a bound of its own. Neither is counted into the other.
+- What was refused ran nothing, and its id is free, unless a thread of the call goes on. Once `run`
+  has returned nothing frees the id: what fails after that is a fault that is told (INTERNAL), and
+  no cancelling reaches the call.
 - A tool without parallel calls keeps its place until it is idle, also where the call has its
   answer already.
 """
@@ -116,7 +118,10 @@ class Calls:
             if ledger.has_run(call.call_id):
                 self._fail(session, running, call.call_id, name, refusal)
                 return
-            ledger.release(call.call_id)
+            if running.cancellation.goes_on:  # It may have its effect yet.
+                ledger.settle(call.call_id)
+            else:
+                ledger.release(call.call_id)
             self._watch.call_refused(refusal.reason)
             running.end(refusal)
         except Exception as error:  # noqa: BLE001 - logged and told by `_fail`
@@ -182,15 +187,8 @@ class Calls:
 
 
 def record(result: Result, tool: str, running: RunningCall, isolation: str = "") -> Recorded:
-    now = time.perf_counter()
-    started = now if running.started_at is None else running.started_at
-    return Recorded(
-        result=result,
-        tool=tool,
-        queued=started - running.asked_at,
-        run=now - started,
-        isolation=isolation,
-    )
+    queued, run = running.times()
+    return Recorded(result=result, tool=tool, queued=queued, run=run, isolation=isolation)
 
 
 def _enter(entry: OpenTool, running: RunningCall, gate: Gate) -> Permit | None:
