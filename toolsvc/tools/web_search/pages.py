@@ -12,10 +12,12 @@ from pydantic import TypeAdapter, ValidationError
 from toolsvc.backends.cache import Cache, cache_key
 from toolsvc.backends.chat_model import ChatModel, EndpointOptions
 from toolsvc.backends.single_flight import SingleFlight
+from toolsvc.errors import Refused
+from toolsvc.plugin.waiting import waiting
 from toolsvc.tools.web_search.extract import Extractor
-from toolsvc.tools.web_search.fetch import Fetcher
+from toolsvc.tools.web_search.fetch import Fetched, Fetcher
 from toolsvc.tools.web_search.results import shortened
-from toolsvc.tools.web_search.types import Page
+from toolsvc.tools.web_search.types import Page, PageUnreadable
 
 _SUMMARY_CHARS = 20_000
 """Of a page, shown to the summariser."""
@@ -64,7 +66,8 @@ class Pages:
     async def read(self, url: str) -> Page:
         """PageUnreadable if there is nothing to read."""
         key = cache_key("page", url)
-        return await self._flights.do(key, lambda: self._find(key, url))
+        with waiting("the web"):
+            return await self._flights.do(key, lambda: self._find(key, url))
 
     async def gist(self, url: str, query: str, most_chars: int) -> str:
         """What the page says about the query, by the summariser; the beginning of its text where
@@ -92,8 +95,18 @@ class Pages:
                 return _PAGE.validate_json(stored)
             except ValidationError:
                 log.warning("the cache holds what is no page", key=key)
-        page = await self._extractor.extract(await self._fetcher.fetch(url))
+        page = await self._text_of(await self._fetcher.fetch(url))
         self._read += 1
         if self._cache is not None:
             await self._cache.put(key, _PAGE.dump_json(page))
         return page
+
+    async def _text_of(self, fetched: Fetched) -> Page:
+        """PageUnreadable for whatever the page's bytes do to a parser: they are no fault of the
+        service."""
+        try:
+            return await self._extractor.extract(fetched)
+        except (Refused, PageUnreadable):
+            raise
+        except Exception as error:
+            raise PageUnreadable("the page is too large or too strange to be read") from error
