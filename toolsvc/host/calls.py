@@ -30,6 +30,7 @@ from toolsvc.types import Call, CallRequest, Recorded, Result
 from toolwright.types import ToolErrorKind
 
 LONGEST_RUN = 24 * 3600.0
+LONGEST_QUEUE = 3600.0
 
 log = structlog.get_logger(__name__)
 
@@ -87,7 +88,7 @@ class Calls:
             return running
         session.ledger.open(request.call_id, request.digest, request.turn, running)
         running.task = asyncio.create_task(
-            self._run(session, entry, call, request.queue_limit, running)
+            self._run(session, entry, call, min(request.queue_limit, LONGEST_QUEUE), running)
         )
         return running
 

@@ -36,6 +36,7 @@ from toolsvc.plugin.tool import Tool
 from toolsvc.types import Descriptor, Opened, OpenRequest
 
 LONGEST_LEASE = 24 * 3600.0
+LONGEST_OPENING = 3600.0
 _TOMBSTONES = 8192
 
 
@@ -118,7 +119,7 @@ class Sessions:
         session = OpenSession(request, wanted, blobs, lease_end(request.lease))
         self._here[name] = session
         self._opening[name] = opening = self._own(
-            self._open(session, wanted, request.queue_limit, parent)
+            self._open(session, wanted, min(request.queue_limit, LONGEST_OPENING), parent)
         )
         opening.add_done_callback(partial(self._opened, name))
         return await self._when_open(name, opening)
