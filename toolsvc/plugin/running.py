@@ -4,8 +4,8 @@ a call under its run limit.
 Invariants
 - `run_call` never raises what the plugin raised: that becomes a tool error which the policy sees.
   Only `Refused` goes through: the plugin says that nothing ran, and nothing is to be seen.
-- The run limit counts what the call runs, not what it waits for (`waiting`). A call that waits for
-  too long is refused.
+- The run limit counts what the call runs, not what it waits for (`waiting`), nor its line for a
+  thread. A call that waits for too long is refused.
 - The log has the traceback of what a plugin did not mean to raise, once for each place in its code.
 - A thread cannot be stopped. When its limit passes, the call answers TIMEOUT, and tells its
   `Cancellation` that the thread goes on. A call that found no free thread until then is refused.
@@ -86,7 +86,7 @@ async def run_call(
         if on_loop:
             value = await method(state, call)
         else:
-            thread = _in_thread(method, state, call)
+            thread = _in_thread(_begun, clock, method, state, call)
             value = await asyncio.wrap_future(thread)
             if inspect.isawaitable(value):  # a plain function that hands back a coroutine
                 value = await value
@@ -124,6 +124,11 @@ async def run_call(
 def plugins_in_threads() -> int:
     """How many plugin functions have not returned; the interpreter waits for them at its end."""
     return len(_IN_THREADS)
+
+
+def _begun(clock: RunClock, method: Callable[..., Any], *arguments: Any) -> Any:
+    clock.thread_began()
+    return method(*arguments)
 
 
 def _no_thread(name: str, seconds: float) -> Refused:

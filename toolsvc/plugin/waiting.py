@@ -31,12 +31,14 @@ WAIT_SECONDS = 600.0
 class RunClock:
     """Cancels a call's task when it has run, or waited, for too long. Made by the task itself.
 
-    `wait_began` and `wait_ended` may be called from any thread, all else from the loop.
+    `wait_began`, `wait_ended` and `thread_began` may be called from any thread, all else from the
+    loop.
     """
 
     __slots__ = (
         "_alarm",
         "_left",
+        "_line",
         "_loop",
         "_since",
         "_stopped",
@@ -54,6 +56,8 @@ class RunClock:
         self._loop = task.get_loop()
         self._thread = threading.get_ident()
         self._left = limit
+        self._line = 0.0
+        """Seconds in line for a thread that the limit has not been told of."""
         self._waited = 0.0
         self._waits: list[str] = []
         self._since = time.perf_counter()
@@ -70,7 +74,7 @@ class RunClock:
     def waited(self) -> float:
         """Seconds, up to now."""
         still = time.perf_counter() - self._since if self._waits and not self._stopped else 0.0
-        return self._waited + still
+        return self._waited + self._line + still
 
     def wait_began(self, backend: str) -> None:
         self._on_loop(self._pause, backend)
@@ -78,9 +82,14 @@ class RunClock:
     def wait_ended(self, backend: str) -> None:
         self._on_loop(self._go_on, backend)
 
+    def thread_began(self) -> None:
+        """The call runs in a thread, from now on. No word to the loop: it would cost every call a
+        wake-up, and the limit has time to ask."""
+        self._line = time.perf_counter() - self._since
+
     def stop(self) -> None:
         """The call has ended. What it shares with others may still wait: that is not counted."""
-        self._waited = self.waited
+        self._waited, self._line = self.waited, 0.0
         self._stopped = True
         self._alarm.cancel()
 
@@ -95,7 +104,7 @@ class RunClock:
     def _pause(self, backend: str, now: float) -> None:
         self._waits.append(backend)
         if len(self._waits) == 1 and not self._stopped:
-            self._left -= now - self._since
+            self._left -= now - self._since - self._told_of_line()
             self._turn(now, WAIT_SECONDS - self._waited)
 
     def _go_on(self, backend: str, now: float) -> None:
@@ -109,7 +118,16 @@ class RunClock:
         self._alarm.cancel()
         self._alarm = Alarm(max(0.0, seconds), self._ring)
 
+    def _told_of_line(self) -> float:
+        line, self._line = self._line, 0.0
+        self._waited += line
+        return line
+
     def _ring(self) -> None:
+        line = self._told_of_line()
+        if line > 0:
+            self._alarm = Alarm(line, self._ring)
+            return
         self.rang = True
         if self._waits:
             self.waited_for = self._waits[0]
