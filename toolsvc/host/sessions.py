@@ -18,6 +18,8 @@ from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
+import structlog
+
 from toolsvc.errors import RETRY_SECONDS, Reason, Refused
 from toolsvc.host.blobs import Blobs
 from toolsvc.host.forking import standing_still
@@ -37,7 +39,11 @@ from toolsvc.types import Descriptor, Opened, OpenRequest
 
 LONGEST_LEASE = 24 * 3600.0
 LONGEST_OPENING = 3600.0
+CALLS_SECONDS = 20.0
+"""For the calls of a session that ends to end too; a plugin may not heed its cancelling."""
 _TOMBSTONES = 8192
+
+log = structlog.get_logger(__name__)
 
 
 class Sessions:
@@ -200,7 +206,9 @@ class Sessions:
     async def _end(self, session: OpenSession, calls: list[asyncio.Task[None]]) -> None:
         name = session.info.session_id
         if calls:
-            await asyncio.wait(calls)
+            _, stuck = await asyncio.wait(calls, timeout=CALLS_SECONDS)
+            if stuck:
+                log.error("calls do not end though they were cancelled", session=name)
         for call in session.ledger.in_flight():
             call.end(self._gone(name))
         self._blobs.forget(name)

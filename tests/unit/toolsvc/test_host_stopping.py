@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import pytest
 from structlog.testing import capture_logs
 
 import toolsvc.host.host
-from tests.support.hosts import Counter, opening
+import toolsvc.host.sessions
+from tests.support.hosts import Counter, calling, opening
 from toolsvc.errors import StartError
 from toolsvc.host.host import Host
 from toolsvc.host.open_session import OpenSession
+from toolsvc.types import Call
 
 
 class Stopped(Counter):
@@ -75,3 +78,29 @@ async def test_a_session_that_cannot_be_ended_leaves_no_tool_running(
         monkeypatch.setattr(OpenSession, "close_tools", fails)
     assert tool.stopped == 1
     assert host.session_ids == []
+
+
+async def test_a_call_that_does_not_heed_its_cancelling_keeps_no_tool_running(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    may_end = asyncio.Event()
+
+    class Heedless(Stopped):
+        async def call(self, state: object, call: Call) -> str:
+            self.runs.set()
+            while not may_end.is_set():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await may_end.wait()
+            return "at last"
+
+    monkeypatch.setattr(toolsvc.host.sessions, "CALLS_SECONDS", 0.05)
+    tool = Heedless("counter")
+    async with asyncio.timeout(10):
+        async with Host([tool]) as host:
+            await host.open(opening())
+            running = host.begin(calling("a"))
+            await tool.runs.wait()
+        assert (tool.closed, tool.stopped) == (["s"], 1)
+        may_end.set()
+        assert running.task is not None
+        await asyncio.wait((running.task,))
