@@ -14,8 +14,9 @@ and then `toolsvc serve shout.py`. `docs/tools.md` leads through it.
 
 from toolsvc.plugin.actions import InvalidAction
 from toolsvc.plugin.decorator import tool
-from toolsvc.plugin.running import ToolFailed
+from toolsvc.plugin.results import ToolFailed
 from toolsvc.plugin.tool import Tool
+from toolsvc.plugin.waiting import waiting
 from toolsvc.types import (
     Call,
     JsonCallFormat,
@@ -44,4 +45,5 @@ __all__ = [
     "ToolError",
     "ToolFailed",
     "tool",
+    "waiting",
 ]

@@ -56,9 +56,22 @@ class Refused(Exception):
         self.retry_after = retry_after
 
 
-def backend_down(why: str) -> Refused:
+class BackendDown(Refused):
     """What the tool works with is not there now; the same request may succeed later."""
-    return Refused(Reason.BACKEND_DOWN, why, retry_after=RETRY_SECONDS)
+
+    def __init__(self, why: str) -> None:
+        super().__init__(Reason.BACKEND_DOWN, why, retry_after=RETRY_SECONDS)
+
+
+class BackendRefuses(Refused):
+    """What the tool works with will not do this: it is no use to ask again."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(Reason.BACKEND_DOWN, why)
+
+
+def backend_down(why: str) -> Refused:
+    return BackendDown(why)
 
 
 class StartError(Exception):

@@ -7,9 +7,11 @@ which a token budget can be passed.
 
 from __future__ import annotations
 
+from toolsvc.errors import BackendRefuses
 
-class BudgetSpent(Exception):
-    """The request was not sent. It is no use to repeat it."""
+
+class BudgetSpent(BackendRefuses):
+    """The request was not sent."""
 
 
 class Budget:

@@ -2,7 +2,9 @@
 
 Invariants
 - Every request is bounded: a time for each try, a number of tries, a place among `parallel`
-  requests, and a budget.
+  requests, and a budget. Time in line for a place is no part of a try.
+- A call that asks is waiting (`plugin.waiting`): in line, for the cache, for the answer. Whatever
+  keeps the answer from coming is a refusal: the policy reads nothing of it.
 - An answer in the cache costs nothing. Its key is the request, not the endpoint, so a recording
   stays good when the model moves. Equal requests in flight are sent once.
 
@@ -26,13 +28,16 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from toolsvc.backends.budget import Budget, BudgetSpent
 from toolsvc.backends.cache import Cache, CacheOptions, cache_key
 from toolsvc.backends.single_flight import SingleFlight
-from toolsvc.errors import RETRY_SECONDS, Reason, Refused, StartError
+from toolsvc.errors import BackendDown, BackendRefuses, StartError
 from toolsvc.plugin.tool import STRICT
+from toolsvc.plugin.waiting import waiting
 
 __all__ = ["BudgetSpent", "ChatModel", "ChatModelDown", "ChatModelRefused", "Completion"]
 
 _TRY_AGAIN = (408, 409, 429)
 """And all from 500 on; the client has tried these as often as it may."""
+_LONGEST_PAUSE = 60.0
+"""The client's, before it tries again; an endpoint may ask for as much."""
 
 log = structlog.get_logger(__name__)
 
@@ -64,16 +69,12 @@ class ChatModelOptions(EndpointOptions, CacheOptions):
     """A model with a cache of its own."""
 
 
-class ChatModelDown(Exception):
-    """The endpoint cannot be reached, or has no room; the same request may succeed later."""
+class ChatModelDown(BackendDown):
+    """The endpoint cannot be reached, or has no room."""
 
 
-class ChatModelRefused(Exception):
+class ChatModelRefused(BackendRefuses):
     """The endpoint answered that it will not: a wrong key, model or request."""
-
-
-ChatModelError = (ChatModelDown, ChatModelRefused, BudgetSpent)
-"""All that `complete` raises."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +110,7 @@ class ChatModel:
                     f"{options.key_variable}"
                 )
         self._options = options
+        self._where = f"model {options.model} at {options.endpoint}"
         self._cache = cache
         self._client = openai.AsyncOpenAI(
             api_key=key,
@@ -156,7 +158,9 @@ class ChatModel:
                 "json_schema": {"name": "answer", "schema": dict(json_schema), "strict": True},
             }
         key = cache_key("chat", request)
-        return await self._flights.do(key, lambda: self._find(key, request))
+        # Here, and not where the request is sent: that may be the work of another call.
+        with waiting(self._where):
+            return await self._flights.do(key, lambda: self._find(key, request))
 
     def figures(self) -> dict[str, float]:
         """For the metrics page."""
@@ -198,9 +202,14 @@ class ChatModel:
         return made
 
     async def _send(self, request: Mapping[str, Any]) -> object:
-        where = f"model {self._options.model} at {self._options.endpoint}"
+        where, options = self._where, self._options
+        # The client bounds the time between two bytes alone, which an endpoint could stretch.
+        longest = (options.retries + 1) * options.timeout + options.retries * _LONGEST_PAUSE
         try:
-            return await self._client.chat.completions.create(**request)
+            async with asyncio.timeout(longest):
+                return await self._client.chat.completions.create(**request)
+        except TimeoutError:
+            raise ChatModelDown(f"{where} did not end an answer in {longest:g} s") from None
         except openai.APIConnectionError as error:
             raise ChatModelDown(f"{where}: {error.__cause__ or error}") from error
         except openai.APIStatusError as error:
@@ -223,14 +232,4 @@ def _completion(answer: object) -> Completion:
             prompt=0 if usage is None else usage.prompt_tokens,
             completion=0 if usage is None else usage.completion_tokens,
         ),
-    )
-
-
-def refusal(error: Exception) -> Refused:
-    """One of `ChatModelError`, for a caller of a tool that cannot work without the model; the
-    policy reads nothing of it."""
-    return Refused(
-        Reason.BACKEND_DOWN,
-        str(error),
-        retry_after=RETRY_SECONDS if isinstance(error, ChatModelDown) else None,
     )

@@ -50,11 +50,11 @@ class Metrics(Watch):
             f"{_PREFIX}leases_ended", "sessions ended by their lease", registry=self.registry
         )
         self._queued = Histogram(
-            f"{_PREFIX}queue_seconds", "from the request to the tool's start", ["tool"],
+            f"{_PREFIX}queue_seconds", "what a call waited for its turn and for backends", ["tool"],
             buckets=_SECONDS, registry=self.registry,
         )  # fmt: skip
         self._run = Histogram(
-            f"{_PREFIX}run_seconds", "from the tool's start to its result", ["tool"],
+            f"{_PREFIX}run_seconds", "what the tool ran", ["tool"],
             buckets=_SECONDS, registry=self.registry,
         )  # fmt: skip
         # `labels` costs more than counting does.

@@ -13,8 +13,13 @@ import os
 import time
 from collections import deque
 
+from toolsvc.errors import RETRY_SECONDS, Reason, Refused
+
 HOLD_SECONDS = 0.001
 PERMITS_PER_CORE = 4
+WAITING_CALLS = 16_384
+"""Of all sessions: sixteen times the sessions of a service by default. At the slowest they have all
+started after a few seconds."""
 
 
 class Permit:
@@ -65,10 +70,17 @@ class Gate:
         return Permit(self, held=False)
 
     async def enter(self) -> Permit:
-        """Waits for a permit. Cancelling gives the place up."""
+        """Waits for a permit. Cancelling gives the place up. Refused where too many wait."""
         permit = self.try_enter()
         if permit is not None:
             return permit
+        if len(self._waiting) >= WAITING_CALLS:
+            raise Refused(
+                Reason.QUEUE_LIMIT,
+                f"{WAITING_CALLS} calls wait for leave to start",
+                retry_after=RETRY_SECONDS,
+                mend="send fewer calls at once, or serve with more --workers",
+            )
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         self._watch_the_oldest()

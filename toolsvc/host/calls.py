@@ -2,8 +2,11 @@
 
 Invariants
 - Time before the tool starts is queue time, bounded by the queue limit; time after is run time,
-  bounded by the run limit. Neither is counted into the other.
-- What was refused ran nothing.
+  bounded by the run limit. What the tool then waits for others (`plugin.waiting`) is queue time
+  too, with a bound of its own. Neither is counted into the other.
+- What was refused ran nothing, and its id is free, unless a thread of the call goes on. Once `run`
+  has returned nothing frees the id: what fails after that is a fault that is told (INTERNAL), and
+  no cancelling reaches the call.
 - A tool without parallel calls keeps its place until it is idle, also where the call has its
   answer already.
 """
@@ -27,6 +30,7 @@ from toolsvc.types import Call, CallRequest, Recorded, Result
 from toolwright.types import ToolErrorKind
 
 LONGEST_RUN = 24 * 3600.0
+LONGEST_QUEUE = 3600.0
 
 log = structlog.get_logger(__name__)
 
@@ -84,7 +88,7 @@ class Calls:
             return running
         session.ledger.open(request.call_id, request.digest, request.turn, running)
         running.task = asyncio.create_task(
-            self._run(session, entry, call, request.queue_limit, running)
+            self._run(session, entry, call, min(request.queue_limit, LONGEST_QUEUE), running)
         )
         return running
 
@@ -98,46 +102,82 @@ class Calls:
     ) -> None:
         """From the queue to the record; tells everybody who waits what came of it. Only the end of
         the session cancels it."""
-        tool = entry.tool
+        ledger, name = session.ledger, entry.tool.name
         try:
-            permit = _enter(entry, running, self.gate)
-            if permit is None:
-                permit = await _queue(entry, call, queue_limit, running, self.gate)
-            try:
-                running.started_at = time.perf_counter()
-                session.ledger.begin(call.call_id)
-                result = await tool.run(entry.state, call, running.cancellation)
-                new_tools = await session.add_tools_of(entry) if entry.gives_tools else ()
-            finally:
-                permit.release()
-                running.cancellation.when_idle(entry.turnstile.leave)
-            recorded = record(
-                tidy(result, self._observation_limit, tool.keep), tool.name, running, tool.isolation
-            )
-            if new_tools:
-                recorded = recorded._replace(new_tools=new_tools)
-            if any(map(is_large, recorded.result.observation)):
-                result = await self.blobs.take_out(call.session.session_id, recorded.result)
-                recorded = recorded._replace(result=result)
-        except asyncio.CancelledError:
-            if not running.cancellation.requested:
+            recorded = await self._recorded(session, entry, call, queue_limit, running)
+        except asyncio.CancelledError as error:
+            if running.cancellation.requested and not ledger.has_run(call.call_id):
+                cancelled = failure(ToolErrorKind.CANCELLED, "cancelled")
+                self._end(session, running, call.call_id, record(cancelled, name, running))
+                return
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
                 raise
-            cancelled = failure(ToolErrorKind.CANCELLED, "cancelled")
-            self._end(session, running, call.call_id, record(cancelled, tool.name, running))
+            # Nobody cancelled the call: something that its tool waited for was.
+            self._fail(session, running, call.call_id, name, error)
         except Refused as refusal:
-            session.ledger.release(call.call_id)
+            if ledger.has_run(call.call_id):
+                self._fail(session, running, call.call_id, name, refusal)
+                return
+            if running.cancellation.goes_on:  # It may have its effect yet.
+                ledger.settle(call.call_id)
+            else:
+                ledger.release(call.call_id)
             self._watch.call_refused(refusal.reason)
             running.end(refusal)
-        except Exception as error:
-            log.exception("call failed", call=call.call_id, tool=tool.name)
-            if running.started_at is None:
-                session.ledger.release(call.call_id)
-            else:  # A fault of ours, and the tool may have run: the id stays taken.
-                session.ledger.settle(call.call_id)
-            self._watch.call_refused(Reason.INTERNAL)
-            running.end(Refused(Reason.INTERNAL, f"{type(error).__name__}: {error}"))
+        except Exception as error:  # noqa: BLE001 - logged and told by `_fail`
+            self._fail(session, running, call.call_id, name, error)
         else:
             self._end(session, running, call.call_id, recorded)
+
+    async def _recorded(
+        self,
+        session: OpenSession,
+        entry: OpenTool,
+        call: Call,
+        queue_limit: float,
+        running: RunningCall,
+    ) -> Recorded:
+        """Waits, runs the tool, and makes a record of what it answered."""
+        tool = entry.tool
+        permit = _enter(entry, running, self.gate)
+        if permit is None:
+            permit = await _queue(entry, call, queue_limit, running, self.gate)
+        try:
+            running.started_at = time.perf_counter()
+            session.ledger.begin(call.call_id)
+            result = await tool.run(entry.state, call, running.cancellation)
+            session.ledger.ran(call.call_id)
+            new_tools = await session.add_tools_of(entry) if entry.gives_tools else ()
+        finally:
+            permit.release()
+            running.cancellation.when_idle(entry.turnstile.leave)
+        recorded = record(
+            tidy(result, self._observation_limit, tool.keep), tool.name, running, tool.isolation
+        )
+        if new_tools:
+            recorded = recorded._replace(new_tools=new_tools)
+        if any(map(is_large, recorded.result.observation)):
+            result = await self.blobs.take_out(call.session.session_id, recorded.result)
+            recorded = recorded._replace(result=result)
+        return recorded
+
+    def _fail(
+        self,
+        session: OpenSession,
+        running: RunningCall,
+        call_id: str,
+        tool: str,
+        error: BaseException,
+    ) -> None:
+        """A fault of ours. Where the tool may have run, the id stays taken."""
+        log.error("call failed", call=call_id, tool=tool, exc_info=error)
+        if running.started_at is None:
+            session.ledger.release(call_id)
+        else:
+            session.ledger.settle(call_id)
+        self._watch.call_refused(Reason.INTERNAL)
+        running.end(Refused(Reason.INTERNAL, f"{type(error).__name__}: {error}"))
 
     def _end(
         self, session: OpenSession, running: RunningCall, call_id: str, recorded: Recorded
@@ -148,15 +188,8 @@ class Calls:
 
 
 def record(result: Result, tool: str, running: RunningCall, isolation: str = "") -> Recorded:
-    now = time.perf_counter()
-    started = now if running.started_at is None else running.started_at
-    return Recorded(
-        result=result,
-        tool=tool,
-        queued=started - running.asked_at,
-        run=now - started,
-        isolation=isolation,
-    )
+    queued, run = running.times()
+    return Recorded(result=result, tool=tool, queued=queued, run=run, isolation=isolation)
 
 
 def _enter(entry: OpenTool, running: RunningCall, gate: Gate) -> Permit | None:

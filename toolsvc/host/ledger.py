@@ -3,7 +3,8 @@
 Rule 2 of ARCHITECTURE.md: same call id, same answer; the effect happens at most once.
 
 Invariants
-- A call id is run at most once. It becomes free again only by `release`, when nothing ran.
+- A call id is run at most once. It becomes free again only by `release`, which is refused to a call
+  that has run.
 - An id that was seen with one digest is refused with any other, for the session's whole life.
 - Results of acknowledged turns may be forgotten, never that their calls ran: such an id, or any
   id of an acknowledged turn that is not held, is refused and nothing runs.
@@ -33,6 +34,7 @@ class _Entry(Generic[Handle]):
     digest: bytes
     turn: int
     handle: Handle
+    ran: bool = False
     settled: bool = False
 
 
@@ -87,6 +89,17 @@ class Ledger(Generic[Handle]):
         """The call, which was entered, begins to run."""
         self._began[call_id] = None
 
+    def ran(self, call_id: str) -> None:
+        """The call has run: whatever comes after, its id is never free again."""
+        entry = self._entries.get(call_id)
+        if entry is not None:
+            entry.ran = True
+
+    def has_run(self, call_id: str) -> bool:
+        """A call that is held has run to its end."""
+        entry = self._entries.get(call_id)
+        return entry is not None and entry.ran
+
     @property
     def began(self) -> tuple[str, ...]:
         """Ids of all calls that have begun to run, in that order, for the session's whole life."""
@@ -100,7 +113,9 @@ class Ledger(Generic[Handle]):
             self._forgotten[call_id] = b""  # the digest of no request
 
     def release(self, call_id: str) -> None:
-        """Nothing ran: the id is free, its retry may run."""
+        """Nothing ran: the id is free, its retry may run. ValueError for a call that has run."""
+        if self.has_run(call_id):
+            raise ValueError(f"{call_id} has run")
         self._entries.pop(call_id, None)
         self._began.pop(call_id, None)
 
@@ -108,9 +123,9 @@ class Ledger(Generic[Handle]):
         return [entry.handle for entry in self._entries.values() if not entry.settled]
 
     def get(self, call_id: str) -> Handle | None:
-        """The handle of a call that is in flight."""
+        """The handle of a call that can still be stopped: in flight, and not at its run's end."""
         entry = self._entries.get(call_id)
-        return None if entry is None or entry.settled else entry.handle
+        return None if entry is None or entry.settled or entry.ran else entry.handle
 
     def _forget(self, call_id: str) -> None:
         self._forgotten[call_id] = self._entries.pop(call_id).digest

@@ -110,12 +110,16 @@ class RunningCall:
             then()
 
     def so_far(self) -> Running:
+        queued, run = self.times()
+        return Running(queued=queued, run=run)
+
+    def times(self) -> tuple[float, float]:
+        """Seconds that it has waited, for its turn and for others, and that it has run. Together
+        all since it was asked for."""
         now = time.perf_counter()
-        started = self.started_at
-        return Running(
-            queued=(now if started is None else started) - self.asked_at,
-            run=0.0 if started is None else now - started,
-        )
+        started = now if self.started_at is None else self.started_at
+        waited = self.cancellation.waited
+        return started - self.asked_at + waited, now - started - waited
 
 
 class OpenSession:

@@ -1,4 +1,4 @@
-"""Lets the calls of one session to one tool through, one at a time or any number at once."""
+"""Lets the calls of one session to one tool through, one at a time or several at once."""
 
 from __future__ import annotations
 
@@ -9,26 +9,28 @@ from toolsvc.errors import RETRY_SECONDS, Reason, Refused
 
 WAITING_CALLS = 32
 """Calls of one session that may wait for one tool."""
+PARALLEL_CALLS = 64
+"""Calls of one session that may run at once in a tool with parallel calls."""
 
 
 class Turnstile:
-    """Lets one call at a time through, in order; any number where `parallel`."""
+    """Lets one call at a time through, in order; several where `parallel`."""
 
     def __init__(self, parallel: bool) -> None:
-        self._parallel = parallel
-        self._busy = False
+        self._most = PARALLEL_CALLS if parallel else 1
+        self._inside = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     def try_enter(self) -> bool:
-        if self._busy and not self._parallel:
+        if self._inside >= self._most:
             return False
-        self._busy = True
+        self._inside += 1
         return True
 
     @property
     def busy(self) -> bool:
         """A call is inside, though its answer may be out, where only one may be."""
-        return self._busy and not self._parallel
+        return self._most == 1 and self._inside > 0
 
     async def enter(self) -> None:
         """Waits; cancelling gives the place up."""
@@ -46,7 +48,9 @@ class Turnstile:
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
+            if turn in self._waiting:
+                self._waiting.remove(turn)
+            elif not turn.cancelled():
                 self.leave()
             raise
 
@@ -56,4 +60,4 @@ class Turnstile:
             if not turn.done():
                 turn.set_result(None)
                 return
-        self._busy = False
+        self._inside -= 1

@@ -1,4 +1,5 @@
-"""How a call is stopped from outside, and how it tells that it left work behind."""
+"""How a call is stopped from outside, and how it tells that it left work behind, and what of its
+time it waited."""
 
 from __future__ import annotations
 
@@ -8,16 +9,30 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
+from toolsvc.plugin.waiting import RunClock
+
 
 class Cancellation:
     """One call's. Not thread-safe: all calls from the loop."""
 
-    __slots__ = ("_left", "_stop", "requested")
+    __slots__ = ("_left", "_stop", "clock", "requested")
 
     def __init__(self) -> None:
         self.requested = False
         self._stop: Callable[[], object] | None = None
         self._left: Future[Any] | None = None
+        self.clock: RunClock | None = None
+        """Of a call that has one: its tool leaves its run limit to `running.run_call`."""
+
+    @property
+    def waited(self) -> float:
+        """Seconds since the call started that it waited for others."""
+        return 0.0 if self.clock is None else self.clock.waited
+
+    @property
+    def goes_on(self) -> bool:
+        """Something of the call still runs, though it has its answer."""
+        return self._left is not None and not self._left.done()
 
     def on_request(self, stop: Callable[[], object]) -> None:
         """`stop` is called once cancelling is requested, at once if it was before."""

@@ -14,6 +14,10 @@ MOST_TOKENS = 1 << 20
 """Of one observation: as long as the longest contexts that models have."""
 
 
+class ToolFailed(Exception):
+    """For a plugin to raise: the tool failed in a way that the policy should read as it stands."""
+
+
 def as_result(value: object) -> Result:
     """What a plugin returned, as a result. TypeError if JSON cannot say it, or if a `Result` holds
     what no answer can."""

@@ -4,6 +4,8 @@ a call under its run limit.
 Invariants
 - `run_call` never raises what the plugin raised: that becomes a tool error which the policy sees.
   Only `Refused` goes through: the plugin says that nothing ran, and nothing is to be seen.
+- The run limit counts what the call runs, not what it waits for (`waiting`), nor its line for a
+  thread. A call that waits for too long is refused.
 - The log has the traceback of what a plugin did not mean to raise, once for each place in its code.
 - A thread cannot be stopped. When its limit passes, the call answers TIMEOUT, and tells its
   `Cancellation` that the thread goes on. A call that found no free thread until then is refused.
@@ -13,36 +15,23 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import traceback
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from functools import partial
 from typing import Any
 
-import structlog
-
 from toolsvc.errors import RETRY_SECONDS, Reason, Refused
 from toolsvc.plugin.actions import InvalidAction
-from toolsvc.plugin.alarm import Alarm
 from toolsvc.plugin.cancellation import Cancellation, on_loop_when_done
-from toolsvc.plugin.results import as_result, failure, invalid
+from toolsvc.plugin.faults import log_fault
+from toolsvc.plugin.results import ToolFailed, as_result, failure, invalid
+from toolsvc.plugin.waiting import RunClock, waited_too_long
 from toolsvc.types import Call, Result
 from toolwright.types import ToolErrorKind
 
 _THREADS = ThreadPoolExecutor(max_workers=64, thread_name_prefix="tool")
 _IN_THREADS: set[Future[Any]] = set()
-
-_FRAMES = 12
-_TRACEBACK_CHARS = 8_000
-_MOST_PLACES = 256
-_LOGGED: set[tuple[str, str, int]] = set()
-"""Where a plugin raised, as tool, file and line: a policy may make the same fault all day."""
-
-log = structlog.get_logger(__name__)
-
-
-class ToolFailed(Exception):
-    """For a plugin to raise: the tool failed in a way that the policy should read as it stands."""
 
 
 def is_coroutine(method: Callable[..., Any]) -> bool:
@@ -91,23 +80,24 @@ async def run_call(
         raise RuntimeError("run_call outside of a task")
     cancellation.on_request(task.cancel)
     thread: Future[Any] | None = None
-    # By hand what asyncio.timeout does: it would take as long as all the rest of this function.
-    late = _Late(task)
-    alarm = Alarm(call.run_limit, late)
+    # What asyncio.timeout does, by a clock that can stand still.
+    clock = cancellation.clock = RunClock(task, call.run_limit)
     try:
         if on_loop:
             value = await method(state, call)
         else:
-            thread = _in_thread(method, state, call)
+            thread = _in_thread(_begun, clock, method, state, call)
             value = await asyncio.wrap_future(thread)
             if inspect.isawaitable(value):  # a plain function that hands back a coroutine
                 value = await value
         return as_result(value)
     except asyncio.CancelledError as error:
-        if late.passed:
+        if clock.rang:
             task.uncancel()
             if thread is not None and thread.cancelled():
                 raise _no_thread(name, call.run_limit) from None
+            if clock.waited_for:
+                raise waited_too_long(name, clock.waited_for) from None
             return failure(ToolErrorKind.TIMEOUT, f"{name} was stopped after {call.run_limit:g} s")
         if cancellation.requested:
             task.uncancel()
@@ -123,10 +113,10 @@ async def run_call(
     except ToolFailed as error:
         return failure(ToolErrorKind.EXCEPTION, str(error))
     except Exception as error:  # noqa: BLE001 - the plugin's own fault, told to the policy
-        _log_fault(name, error)
+        log_fault(name, error)
         return failure(ToolErrorKind.EXCEPTION, f"{type(error).__name__}: {error}")
     finally:
-        alarm.cancel()
+        clock.stop()
         if thread is not None and not thread.done():
             cancellation.leave_behind(thread)
 
@@ -136,15 +126,9 @@ def plugins_in_threads() -> int:
     return len(_IN_THREADS)
 
 
-def _log_fault(tool: str, error: Exception) -> None:
-    """For the plugin's author, who has to find the line; the policy reads the message alone."""
-    where = traceback.extract_tb(error.__traceback__, limit=-1)[-1]
-    place = (tool, where.filename, where.lineno or 0)
-    if place in _LOGGED or len(_LOGGED) >= _MOST_PLACES:
-        return
-    _LOGGED.add(place)
-    text = "".join(traceback.format_exception(error, limit=-_FRAMES))
-    log.warning("tool raised", tool=tool, exception=text[-_TRACEBACK_CHARS:])
+def _begun(clock: RunClock, method: Callable[..., Any], *arguments: Any) -> Any:
+    clock.thread_began()
+    return method(*arguments)
 
 
 def _no_thread(name: str, seconds: float) -> Refused:
@@ -157,22 +141,8 @@ def _no_thread(name: str, seconds: float) -> Refused:
     )
 
 
-class _Late:
-    """Cancels a call's task when its limit passes, and remembers that it did."""
-
-    __slots__ = ("_task", "passed")
-
-    def __init__(self, task: asyncio.Task[Any]) -> None:
-        self._task = task
-        self.passed = False
-
-    def __call__(self) -> None:
-        self.passed = True
-        self._task.cancel()
-
-
 def _in_thread(method: Callable[..., Any], *arguments: Any) -> Future[Any]:
-    work = _THREADS.submit(method, *arguments)
+    work = _THREADS.submit(copy_context().run, method, *arguments)  # it knows its call's clock
     _IN_THREADS.add(work)
     work.add_done_callback(_IN_THREADS.discard)
     return work

@@ -54,6 +54,9 @@ from toolwright.rpc.options import is_unix
 WORKER = (sys.executable, "-P", "-m", "toolsvc.workers.worker")
 END_SECONDS = DRAIN_SECONDS + 20.0
 """For a worker to drain and to close its sessions; then it is killed."""
+START_SECONDS = 600.0
+"""For a worker to listen: a large index takes minutes. Then it is killed, for one that hangs would
+keep its slot empty for ever."""
 PAGE_SECONDS = 5.0
 
 log = structlog.get_logger("toolsvc.supervisor")
@@ -219,7 +222,8 @@ class Supervisor:
                 await self._somebody.wait()
 
     async def _start(self, slot: int) -> _Worker:
-        """A worker that listens. StartError with the sentence that it gave, or that it died."""
+        """A worker that listens. StartError with the sentence that it gave, or that it died or
+        hangs."""
         try:
             process = await asyncio.create_subprocess_exec(
                 *WORKER,
@@ -242,7 +246,16 @@ class Supervisor:
             advertise=self._advertise,
         )
         _say(process, assignment)
-        answer = await _hear(process)
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                answer = await _hear(process)
+        except TimeoutError:
+            _signal(process, signal.SIGKILL)
+            await process.wait()
+            self._processes.discard(process)
+            raise StartError(
+                f"worker {slot} did not start within {START_SECONDS:g} s; see its errors"
+            ) from None
         if isinstance(answer, Ready):
             return _Worker(slot=slot, link=link, process=process, ready=answer)
         code = await process.wait()

@@ -249,6 +249,20 @@ async def test_a_page_that_cannot_be_read_is_told(
     assert result.valid
 
 
+async def test_what_a_page_does_to_our_side_is_no_refusal_that_a_policy_could_bring_about(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def breaks(*_: object) -> None:
+        raise RuntimeError("no client was ready for this")
+
+    monkeypatch.setattr(fetch.Fetcher, "_get", breaks)
+    async with visitor(*WEB) as (one, where):
+        result = await one.act(VISIT.format(f"{where}/plain"))
+    assert result.error is not None
+    assert result.error.kind is ToolErrorKind.EXCEPTION
+    assert said(result) == "the page is too large or too strange to be read"
+
+
 @pytest.mark.parametrize(
     ("path", "begins"),
     [

@@ -83,13 +83,19 @@ async def test_a_worker_that_says_nonsense_is_killed_and_replaced(
             f"worker [01] died at its start, with exit code -{signal.SIGKILL:d}",
         ),
         ((sys.executable, "-c", "raise SystemExit(3)"), "with exit code 3"),
+        (
+            (sys.executable, "-c", "import signal; signal.pause()"),
+            "worker [01] did not start within 1 s",
+        ),
     ],
-    ids=["no-executable", "nonsense", "dies"],
+    ids=["no-executable", "nonsense", "dies", "hangs"],
 )
 async def test_a_worker_that_does_not_start_is_one_sentence(
     worker: tuple[str, ...], says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(toolsvc.workers.supervisor, "WORKER", worker)
+    if "within" in says:
+        monkeypatch.setattr(toolsvc.workers.supervisor, "START_SECONDS", 1.0)
     children: Any = set(psutil.Process().children())
     with pytest.raises(StartError, match=says):
         await supervise(config(), 2, advertise="", first_port=0)

@@ -4,6 +4,9 @@ import asyncio
 
 import pytest
 
+import toolsvc.host.admission
+from tests.support.hosts import refused
+from toolsvc.errors import Reason
 from toolsvc.host.admission import HOLD_SECONDS, Gate
 
 
@@ -60,3 +63,17 @@ async def test_a_cancelled_wait_loses_no_permit() -> None:
     with pytest.raises(asyncio.CancelledError):
         await waiting
     assert gate.try_enter() is not None
+
+
+async def test_only_so_many_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(toolsvc.host.admission, "WAITING_CALLS", 2)
+    gate = Gate(1)
+    permit = await gate.enter()
+    waiting = [asyncio.create_task(gate.enter()) for _ in range(2)]
+    await asyncio.sleep(0)
+    with refused(Reason.QUEUE_LIMIT) as failure:
+        await gate.enter()
+    assert failure.value.retry_after is not None
+    permit.release()
+    for one in waiting:
+        (await one).release()

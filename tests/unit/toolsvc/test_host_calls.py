@@ -9,10 +9,11 @@ import toolsvc.host.admission
 import toolsvc.host.host
 import toolsvc.host.task_blobs
 import toolsvc.host.turnstile
-from tests.support.hosts import Counter, calling, opening, refused, said
+from tests.support.hosts import Counter, Parallel, calling, opening, refused, said
 from toolsvc.errors import Reason
 from toolsvc.host.host import Host
 from toolsvc.types import (
+    CallRequest,
     Recorded,
     Result,
     Running,
@@ -143,6 +144,50 @@ async def test_too_many_waiting_calls_are_refused(
         await host.call(calling("one too many"))
     assert failure.value.retry_after is not None
     await asyncio.gather(*waiting)
+
+
+async def test_calls_that_gave_up_waiting_leave_room_for_others(
+    host: Host, counter: Counter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(toolsvc.host.turnstile, "WAITING_CALLS", 2)
+    await host.open(opening())
+    first = asyncio.create_task(host.call(calling("a", 10)))
+    await counter.runs.wait()
+    for _ in range(4):
+        with refused(Reason.QUEUE_LIMIT):
+            await host.call(calling("b", queue_limit=0.01))
+    last = asyncio.create_task(host.call(calling("b")))
+    await asyncio.sleep(0)
+    assert host.cancel("s", "a")
+    await first
+    assert said(await last) == "2"
+
+
+async def test_a_session_runs_only_so_many_calls_of_a_parallel_tool_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(toolsvc.host.turnstile, "PARALLEL_CALLS", 2)
+    monkeypatch.setattr(toolsvc.host.turnstile, "WAITING_CALLS", 1)
+    tool = Parallel()
+    async with Host([tool]) as host:
+        await host.open(opening())
+        await host.open(opening("t"))
+
+        def request(name: str, seconds: float = 0, session: str = "s") -> CallRequest:
+            return calling(name, seconds, session, tool="parallel")
+
+        running = [host.begin(request(name, 10)) for name in "ab"]
+        host.begin(request("c"))
+        await asyncio.sleep(0)  # each has come as far as it can
+        with refused(Reason.SESSION_BUSY):
+            await host.call(request("d"))
+        assert tool.calls == 2
+        assert said(await host.call(request("a", session="t"))) == "1"  # another session
+        assert host.cancel("s", "a")
+        assert said(await host.call(request("c"))) == "3"
+        assert host.cancel("s", "b")
+        for one in running:
+            await one.wait(5.0)
 
 
 async def test_cancelling_a_running_and_a_queued_call(host: Host, counter: Counter) -> None:

@@ -53,6 +53,19 @@ def test_a_call_in_flight_is_not_forgotten_by_a_later_turn() -> None:
         ledger.find("a", b"1", 0)
 
 
+def test_the_id_of_a_call_that_has_run_is_never_released() -> None:
+    ledger: Ledger[str] = Ledger()
+    ledger.open("a", b"1", 0, "handle")
+    ledger.begin("a")
+    assert (ledger.get("a"), ledger.has_run("a")) == ("handle", False)
+    ledger.ran("a")
+    assert (ledger.get("a"), ledger.has_run("a")) == (None, True)
+    with pytest.raises(ValueError, match="a has run"):
+        ledger.release("a")
+    assert ledger.find("a", b"1", 0) == "handle"
+    assert ledger.in_flight() == ["handle"]
+
+
 def test_a_released_id_is_free_again() -> None:
     ledger: Ledger[str] = Ledger()
     ledger.open("a", b"1", 0, "first")

@@ -15,7 +15,8 @@ from tests.support.hosts import calling, opening, refused, said
 from toolsvc.errors import Reason
 from toolsvc.host.host import Host
 from toolsvc.plugin.tool import Tool
-from toolsvc.types import Call, CallRequest
+from toolsvc.types import Call, CallRequest, Recorded, Running
+from toolwright.types import ToolErrorKind
 
 
 class Threaded(Tool):
@@ -25,10 +26,12 @@ class Threaded(Tool):
     def __init__(self) -> None:
         self.calls = 0
         self.may_end = threading.Event()
+        self.ends: dict[str, threading.Event] = {}
+        """Of calls by their text, where they do not end together."""
 
     def call(self, state: None, call: Call) -> str:
         self.calls += 1
-        assert self.may_end.wait(20)
+        assert self.ends.get(call.arguments["text"], self.may_end).wait(20)
         return call.arguments["text"]
 
 
@@ -55,6 +58,30 @@ async def test_a_call_that_found_no_free_thread_ran_nothing_and_may_be_repeated(
             assert tool.calls == 1
             assert said(await host.call(request("second"))) == "second"
             assert tool.calls == 2
+
+
+async def test_the_line_for_a_thread_is_no_part_of_the_run(
+    monkeypatch: pytest.MonkeyPatch, until: Callable[[Callable[[], bool]], Awaitable[None]]
+) -> None:
+    tool = Threaded()
+    tool.ends = {"first": threading.Event(), "second": threading.Event()}
+    with ThreadPoolExecutor(max_workers=1) as threads:
+        monkeypatch.setattr(toolsvc.plugin.running, "_THREADS", threads)
+        async with Host([tool]) as host:
+            await host.open(opening())
+            first = asyncio.create_task(host.call(request("first")))
+            await until(lambda: tool.calls == 1)
+            waits = await host.call(request("second", run_limit=0.3, wait=0.1))
+            assert isinstance(waits, Running)
+            tool.ends["first"].set()
+            late = await host.call(request("second", run_limit=0.3))
+            tool.ends["second"].set()
+            await first
+    assert isinstance(late, Recorded)
+    assert late.result.error is not None
+    assert late.result.error.kind is ToolErrorKind.TIMEOUT
+    assert late.queued > 0.09
+    assert late.run > 0.29
 
 
 class Faulty(Tool):

@@ -26,7 +26,7 @@ from referencing import Registry
 
 from toolsvc.errors import StartError, backend_down
 from toolsvc.plugin.actions import InvalidAction
-from toolsvc.plugin.running import ToolFailed
+from toolsvc.plugin.results import ToolFailed
 from toolsvc.schemas.schema_tool import SchemaTool
 from toolsvc.sources.mcp.connection import ConnectFailed, Connection, ConnectionLost
 from toolsvc.sources.mcp.content import as_result

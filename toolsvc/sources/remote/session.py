@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from toolsvc.errors import Reason, Refused, backend_down
 from toolsvc.plugin.cancellation import Cancellation
+from toolsvc.plugin.waiting import WAIT_SECONDS
 from toolsvc.sources.remote.wire import result_from_proto
 from toolsvc.types import Call, Media, Result
 from toolwright import wire
@@ -64,7 +65,9 @@ class RemoteSession:
         )
         cancellation.on_request(lambda: self._cancel_later(call.call_id))
         try:
-            async with asyncio.timeout(QUEUE_SECONDS + call.run_limit + LONGEST_WAIT + GRACE):
+            # Its tool may wait for a backend, apart from its run, as one of ours may.
+            longest = QUEUE_SECONDS + call.run_limit + WAIT_SECONDS
+            async with asyncio.timeout(longest + LONGEST_WAIT + GRACE):
                 answer = await self._answer(request)
         except TimeoutError:
             raise backend_down(

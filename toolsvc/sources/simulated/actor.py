@@ -55,7 +55,7 @@ def checked(tool: FunctionTool, answer: str, *, post_check: bool) -> str:
         return text
     try:
         value = json_in(answer)
-    except ValueError:
+    except (ValueError, RecursionError):
         if not post_check:
             return answer.strip()
         raise Unfit([_fault("$", "type", "JSON")]) from None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from toolsvc.backends.chat_model import ChatModel
+from toolsvc.plugin.results import ToolFailed
 
 Checked = TypeVar("Checked")
 
@@ -14,8 +15,9 @@ _SHOWN = 2000
 """Characters of an unfit answer that its author is shown."""
 
 
-class Unfit(Exception):
-    """An answer did not pass; `faults` are sentences, or what `as_json` of a violation gives."""
+class Unfit(ToolFailed):
+    """An answer did not pass, which a policy may read. `faults` are sentences, or what `as_json` of
+    a violation gives."""
 
     def __init__(self, faults: Sequence[Any]) -> None:
         super().__init__("; ".join(map(str, faults)))

@@ -33,4 +33,8 @@ class SimulatedOptions(ChatModelOptions):
     constrained: bool = Field(
         default=False, description="have the endpoint keep to the output schema (json_schema)"
     )
-    run_limit: float = Field(default=120.0, gt=0, description="seconds of one call")
+    run_limit: float = Field(
+        default=120.0,
+        gt=0,
+        description="seconds of one call, without what it waits for the model",
+    )

@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from toolsvc.backends.cache import cache_key
-from toolsvc.backends.chat_model import ChatModelError, refusal
 from toolsvc.errors import Reason, Refused
 from toolsvc.plugin.actions import InvalidAction
 from toolsvc.plugin.results import failure
 from toolsvc.plugin.tool import Tool
+from toolsvc.plugin.waiting import waiting
 from toolsvc.schemas.functions import FunctionTool, function_tools
 from toolsvc.schemas.schema_tool import SchemaTool
 from toolsvc.schemas.validation import violations
@@ -81,8 +81,6 @@ class SimulatedTool(SchemaTool):
             return failure(
                 ToolErrorKind.EXCEPTION, f"{self.name} gave no answer that fits its schema", told
             )
-        except ChatModelError as error:
-            raise refusal(error) from error
         state.append(EarlierCall(self.name, call.arguments, text))
         return Result.of(text)
 
@@ -100,12 +98,16 @@ class SimulatedTool(SchemaTool):
                 constrained=options.constrained,
             )
 
+        model = f"model {options.model}"
         if not options.consistent:
             # Seeds of its own, for equal requests in flight would be one.
-            return await ask(replace(cast.manner, seed=cast.next_seed()))
+            manner = replace(cast.manner, seed=cast.next_seed())
+            with waiting(model):
+                return await ask(manner)
         schema = self._function.as_json()
         key = cache_key("toolactor", options.model, schema, dict(arguments), options.seed)
-        return await cast.world.fact(key, lambda: ask(cast.manner))
+        with waiting(model):  # Or for an equal call, which is asking already.
+            return await cast.world.fact(key, lambda: ask(cast.manner))
 
 
 class MadeTools(Tool):
@@ -143,8 +145,6 @@ class MadeTools(Tool):
                 cache_key("toolmaker", model, question, taken, options.seed),
                 lambda: maker.make(cast.maker, question, taken, cast.manner),
             )
-        except ChatModelError as error:
-            raise refusal(error) from error
         except Unfit as error:
             raise Refused(
                 Reason.BACKEND_DOWN,

@@ -18,7 +18,7 @@ import structlog
 from pydantic import Field
 
 from toolsvc.backends.cache import Cache
-from toolsvc.backends.chat_model import ChatModel, ChatModelError, ChatModelOptions, refusal
+from toolsvc.backends.chat_model import ChatModel, ChatModelOptions
 from toolsvc.errors import StartError
 from toolsvc.plugin.built_in import BuiltIn
 from toolsvc.sandbox.config import SandboxConfig
@@ -47,7 +47,6 @@ class JudgeTool(BuiltIn):
     Options = JudgeOptions
     name = "judge"
     description = "Ends the task with your final answer, which is then graded."
-    run_limit = 180.0
 
     def __init__(self, options: JudgeOptions) -> None:
         self._options = options
@@ -88,14 +87,11 @@ class JudgeTool(BuiltIn):
         if self._model is None:
             raise RuntimeError("judge was called before it was started")
         prompt = judge_prompt(self._template, reference, call.arguments["answer"])
-        try:
-            reply = await self._model.complete(
-                [{"role": "user", "content": prompt}],
-                temperature=0.0,
-                max_tokens=self._options.reply_tokens,
-            )
-        except ChatModelError as error:
-            raise refusal(error) from error
+        reply = await self._model.complete(
+            [{"role": "user", "content": prompt}],
+            temperature=0.0,
+            max_tokens=self._options.reply_tokens,
+        )
         score = verdict(reply.text)
         if score is None:
             self._unparsable += 1

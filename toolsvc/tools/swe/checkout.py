@@ -5,6 +5,8 @@ Invariants
 - What is later than the commit (its own fix, say) is not in the checkout: neither objects, refs nor
   logs, and nothing tells where the source lies.
 - Nothing of a source is run, and a source is never changed.
+- A checkout that several ask for at once is made once. Different ones
+  wait for each other only where `AT_ONCE` are being made; that line is no part of their time.
 
 A source is a repository's folder, a git bundle, or an archive (.tar, .tar.gz, ...) of either a
 repository or a plain tree; a plain tree becomes the one commit of a new repository.
@@ -20,11 +22,15 @@ from collections import OrderedDict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from toolsvc.backends.single_flight import SingleFlight
 from toolsvc.errors import Reason, Refused
 from toolsvc.tools.files import Entry, TreeError, read_tree
 
 _CACHE_BYTES = 512 * 1024 * 1024
 _SECONDS = 120.0
+AT_ONCE = 8
+"""Checkouts that are being made: each is a git, which mostly waits for the disk, and a tree in
+memory."""
 _CONFIG = """\
 [safe]
     directory = *
@@ -47,20 +53,26 @@ class Checkouts:
         """`root`: folder of sources, or one source. `limit`: bytes of one checkout."""
         self._root = root.resolve()
         self._limit = limit
-        self._made: OrderedDict[tuple[str, str, int], list[Entry]] = OrderedDict()
-        self._turn = asyncio.Lock()
+        self._made: OrderedDict[str, list[Entry]] = OrderedDict()
+        self._flights: SingleFlight[list[Entry]] = SingleFlight()
+        self._places = asyncio.Semaphore(AT_ONCE)
 
     async def get(self, repository: str, commit: str) -> list[Entry]:
         """The files of the checkout; `commit` "" = what the source has checked out. Refused where
         there is no such source or commit."""
         source = below(self._root, repository, "repository")
-        key = (str(source), commit, _changed(source))
-        async with self._turn:  # one git at a time: a group asks for the same one at once
-            if key not in self._made:
-                self._made[key] = await self._make(source, repository, commit)
-                self._shrink()
-            self._made.move_to_end(key)
-            return self._made[key]
+        key = repr((str(source), commit, _changed(source)))
+        made = self._made.get(key)
+        if made is None:
+            return await self._flights.do(key, lambda: self._keep(key, source, repository, commit))
+        self._made.move_to_end(key)
+        return made
+
+    async def _keep(self, key: str, source: Path, name: str, commit: str) -> list[Entry]:
+        async with self._places:
+            made = self._made[key] = await self._make(source, name, commit)
+        self._shrink()
+        return made
 
     def _shrink(self) -> None:
         sizes = {key: _size(entries) for key, entries in self._made.items()}

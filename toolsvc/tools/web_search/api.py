@@ -5,7 +5,8 @@
      "answerBox": {...}, "knowledgeGraph": {...}}
 
 Invariants
-- A query is bounded: a time for each try, a number of tries, a budget of queries.
+- A query is bounded: a time for each try, a number of tries, a budget of queries, a place among
+  `_AT_ONCE`. Time in line for a place is no part of a try.
 - An answer in the cache costs nothing; equal queries in flight are sent once.
 """
 
@@ -22,6 +23,7 @@ from yarl import URL
 from toolsvc.backends.budget import Budget
 from toolsvc.backends.cache import Cache, cache_key
 from toolsvc.backends.single_flight import SingleFlight
+from toolsvc.plugin.waiting import waiting
 from toolsvc.tools.web_search.body import read_body
 from toolsvc.tools.web_search.types import Hit, SearchDown, SearchRefused
 
@@ -29,7 +31,7 @@ TRY_SECONDS = 10.0
 PAUSES = (0.5, 2.0)
 """Seconds before the second and the third try."""
 _ANSWER_BYTES = 4 << 20
-_CONNECTIONS = 64
+_AT_ONCE = 64
 
 
 class _Organic(BaseModel):
@@ -77,8 +79,9 @@ class SearchApi:
         self._session = aiohttp.ClientSession(
             headers={"X-API-KEY": key} if key else {},
             timeout=aiohttp.ClientTimeout(total=TRY_SECONDS),
-            connector=aiohttp.TCPConnector(limit=_CONNECTIONS),
+            connector=aiohttp.TCPConnector(limit=0),  # a line there would eat the time of a try
         )
+        self._places = asyncio.Semaphore(_AT_ONCE)
 
     async def close(self) -> None:
         await self._session.close()
@@ -88,7 +91,8 @@ class SearchApi:
         body: dict[str, str | int] = {"q": query, "num": most}
         body.update({name: value for name, value in self._where.items() if value})
         key = cache_key("web_search", str(self._url), body)
-        answer = await self._flights.do(key, lambda: self._find(key, body))
+        with waiting(f"the search API {self._url}"):
+            answer = await self._flights.do(key, lambda: self._find(key, body))
         return list(_hits(_parsed(answer)))
 
     async def _find(self, key: str, body: dict[str, str | int]) -> bytes:
@@ -112,7 +116,7 @@ class SearchApi:
 
     async def _try(self, body: dict[str, str | int]) -> bytes:
         try:
-            async with self._session.post(self._url, json=body) as response:
+            async with self._places, self._session.post(self._url, json=body) as response:
                 answer = await read_body(response, _ANSWER_BYTES)
         except (aiohttp.ClientError, TimeoutError) as error:
             raise SearchDown(f"{self._url}: {error or type(error).__name__}") from error

@@ -4,7 +4,9 @@ Invariants
 - A connection is made to a public address, or to a host that the operator allows. The address is
   looked at in the moment of connecting, so neither a redirect nor a second answer of the name
   server leads elsewhere.
-- A fetch is bounded: its time, its redirects, the bytes that are read, and how many run at once.
+- A fetch is bounded: its time, its redirects, the bytes that are read, and how many run at once, of
+  all and of a host. Its time does not run in line: a page is never called slow for the others.
+- Whatever an address or an answer does to the client is the page's doing: PageUnreadable.
 - Only text is read. No cookies, no credentials, no proxy of the environment.
 """
 
@@ -12,9 +14,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Collection
+import time
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
+from weakref import WeakValueDictionary
 
 import aiohttp
 from aiohttp.connector import AddrInfoType
@@ -70,10 +75,11 @@ class Fetcher:
         from wherever they are."""
         self._allowed = frozenset(host.lower() for host in allowed_hosts)
         self._places = asyncio.Semaphore(_AT_ONCE)
-        self._public = _session(
-            aiohttp.TCPConnector(limit_per_host=_AT_ONCE_OF_A_HOST, socket_factory=_public_socket)
-        )
-        self._any = _session(aiohttp.TCPConnector(limit_per_host=_AT_ONCE_OF_A_HOST))
+        self._places_of: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        """By host; gone with the last who holds or waits for one."""
+        # Without limits of their own: a line there would eat the time of a fetch.
+        self._public = _session(aiohttp.TCPConnector(limit=0, socket_factory=_public_socket))
+        self._any = _session(aiohttp.TCPConnector(limit=0))
 
     async def close(self) -> None:
         await self._public.close()
@@ -81,23 +87,36 @@ class Fetcher:
 
     async def fetch(self, address: str) -> Fetched:
         """PageUnreadable, with a message for the policy, if there is nothing to read."""
+        left = FETCH_SECONDS
         try:
-            async with asyncio.timeout(FETCH_SECONDS), self._places:
-                url = _checked(address)
-                for _ in range(MOST_REDIRECTS + 1):
-                    found = await self._get(url)
-                    if isinstance(found, Fetched):
-                        return found
-                    url = found
+            url = _checked(address)
+            for _ in range(MOST_REDIRECTS + 1):
+                async with self._place(url.host or ""):
+                    began = time.monotonic()
+                    async with asyncio.timeout(left):
+                        found = await self._get(url)
+                    left -= time.monotonic() - began
+                if isinstance(found, Fetched):
+                    return found
+                url = found
         except TimeoutError:
             raise PageUnreadable(f"the page did not come within {FETCH_SECONDS:g} s") from None
         except aiohttp.ClientConnectorDNSError:
             raise PageUnreadable("there is no such host") from None
-        except (aiohttp.ClientError, OSError) as error:
+        except (aiohttp.ClientError, OSError, ValueError) as error:
             if isinstance(error.__cause__, _NotPublic):
                 raise PageUnreadable("the address is not of the public web") from None
             raise PageUnreadable("the page cannot be fetched") from error
         raise PageUnreadable(f"the page redirects more than {MOST_REDIRECTS} times")
+
+    @asynccontextmanager
+    async def _place(self, host: str) -> AsyncIterator[None]:
+        """In line at the host first: whoever waits there takes nobody's place."""
+        of_host = self._places_of.get(host)
+        if of_host is None:
+            of_host = self._places_of[host] = asyncio.Semaphore(_AT_ONCE_OF_A_HOST)
+        async with of_host, self._places:
+            yield
 
     async def _get(self, url: URL) -> Fetched | URL:
         """The page, or where it says that it is."""

@@ -12,10 +12,13 @@ from pydantic import TypeAdapter, ValidationError
 from toolsvc.backends.cache import Cache, cache_key
 from toolsvc.backends.chat_model import ChatModel, EndpointOptions
 from toolsvc.backends.single_flight import SingleFlight
+from toolsvc.errors import Refused
+from toolsvc.plugin.faults import log_fault
+from toolsvc.plugin.waiting import waiting
 from toolsvc.tools.web_search.extract import Extractor
 from toolsvc.tools.web_search.fetch import Fetcher
 from toolsvc.tools.web_search.results import shortened
-from toolsvc.tools.web_search.types import Page
+from toolsvc.tools.web_search.types import Page, PageUnreadable
 
 _SUMMARY_CHARS = 20_000
 """Of a page, shown to the summariser."""
@@ -64,7 +67,8 @@ class Pages:
     async def read(self, url: str) -> Page:
         """PageUnreadable if there is nothing to read."""
         key = cache_key("page", url)
-        return await self._flights.do(key, lambda: self._find(key, url))
+        with waiting("the web"):
+            return await self._flights.do(key, lambda: self._find(key, url))
 
     async def gist(self, url: str, query: str, most_chars: int) -> str:
         """What the page says about the query, by the summariser; the beginning of its text where
@@ -92,8 +96,19 @@ class Pages:
                 return _PAGE.validate_json(stored)
             except ValidationError:
                 log.warning("the cache holds what is no page", key=key)
-        page = await self._extractor.extract(await self._fetcher.fetch(url))
+        page = await self._from_the_web(url)
         self._read += 1
         if self._cache is not None:
             await self._cache.put(key, _PAGE.dump_json(page))
         return page
+
+    async def _from_the_web(self, url: str) -> Page:
+        """PageUnreadable for whatever an address or a page does to our side: it is no fault of the
+        service, and whoever chose it could have the call refused at will."""
+        try:
+            return await self._extractor.extract(await self._fetcher.fetch(url))
+        except (Refused, PageUnreadable):
+            raise
+        except Exception as error:
+            log_fault("web_search", error)
+            raise PageUnreadable("the page is too large or too strange to be read") from error

@@ -6,7 +6,7 @@ is the recipe's.
 
 A page that cannot be read is the web's doing, and the policy reads why. A search API or a
 summariser that cannot be had is the operator's matter: the call is refused, and the policy reads
-nothing.
+nothing. For all of them a call waits (`plugin.waiting`); of its own it runs next to nothing.
 """
 
 from __future__ import annotations
@@ -21,16 +21,15 @@ from pydantic import Field
 
 from toolsvc.backends.budget import Budget
 from toolsvc.backends.cache import Cache, CacheOptions
-from toolsvc.backends.chat_model import ChatModelError, EndpointOptions, refusal
-from toolsvc.errors import RETRY_SECONDS, Reason, Refused, StartError
+from toolsvc.backends.chat_model import EndpointOptions
+from toolsvc.errors import StartError
 from toolsvc.plugin.built_in import BuiltIn
-from toolsvc.plugin.running import ToolFailed
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.tools.web_search.action import SEARCH, VISIT, find_request, request
 from toolsvc.tools.web_search.api import SearchApi
 from toolsvc.tools.web_search.pages import Pages
 from toolsvc.tools.web_search.results import as_text, distinct, page_as_text
-from toolsvc.tools.web_search.types import Hit, PageUnreadable, SearchDown, SearchRefused
+from toolsvc.tools.web_search.types import Hit, PageUnreadable
 from toolsvc.types import ActionFormat, Call, RawFormat, Result, TagFormat
 
 MOST_HITS = 20
@@ -144,20 +143,8 @@ class WebSearchTool(BuiltIn):
         return found
 
     async def call(self, state: object, call: Call) -> Result:
-        try:
-            text = call.arguments["text"]
-            return await (self._visit(text) if call.arguments["visit"] else self._search(text))
-        except PageUnreadable as error:
-            raise ToolFailed(str(error)) from error
-        except ChatModelError as error:
-            raise refusal(error) from error
-        except (SearchDown, SearchRefused) as error:
-            raise Refused(
-                Reason.BACKEND_DOWN,
-                str(error),
-                subject=call.call_id,
-                retry_after=RETRY_SECONDS if isinstance(error, SearchDown) else None,
-            ) from error
+        text = call.arguments["text"]
+        return await (self._visit(text) if call.arguments["visit"] else self._search(text))
 
     async def _search(self, query: str) -> Result:
         api, options = _started(self._api), self._options

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from toolsvc.errors import BackendDown, BackendRefuses
+from toolsvc.plugin.results import ToolFailed
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
@@ -25,13 +28,13 @@ class Page:
     text: str
 
 
-class SearchDown(Exception):
-    """The search API cannot be reached, or has no room; the same query may succeed later."""
+class SearchDown(BackendDown):
+    """The search API cannot be reached, or has no room."""
 
 
-class SearchRefused(Exception):
+class SearchRefused(BackendRefuses):
     """The search API answered that it will not: a wrong key, no credit, another API."""
 
 
-class PageUnreadable(Exception):
+class PageUnreadable(ToolFailed):
     """The page is not there, not public or not text; the policy reads the message."""

@@ -1,0 +1,247 @@
+"""The sessions of one host: how they come, where they are found, and how they go.
+
+Invariants
+- A session is opened once: a repetition joins the opening, or gets what it came to.
+- An opening that fails leaves nothing: its states are closed before the id is free again.
+- A session that has ended is remembered, so that its id says so and opens no second one.
+- Whatever ends a session, its calls end first, then every tool's state is closed.
+
+How long a session lives, and what runs in it, others say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import structlog
+
+from toolsvc.errors import RETRY_SECONDS, Reason, Refused
+from toolsvc.host.blobs import Blobs
+from toolsvc.host.forking import standing_still
+from toolsvc.host.open_session import OpenSession
+from toolsvc.host.refusals import (
+    draining,
+    opened_otherwise,
+    session_closed,
+    session_lost,
+    session_not_found,
+    too_many_sessions,
+    unknown_tool,
+)
+from toolsvc.host.task_blobs import TaskBlobs
+from toolsvc.plugin.tool import Tool
+from toolsvc.types import Descriptor, Opened, OpenRequest
+
+LONGEST_LEASE = 24 * 3600.0
+LONGEST_OPENING = 3600.0
+CALLS_SECONDS = 20.0
+"""For the calls of a session that ends to end too; a plugin may not heed its cancelling."""
+_TOMBSTONES = 8192
+
+log = structlog.get_logger(__name__)
+
+
+class Sessions:
+    """Iterates over those that are here, also those that are only being opened."""
+
+    def __init__(
+        self,
+        tools: Mapping[str, tuple[Tool, Descriptor]],
+        *,
+        most: int,
+        blobs: Blobs,
+        task_blobs: TaskBlobs,
+    ) -> None:
+        """`tools`: all that a session may have, by name. `most`: sessions at once. The blobs of
+        observations and of tasks are let go with their session."""
+        self._tools = tools
+        self._most = most
+        self._blobs = blobs
+        self._task_blobs = task_blobs
+        self._here: dict[str, OpenSession] = {}
+        self._opening: dict[str, asyncio.Task[Opened]] = {}
+        self._closed: OrderedDict[str, str] = OrderedDict()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self.draining = False
+        """No new one is opened."""
+
+    def __iter__(self) -> Iterator[OpenSession]:
+        return iter(tuple(self._here.values()))
+
+    def __len__(self) -> int:
+        return len(self._here)
+
+    @property
+    def ids(self) -> list[str]:
+        return list(self._here)
+
+    def known(self, session_id: str) -> bool:
+        """It is here, or was and is remembered."""
+        return session_id in self._here or session_id in self._closed
+
+    def find(self, session_id: str) -> OpenSession:
+        """One that is open. Refused if it is not."""
+        session = self._here.get(session_id)
+        if session is None or session.opened is None:
+            raise self._gone(session_id)
+        return session
+
+    def usable(self, session_id: str) -> OpenSession:
+        """One that is open and has lost no state. Refused otherwise."""
+        session = self.find(session_id)
+        lost = session.lost
+        if lost is not None:
+            raise session_lost(session_id, lost)
+        return session
+
+    async def open(self, request: OpenRequest, parent: OpenSession | None = None) -> Opened:
+        """The session; the same one for a repetition of the same request. Refused otherwise.
+        `parent`: the one that it is forked from."""
+        name = request.session_id
+        session = self._here.get(name)
+        if session is not None:
+            if session.digest != request.digest:
+                raise opened_otherwise(name)
+            if session.opened is not None:
+                session.lease_until = max(session.lease_until, lease_end(request.lease))
+                return session.opened
+            return await self._when_open(name, self._opening[name])
+        if name in self._closed:
+            raise self._gone(name)
+        if self.draining:
+            raise draining()
+        if len(self._here) >= self._most:
+            raise too_many_sessions(name, self._most)
+        wanted = dict.fromkeys(request.tools or self._tools)  # a name said twice is one tool
+        for tool in wanted:
+            if tool not in self._tools:
+                raise unknown_tool(tool, self._tools)
+        blobs = self._task_blobs.claim(name, request.blobs)
+        session = OpenSession(request, wanted, blobs, lease_end(request.lease))
+        self._here[name] = session
+        self._opening[name] = opening = self._own(
+            self._open(session, wanted, min(request.queue_limit, LONGEST_OPENING), parent)
+        )
+        opening.add_done_callback(partial(self._opened, name))
+        return await self._when_open(name, opening)
+
+    async def close(self, session_id: str, why: str) -> bool:
+        """Ends a session and every call in it, also one that is only being opened; once it has
+        begun it goes on where the caller is cancelled. False if it was not open."""
+        opening = self._opening.get(session_id)
+        if opening is not None:
+            self._remember(session_id, why)
+            opening.cancel()
+            await asyncio.wait((opening,))
+        session = self._here.pop(session_id, None)
+        if session is None:
+            return opening is not None
+        self._remember(session_id, why)
+        calls = running_tasks([session])
+        for task in calls:
+            task.cancel()
+        await asyncio.shield(self._own(self._end(session, calls)))
+        return True
+
+    def close_later(self, session_id: str, why: str) -> None:
+        """Not awaited: a tool that is slow to close must not keep others open."""
+        self._own(self.close(session_id, why))
+
+    async def close_all(self, why: str) -> None:
+        """Returns when nothing of any session goes on."""
+        await asyncio.gather(*(self.close(name, why) for name in self.ids), return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _open(
+        self,
+        session: OpenSession,
+        wanted: Iterable[str],
+        limit: float,
+        parent: OpenSession | None,
+    ) -> Opened:
+        name = session.info.session_id
+        tools = [self._tools[tool] for tool in wanted]
+        patience = asyncio.timeout(limit)
+        try:
+            async with patience:
+                if parent is None:
+                    return await session.open_tools(tools)
+                with standing_still(parent):
+                    session.ledger.inherit(parent.ledger.began)
+                    return await session.open_tools(tools, parent)
+        except BaseException as error:
+            # As if it had never been asked for. Its states are closed first: until they are, a
+            # retry joins this opening and begins no other.
+            try:
+                await asyncio.shield(self._own(session.close_tools()))
+            finally:
+                self._here.pop(name, None)
+                self._task_blobs.forget(name)
+            if not patience.expired():
+                raise
+            raise Refused(
+                Reason.QUEUE_LIMIT,
+                f"session {name} was not open after {limit:g} s",
+                subject=name,
+                retry_after=RETRY_SECONDS,
+                mend="raise the queue limit",
+            ) from error
+
+    async def _when_open(self, name: str, opening: asyncio.Task[Opened]) -> Opened:
+        """What the opening ends with; it goes on where the caller is cancelled."""
+        await asyncio.wait((opening,))
+        if opening.cancelled():
+            raise self._gone(name)
+        return opening.result()
+
+    def _opened(self, name: str, opening: asyncio.Task[Opened]) -> None:
+        if self._opening.get(name) is opening:  # a failed one may have a successor by now
+            del self._opening[name]
+
+    async def _end(self, session: OpenSession, calls: list[asyncio.Task[None]]) -> None:
+        name = session.info.session_id
+        if calls:
+            _, stuck = await asyncio.wait(calls, timeout=CALLS_SECONDS)
+            if stuck:
+                log.error("calls do not end though they were cancelled", session=name)
+        for call in session.ledger.in_flight():
+            call.end(self._gone(name))
+        self._blobs.forget(name)
+        self._task_blobs.forget(name)
+        await session.close_tools()
+
+    def _remember(self, session_id: str, why: str) -> None:
+        self._closed[session_id] = why
+        while len(self._closed) > _TOMBSTONES:
+            self._closed.popitem(last=False)
+
+    def _gone(self, session_id: str) -> Refused:
+        why = self._closed.get(session_id)
+        return session_not_found(session_id) if why is None else session_closed(session_id, why)
+
+    def _own(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._forget_task)
+        return task
+
+    def _forget_task(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # Looked at, so that one which nobody waits for is not logged.
+
+
+def lease_end(lease: float) -> float:
+    """On the monotonic clock."""
+    return time.monotonic() + min(lease, LONGEST_LEASE)
+
+
+def running_tasks(sessions: Iterable[OpenSession]) -> list[asyncio.Task[None]]:
+    """Of their calls in flight."""
+    running = (call for session in sessions for call in session.ledger.in_flight())
+    return [call.task for call in running if call.task is not None]
