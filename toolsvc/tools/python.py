@@ -20,7 +20,6 @@ from toolsvc.errors import Reason, Refused, backend_down
 from toolsvc.plugin.actions import InvalidAction
 from toolsvc.plugin.tool import STRICT, Cancellation
 from toolsvc.sandbox.config import SandboxConfig
-from toolsvc.sandbox.errors import SessionGone
 from toolsvc.sandbox.session import Ending, Outcome, Session
 from toolsvc.tools.replaying import Journal
 from toolsvc.tools.sandboxed import KINDS, SandboxedTool
@@ -141,7 +140,7 @@ class PythonTool(SandboxedTool):
 
     def lost(self, state: _State) -> str | None:
         if self.stateful and state.lost is None and state.process is not None:
-            state.lost = state.process.gone
+            state.lost = state.process.taken_down
         return state.lost
 
     def ready(self, state: _State) -> bool:
@@ -159,8 +158,6 @@ class PythonTool(SandboxedTool):
             outcome = await process.run(
                 call.arguments["code"], limit=call.run_limit, keep=self._output_bytes
             )
-        except SessionGone as error:
-            raise self._taken_away(state, str(error)) from error
         finally:
             if not self.stateful:
                 _end(state)

@@ -15,7 +15,6 @@ from pydantic import BaseModel, Field
 from toolsvc.errors import Reason, Refused, backend_down
 from toolsvc.plugin.tool import STRICT, Cancellation
 from toolsvc.sandbox.config import Driver, SandboxConfig
-from toolsvc.sandbox.errors import SessionGone
 from toolsvc.sandbox.jailed.shell import REPORT_BYTES
 from toolsvc.sandbox.session import Ending, Outcome, Session
 from toolsvc.tools.bash.action import STOPS, find_request
@@ -103,7 +102,7 @@ class BashTool(SandboxedTool):
 
     def lost(self, state: _Shell) -> str | None:
         if state.lost is None and state.process is not None:
-            state.lost = state.process.gone
+            state.lost = state.process.taken_down
         return state.lost
 
     def ready(self, state: _Shell) -> bool:
@@ -133,16 +132,12 @@ class BashTool(SandboxedTool):
             return Result(done=True)
         cancellation.on_request(process.cancel)
         request = {name: value for name, value in call.arguments.items() if value is not None}
-        try:
-            outcome = await process.run(
-                json.dumps(request, ensure_ascii=False),
-                limit=call.run_limit,
-                keep=self._output_bytes + REPORT_BYTES,
-                grace=_GRACE_SECONDS,
-            )
-        except SessionGone as error:
-            state.lost = str(error)
-            raise Refused(Reason.SESSION_LOST, f"the shell was lost: {error}") from error
+        outcome = await process.run(
+            json.dumps(request, ensure_ascii=False),
+            limit=call.run_limit,
+            keep=self._output_bytes + REPORT_BYTES,
+            grace=_GRACE_SECONDS,
+        )
         if outcome.lost:
             state.lost = outcome.reason
         if outcome.ending is Ending.TAKEN_DOWN:
@@ -152,12 +147,9 @@ class BashTool(SandboxedTool):
 
 async def _unpack(process: Session, tree: BinaryIO) -> None:
     """Refused if the tree does not fit."""
-    try:
-        outcome = await process.run(
-            "{}", limit=_UNPACK_SECONDS, keep=REPORT_BYTES * 4, attach=tree.fileno()
-        )
-    except SessionGone as error:
-        raise backend_down(str(error)) from error
+    outcome = await process.run(
+        "{}", limit=_UNPACK_SECONDS, keep=REPORT_BYTES * 4, attach=tree.fileno()
+    )
     if outcome.ending in (Ending.EXCEPTION, Ending.LIMIT):
         why = outcome.reason or outcome.output.splitlines()[0]
         raise Refused(

@@ -16,7 +16,6 @@ from pathlib import Path
 from toolsvc.errors import Reason, Refused, backend_down
 from toolsvc.plugin.tool import Cancellation
 from toolsvc.sandbox.config import Driver, SandboxConfig
-from toolsvc.sandbox.errors import SessionGone
 from toolsvc.sandbox.session import Ending, Outcome, Session
 from toolsvc.tools.sandboxed import KINDS, ToolSandbox
 from toolsvc.tools.sql.templates import Templates
@@ -77,11 +76,14 @@ class SqliteBackend:
             session.process.close()
 
     def ready(self, session: _Copy) -> bool:
-        return session.process is not None and session.process.gone is None
+        # A writer that is gone is told so by its next statement.
+        return session.process is not None and (
+            self._writable or session.process.gone is None
+        )
 
     def lost(self, session: _Copy) -> str | None:
         if self._writable and session.lost is None and session.process is not None:
-            session.lost = session.process.gone
+            session.lost = session.process.taken_down
         return session.lost
 
     async def prepare(self, session: _Copy) -> None:
@@ -96,10 +98,8 @@ class SqliteBackend:
                 keep=1000,
                 attach=template.fileno(),
             )
-        except BaseException as error:
+        except BaseException:
             process.close()
-            if isinstance(error, SessionGone):
-                raise backend_down(str(error)) from error
             raise
         if opened.ending is not Ending.OK:
             process.close()
@@ -114,10 +114,7 @@ class SqliteBackend:
             raise RuntimeError("run before prepare")
         cancellation.on_request(process.cancel)
         request = json.dumps({"sql": sql, "rows": self._rows}, ensure_ascii=False)
-        try:
-            outcome = await process.run(request, limit=limit, keep=self._output_bytes)
-        except SessionGone as error:
-            raise self._taken(session, str(error)) from error
+        outcome = await process.run(request, limit=limit, keep=self._output_bytes)
         if outcome.ending is Ending.TAKEN_DOWN:
             raise self._taken(session, outcome.reason)
         lost = outcome.lost and self._writable

@@ -17,7 +17,6 @@ from contextlib import suppress
 from toolsvc.errors import Refused
 from toolsvc.plugin.tool import Cancellation
 from toolsvc.sandbox.config import Driver, SandboxConfig
-from toolsvc.sandbox.errors import SessionGone
 from toolsvc.sandbox.jailed.shell import REPORT_BYTES
 from toolsvc.sandbox.session import Ending, Outcome, Session
 from toolsvc.tools.files import Entry, pack
@@ -123,17 +122,13 @@ class LocalBox(Box):
         self._session.close()
 
     async def _run(self, line: str, limit: float, keep: int, attach: int | None = None) -> Outcome:
-        try:
-            outcome = await self._session.run(
-                json.dumps({"command": line}),
-                limit=limit,
-                keep=keep + REPORT_BYTES,
-                attach=attach,
-                grace=_GRACE_SECONDS,
-            )
-        except SessionGone as error:
-            self.gone = str(error)
-            raise BoxGone(self.gone) from error
+        outcome = await self._session.run(
+            json.dumps({"command": line}),
+            limit=limit,
+            keep=keep + REPORT_BYTES,
+            attach=attach,
+            grace=_GRACE_SECONDS,
+        )
         if outcome.lost:
             self.gone = outcome.reason
         if outcome.ending is Ending.TAKEN_DOWN:
