@@ -83,7 +83,8 @@ class Zygote:
     def run(self) -> None:
         """Serves the host until it hangs up. Does not return."""
         kernel.not_dumpable()
-        if not self._jailed:
+        if not self._confinement.namespaces:
+            # Else firejail would adopt them, and nobody could tell whose they are.
             kernel.adopt_orphans()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
