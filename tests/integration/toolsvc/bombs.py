@@ -78,6 +78,21 @@ while True:
         endings={Ending.TIMEOUT},
         limit=0.3,
     ),
+    "computing": Bomb(
+        # It ends when all of it, what did not compute included, has been told to give way.
+        code="""
+for _ in range(6):
+    if os.fork() == 0:
+        while True:
+            pass
+while os.getpriority(os.PRIO_PROCESS, 0) < 5:
+    time.sleep(0.01)
+print("lowered")
+""",
+        endings={Ending.OK},
+        says="lowered",
+        limit=10,
+    ),
     "memory of one process": Bomb(
         code="bytearray(1 << 30)", endings={Ending.OUT_OF_MEMORY}, says="MemoryError"
     ),

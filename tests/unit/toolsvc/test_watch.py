@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from toolsvc.sandbox.jailed import measure, share
-from toolsvc.sandbox.jailed.watch import Member, Watch
+from toolsvc.sandbox.jailed.watch import _FULL_LOOK, Member, Watch
 
 MIB = 1 << 20
 SETTINGS = {
@@ -19,6 +19,17 @@ SETTINGS = {
     "memory_bytes": 64 * MIB,
     "disk_bytes": MIB,
 }
+SPREADS = """
+import ctypes, time
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+for at in range(1, 9000):  # a page in each GiB, which takes two tables
+    place = ctypes.c_void_p(at << 30)
+    if libc.mmap(place, ctypes.c_size_t(4096), 1, 0x100022, -1, ctypes.c_long(0)) == at << 30:
+        ctypes.string_at(place, 1)
+print(flush=True)
+time.sleep(60)
+"""
 HIDES = """
 import ctypes, os, sys, time
 ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)
@@ -62,6 +73,14 @@ def test_a_child_that_hides_is_its_parents(watch: Watch) -> None:
         (excess,) = watch.over_memory({member.pid: member}, others)
         assert (excess.event["id"], excess.processes) == (1, [member.pid, child.pid])
         assert excess.event["held"] > 80 * MIB
+
+
+def test_tables_of_a_first_process_are_seen_after_some_looks(watch: Watch) -> None:
+    with session(SPREADS) as member:
+        looks = [
+            bool(list(watch.over_memory({member.pid: member}, {}))) for _ in range(_FULL_LOOK + 1)
+        ]
+        assert any(looks)
 
 
 def test_what_is_printed_after_a_call_is_held(watch: Watch) -> None:

@@ -112,8 +112,8 @@ def _descend(
 
 
 class Process(NamedTuple):
-    """A process at one moment. `held`: bytes in memory and swapped out, and `tables`, those by which
-    the kernel finds them."""
+    """A process at one moment. `held`: bytes in memory and swapped out, and `tables`, by which the
+    kernel finds them."""
 
     pid: int
     parent: int
@@ -175,11 +175,11 @@ def running_threads(process: Process) -> list[int]:
         return [process.pid] if process.running else []
     found = []
     for thread in threads(process.pid):
-        with contextlib.suppress(OSError):
-            with open(f"/proc/{process.pid}/task/{thread}/stat", "rb") as file:
-                # The program's name stands in parentheses and may hold any byte.
-                if file.read().rpartition(b")")[2].split(None, 1)[0] == b"R":
-                    found.append(thread)
+        path = f"/proc/{process.pid}/task/{thread}/stat"
+        with contextlib.suppress(OSError), open(path, "rb") as file:
+            # The program's name stands in parentheses and may hold any byte.
+            if file.read().rpartition(b")")[2].split(None, 1)[0] == b"R":
+                found.append(thread)
     return found
 
 

@@ -17,7 +17,7 @@ import os
 from . import measure
 
 THREADS = 2
-"""Of one session that may compute at the same time as if each were alone: two parts of a pipeline."""
+"""Of one session that may compute at a time as if each were alone: two parts of a pipeline, say."""
 _STEP = 0.8
 """What a thread weighs against one whose niceness is one less (the kernel's table)."""
 _MOST = 19

@@ -110,7 +110,8 @@ class Watch:
         if not self._shared:
             below = measure.descendants(me)
             numbers = [pid for pid in below if pid not in members and pid not in helpers]
-            return dict.fromkeys(members, list(filter(None, map(measure.look_at, numbers))))
+            more = [process for process in map(measure.look_at, numbers) if process is not None]
+            return {first: more for first in members}
         numbers = [int(name) for name in os.listdir("/proc") if name.isdigit()]
         found: dict[int, measure.Process] = {}
         for pid in numbers:

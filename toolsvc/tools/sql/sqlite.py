@@ -77,9 +77,7 @@ class SqliteBackend:
 
     def ready(self, session: _Copy) -> bool:
         # A writer that is gone is told so by its next statement.
-        return session.process is not None and (
-            self._writable or session.process.gone is None
-        )
+        return session.process is not None and (self._writable or session.process.gone is None)
 
     def lost(self, session: _Copy) -> str | None:
         if self._writable and session.lost is None and session.process is not None:
