@@ -39,8 +39,6 @@ _PROGRAMS_AND_LIBRARIES = (
     "/usr/share/zoneinfo",
 )
 _FILES = ("/etc/ld.so.cache", "/etc/localtime")
-_RLIMIT_NICE = 13
-"""Whoever may raise a priority would undo what the watch lowers."""
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/urandom", "/dev/random")
 
 
@@ -114,7 +112,8 @@ class Confinement:
             (resource.RLIMIT_CPU, limits["cpu_seconds"]),
             (resource.RLIMIT_MEMLOCK, 64 * 1024),
             (resource.RLIMIT_CORE, 0),
-            (_RLIMIT_NICE, 0),
+            # Whoever may raise a priority would undo what the watch lowers.
+            (resource.RLIMIT_NICE, 0),
         ):
             if value is not None:
                 resource.setrlimit(which, (value, value))

@@ -21,7 +21,7 @@ from toolsvc.tools.bash.action import STOPS, find_request
 from toolsvc.tools.bash.arguments import BashArguments
 from toolsvc.tools.bash.tree import metadata_files, read_folder
 from toolsvc.tools.files import Entry, pack
-from toolsvc.tools.sandboxed import KINDS, SandboxedTool
+from toolsvc.tools.sandboxed import KINDS, SandboxedTool, shell_report
 from toolsvc.types import Call, RawFormat, Result, SessionInfo, Text, ToolError
 from toolwright.types import ToolErrorKind
 
@@ -166,7 +166,7 @@ def as_result(outcome: Outcome, run_limit: float) -> Result:
     if outcome.lost:
         return _lost(outcome, run_limit)
     output, _, line = outcome.output.rpartition("\n")
-    report = _report(line)
+    report = shell_report(line)
     dropped, code, shell = report.get("dropped", 0), report.get("exit"), report.get("shell")
     notes = []
     kind = KINDS[outcome.ending]
@@ -210,15 +210,3 @@ def _stopped(ending: Ending, run_limit: float) -> str:
     if ending is Ending.TIMEOUT:
         return f"stopped after {run_limit:g} s"
     return "cancelled" if ending is Ending.CANCELLED else "interrupted"
-
-
-def _report(line: str) -> dict[str, Any]:
-    """The driver's last line. Not trusted: what took the driver over may write anything."""
-    try:
-        report = json.loads(line)
-    except ValueError:
-        return {}
-    if not isinstance(report, dict):
-        return {}
-    wanted = {"dropped": int, "exit": int, "shell": str}
-    return {name: report[name] for name, kind in wanted.items() if type(report.get(name)) is kind}

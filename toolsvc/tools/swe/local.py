@@ -12,7 +12,6 @@ import json
 import secrets
 import shlex
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 
 from toolsvc.errors import Refused
 from toolsvc.plugin.tool import Cancellation
@@ -20,7 +19,7 @@ from toolsvc.sandbox.config import Driver, SandboxConfig
 from toolsvc.sandbox.jailed.shell import REPORT_BYTES
 from toolsvc.sandbox.session import Ending, Outcome, Session
 from toolsvc.tools.files import Entry, pack
-from toolsvc.tools.sandboxed import KINDS, ToolSandbox
+from toolsvc.tools.sandboxed import KINDS, ToolSandbox, shell_report
 from toolsvc.tools.swe.box import Box, BoxError, BoxGone, Ran, Runner, StartFailed
 
 _FOLDER = "testbed"
@@ -75,11 +74,10 @@ class LocalBox(Box):
             cancellation.on_request(self._session.cancel)
         line = f"cd {self.folder} && bash -c {shlex.quote(command)}"
         outcome = await self._run(line, limit, keep)
-        output, report = outcome.output, {}
+        output, last = outcome.output, ""
         if not outcome.lost:
             output, _, last = output.rpartition("\n")
-            with suppress(ValueError):
-                report = json.loads(last)
+        report = shell_report(last)
         return Ran(
             output=output.encode(),
             dropped=report.get("dropped", 0),
