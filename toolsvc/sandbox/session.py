@@ -23,7 +23,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from toolsvc.sandbox.jailed import wire
@@ -142,7 +142,10 @@ class Session:
         `grace`: seconds between the interrupt at the limit and the kill.
         """
         if self.gone is not None:
-            return self._outcome(None, keep, 0.0)
+            outcome = self._outcome(None, keep, 0.0)
+            # It was an earlier call that was stopped.
+            stopped = outcome.ending in (Ending.TIMEOUT, Ending.CANCELLED)
+            return replace(outcome, ending=Ending.CRASHED) if stopped else outcome
         if self._answer is not None:
             raise RuntimeError("a session runs one call at a time")
         self._number += 1

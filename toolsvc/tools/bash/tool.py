@@ -43,14 +43,13 @@ class BashOptions(BaseModel):
 
 
 class _Shell:
-    """A session's state: its process, once it has one, and why it is lost."""
+    """A session's state: its process, once it has one, and the files that it begins with."""
 
-    __slots__ = ("lost", "process", "tree")
+    __slots__ = ("process", "tree")
 
     def __init__(self, tree: list[Entry]) -> None:
         self.tree = tree
         self.process: Session | None = None
-        self.lost: str | None = None
 
 
 class BashTool(SandboxedTool):
@@ -101,9 +100,8 @@ class BashTool(SandboxedTool):
             state.process.close()
 
     def lost(self, state: _Shell) -> str | None:
-        if state.lost is None and state.process is not None:
-            state.lost = state.process.taken_down
-        return state.lost
+        # One that its own commands ended says so in its answers.
+        return None if state.process is None else state.process.taken_down
 
     def ready(self, state: _Shell) -> bool:
         return state.process is not None
@@ -138,8 +136,6 @@ class BashTool(SandboxedTool):
             keep=self._output_bytes + REPORT_BYTES,
             grace=_GRACE_SECONDS,
         )
-        if outcome.lost:
-            state.lost = outcome.reason
         if outcome.ending is Ending.TAKEN_DOWN:
             raise Refused(Reason.SESSION_LOST, f"the shell was lost: {outcome.reason}")
         return as_result(outcome, call.run_limit)

@@ -29,12 +29,11 @@ _OPEN_SECONDS = 10.0
 class _Copy:
     """A session's state. `process` is None before the first statement."""
 
-    __slots__ = ("lost", "path", "process")
+    __slots__ = ("path", "process")
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.process: Session | None = None
-        self.lost: str | None = None
 
 
 class SqliteBackend:
@@ -80,9 +79,10 @@ class SqliteBackend:
         return session.process is not None and (self._writable or session.process.gone is None)
 
     def lost(self, session: _Copy) -> str | None:
-        if self._writable and session.lost is None and session.process is not None:
-            session.lost = session.process.taken_down
-        return session.lost
+        # One that its own statement ended says so in its answers.
+        if not self._writable or session.process is None:
+            return None
+        return session.process.taken_down
 
     async def prepare(self, session: _Copy) -> None:
         await self.close(session)
@@ -114,10 +114,8 @@ class SqliteBackend:
         request = json.dumps({"sql": sql, "rows": self._rows}, ensure_ascii=False)
         outcome = await process.run(request, limit=limit, keep=self._output_bytes)
         if outcome.ending is Ending.TAKEN_DOWN:
-            raise self._taken(session, outcome.reason)
+            raise self._taken(outcome.reason)
         lost = outcome.lost and self._writable
-        if lost:
-            session.lost = outcome.reason
         kind = KINDS[outcome.ending]
         if kind in (ToolErrorKind.NONE, ToolErrorKind.EXCEPTION) and not outcome.lost:
             text = outcome.output
@@ -126,11 +124,10 @@ class SqliteBackend:
             text += "; the database and its changes are lost" if lost else ""
         return Answer(text=text, kind=kind, cut=outcome.truncated, lost=lost)
 
-    def _taken(self, session: _Copy, why: str) -> Refused:
+    def _taken(self, why: str) -> Refused:
         """Not the statement's doing."""
         if not self._writable:
             return backend_down(why)
-        session.lost = why
         return Refused(Reason.SESSION_LOST, f"the database was lost: {why}")
 
 

@@ -127,8 +127,9 @@ class LocalBox(Box):
             attach=attach,
             grace=_GRACE_SECONDS,
         )
-        if outcome.lost:
-            self.gone = outcome.reason
         if outcome.ending is Ending.TAKEN_DOWN:
+            self.gone = outcome.reason
             raise BoxGone(outcome.reason)
+        if outcome.lost:
+            self.broken = outcome.reason
         return outcome

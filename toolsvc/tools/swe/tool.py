@@ -136,7 +136,7 @@ class SweTool(BuiltIn):
                 command, limit=call.run_limit, keep=self._output_bytes, cancellation=cancellation
             )
         except Failed as error:
-            return _failed(str(error), lost=state.box.gone is not None)
+            return _failed(str(error), lost=state.box.broken is not None)
         except BoxGone as error:
             raise Refused(Reason.SESSION_LOST, f"the box was lost: {error}") from error
         return as_result(ran, call.run_limit)
