@@ -3,7 +3,6 @@
 SandboxError
   SandboxUnavailable    nothing here can hold foreign code safely: refuse to start
   SandboxDown           a jail broke while serving: retry, nothing ran
-  SessionGone           the session's process has ended and its state with it
 """
 
 from __future__ import annotations
@@ -19,7 +18,3 @@ class SandboxUnavailable(SandboxError):
 
 class SandboxDown(SandboxError):
     """A jail could not be started or died; another try may find a new one."""
-
-
-class SessionGone(SandboxError):
-    """The session was lost before this call; the message says of what."""

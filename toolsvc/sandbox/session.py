@@ -4,6 +4,9 @@ Invariants
 - At most one call is in flight; a second one is the caller's mistake.
 - Every call ends: by an answer, by SIGINT at its limit, or by SIGKILL a second later, after
   which the session is gone and says of what.
+- A process that ends once it was given code has ended by that code's doing, whichever signal it
+  was: what runs in it can lower its own limits to have it killed. Only a jail that goes takes a
+  session down.
 - Signals go by pidfd: no process number is ever reused under us, and it works across pid
   namespaces.
 - What the session sends is not trusted: whatever does not parse ends the session.
@@ -20,10 +23,9 @@ import signal
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
-from toolsvc.sandbox.errors import SessionGone
 from toolsvc.sandbox.jailed import wire
 
 GRACE_SECONDS = 1.0
@@ -47,9 +49,9 @@ class Ending(Enum):
     LIMIT = "limit"
     """The disk limit."""
     CRASHED = "crashed"
-    """The process ended by itself: os._exit, a segmentation fault."""
+    """The process ended: os._exit, a segmentation fault, a signal."""
     TAKEN_DOWN = "taken_down"
-    """Its jail or the machine (out of memory) ended it: not the code's doing."""
+    """Its jail went, or it ended before it had any code: not the code's doing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +106,18 @@ class Session:
         self._loop.add_reader(channel.fileno(), self._on_readable)
 
     @property
+    def taken_down(self) -> str | None:
+        """Why it is gone, where that is not its code's doing; None otherwise."""
+        if self._cause is None or self._cause[0] is not Ending.TAKEN_DOWN:
+            return None
+        return self.gone
+
+    @property
+    def used(self) -> bool:
+        """Whether it was ever given code."""
+        return self._number > 0
+
+    @property
     def pid_namespaces(self) -> int:
         """How many lie between the session's process and this one; 0 = it shares ours."""
         with open(f"/proc/self/fdinfo/{self._pidfd}") as file:
@@ -121,13 +135,17 @@ class Session:
         attach: int | None = None,
         grace: float = GRACE_SECONDS,
     ) -> Outcome:
-        """Runs `code`; stores at most `keep` bytes of output. SessionGone if there is none.
+        """Runs `code`; stores at most `keep` bytes of output. A session that is gone runs nothing;
+        the outcome says what became of it.
 
         `attach`: a descriptor that the session gets with the call, for drivers that take one.
         `grace`: seconds between the interrupt at the limit and the kill.
         """
         if self.gone is not None:
-            raise SessionGone(self.gone)
+            outcome = self._outcome(None, keep, 0.0)
+            # It was an earlier call that was stopped.
+            stopped = outcome.ending in (Ending.TIMEOUT, Ending.CANCELLED)
+            return replace(outcome, ending=Ending.CRASHED) if stopped else outcome
         if self._answer is not None:
             raise RuntimeError("a session runs one call at a time")
         self._number += 1
@@ -325,9 +343,7 @@ class Session:
         if self.gone is not None:
             return
         if self._cause is None:
-            # Inside its own pid namespace nothing can send it SIGKILL, not even itself.
-            taken = self._kill_jail is None and self._wait_status == signal.SIGKILL
-            ending = Ending.TAKEN_DOWN if taken else Ending.CRASHED
+            ending = Ending.CRASHED if self.used else Ending.TAKEN_DOWN
             self._cause = (ending, _how_it_ended(self._wait_status))
         self.gone = self._cause[1]
         if self._answer is not None and not self._answer.done():

@@ -54,6 +54,7 @@ class Shard:
         self._sessions: dict[int, Session] = {}
         self._numbers: dict[Session, int] = {}
         self._next = 0
+        self._closing = False
         self.down = False
         self.disk_bounded = False
         """The kernel bounds all files of the jail together; else only the watch bounds them."""
@@ -105,6 +106,7 @@ class Shard:
 
     async def close(self) -> None:
         """Ends the jail and everything in it."""
+        self._closing = True
         if not self.down:
             self.down = True
             self._loop.remove_reader(self._jail.control.fileno())
@@ -204,7 +206,9 @@ class Shard:
 
     def _drop_sessions(self, reason: str) -> None:
         for session in self.sessions:
-            session.condemn(Ending.TAKEN_DOWN, reason)
+            # Whoever is alone in a jail can end all of it.
+            felled = self._exclusive and session.used and not self._closing
+            session.condemn(Ending.CRASHED if felled else Ending.TAKEN_DOWN, reason)
             if not session.ready:
                 session.close()
         requested = len(self._requested)

@@ -20,7 +20,6 @@ from toolsvc.errors import Reason, Refused, backend_down
 from toolsvc.plugin.actions import InvalidAction
 from toolsvc.plugin.tool import STRICT, Cancellation
 from toolsvc.sandbox.config import SandboxConfig
-from toolsvc.sandbox.errors import SessionGone
 from toolsvc.sandbox.session import Ending, Outcome, Session
 from toolsvc.tools.replaying import Journal
 from toolsvc.tools.sandboxed import KINDS, SandboxedTool
@@ -79,13 +78,12 @@ class PythonOptions(BaseModel):
 
 
 class _State:
-    """A session's process, once it has one, and why it is lost."""
+    """A session's process, once it has one, and what it ran."""
 
-    __slots__ = ("journal", "lost", "process")
+    __slots__ = ("journal", "process")
 
     def __init__(self, journal: Journal | None = None) -> None:
         self.process: Session | None = None
-        self.lost: str | None = None
         self.journal = journal or Journal()
 
 
@@ -121,6 +119,8 @@ class PythonTool(SandboxedTool):
         return _State()
 
     async def fork(self, state: _State, session: SessionInfo) -> _State:
+        if state.process is not None and state.process.gone is not None:
+            raise Refused(Reason.SESSION_LOST, f"the Python session was lost: {state.process.gone}")
         if state.journal.empty:
             return _State()
         forked = _State(state.journal.copy())
@@ -140,9 +140,8 @@ class PythonTool(SandboxedTool):
         return {"code": fenced_code(found["action"]) if self._fenced else plain_code(found["code"])}
 
     def lost(self, state: _State) -> str | None:
-        if self.stateful and state.lost is None and state.process is not None:
-            state.lost = state.process.gone
-        return state.lost
+        # One that its own code ended says so in its answers.
+        return state.process.taken_down if self.stateful and state.process is not None else None
 
     def ready(self, state: _State) -> bool:
         return state.process is not None
@@ -159,24 +158,19 @@ class PythonTool(SandboxedTool):
             outcome = await process.run(
                 call.arguments["code"], limit=call.run_limit, keep=self._output_bytes
             )
-        except SessionGone as error:
-            raise self._taken_away(state, str(error)) from error
         finally:
             if not self.stateful:
                 _end(state)
         if outcome.ending is Ending.TAKEN_DOWN:
             # Not the code's doing, so nothing that the policy should read.
-            raise self._taken_away(state, outcome.reason)
+            raise self._taken_away(outcome.reason)
         if self.stateful:
             state.journal.add(call.arguments["code"], outcome)
-            if outcome.lost:
-                state.lost = outcome.reason
         return as_result(outcome, call.run_limit, stateful=self.stateful)
 
-    def _taken_away(self, state: _State, reason: str) -> Refused:
+    def _taken_away(self, reason: str) -> Refused:
         """The process went through no fault of the code."""
         if self.stateful:
-            state.lost = reason
             return Refused(Reason.SESSION_LOST, f"the Python session was lost: {reason}")
         return backend_down(f"the Python process was lost: {reason}")
 

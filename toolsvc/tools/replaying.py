@@ -12,7 +12,6 @@ import hashlib
 from typing import NamedTuple
 
 from toolsvc.errors import Reason, Refused, backend_down
-from toolsvc.sandbox.errors import SessionGone
 from toolsvc.sandbox.session import Ending, Outcome, Session
 
 JOURNAL_CHARACTERS = 256 << 10
@@ -70,10 +69,7 @@ class Journal:
         """Runs all calls in a fresh process. `keep`: bytes of their output, as when they first ran.
         Refused where one of them comes to something else."""
         for number, ran in enumerate(self._ran, start=1):
-            try:
-                outcome = await process.run(ran.code, limit=_REPLAY_SECONDS, keep=keep)
-            except SessionGone as error:
-                raise backend_down(f"the Python process was lost: {error}") from error
+            outcome = await process.run(ran.code, limit=_REPLAY_SECONDS, keep=keep)
             if outcome.ending is Ending.TAKEN_DOWN:
                 raise backend_down(f"the Python process was lost: {outcome.reason}")
             if _trace(outcome) != ran.trace:

@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 from toolsvc.errors import StartError, backend_down
 from toolsvc.plugin.built_in import BuiltIn
 from toolsvc.sandbox.config import Driver, SandboxConfig
@@ -23,6 +26,24 @@ KINDS = {
     Ending.CRASHED: ToolErrorKind.CRASHED,
 }
 """TAKEN_DOWN is not here: it is nothing that the policy should read."""
+
+
+def shell_report(line: str) -> dict[str, Any]:
+    """The last line of what `Driver.SHELL` answers. Not trusted: what took the driver over may have
+    written anything."""
+    try:
+        report = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(report, dict):
+        return {}
+    found = {name: report.get(name) for name in ("dropped", "exit")}
+    kept: dict[str, Any] = {
+        name: value for name, value in found.items() if type(value) is int and 0 <= value < 1 << 53
+    }
+    if isinstance(report.get("shell"), str):
+        kept["shell"] = report["shell"]
+    return kept
 
 
 class ToolSandbox(Sandbox):

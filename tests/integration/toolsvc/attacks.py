@@ -233,6 +233,7 @@ SYSTEM_CALLS = {
     "accounting": "call('acct', 0)",
     "quota": "call('quotactl', 0x80000100, 0, 0, 0)",
     "swap": "call('swapon', b'x', 0)",
+    "memory for Landlock's rules": "call('landlock_create_ruleset', struct.pack('Q', 1), 8, 0)",
     "move pages": "call('move_pages', 1, 0, 0, 0, 0, 0)",
 }
 if kernel.MACHINE == bpf.X86_64:
@@ -273,6 +274,8 @@ done = subprocess.run(["./id", "-u"], capture_output=True, text=True)
 raise SystemExit("root") if done.stdout.strip() == "0" else PermissionError(done)
 """,
     "better priority": "os.nice(-5)",
+    "a scheduling group of its own": "in_child(os.setsid)",
+    "take a priority back": "os.nice(5)\nos.setpriority(os.PRIO_PROCESS, 0, 4)",
     "real-time priority": "os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))",
     "real-time I/O": "call('ioprio_set', 1, 0, 1 << 13)",
     "priority of others": (

@@ -69,7 +69,7 @@ while True:
 while True:
     try:
         if os.fork() == 0:
-            os.setsid()
+            os.setpgid(0, 0)
             if os.fork():
                 os._exit(0)
     except OSError:
@@ -77,6 +77,21 @@ while True:
 """,
         endings={Ending.TIMEOUT},
         limit=0.3,
+    ),
+    "computing": Bomb(
+        # It ends when all of it, what did not compute included, has been told to give way.
+        code="""
+for _ in range(6):
+    if os.fork() == 0:
+        while True:
+            pass
+while os.getpriority(os.PRIO_PROCESS, 0) < 5:
+    time.sleep(0.01)
+print("lowered")
+""",
+        endings={Ending.OK},
+        says="lowered",
+        limit=10,
     ),
     "memory of one process": Bomb(
         code="bytearray(1 << 30)", endings={Ending.OUT_OF_MEMORY}, says="MemoryError"
@@ -118,6 +133,52 @@ time.sleep(30)
 hungry = "b = bytearray(90 << 20)\\nimport time\\ntime.sleep(30)"
 for _ in range(4):
     subprocess.Popen(["/usr/bin/python3", "-I", "-c", hungry])
+time.sleep(30)
+""",
+        endings={Ending.OUT_OF_MEMORY},
+        says="192 MiB",
+        limit=15,
+    ),
+    "memory of processes that hide": Bomb(
+        code="""
+for _ in range(4):
+    if os.fork() == 0:
+        call("prctl", 4, 0, 0, 0, 0)
+        block = bytearray(90 << 20)
+        time.sleep(30)
+        os._exit(0)
+time.sleep(30)
+""",
+        endings={Ending.OUT_OF_MEMORY},
+        says="192 MiB",
+        limit=15,
+    ),
+    "memory of orphans that hide": Bomb(
+        code="""
+call("prctl", 4, 0, 0, 0, 0)
+for _ in range(4):
+    if os.fork() == 0:
+        os.setpgid(0, 0)
+        if os.fork():
+            os._exit(0)
+        block = bytearray(90 << 20)
+        time.sleep(30)
+        os._exit(0)
+time.sleep(30)
+""",
+        endings={Ending.OUT_OF_MEMORY},
+        says="192 MiB",
+        limit=15,
+    ),
+    "tables of pages": Bomb(
+        # A page in each GiB, which takes two tables; what is read takes no page of its own.
+        code="""
+libc.mmap.restype = ctypes.c_void_p
+if os.fork() == 0:
+    for at in range(1, 60000):
+        place = ctypes.c_void_p(at << 30)
+        if libc.mmap(place, ctypes.c_size_t(4096), 1, 0x100022, -1, ctypes.c_long(0)) == at << 30:
+            ctypes.string_at(place, 1)
 time.sleep(30)
 """,
         endings={Ending.OUT_OF_MEMORY},

@@ -213,7 +213,7 @@ async def test_output_between_commands_is_bounded_and_shown(session: Trajectory)
 async def test_jobs_end_with_their_session(host: Host) -> None:
     session = Trajectory(host, "bash")
     marker = "600.123"
-    await ask(session, f"setsid sleep {marker} & (sleep {marker} &) ; nohup sleep {marker} &")
+    await ask(session, f"sleep {marker} & (sleep {marker} &) ; nohup sleep {marker} &")
 
     def jobs() -> list[psutil.Process]:
         below = psutil.Process().children(recursive=True)

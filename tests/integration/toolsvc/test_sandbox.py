@@ -162,7 +162,7 @@ async def test_nothing_survives_its_session(sandbox: Sandbox) -> None:
     daemon = """
         import os, time
         if os.fork() == 0:
-            os.setsid()
+            os.setpgid(0, 0)
             if os.fork() == 0:
                 while True: time.sleep(0.01)
             os._exit(0)

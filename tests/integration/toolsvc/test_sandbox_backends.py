@@ -118,7 +118,7 @@ async def test_without_a_sandbox_limits_hold_and_sessions_end_whole() -> None:
             import os, time
             for _ in range(3):
                 if os.fork() == 0:
-                    os.setsid()
+                    os.setpgid(0, 0)
                     if os.fork() == 0:
                         while True: time.sleep(0.01)
                     os._exit(0)

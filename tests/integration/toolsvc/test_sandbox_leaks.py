@@ -25,7 +25,7 @@ LEAVES_FILES = "open('left', 'w').write('x' * 100000)\nimport os\nos.makedirs('a
 LEAVES_A_DAEMON = """
 import os, time
 if os.fork() == 0:
-    os.setsid()
+    os.setpgid(0, 0)
     if os.fork() == 0:
         while True: time.sleep(0.05)
     os._exit(0)

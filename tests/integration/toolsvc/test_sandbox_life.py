@@ -198,7 +198,7 @@ SPREADS = """
 import os, time
 for _ in range(3):
     if os.fork() == 0:
-        os.setsid()
+        os.setpgid(0, 0)
         while True: time.sleep(0.01)
 while True: pass
 """

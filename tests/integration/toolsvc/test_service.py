@@ -75,13 +75,15 @@ async def test_the_run_limit_is_a_tool_error_and_keeps_the_state(client: Client)
     assert await client.text(session, "x") == "1"
 
 
-async def test_a_lost_session_is_said_to_be_lost_and_stays_lost(client: Client) -> None:
+async def test_a_session_that_its_code_ended_is_said_to_be_lost_by_all_calls(
+    client: Client,
+) -> None:
     session = await client.open()
     result = await client.python(session, "import os; os._exit(1)", "dies")
     assert result.error.kind == reasons.TOOL_ERROR_KIND_CRASHED
     assert result.error.session_lost
-    with refused(reasons.ERROR_REASON_SESSION_LOST):
-        await client.python(session, "1")
+    more = await client.python(session, "1")
+    assert (more.error.kind, more.error.session_lost) == (reasons.TOOL_ERROR_KIND_CRASHED, True)
     again = await client.python(session, "import os; os._exit(1)", "dies")
     assert again == result
     renewed = await rpc(
@@ -89,7 +91,7 @@ async def test_a_lost_session_is_said_to_be_lost_and_stays_lost(client: Client) 
         pb.RenewLeasesRequest(owner="tests", session_ids=[session]),
         timeout=10,
     )
-    assert list(renewed.lost) == [session]
+    assert list(renewed.lost) == []
 
 
 async def test_memory_is_a_tool_error(client: Client) -> None:

@@ -94,7 +94,7 @@ async def test_kill_9_leaves_no_process(
     service = start("python", *SMALL)
     client = connect(service.address)
     session = await client.open()
-    code = "import os\nif os.fork() == 0:\n    os.setsid()\nwhile True: pass"
+    code = "import os\nif os.fork() == 0:\n    os.setpgid(0, 0)\nwhile True: pass"
     call = await begun(client, session, code)
     await until(lambda: spinning(service.process.pid) >= 2)
     below = psutil.Process(service.process.pid).children(recursive=True)

@@ -10,6 +10,7 @@ from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.sandbox.session import Ending, Outcome
 from toolsvc.tools.bash.action import find_request
 from toolsvc.tools.bash.tool import BashTool, as_result
+from toolsvc.tools.sandboxed import shell_report
 from toolsvc.types import Text
 from toolwright.types import ToolErrorKind
 
@@ -127,3 +128,12 @@ def test_a_report_that_is_none_breaks_nothing(line: str) -> None:
     result = as_result(outcome("x", line), 1.0)
     assert text(result) == "x"
     assert result.metrics == {}
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["", "[1]", "[" * 100_000, '{"exit": ' + "9" * 400 + "}", '{"exit": true, "dropped": -1}'],
+    ids=["none", "list", "deep", "long", "kinds"],
+)
+def test_a_report_that_was_forged_says_nothing(line: str) -> None:
+    assert shell_report(line) == {}

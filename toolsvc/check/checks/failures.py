@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from toolsvc.check.check import check
 from toolsvc.check.client import Client, Session, error_kind, refused, text_of
+from toolsvc.check.connection import Refusal
 from toolsvc.check.probe import Kind
 from toolsvc.check.types import Rule, Skipped, expect
 from toolwright import wire
@@ -148,12 +149,17 @@ async def an_unknown_session_is_refused(client: Client) -> None:
 
 @check(Rule.FAILURES)
 async def a_lost_session_is_refused(client: Client) -> None:
-    """Once a result said `session_lost`, later calls are refused with SESSION_LOST."""
+    """Once a result said `session_lost`, later calls say so too, or are refused: SESSION_LOST."""
     subject = client.subject(Kind.SLEEP)
     session = await client.open(subject)
     result = await session.call(Kind.SLEEP, seconds=3.0, run_limit=wire.duration(0.1))
     expect(error_kind(result) == "TIMEOUT", "a call past its run limit did not answer TIMEOUT")
     if result.error.session_lost:
-        await refused(session.call(), "SESSION_LOST", doing="a call in a lost session")
+        try:
+            again = await session.call()
+        except Refusal as refusal:
+            expect(refusal.reason == "SESSION_LOST", f"a call in a lost session: {refusal}")
+        else:
+            expect(again.error.session_lost, "a call in a lost session answered as in any other")
     else:
         await session.call()

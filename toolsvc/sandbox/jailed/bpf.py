@@ -5,7 +5,9 @@ Invariants
 - The first thing the program reads is the architecture: a call through another ABI kills.
 - No new namespace can be made, entered or mounted; no socket can be opened, only a connected
   pair of stream or packet sockets (a datagram pair could still send to an address).
-- Memory that no per-process figure shows (memfd, System V, POSIX queues) cannot be had.
+- No process leaves its jail's scheduling group, which it would by `setsid`.
+- Memory that no per-process figure shows (memfd, System V, POSIX queues, Landlock's rules) cannot
+  be had.
 - `clone3` answers ENOSYS, not EPERM: its flags cannot be seen from here and the C library falls
   back to `clone`, whose flags can.
 
@@ -40,6 +42,9 @@ _COMMON = {
     "process_madvise": 440,
     "mount_setattr": 442,
     "quotactl_fd": 443,
+    "landlock_create_ruleset": 444,
+    "landlock_add_rule": 445,
+    "landlock_restrict_self": 446,
     "memfd_secret": 447,
     "set_mempolicy_home_node": 450,
     "statmount": 457,
@@ -62,6 +67,7 @@ NUMBERS: dict[str, dict[str, int]] = {
         "msgget": 68,
         "ptrace": 101,
         "syslog": 103,
+        "setsid": 112,
         "uselib": 134,
         "vhangup": 153,
         "modify_ldt": 154,
@@ -141,6 +147,7 @@ NUMBERS: dict[str, dict[str, int]] = {
         "syslog": 116,
         "ptrace": 117,
         "reboot": 142,
+        "setsid": 157,
         "sethostname": 161,
         "setdomainname": 162,
         "settimeofday": 170,
@@ -185,11 +192,12 @@ NUMBERS: dict[str, dict[str, int]] = {
     },
 }
 
-_MAKES_SESSIONS = ("clone", "memfd_create", "mount", "umount2", "unshare")
+_LANDLOCK = ("landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self")
+_MAKES_SESSIONS = ("clone", "memfd_create", "mount", "umount2", "unshare", *_LANDLOCK)
 """What the zygote does and its sessions may not."""
 
 # Probed for by libraries, which know how to live without them.
-_ABSENT = ("clone3", "io_uring_setup", "io_uring_enter", "io_uring_register")
+_ABSENT = ("clone3", "io_uring_setup", "io_uring_enter", "io_uring_register", *_LANDLOCK)
 
 # CLONE_NEWNS | NEWCGROUP | NEWUTS | NEWIPC | NEWUSER | NEWPID | NEWNET
 _NEW_NAMESPACES = 0x00020000 | 0x7E000000

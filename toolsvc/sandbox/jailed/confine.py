@@ -84,7 +84,8 @@ class Confinement:
     def apply(self, folder: int) -> None:
         """Confines the calling process for good. `folder`: O_PATH descriptor of its own folder."""
         # A group of its own, for signals. Not a session (setsid): the kernel would set up and
-        # tear down a scheduling group for each, which costs more than all namespaces together.
+        # tear down a scheduling group for each, which costs more than all namespaces together,
+        # and a thousand busy ones would leave the service a thousandth of the machine.
         os.setpgid(0, 0)
         # The zygote hides its own memory from its user; the watch over a session's needs to see.
         kernel.dumpable()
@@ -111,6 +112,8 @@ class Confinement:
             (resource.RLIMIT_CPU, limits["cpu_seconds"]),
             (resource.RLIMIT_MEMLOCK, 64 * 1024),
             (resource.RLIMIT_CORE, 0),
+            # Whoever may raise a priority would undo what the watch lowers.
+            (resource.RLIMIT_NICE, 0),
         ):
             if value is not None:
                 resource.setrlimit(which, (value, value))

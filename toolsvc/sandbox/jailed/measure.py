@@ -10,6 +10,7 @@ import contextlib
 import os
 import stat
 from collections.abc import Iterator
+from typing import NamedTuple
 
 BYTES_PER_FILE = 4096
 _BYTES_OF_A_RECORD = 1024
@@ -110,12 +111,46 @@ def _descend(
         raise
 
 
-def resident_bytes(pid: int) -> int:
+class Process(NamedTuple):
+    """A process at one moment. `held`: bytes in memory and swapped out, and `tables`, by which the
+    kernel finds them."""
+
+    pid: int
+    parent: int
+    running: bool
+    threads: int
+    held: int
+    tables: int
+
+
+def look_at(pid: int) -> Process | None:
+    """None if it is gone. Of what anybody may read of anybody: a process can hide the rest."""
     try:
-        with open(f"/proc/{pid}/statm", "rb") as file:
-            return parse_resident(file.read())
+        descriptor = os.open(f"/proc/{pid}/status", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        return 0
+        return None
+    try:
+        text = os.read(descriptor, _PAGE)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    tables = _field(text, b"VmPTE") * 1024
+    return Process(
+        pid,
+        _field(text, b"PPid"),
+        b"\nState:\tR" in text,
+        _field(text, b"Threads"),
+        (_field(text, b"VmRSS") + _field(text, b"VmSwap")) * 1024 + tables,
+        tables,
+    )
+
+
+def _field(status: bytes, name: bytes) -> int:
+    """0 where there is none, as of a process that has ended."""
+    # A program's name, which it chooses, stands there with its line breaks escaped.
+    found = status.partition(b"\n" + name + b":")[2].split(None, 1)
+    return int(found[0]) if found else 0
 
 
 def parse_resident(statm: bytes) -> int:
@@ -124,15 +159,40 @@ def parse_resident(statm: bytes) -> int:
     return int(fields[1]) * _PAGE if len(fields) > 1 else 0
 
 
-def proportional_bytes(pid: int) -> int:
+def exact_bytes(process: Process) -> int:
+    """What is shared with others counted in parts, where the process lets that be seen."""
     try:
-        with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
-            for line in file:
-                if line.startswith(b"Pss:"):
-                    return int(line.split()[1]) * 1024
+        with open(f"/proc/{process.pid}/smaps_rollup", "rb") as file:
+            parts = [line.split() for line in file if line.startswith((b"Pss:", b"SwapPss:"))]
     except OSError:
-        return resident_bytes(pid)
-    return 0
+        return process.held
+    return sum(int(part[1]) * 1024 for part in parts) + process.tables
+
+
+def running_threads(process: Process) -> list[int]:
+    """Those that compute, or would if a processor were free."""
+    if process.threads <= 1:
+        return [process.pid] if process.running else []
+    found = []
+    for thread in threads(process.pid):
+        path = f"/proc/{process.pid}/task/{thread}/stat"
+        with contextlib.suppress(OSError), open(path, "rb") as file:
+            # The program's name stands in parentheses and may hold any byte.
+            if file.read().rpartition(b")")[2].split(None, 1)[0] == b"R":
+                found.append(thread)
+    return found
+
+
+def threads(pid: int) -> list[int]:
+    try:
+        return [int(name) for name in os.listdir(f"/proc/{pid}/task")]
+    except OSError:
+        return []
+
+
+def stored_bytes(file: int) -> int:
+    """In use by an open file."""
+    return os.fstat(file).st_blocks * 512
 
 
 def file_system_size(folder: int) -> int:
@@ -164,10 +224,3 @@ def descendants(ancestor: int) -> list[int]:
         found += below
         waiting += below
     return found
-
-
-def pid_namespace(pid: int) -> str:
-    try:
-        return os.readlink(f"/proc/{pid}/ns/pid")
-    except OSError:
-        return ""

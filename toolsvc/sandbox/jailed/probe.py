@@ -9,6 +9,7 @@ import os
 import resource
 import signal
 import socket
+import struct
 import time
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -46,6 +47,21 @@ def _connect(family, kind, address):
     channel.settimeout(1)
     channel.connect(address)
     return "connected"
+
+
+def _in_child(action):
+    """A child is no leader of its group, to whom more is allowed."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            action()
+        except OSError as error:
+            os._exit(error.errno)
+        os._exit(0)
+    refused = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if refused:
+        raise OSError(refused, "denied")
+    return "in a child"
 
 
 def _fork_beyond(limit):
@@ -106,6 +122,8 @@ if PROBE["own_pid_namespace"]:
     _attempt("parent in sight", lambda: os.kill(os.getppid() or 1 / 0, 0))
     _attempt("others in sight", lambda: os.kill(-1, 0))
 _attempt("namespace", lambda: _syscall(PROBE["unshare"], 0x10000000))
+_attempt("scheduling group of its own", lambda: _in_child(os.setsid))
+_attempt("memory for Landlock's rules", lambda: _syscall(444, struct.pack("=Q", 1), 8, 0))
 _attempt("trace", lambda: _syscall(PROBE["ptrace"], 0, 0, 0, 0))
 _attempt("io_uring", lambda: _syscall(425, 1, ctypes.create_string_buffer(256)))
 _attempt("fork over the limit", lambda: _fork_beyond(PROBE["processes"]))

@@ -1,68 +1,87 @@
-"""Finds the sessions that hold more memory or more files than one may.
+"""Finds the sessions that hold more memory or more files, or compute on more threads, than one may.
 
 The kernel's limits are for one process; these are for all processes of a session together.
 
 Invariants
-- One look at the memory costs a few microseconds a session, whatever the session does: a jail
-  may hold thousands.
+- Whose process it is, its parents tell: no process can hide or change them, while its own files in
+  /proc are its own to lock.
+- One look at the memory costs a few microseconds a session that has one process, and some ten for
+  each further one, whatever the session does: a jail may hold thousands.
 - One look at the files takes a bounded time; what it did not get to is first next time.
 - Where each session has a file system of its own, the kernel holds it to its size; then only
   what all of them take together is watched, since they are kept in the machine's memory.
 
-It names who is to end; ending is the zygote's.
+It names who is to end or to give way; that is the zygote's to do.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
-from . import measure
+from . import measure, share
 
 _FILES_SECONDS = 0.02
 _MEMORY_BYTES = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 _MEMORY_SHARE = 8
 """The files of a jail's sessions never take more than this part of the machine's memory."""
+_FULL_LOOK = 8
+"""A session's first process is looked at closely one time in so many: four times as dear as its
+memory alone, and what shows then (tables, threads) grows slowly."""
+_STEPS = 200
+"""Up from a process to its session's first; a session has fewer processes."""
 
 
 class Member:
     """A session's first process, as its parent knows it."""
 
-    __slots__ = ("_namespace", "_size", "folder", "number", "pid")
+    __slots__ = ("_output", "_size", "_tables", "folder", "number", "pid", "threads")
 
-    def __init__(self, pid: int, number: int, folder: int) -> None:
-        """Takes over `folder`, an O_PATH descriptor."""
+    def __init__(self, pid: int, number: int, folder: int, output: int) -> None:
+        """Takes over `folder`, an O_PATH descriptor, and `output`, the file that it prints to."""
         self.pid = pid
         self.number = number
         self.folder = folder
+        self.threads = 1
+        self._output = output
         self._size = -1
-        self._namespace = ""
+        self._tables = 0
 
-    @property
-    def namespace(self) -> str:
-        """Of its process numbers."""
-        if not self._namespace:
-            self._namespace = measure.pid_namespace(self.pid)
-        return self._namespace
+    def look(self) -> measure.Process | None:
+        """Closely."""
+        process = measure.look_at(self.pid)
+        if process is not None:
+            self.threads, self._tables = process.threads, process.tables
+        return process
 
-    def resident_bytes(self) -> int:
+    def held_bytes(self) -> int:
+        """Pages that it shares with the zygote counted as its own."""
         # Kept open: finding the file anew each time would cost five times the reading.
         try:
             if self._size < 0:
                 self._size = os.open(f"/proc/{self.pid}/statm", os.O_RDONLY | os.O_CLOEXEC)
-            return measure.parse_resident(os.pread(self._size, 256, 0))
+            resident = measure.parse_resident(os.pread(self._size, 256, 0))
         except OSError:
-            return 0
+            resident = 0
+        return resident + self._tables + self.printed_bytes()
+
+    def printed_bytes(self) -> int:
+        """What it, or what it left running, wrote to its output: kept in memory, by no process."""
+        return measure.stored_bytes(self._output)
 
     def forget(self) -> None:
         """Its process is gone; `folder` is the caller's again."""
+        os.close(self._output)
         if self._size >= 0:
             os.close(self._size)
             self._size = -1
+
+
+Others = Mapping[int, list[measure.Process]]
+"""The processes of each session beside its first, by the number of that."""
 
 
 class Excess(NamedTuple):
@@ -83,26 +102,63 @@ class Watch:
         self._memory_bytes = int(settings["memory_bytes"])
         self._disk_bytes = int(settings["disk_bytes"])
         self._seen = 0
+        self._looks = 0
 
-    def over_memory(
-        self, members: Mapping[int, Member], helpers: AbstractSet[int]
-    ) -> Iterator[Excess]:
+    def others(self, members: Mapping[int, Member], helpers: AbstractSet[int]) -> Others:
+        """`helpers`: processes of the zygote's own."""
+        me = os.getpid()
+        if not self._shared:
+            below = measure.descendants(me)
+            numbers = [pid for pid in below if pid not in members and pid not in helpers]
+            more = [process for process in map(measure.look_at, numbers) if process is not None]
+            return {first: more for first in members}
+        numbers = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+        found: dict[int, measure.Process] = {}
+        for pid in numbers:
+            if pid not in members and pid not in helpers and pid not in (1, me):
+                process = measure.look_at(pid)
+                if process is not None:
+                    found[pid] = process
+        others: dict[int, list[measure.Process]] = {}
+        for process in found.values():
+            first = _first_of(process, found, members)
+            if first is not None:
+                others.setdefault(first, []).append(process)
+        return others
+
+    def over_memory(self, members: Mapping[int, Member], others: Others) -> Iterator[Excess]:
         """The cheap look counts pages that are still shared with the zygote as if they were the
-        session's own, so only sessions that fail it get the exact figure.
-
-        `helpers`: processes of the zygote's own.
-        """
-        others = self._others(members, helpers)
+        session's own, so only sessions that fail it get the exact figure."""
+        self._looks += 1
         for pid, member in list(members.items()):
+            if (member.number + self._looks) % _FULL_LOOK == 0:
+                member.look()
             more = others.get(pid, [])
-            size = member.resident_bytes() + sum(map(measure.resident_bytes, more))
-            if size <= self._memory_bytes:
+            if member.held_bytes() + sum(process.held for process in more) <= self._memory_bytes:
                 continue
-            processes = [pid, *more]
-            held = sum(map(measure.proportional_bytes, processes))
+            first = member.look()
+            held = member.printed_bytes() + sum(map(measure.exact_bytes, more))
+            held += measure.exact_bytes(first) if first is not None else 0
             if held > self._memory_bytes:
                 event = {"event": "over_memory", "id": member.number, "held": held}
-                yield Excess(member, event, processes)
+                yield Excess(member, event, [pid, *(process.pid for process in more)])
+
+    def over_share(
+        self, members: Mapping[int, Member], others: Others
+    ) -> Iterator[tuple[list[measure.Process], int]]:
+        """The processes of each session that computes on more threads than one may, and how many
+        those are."""
+        for pid, member in members.items():
+            more = others.get(pid, [])
+            if len(more) + member.threads <= share.THREADS and all(
+                process.threads == 1 for process in more
+            ):
+                continue
+            first = member.look()
+            processes = [*([first] if first is not None else []), *more]
+            running = sum(len(measure.running_threads(process)) for process in processes)
+            if running > share.THREADS:
+                yield processes, running
 
     def over_disk(self, members: Mapping[int, Member]) -> Iterator[Excess]:
         """While all together store less than one may, nobody has to be measured."""
@@ -132,25 +188,21 @@ class Watch:
         event = {"event": "over_disk", "id": member.number, "together": together}
         return Excess(member, event, [])
 
-    def _others(
-        self, members: Mapping[int, Member], helpers: AbstractSet[int]
-    ) -> dict[int, list[int]]:
-        """The processes of each session, beside its first."""
-        if not self._shared:
-            below = measure.descendants(os.getpid())
-            rest = [pid for pid in below if pid not in members and pid not in helpers]
-            return dict.fromkeys(members, rest)
-        others: dict[int, list[int]] = {}
-        leaders: dict[str, int] = {}
-        me = os.getpid()
-        for name in os.listdir("/proc"):
-            if not name.isdigit():
-                continue
-            pid = int(name)
-            if pid in members or pid in helpers or pid in (1, me):
-                continue
-            if not leaders:
-                leaders = {member.namespace: member.pid for member in members.values()}
-            with contextlib.suppress(KeyError):
-                others.setdefault(leaders[measure.pid_namespace(pid)], []).append(pid)
-        return others
+
+def _first_of(
+    process: measure.Process,
+    found: Mapping[int, measure.Process],
+    members: Mapping[int, Member],
+) -> int | None:
+    """The first process of the session that it belongs to. None if it has ended meanwhile."""
+    for _ in range(_STEPS):
+        if process.parent in members:
+            return process.parent
+        above = found.get(process.parent) or measure.look_at(process.parent)
+        if above is None:
+            # Its parent ended between two looks, so it has another one now.
+            above = measure.look_at(process.pid)
+        if above is None:
+            return None
+        process = above
+    return None

@@ -1,7 +1,7 @@
 """The jail's first Python process: it forks one confined child for each session.
 
 Owns, inside the jail: the folders or file systems of the sessions, the reaping of children, and
-the end of those that the watch finds above their limits.
+the end, or the priority, of those that the watch finds above their limits.
 
 Invariants
 - What a session does once it is confined is its driver's: a module of this package with
@@ -38,7 +38,7 @@ import traceback
 from collections.abc import Mapping
 from typing import Any
 
-from . import kernel, measure, preload, watch, wire
+from . import kernel, measure, preload, share, watch, wire
 from .confine import SESSION_SOCKET, Confinement
 
 WATCH_SECONDS = 0.5
@@ -83,7 +83,8 @@ class Zygote:
     def run(self) -> None:
         """Serves the host until it hangs up. Does not return."""
         kernel.not_dumpable()
-        if not self._jailed:
+        if not self._confinement.namespaces:
+            # Else firejail would adopt them, and nobody could tell whose they are.
             kernel.adopt_orphans()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
@@ -163,7 +164,8 @@ class Zygote:
             pid = kernel.clone(self._confinement.clone_flags)
             if pid == 0:
                 self._be_session(folder, output, session_fd)
-            self._children[pid] = watch.Member(pid, number, folder)
+            self._children[pid] = watch.Member(pid, number, folder, output)
+            ours.remove(output)
             pidfd = os.pidfd_open(pid)
             ours.append(pidfd)
             self._tell({"event": "session", "id": number}, [host_fd, pidfd, output])
@@ -240,8 +242,10 @@ class Zygote:
             os._exit(0)
 
     def _watch_all(self) -> None:
-        helpers = self._removers.keys()
-        for excess in self._watch.over_memory(self._children, helpers):
+        others = self._watch.others(self._children, self._removers.keys())
+        for processes, running in self._watch.over_share(self._children, others):
+            share.lower(processes, share.niceness(running))
+        for excess in self._watch.over_memory(self._children, others):
             self._end_session(excess)
         for excess in self._watch.over_disk(self._children):
             self._end_session(excess)

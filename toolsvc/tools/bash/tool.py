@@ -15,14 +15,13 @@ from pydantic import BaseModel, Field
 from toolsvc.errors import Reason, Refused, backend_down
 from toolsvc.plugin.tool import STRICT, Cancellation
 from toolsvc.sandbox.config import Driver, SandboxConfig
-from toolsvc.sandbox.errors import SessionGone
 from toolsvc.sandbox.jailed.shell import REPORT_BYTES
 from toolsvc.sandbox.session import Ending, Outcome, Session
 from toolsvc.tools.bash.action import STOPS, find_request
 from toolsvc.tools.bash.arguments import BashArguments
 from toolsvc.tools.bash.tree import metadata_files, read_folder
 from toolsvc.tools.files import Entry, pack
-from toolsvc.tools.sandboxed import KINDS, SandboxedTool
+from toolsvc.tools.sandboxed import KINDS, SandboxedTool, shell_report
 from toolsvc.types import Call, RawFormat, Result, SessionInfo, Text, ToolError
 from toolwright.types import ToolErrorKind
 
@@ -44,14 +43,13 @@ class BashOptions(BaseModel):
 
 
 class _Shell:
-    """A session's state: its process, once it has one, and why it is lost."""
+    """A session's state: its process, once it has one, and the files that it begins with."""
 
-    __slots__ = ("lost", "process", "tree")
+    __slots__ = ("process", "tree")
 
     def __init__(self, tree: list[Entry]) -> None:
         self.tree = tree
         self.process: Session | None = None
-        self.lost: str | None = None
 
 
 class BashTool(SandboxedTool):
@@ -102,9 +100,8 @@ class BashTool(SandboxedTool):
             state.process.close()
 
     def lost(self, state: _Shell) -> str | None:
-        if state.lost is None and state.process is not None:
-            state.lost = state.process.gone
-        return state.lost
+        # One that its own commands ended says so in its answers.
+        return None if state.process is None else state.process.taken_down
 
     def ready(self, state: _Shell) -> bool:
         return state.process is not None
@@ -133,18 +130,12 @@ class BashTool(SandboxedTool):
             return Result(done=True)
         cancellation.on_request(process.cancel)
         request = {name: value for name, value in call.arguments.items() if value is not None}
-        try:
-            outcome = await process.run(
-                json.dumps(request, ensure_ascii=False),
-                limit=call.run_limit,
-                keep=self._output_bytes + REPORT_BYTES,
-                grace=_GRACE_SECONDS,
-            )
-        except SessionGone as error:
-            state.lost = str(error)
-            raise Refused(Reason.SESSION_LOST, f"the shell was lost: {error}") from error
-        if outcome.lost:
-            state.lost = outcome.reason
+        outcome = await process.run(
+            json.dumps(request, ensure_ascii=False),
+            limit=call.run_limit,
+            keep=self._output_bytes + REPORT_BYTES,
+            grace=_GRACE_SECONDS,
+        )
         if outcome.ending is Ending.TAKEN_DOWN:
             raise Refused(Reason.SESSION_LOST, f"the shell was lost: {outcome.reason}")
         return as_result(outcome, call.run_limit)
@@ -152,12 +143,9 @@ class BashTool(SandboxedTool):
 
 async def _unpack(process: Session, tree: BinaryIO) -> None:
     """Refused if the tree does not fit."""
-    try:
-        outcome = await process.run(
-            "{}", limit=_UNPACK_SECONDS, keep=REPORT_BYTES * 4, attach=tree.fileno()
-        )
-    except SessionGone as error:
-        raise backend_down(str(error)) from error
+    outcome = await process.run(
+        "{}", limit=_UNPACK_SECONDS, keep=REPORT_BYTES * 4, attach=tree.fileno()
+    )
     if outcome.ending in (Ending.EXCEPTION, Ending.LIMIT):
         why = outcome.reason or outcome.output.splitlines()[0]
         raise Refused(
@@ -174,7 +162,7 @@ def as_result(outcome: Outcome, run_limit: float) -> Result:
     if outcome.lost:
         return _lost(outcome, run_limit)
     output, _, line = outcome.output.rpartition("\n")
-    report = _report(line)
+    report = shell_report(line)
     dropped, code, shell = report.get("dropped", 0), report.get("exit"), report.get("shell")
     notes = []
     kind = KINDS[outcome.ending]
@@ -218,15 +206,3 @@ def _stopped(ending: Ending, run_limit: float) -> str:
     if ending is Ending.TIMEOUT:
         return f"stopped after {run_limit:g} s"
     return "cancelled" if ending is Ending.CANCELLED else "interrupted"
-
-
-def _report(line: str) -> dict[str, Any]:
-    """The driver's last line. Not trusted: what took the driver over may write anything."""
-    try:
-        report = json.loads(line)
-    except ValueError:
-        return {}
-    if not isinstance(report, dict):
-        return {}
-    wanted = {"dropped": int, "exit": int, "shell": str}
-    return {name: report[name] for name, kind in wanted.items() if type(report.get(name)) is kind}

@@ -10,7 +10,6 @@ from typing import Any
 
 from toolsvc.errors import backend_down
 from toolsvc.plugin.tool import Cancellation
-from toolsvc.sandbox.errors import SessionGone
 from toolsvc.sandbox.session import Ending, Session
 from toolsvc.tools.create import inside
 from toolsvc.tools.sandboxed import KINDS, ToolSandbox
@@ -62,8 +61,6 @@ class FreshProcess:
         program = f"{_SOURCE}\nprint('\\n{mark}' + work(json.loads({json.dumps(job)!r})))\n"
         try:
             outcome = await process.run(program, limit=limit, keep=_KEPT)
-        except SessionGone as error:
-            raise backend_down(f"the sandbox's process was lost: {error}") from error
         finally:
             self.close()
         if outcome.ending is Ending.TAKEN_DOWN:

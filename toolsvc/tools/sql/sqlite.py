@@ -16,7 +16,6 @@ from pathlib import Path
 from toolsvc.errors import Reason, Refused, backend_down
 from toolsvc.plugin.tool import Cancellation
 from toolsvc.sandbox.config import Driver, SandboxConfig
-from toolsvc.sandbox.errors import SessionGone
 from toolsvc.sandbox.session import Ending, Outcome, Session
 from toolsvc.tools.sandboxed import KINDS, ToolSandbox
 from toolsvc.tools.sql.templates import Templates
@@ -30,12 +29,11 @@ _OPEN_SECONDS = 10.0
 class _Copy:
     """A session's state. `process` is None before the first statement."""
 
-    __slots__ = ("lost", "path", "process")
+    __slots__ = ("path", "process")
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.process: Session | None = None
-        self.lost: str | None = None
 
 
 class SqliteBackend:
@@ -77,12 +75,14 @@ class SqliteBackend:
             session.process.close()
 
     def ready(self, session: _Copy) -> bool:
-        return session.process is not None and session.process.gone is None
+        # A writer that is gone is told so by its next statement.
+        return session.process is not None and (self._writable or session.process.gone is None)
 
     def lost(self, session: _Copy) -> str | None:
-        if self._writable and session.lost is None and session.process is not None:
-            session.lost = session.process.gone
-        return session.lost
+        # One that its own statement ended says so in its answers.
+        if not self._writable or session.process is None:
+            return None
+        return session.process.taken_down
 
     async def prepare(self, session: _Copy) -> None:
         await self.close(session)
@@ -96,10 +96,8 @@ class SqliteBackend:
                 keep=1000,
                 attach=template.fileno(),
             )
-        except BaseException as error:
+        except BaseException:
             process.close()
-            if isinstance(error, SessionGone):
-                raise backend_down(str(error)) from error
             raise
         if opened.ending is not Ending.OK:
             process.close()
@@ -114,15 +112,10 @@ class SqliteBackend:
             raise RuntimeError("run before prepare")
         cancellation.on_request(process.cancel)
         request = json.dumps({"sql": sql, "rows": self._rows}, ensure_ascii=False)
-        try:
-            outcome = await process.run(request, limit=limit, keep=self._output_bytes)
-        except SessionGone as error:
-            raise self._taken(session, str(error)) from error
+        outcome = await process.run(request, limit=limit, keep=self._output_bytes)
         if outcome.ending is Ending.TAKEN_DOWN:
-            raise self._taken(session, outcome.reason)
+            raise self._taken(outcome.reason)
         lost = outcome.lost and self._writable
-        if lost:
-            session.lost = outcome.reason
         kind = KINDS[outcome.ending]
         if kind in (ToolErrorKind.NONE, ToolErrorKind.EXCEPTION) and not outcome.lost:
             text = outcome.output
@@ -131,11 +124,10 @@ class SqliteBackend:
             text += "; the database and its changes are lost" if lost else ""
         return Answer(text=text, kind=kind, cut=outcome.truncated, lost=lost)
 
-    def _taken(self, session: _Copy, why: str) -> Refused:
+    def _taken(self, why: str) -> Refused:
         """Not the statement's doing."""
         if not self._writable:
             return backend_down(why)
-        session.lost = why
         return Refused(Reason.SESSION_LOST, f"the database was lost: {why}")
 
 

@@ -62,7 +62,9 @@ class Box(ABC):
     folder: str
     """Where the repository is. Commands begin there, and relative paths do."""
     gone: str | None = None
-    """Why it was lost; None while it is there."""
+    """Why it was lost through no fault of what ran in it; None while it was not."""
+    broken: str | None = None
+    """How what ran in it ended it. Whatever is asked of it then is told so."""
 
     @abstractmethod
     async def exec(

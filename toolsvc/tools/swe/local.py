@@ -12,16 +12,14 @@ import json
 import secrets
 import shlex
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 
 from toolsvc.errors import Refused
 from toolsvc.plugin.tool import Cancellation
 from toolsvc.sandbox.config import Driver, SandboxConfig
-from toolsvc.sandbox.errors import SessionGone
 from toolsvc.sandbox.jailed.shell import REPORT_BYTES
 from toolsvc.sandbox.session import Ending, Outcome, Session
 from toolsvc.tools.files import Entry, pack
-from toolsvc.tools.sandboxed import KINDS, ToolSandbox
+from toolsvc.tools.sandboxed import KINDS, ToolSandbox, shell_report
 from toolsvc.tools.swe.box import Box, BoxError, BoxGone, Ran, Runner, StartFailed
 
 _FOLDER = "testbed"
@@ -76,11 +74,10 @@ class LocalBox(Box):
             cancellation.on_request(self._session.cancel)
         line = f"cd {self.folder} && bash -c {shlex.quote(command)}"
         outcome = await self._run(line, limit, keep)
-        output, report = outcome.output, {}
+        output, last = outcome.output, ""
         if not outcome.lost:
             output, _, last = output.rpartition("\n")
-            with suppress(ValueError):
-                report = json.loads(last)
+        report = shell_report(last)
         return Ran(
             output=output.encode(),
             dropped=report.get("dropped", 0),
@@ -123,19 +120,16 @@ class LocalBox(Box):
         self._session.close()
 
     async def _run(self, line: str, limit: float, keep: int, attach: int | None = None) -> Outcome:
-        try:
-            outcome = await self._session.run(
-                json.dumps({"command": line}),
-                limit=limit,
-                keep=keep + REPORT_BYTES,
-                attach=attach,
-                grace=_GRACE_SECONDS,
-            )
-        except SessionGone as error:
-            self.gone = str(error)
-            raise BoxGone(self.gone) from error
-        if outcome.lost:
-            self.gone = outcome.reason
+        outcome = await self._session.run(
+            json.dumps({"command": line}),
+            limit=limit,
+            keep=keep + REPORT_BYTES,
+            attach=attach,
+            grace=_GRACE_SECONDS,
+        )
         if outcome.ending is Ending.TAKEN_DOWN:
+            self.gone = outcome.reason
             raise BoxGone(outcome.reason)
+        if outcome.lost:
+            self.broken = outcome.reason
         return outcome

@@ -16,7 +16,7 @@ import structlog
 
 from toolsvc.errors import Reason, Refused, backend_down
 from toolsvc.plugin.built_in import BuiltIn, imported
-from toolsvc.plugin.results import failure, invalid
+from toolsvc.plugin.results import invalid
 from toolsvc.plugin.tool import Cancellation
 from toolsvc.sandbox.config import MIB, SandboxConfig
 from toolsvc.sandbox.jailed.texts import Failed
@@ -136,7 +136,7 @@ class SweTool(BuiltIn):
                 command, limit=call.run_limit, keep=self._output_bytes, cancellation=cancellation
             )
         except Failed as error:
-            return failure(ToolErrorKind.EXCEPTION, str(error))
+            return _failed(str(error), lost=state.box.broken is not None)
         except BoxGone as error:
             raise Refused(Reason.SESSION_LOST, f"the box was lost: {error}") from error
         return as_result(ran, call.run_limit)
@@ -200,6 +200,12 @@ def _denial(programs: tuple[str, ...]) -> re.Pattern[str]:
     would fail; no wall, which the box is."""
     names = "|".join(map(re.escape, programs)) or "(?!)"
     return re.compile(rf"(?:^|[;&|(\n])\s*(?:\S*/)?({names})(?![\w.-])")
+
+
+def _failed(why: str, *, lost: bool) -> Result:
+    kind = ToolErrorKind.CRASHED if lost else ToolErrorKind.EXCEPTION
+    error = ToolError(kind=kind, message=why, session_lost=lost)
+    return Result(observation=(Text(text=why),), error=error)
 
 
 def as_result(ran: Ran, run_limit: float) -> Result:

@@ -543,7 +543,7 @@ class ToolError(google.protobuf.message.Message):
     kind: toolwright.common.v1.reasons_pb2.ToolErrorKind.ValueType
     message: builtins.str
     session_lost: builtins.bool
-    """The session's state went with it; further calls answer SESSION_LOST."""
+    """The session's state went with it; further calls say so too, or answer SESSION_LOST."""
     def __init__(
         self,
         *,

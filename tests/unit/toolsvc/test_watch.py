@@ -1,0 +1,130 @@
+"""Whose processes are whose, what they hold, and how much of the processors they may claim."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from toolsvc.sandbox.jailed import measure, share
+from toolsvc.sandbox.jailed.watch import _FULL_LOOK, Member, Watch
+
+MIB = 1 << 20
+SETTINGS = {
+    "confinement": {"namespaces": True},
+    "jailed": True,
+    "memory_bytes": 64 * MIB,
+    "disk_bytes": MIB,
+}
+SPREADS = """
+import ctypes, time
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+for at in range(1, 9000):  # a page in each GiB, which takes two tables
+    place = ctypes.c_void_p(at << 30)
+    if libc.mmap(place, ctypes.c_size_t(4096), 1, 0x100022, -1, ctypes.c_long(0)) == at << 30:
+        ctypes.string_at(place, 1)
+print(flush=True)
+time.sleep(60)
+"""
+HIDES = """
+import ctypes, os, sys, time
+ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)
+if os.fork() == 0:
+    block = bytearray({mib} << 20)
+    print(flush=True)
+    {then}
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def watch() -> Watch:
+    return Watch(-1, SETTINGS, own_file_systems=True)
+
+
+@contextlib.contextmanager
+def session(code: str) -> Iterator[Member]:
+    """A first process, once what it runs has printed a line."""
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", code], stdout=subprocess.PIPE, start_new_session=True
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    member = Member(process.pid, 1, -1, os.memfd_create("output"))
+    try:
+        yield member
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        member.forget()
+
+
+def test_a_child_that_hides_is_its_parents(watch: Watch) -> None:
+    with session(HIDES.format(mib=80, then="time.sleep(60)")) as member:
+        others = watch.others({member.pid: member}, set())
+        (child,) = others[member.pid]
+        assert child.parent == member.pid
+        assert child.held > 80 * MIB
+        (excess,) = watch.over_memory({member.pid: member}, others)
+        assert (excess.event["id"], excess.processes) == (1, [member.pid, child.pid])
+        assert excess.event["held"] > 80 * MIB
+
+
+def test_tables_of_a_first_process_are_seen_after_some_looks(watch: Watch) -> None:
+    with session(SPREADS) as member:
+        looks = [
+            bool(list(watch.over_memory({member.pid: member}, {}))) for _ in range(_FULL_LOOK + 1)
+        ]
+        assert any(looks)
+
+
+def test_what_is_printed_after_a_call_is_held(watch: Watch) -> None:
+    with session("import time; print(flush=True); time.sleep(60)") as member:
+        before = member.held_bytes()
+        os.posix_fallocate(member._output, 0, 65 * MIB)
+        assert member.held_bytes() - before == 65 * MIB
+        assert list(watch.over_memory({member.pid: member}, {}))
+
+
+@pytest.mark.parametrize("running", range(1, 129))
+def test_threads_that_were_lowered_weigh_no_more_than_two(running: int) -> None:
+    lowered = share.niceness(running)
+    assert running * 0.8**lowered <= 2 or lowered == 19
+    assert lowered == 0 or running * 0.8 ** (lowered - 1) > 2
+
+
+@pytest.mark.parametrize(
+    "starts",
+    ["if os.fork() == 0: break", "threading.Thread(target=spin, daemon=True).start()"],
+    ids=["processes", "threads"],
+)
+def test_all_of_a_session_gives_way(watch: Watch, starts: str) -> None:
+    spins = (
+        "import hashlib, os, threading\n"
+        "def spin():\n    while True: hashlib.sha256(bytes(1 << 20))\n"
+        f"for _ in range(4):\n    {starts}\nelse: print(flush=True)\nspin()"
+    )
+    with session(spins) as member:
+        members = {member.pid: member}
+        member.look()
+        found = []
+        while not found:  # a thread may not have begun when it is looked at
+            found = list(watch.over_share(members, watch.others(members, set())))
+        ((processes, running),) = found
+        assert running > share.THREADS
+        share.lower(processes, share.niceness(running))
+        threads = [thread for one in processes for thread in measure.threads(one.pid)]
+        assert len(threads) == 5
+        nice = {os.getpriority(os.PRIO_PROCESS, thread) for thread in threads}
+        assert nice == {share.niceness(running)}
+
+
+def test_who_computes_on_two_threads_is_left_alone(watch: Watch) -> None:
+    with session("import os\nos.fork()\nprint(flush=True)\nwhile True: pass") as member:
+        members = {member.pid: member}
+        assert not list(watch.over_share(members, watch.others(members, set())))
