@@ -201,6 +201,8 @@ def as_result(outcome: Outcome, run_limit: float) -> Result:
     )
 
 
+_MOST = 1 << 62
+"""Of a number in a report; a longer one is no figure."""
 _ENDED = "its variables and jobs are gone, the files are kept, the next command gets a new shell"
 _KILLED = f"it did not stop when interrupted and was killed with the shell; {_ENDED}"
 
@@ -229,4 +231,8 @@ def _report(line: str) -> dict[str, Any]:
     if not isinstance(report, dict):
         return {}
     wanted = {"dropped": int, "exit": int, "shell": str}
-    return {name: report[name] for name, kind in wanted.items() if type(report.get(name)) is kind}
+    return {
+        name: report[name]
+        for name, kind in wanted.items()
+        if type(report.get(name)) is kind and (kind is str or abs(report[name]) < _MOST)
+    }
