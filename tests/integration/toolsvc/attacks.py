@@ -436,6 +436,15 @@ raise PermissionError("nothing")
     "by working folder": (
         "held(*(lambda p=p: os.listdir(f'/proc/{p}/cwd') for p in TARGET['pids']))"
     ),
+    "by folders in /proc": """
+held(*(
+    lambda p=p, way=way: os.stat(f"/proc/{p}/{way}/secret")
+    for p in other_pids()
+    for way in ("cwd", f"root{os.path.dirname(TARGET['theirs'])}", "task/1/cwd")
+))
+""",
+    "modes by /proc": "held(*(lambda p=p: os.chmod(f'/proc/{p}/cwd/secret', 0)"
+    " for p in other_pids()))",
     "list mounts": """
 held(
     lambda: call("listmount", struct.pack("=IIQQ", 24, 0, 2**64 - 1, 0), bytes(800), 100, 0),

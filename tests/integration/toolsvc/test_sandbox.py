@@ -198,6 +198,17 @@ async def test_long_code_and_odd_text_arrive_whole(session: Session) -> None:
     assert await output(session, "print('\\ud800')") == "\\ud800"
 
 
+async def test_no_session_holds_a_file_that_another_has_open(sandbox: Sandbox) -> None:
+    one, other = await sandbox.take(), await sandbox.take()
+    flags = "import os\n[os.get_blocking(number) for number in range(4)]"
+    before = await output(other, flags)
+    code = "import os\nfor number in range(3): os.set_blocking(number, False)"
+    await output(one, code)
+    assert await output(other, flags) == before == "[True, True, True, True]"
+    one.close()
+    other.close()
+
+
 HOG = """
 import os, resource, signal, socket, ctypes
 libc = ctypes.CDLL(None)

@@ -64,7 +64,6 @@ class Zygote:
         self._homes.settle()
         self._children: dict[int, watch.Member] = {}
         self._helpers: set[int] = set()
-        self._nothing = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def run(self) -> None:
@@ -155,8 +154,9 @@ class Zygote:
         try:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            # All of ours are above the four that stay.
-            os.dup2(self._nothing, 0, inheritable=True)
+            # All of ours are above the four that stay. Each is opened for this session: what is
+            # set of an open file would be set for all that share it.
+            os.dup2(os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC), 0, inheritable=True)
             os.dup2(output, 1, inheritable=True)
             os.dup2(output, 2, inheritable=True)
             os.dup2(session_fd, SESSION_SOCKET, inheritable=False)
