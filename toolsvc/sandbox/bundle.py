@@ -13,7 +13,7 @@ from importlib import resources
 from typing import Any
 
 # Each imports only those before it; the driver stands where it finds all that it may import.
-_BEFORE_THE_DRIVER = ("wire", "bpf", "kernel", "confine", "measure", "share", "preload")
+_BEFORE_THE_DRIVER = ("wire", "bpf", "kernel", "confine", "measure", "homes", "share", "preload")
 _AFTER_THE_DRIVER = ("watch", "zygote")
 _PARTS_OF_A_DRIVER = {
     "shell": ("channel", "texts", "files", "bash"),

@@ -56,6 +56,9 @@ class Driver(StrEnum):
 
 
 FULL_LANDLOCK_ABI = 6
+_SIGNALS = 1024
+"""That wait for the processes of a session, timers included; by default an account has a few
+thousand for all its sessions together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,10 +110,11 @@ class SandboxConfig:
             "processes": self.processes,
             "open_files": self.open_files,
             "cpu_seconds": self.cpu_seconds,
+            "signals": _SIGNALS,
         }
         if not own_count:
             # It would deny a new session its first process as soon as others hold that many.
-            del limits["processes"]
+            del limits["processes"], limits["signals"]
         return limits
 
 

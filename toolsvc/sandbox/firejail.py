@@ -50,6 +50,8 @@ def command(plan: JailPlan, open_files: int) -> list[str]:
         "--private-cwd",
         "--private-etc=ld.so.cache,localtime",
         *(f"--blacklist={path}" for path in hidden_folders(plan.folders)),
+        # They may belong to the jail's own account.
+        *(f"--read-only={path}" for path in plan.folders),
         f"--rlimit-nofile={open_files}",
     ]
 

@@ -4,8 +4,9 @@ Invariants
 - At most `starting` sessions are being created at once; those who wait are served in the order
   in which they came.
 - A session that was taken is never given out again: it ends when its taker closes it.
-- A shared jail that goes down is replaced in the background, with growing pauses while that
-  fails; until then the other jails serve.
+- A shared jail that goes down, or that cannot make sessions, is replaced in the background, with
+  growing pauses while that fails; until then the other jails serve. One that cannot make sessions
+  ends when the last of those that it has is gone.
 
 Reports its own fill by `statistics`.
 """
@@ -77,6 +78,7 @@ class Pool:
         self._starting = starting
         self._exclusive = exclusive
         self._shards: list[Shard] = []
+        self._retired: list[Shard] = []
         self._ready: deque[Session] = deque()
         self._creating = 0
         self._waiting: deque[asyncio.Future[Session]] = deque()
@@ -106,7 +108,7 @@ class Pool:
             ready=len(self._ready),
             creating=self._creating,
             waiting=len(self._waiting),
-            living=sum(len(shard.sessions) for shard in self._shards),
+            living=sum(len(shard.sessions) for shard in (*self._shards, *self._retired)),
             shards=len(self._shards),
             replaced=self._replaced,
         )
@@ -151,7 +153,8 @@ class Pool:
         for session in self._ready:
             session.close()
         self._ready.clear()
-        shards, self._shards = self._shards, []
+        shards = [*self._shards, *self._retired]
+        self._shards, self._retired = [], []
         await asyncio.gather(*(shard.close() for shard in shards), *self._burials)
 
     def _fill(self) -> None:
@@ -196,6 +199,7 @@ class Pool:
             return
         self._failures += 1
         log.warning("session not created", reason=reason, in_a_row=self._failures)
+        self._retire_barren()
         if for_good or self._failures >= _GIVE_UP_AFTER:
             error = SandboxDown(f"no session could be created: {reason}")
             while self._waiting:
@@ -207,15 +211,30 @@ class Pool:
             pause = _RETRY_SECONDS * 2 ** min(self._failures, 6)
             asyncio.get_running_loop().call_later(pause, self._fill)
 
-    def _on_down(self, shard: Shard) -> None:
-        with contextlib.suppress(ValueError):
+    def _retire_barren(self) -> None:
+        """Else the pool would go on to ask the jail that has the fewest sessions."""
+        if self._exclusive:
+            return
+        for shard in [one for one in self._shards if one.barren and not one.down]:
+            log.error("jail makes no sessions", pid=shard.jail_pid, sessions=len(shard.sessions))
             self._shards.remove(shard)
+            self._retired.append(shard)
+            shard.retire()
+        self._replace_missing()
+
+    def _on_down(self, shard: Shard) -> None:
+        retired = shard in self._retired
+        with contextlib.suppress(ValueError):
+            (self._retired if retired else self._shards).remove(shard)
         _keep(self._burials, shard.close())
-        if not self._exclusive and not self._closing:
+        if not retired and not self._exclusive and not self._closing:
             log.error("jail lost", pid=shard.jail_pid)
-            if not self._replacing:
-                self._replacing = True
-                _keep(self._tasks, self._replace())
+            self._replace_missing()
+
+    def _replace_missing(self) -> None:
+        if len(self._shards) < self._wanted_shards and not self._replacing:
+            self._replacing = True
+            _keep(self._tasks, self._replace())
 
     async def _replace(self) -> None:
         """All that are missing, one after the other, until none is."""

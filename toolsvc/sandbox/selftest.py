@@ -33,6 +33,7 @@ _KEEP_BYTES = 256 * 1024
 _CAPGET = {bpf.X86_64: 125, bpf.AARCH64: 90}
 _ENVIRONMENT = {*ENVIRONMENT, "HOME", "TMPDIR", "LC_CTYPE", "PYTHONPATH"}
 _DESCRIPTORS = {0, 1, 2, 3}
+_UNTOUCHED = "(41, 's', ['secret'])"
 _BAIT = "toolsvc-selftest-"
 _BAIT_SECONDS = 600.0
 
@@ -52,11 +53,12 @@ def judge(report: Mapping[str, Any]) -> list[str]:
     faults += [f"sees the environment variable {name}" for name in foreign]
     open_files = sorted(set(report["descriptors"]) - _DESCRIPTORS)
     faults += [f"holds the open file {descriptor}" for descriptor in open_files]
+    faults += [f"finds {name} in its folder" for name in report["folder"]]
     return faults
 
 
 def _verb(what: str) -> str:
-    if what.startswith(("read ", "list ", "write ", "fork ", "trace", "signal")):
+    if what.startswith(("read ", "list ", "write ", "change ", "fork ", "trace", "signal")):
         return what
     return f"have {what}"
 
@@ -76,12 +78,13 @@ async def examine(pool: Pool, config: SandboxConfig, level: Isolation) -> list[s
             if outcome.ending is not Ending.OK:
                 return [f"the self-test did not finish: {outcome.reason or outcome.output[-400:]}"]
             report = json.loads(outcome.output.splitlines()[-1])
-            still = await victim.run("kept", limit=_LIMIT_SECONDS, keep=_KEEP_BYTES)
+            look = "kept, open('secret').read(), os.listdir('.')"
+            still = await victim.run(look, limit=_LIMIT_SECONDS, keep=_KEEP_BYTES)
             faults = judge(report)
             deep = attacker.pid_namespaces
             if deep < (2 if level.shared_jail else 1):
                 faults.append(f"is in {deep} pid namespaces below the service's own")
-            if still.ending is not Ending.OK or still.output.strip() != "41":
+            if still.ending is not Ending.OK or still.output.strip() != _UNTOUCHED:
                 faults.append("disturbed another session")
             return faults
 
@@ -102,15 +105,19 @@ def _probe(
     readable = [*bait["files"], "/etc/passwd", "/etc/shadow", os.path.expanduser("~/.profile")]
     listable = [os.path.dirname(path) for path in bait["files"]]
     writable = [*bait["files"], "/dev/shm/x", "/var/tmp/x", "/etc/x", "/usr/lib/x"]
+    changeable = ["/usr", *(os.path.realpath(folder) for folder in config.packages)]
     if level.shared_jail:
         # Alone in its jail, a session's own /tmp and /proc are all that it finds there.
         readable += [theirs, "/proc/self/status"]
-        listable += [os.path.dirname(theirs), os.path.dirname(os.path.dirname(theirs)), "/proc"]
-        writable += [theirs, "/tmp/x", "/tmp/sessions/x"]
+        listable += [os.path.dirname(os.path.dirname(theirs)), "/proc"]
+        writable += ["/tmp/x"]
+        # All that sessions have in common.
+        changeable += ["/", "/dev", "/dev/null", "/proc", "/run", "/tmp"]
     return {
         "readable": readable,
         "listable": listable,
         "writable": writable,
+        "changeable": changeable,
         "tcp": bait["tcp"],
         "abstract": bait["abstract"],
         "path_socket": bait["path_socket"],

@@ -4,6 +4,8 @@ Invariants
 - A session is handed out only after its own process said that it is confined.
 - When the jail's socket closes, every session of it is gone; what is left of the jail is ended
   by `close`, since sessions survive a zygote that died alone.
+- A jail that made no session several times in a row is `barren`: what it lacks may be its own, so
+  another is to take its place. The sessions that live in it go on.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from toolsvc.sandbox.jailed import wire
 from toolsvc.sandbox.plan import JailPlan
 from toolsvc.sandbox.session import Ending, Session
 
+BARREN_AFTER = 3
+"""Sessions that could not be made, in a row."""
 START_SECONDS = 60.0
 """A jail starts in 0.1 s on a quiet machine, in 1 s with numpy and sympy to import; firejail starts
 one at a time under a lock."""
@@ -45,8 +49,8 @@ class Shard:
         self._exclusive = exclusive
         self._memory_bytes = memory_bytes
         self._disk_bytes = disk_bytes
-        self._on_ready = on_ready
-        self._on_failed = on_failed
+        self._tell_ready = on_ready
+        self._tell_failed = on_failed
         self._on_down = on_down
         self._loop = asyncio.get_running_loop()
         self._started: asyncio.Future[None] = self._loop.create_future()
@@ -55,6 +59,8 @@ class Shard:
         self._numbers: dict[Session, int] = {}
         self._next = 0
         self._closing = False
+        self._failed = 0
+        self._retired = False
         self.down = False
         self.disk_bounded = False
         """The kernel bounds all files of the jail together; else only the watch bounds them."""
@@ -91,6 +97,10 @@ class Shard:
         return len(self._sessions) + len(self._requested)
 
     @property
+    def barren(self) -> bool:
+        return self._failed >= BARREN_AFTER
+
+    @property
     def jail_pid(self) -> int:
         return self._jail.pid
 
@@ -102,6 +112,15 @@ class Shard:
         try:
             self._jail.control.send(json.dumps({"new": numbers}).encode())
         except OSError:
+            self._fall()
+
+    def retire(self) -> None:
+        """Ends the jail as soon as no session is left in it; ask it for no more."""
+        self._retired = True
+        self._end_if_idle()
+
+    def _end_if_idle(self) -> None:
+        if self._exclusive or (self._retired and not self.load):
             self._fall()
 
     async def close(self) -> None:
@@ -140,6 +159,7 @@ class Shard:
         elif event == "failed":
             self._requested.discard(message["id"])
             self._on_failed(message["error"])
+            self._end_if_idle()
         elif event == "over_memory":
             self._condemn(
                 message["id"],
@@ -181,14 +201,21 @@ class Shard:
         self._sessions[number] = session
         self._numbers[session] = number
 
+    def _on_ready(self, session: Session) -> None:
+        self._failed = 0
+        self._tell_ready(session)
+
+    def _on_failed(self, reason: str) -> None:
+        self._failed += 1
+        self._tell_failed(reason)
+
     def _session_gone(self, session: Session) -> None:
         del self._sessions[self._numbers.pop(session)]
         if not session.ready:
             reason = session.gone or ""
             session.close()
             self._on_failed(reason)
-        if self._exclusive:
-            self._fall()
+        self._end_if_idle()
 
     def _fall(self, reason: SandboxError | None = None) -> None:
         """The jail is gone, or has to go: whoever is told must `close` what is left of it."""

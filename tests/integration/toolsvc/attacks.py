@@ -91,6 +91,22 @@ def held(*actions):
     raise PermissionError("all refused")
 
 
+def places():
+    "Paths that a session has in common with other sessions or with the machine."
+    own, above = os.getcwd(), []
+    while TARGET["shared"] and own != "/":
+        own = os.path.dirname(own)
+        above.append(own)
+    if TARGET["shared"]:
+        # Alone in its jail, a session may say that it used the device just now, as anybody may.
+        above.append("/dev/null")
+    folder = TARGET["packages"]
+    return [
+        *(*above, folder, folder + "/module.py", folder + "/package", "/usr", "/usr/bin/env"),
+        *("/", "/dev", "/dev/shm", "/proc", "/run", "/lib", "/etc"),
+    ]
+
+
 def other_pids():
     "Numbers of processes that are not this one's and may exist."
     numbers = [*TARGET["pids"], os.getppid(), *range(1, 400)]
@@ -336,27 +352,102 @@ raise PermissionError("nothing found")
     ),
 }
 
+SHARED = {
+    "modes": "held(*(lambda p=p: os.chmod(p, 0) for p in places()))",
+    "modes by a descriptor": (
+        "held(*(lambda p=p: os.fchmod(os.open(p, os.O_RDONLY), 0) for p in places()))"
+    ),
+    "times": "held(*(lambda p=p, t=t: os.utime(p, t) for p in places() for t in (None, (1, 1))))",
+    "owners": "held(*(lambda p=p: os.chown(p, os.getuid(), os.getgid()) for p in places()))",
+    "attributes": "held(*(lambda p=p: os.setxattr(p, 'user.note', b'x') for p in places()))",
+    "access lists": (
+        "acl = struct.pack('<I' + 'HHI' * 3, 2, *(1, 0, 2**32 - 1), *(4, 0, 2**32 - 1),"
+        " *(32, 0, 2**32 - 1))\n"
+        "held(*(lambda p=p: os.setxattr(p, 'system.posix_acl_access', acl) for p in places()))"
+    ),
+    "flags": """
+held(*(
+    lambda p=p: fcntl.ioctl(os.open(p, os.O_RDONLY), 0x40086602, struct.pack("q", 0x80))
+    for p in places()
+))
+""",
+    "seals of contents": """
+request = struct.pack("=IIIIQIIQ88x", 1, 1, 4096, 0, 0, 0, 0, 0)
+held(*(lambda p=p: fcntl.ioctl(os.open(p, os.O_RDONLY), 0x40806685, request) for p in places()))
+""",
+    "new entries": "held(*(lambda p=p: os.mkdir(os.path.join(p, 'note')) for p in places()))",
+    "renamed": "held(*(lambda p=p: os.rename(p, p + 'x') for p in places()))",
+    "removed": "held(*(lambda p=p: os.rmdir(p) for p in places()))",
+    "mounted on": "held(*(lambda p=p: call('mount', b'x', p.encode(), b'tmpfs', 0, 0)"
+    " for p in places()))",
+    "made writable again": """
+attributes = struct.pack("QQQQ", 0, 1, 0, 0)
+held(
+    lambda: call("mount_setattr", -100, b"/", 0x8000, attributes, 32),
+    lambda: call("mount", 0, b"/", 0, 32, 0),
+    lambda: call("umount2", os.path.dirname(os.getcwd()).encode(), 2),
+    lambda: call("umount2", os.getcwd().encode(), 2),
+)
+""",
+    "attributes of the output": "os.setxattr(1, 'user.note', b'x')",
+    "mode of an inherited file": "os.fchmod(0, 0)",
+    # Of a file that the account owns: whoever writes to it waits until the lease is broken.
+    "a lease": "held(*(lambda p=p: fcntl.fcntl(os.open(p, os.O_RDONLY), fcntl.F_SETLEASE,"
+    " fcntl.F_RDLCK) for p in places()))",
+    "news of a folder": "held(*(lambda p=p: fcntl.fcntl(os.open(p, os.O_RDONLY), fcntl.F_NOTIFY,"
+    " fcntl.DN_ACCESS | fcntl.DN_MULTISHOT) for p in places()))",
+    "room of pipes": "fcntl.fcntl(os.pipe()[1], 1031, 1 << 20)",
+}
+"""What one session does to what all have in common."""
+
 BETWEEN_SESSIONS = {
     "read": "open(TARGET['theirs']).read()",
-    "write": "open(TARGET['theirs'], 'w')",
-    "append": "open(TARGET['theirs'], 'a')",
+    # In a jail or a mount namespace of one's own, their path leads to one's own folder.
+    "write": """
+for mode in "wa":
+    open(TARGET["theirs"], mode).write("mine")
+os.unlink(TARGET["theirs"])
+open(os.path.join(os.path.dirname(TARGET["theirs"]), "planted"), "w").write("mine")
+os.unlink("planted")
+raise PermissionError("it was a file of my own")
+""",
     "truncate": "os.truncate(TARGET['theirs'], 0)",
     "remove": "os.unlink(TARGET['theirs'])",
     "rename": "os.rename(TARGET['theirs'], 'mine')",
-    "replace": "open('mine', 'w').close()\nos.replace('mine', TARGET['theirs'])",
+    "replace": "open('mine', 'w').close()\nos.replace('mine', TARGET['theirs'])\n"
+    "os.unlink('secret')\nraise PermissionError('by a file of my own')",
     "hard link": "os.link(TARGET['theirs'], 'mine')",
     "symbolic link": "os.symlink(TARGET['theirs'], 'link')\nopen('link').read()",
-    "list": "os.listdir(os.path.dirname(TARGET['theirs']))",
+    "list": "seen = os.listdir(os.path.dirname(TARGET['theirs']))\n"
+    "raise SystemExit(seen) if seen else PermissionError('alone')",
     "list all": """
 above = os.path.dirname(os.path.dirname(TARGET['theirs']))
 seen = set(os.listdir(above)) - {os.path.basename(os.getcwd())}
 raise SystemExit(seen) if seen else PermissionError("alone")
 """,
     "enter": "os.chdir(os.path.dirname(TARGET['theirs']))\nopen('secret').read()",
-    "plant": "open(os.path.join(os.path.dirname(TARGET['theirs']), 'planted'), 'w')",
+    "what was inherited": """
+for descriptor in range(4096):
+    try:
+        held = os.fstat(descriptor)
+    except OSError:
+        continue
+    if descriptor > 3 or stat.S_ISDIR(held.st_mode):
+        raise SystemExit(f"descriptor {descriptor}")
+raise PermissionError("nothing")
+""",
     "by working folder": (
         "held(*(lambda p=p: os.listdir(f'/proc/{p}/cwd') for p in TARGET['pids']))"
     ),
+    "by folders in /proc": """
+held(*(
+    lambda p=p, way=way: os.stat(f"/proc/{p}/{way}/secret")
+    for p in other_pids()
+    for way in ("cwd", f"root{os.path.dirname(TARGET['theirs'])}", "task/1/cwd")
+))
+""",
+    "modes by /proc": "held(*(lambda p=p: os.chmod(f'/proc/{p}/cwd/secret', 0)"
+    " for p in other_pids()))",
     "list mounts": """
 held(
     lambda: call("listmount", struct.pack("=IIQQ", 24, 0, 2**64 - 1, 0), bytes(800), 100, 0),
@@ -364,32 +455,6 @@ held(
 )
 """,
     "abstract socket of theirs": "socket.socket(socket.AF_UNIX).connect('\\0theirs')",
-    # Whoever knows a name may still ask for its attributes; so the name has to be a secret, and
-    # forked memory must not hold it. The kernel tells which pages there are by EFAULT. The name is
-    # known here by its digest only, or the search would find what it is looking for in itself.
-    "find the name in inherited memory": """
-import gc, hashlib, re
-page = 4096
-starts = {id(thing) & ~((1 << 20) - 1) for thing in gc.get_objects()}
-libc.sbrk.restype = ctypes.c_void_p
-end = libc.sbrk(0)
-ranges = [(start, start + (1 << 20)) for start in starts] + [(end - (8 << 20), end)]
-seen = set()
-read, write = os.pipe()
-for start, stop in ranges:
-    tail = b""
-    for address in range(start, stop, page):
-        if libc.write(write, ctypes.c_void_p(address), ctypes.c_size_t(page)) != page:
-            tail = b""
-            continue
-        text = tail + os.read(read, page)
-        seen.update(hashlib.sha256(name).hexdigest() for name in re.findall(b"[0-9a-f]{32}", text))
-        tail = text[-31:]
-own = hashlib.sha256(os.path.basename(os.getcwd()).encode()).hexdigest()
-if own not in seen:
-    raise SystemExit("the search does not find what is there")
-raise SystemExit("found") if TARGET["name_digest"] in seen else PermissionError("not there")
-""",
 }
 
 TRIES = {
@@ -400,6 +465,7 @@ TRIES = {
         "system calls": SYSTEM_CALLS,
         "privileges": PRIVILEGES,
         "processes": PROCESSES,
+        "in common": SHARED,
         "sessions": BETWEEN_SESSIONS,
     }.items()
     for name, text in texts.items()

@@ -319,6 +319,30 @@ except OSError as error:
         endings={Ending.OK},
         says="pipes: True",
     ),
+    "signals that wait": Bomb(
+        code="""
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGRTMIN + 1])
+waiting = 0
+while waiting < 20000 and libc.sigqueue(os.getpid(), signal.SIGRTMIN + 1, None) == 0:
+    waiting += 1
+print("waiting:", 0 < waiting <= 1024)
+""",
+        endings={Ending.OK},
+        says="waiting: True",
+    ),
+    "attributes without end": Bomb(
+        code="""
+for number in range(4096):
+    for file in (1, "."):
+        try:
+            os.setxattr(file, f"user.{number}", bytes(60000))
+        except OSError:
+            print("refused:", number)
+            raise
+""",
+        endings={Ending.EXCEPTION},
+        says="refused: 0",
+    ),
     "deep recursion": Bomb(
         code="import sys\nsys.setrecursionlimit(10**9)\ndef f(): return f() + 1\nf()",
         endings={Ending.CRASHED, Ending.OUT_OF_MEMORY, Ending.TIMEOUT},

@@ -39,19 +39,20 @@ def walls(request: pytest.FixtureRequest) -> dict[str, Any]:
     return WALLS[request.param]
 
 
+SMALL: dict[str, Any] = {
+    "shards": 1,
+    "ready": 1,
+    "memory_bytes": 192 * MIB,
+    "disk_bytes": 6 * MIB,
+    "file_bytes": 4 * MIB,
+    "processes": 16,
+}
+"""A bomb of any kind costs little."""
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def sandbox(walls: dict[str, Any]) -> AsyncIterator[Sandbox]:
-    """Small, so that a bomb of any kind costs little."""
-    config = SandboxConfig(
-        **walls,
-        shards=1,
-        ready=1,
-        memory_bytes=192 * MIB,
-        disk_bytes=6 * MIB,
-        file_bytes=4 * MIB,
-        processes=16,
-    )
-    async with Sandbox(config) as running:
+    async with Sandbox(SandboxConfig(**walls, **SMALL)) as running:
         yield running
 
 

@@ -404,3 +404,20 @@ def test_over_grpc(start: Callable[..., Any]) -> None:
         result = stub.CallTool(call, timeout=20).result
         assert "the shell ended with exit code 1" in result.observation[0].text
         assert result.metrics["exit_code"] == 1
+
+
+FORGE = 'builtin() { command printf \'%%s\\0\' "$3" %s "$5" >&8; }; false'
+
+
+async def test_a_forged_end_deceives_its_own_session_alone(host: Host, session: Trajectory) -> None:
+    """Which is why no reward may be judged by an exit code of the policy's session."""
+    assert said(await run(session, FORGE % 0)) == ""
+    other = Trajectory(host, "bash")
+    assert said(await run(other, "false")) == "[exit code 1]"
+    forged = await run(other, FORGE % ("9" * 400), run_limit=0.2)
+    # The policy's doing, and told to it: no failure of the service.
+    assert forged.error is not None
+    assert forged.error.kind is ToolErrorKind.TIMEOUT
+    assert "killed with the shell" in said(forged)
+    assert await ask(other, "echo on") == "on"
+    await other.close()

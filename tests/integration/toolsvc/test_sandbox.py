@@ -196,3 +196,71 @@ async def test_long_code_and_odd_text_arrive_whole(session: Session) -> None:
     code = "text = '''" + "äöü€😀 line\n" * 20000 + "'''\nprint(len(text))"
     assert await output(session, code) == str(len("äöü€😀 line\n") * 20000)
     assert await output(session, "print('\\ud800')") == "\\ud800"
+
+
+async def test_no_session_holds_a_file_that_another_has_open(sandbox: Sandbox) -> None:
+    one, other = await sandbox.take(), await sandbox.take()
+    flags = "import os\n[os.get_blocking(number) for number in range(4)]"
+    before = await output(other, flags)
+    code = "import os\nfor number in range(3): os.set_blocking(number, False)"
+    await output(one, code)
+    assert await output(other, flags) == before == "[True, True, True, True]"
+    one.close()
+    other.close()
+
+
+HOG = """
+import os, resource, signal, socket, ctypes
+libc = ctypes.CDLL(None)
+kept, signals, pairs = [], 0, []
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGRTMIN + 1])
+while signals < 100000 and libc.sigqueue(os.getpid(), signal.SIGRTMIN + 1, None) == 0:
+    signals += 1
+one, other = socket.socketpair()
+sent = 0
+try:
+    while sent < 10000:
+        socket.send_fds(one, [b"x"], [0] * 50)
+        sent += 50
+except OSError:
+    pass
+for _ in range(12):
+    if os.fork() == 0:
+        one.close(), other.close()
+        held = []
+        try:
+            while True:
+                held.append(os.pipe())
+        except OSError:
+            pass
+        for _, end in held:
+            os.set_blocking(end, False)
+            os.write(end, bytes(1 << 16))
+        signal.pause()
+signals, sent
+"""
+LIVES = """
+import os, signal, subprocess, threading, time
+signal.setitimer(signal.ITIMER_REAL, 100)
+ticks = []
+timer = threading.Timer(0.001, ticks.append, [1])
+timer.start(); timer.join()
+read, write = os.pipe()
+written = os.write(write, bytes(4096))
+said = subprocess.run(["echo", "on"], capture_output=True, text=True).stdout
+said, written, ticks
+"""
+
+
+async def test_what_is_counted_for_an_account_is_not_one_sessions_to_use_up(
+    sandbox: Sandbox,
+) -> None:
+    hog = await sandbox.take()
+    signals, sent = eval(await output(hog, HOG))
+    assert 0 < signals <= 1024
+    assert 0 < sent <= 64 + 253
+    others = [await sandbox.take() for _ in range(2)]
+    for other in others:
+        assert await output(other, LIVES) == "('on\\n', 4096, [1])"
+        other.close()
+    hog.close()

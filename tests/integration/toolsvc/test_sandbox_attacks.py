@@ -2,7 +2,6 @@
 against another session; after each, the other session and the host are as they were."""
 
 import contextlib
-import hashlib
 import os
 import shutil
 import socket
@@ -17,12 +16,17 @@ import pytest_asyncio
 
 from tests.integration.toolsvc.attacks import DENIALS, PRELUDE, TRIES
 from tests.integration.toolsvc.bombs import BOMBS
+from tests.integration.toolsvc.conftest import SMALL
+from toolsvc.sandbox.config import SandboxConfig
+from toolsvc.sandbox.plan import find_account
 from toolsvc.sandbox.sandbox import Sandbox
 from toolsvc.sandbox.session import Ending, Outcome, Session
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 KEEP = 4096
+BORN = 1_000_000_000
+"""When the packages were last changed."""
 PLANT = """
 import os
 kept = 41
@@ -71,6 +75,35 @@ def bait() -> Iterator[dict[str, Any]]:
             }
 
 
+@pytest.fixture(scope="module")
+def packages() -> Iterator[str]:
+    """A folder of packages that belongs to the very account that sessions run as."""
+    # firejail has a /var/tmp of its own.
+    place = next(path for path in ("/opt", str(Path.home())) if os.access(path, os.W_OK))
+    folder = Path(tempfile.mkdtemp(prefix="toolsvc-test-", dir=place))
+    account = find_account(SandboxConfig())
+    try:
+        (folder / "package").mkdir()
+        (folder / "module.py").write_text("answer = 42")
+        for path in (folder, *folder.iterdir()):
+            path.chmod(0o755)
+            os.utime(path, (BORN, BORN))
+            if account.other:
+                os.chown(path, account.uid, account.gid)
+        yield str(folder)
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def sandbox(
+    walls: dict[str, Any], bait: dict[str, Any], packages: str
+) -> AsyncIterator[Sandbox]:
+    bait["packages"] = packages
+    async with Sandbox(SandboxConfig(**walls, **SMALL, packages=(packages,))) as running:
+        yield running
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def victim(bait: dict[str, Any], sandbox: Sandbox) -> AsyncIterator[tuple[Session, str]]:
     """Another trajectory's session, and the path of its secret."""
@@ -87,13 +120,7 @@ async def victim(bait: dict[str, Any], sandbox: Sandbox) -> AsyncIterator[tuple[
 async def attack(
     sandbox: Sandbox, bait: dict[str, Any], theirs: str, code: str, limit: float
 ) -> Outcome:
-    target = {
-        **bait,
-        "shared": sandbox.level.shared_jail,
-        "name_digest": hashlib.sha256(Path(theirs).parent.name.encode()).hexdigest(),
-    }
-    if "['theirs']" in code:
-        target["theirs"] = theirs
+    target = {**bait, "shared": sandbox.level.shared_jail, "theirs": theirs}
     session = await sandbox.take()
     try:
         text = f"TARGET = {target!r}\n{PRELUDE}"
@@ -108,6 +135,10 @@ def check_bait(bait: dict[str, Any]) -> None:
     for path in bait["files"]:
         assert Path(path).read_text() == "canary"
         assert sorted(os.listdir(Path(path).parent)) == ["canary", "socket"]
+    for path in (bait["packages"], f"{bait['packages']}/module.py", f"{bait['packages']}/package"):
+        status = os.stat(path)
+        assert (status.st_mode & 0o7777, int(status.st_mtime)) == (0o755, BORN), path
+        assert not os.listxattr(path)
 
 
 async def check_untouched(bait: dict[str, Any], victim: Session) -> None:

@@ -112,7 +112,7 @@ def held_in_jails(jails: list[psutil.Process]) -> list[HeldInJails]:
             processes=len(zygote.children(recursive=True)),
             descriptors=_descriptors(zygote.pid),
             mounts=len(Path(f"/proc/{zygote.pid}/mountinfo").read_text().splitlines()),
-            folders=len(os.listdir(f"/proc/{zygote.pid}/root/tmp/sessions")),
+            folders=len(os.listdir(f"/proc/{zygote.pid}/root/tmp")),
         )
         for zygote in jails
     ]

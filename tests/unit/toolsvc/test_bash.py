@@ -123,7 +123,13 @@ def test_a_timeout_is_an_error_and_names_the_limit() -> None:
     assert text(result) == "x\n[stopped after 1.5 s; the shell goes on]"
 
 
-@pytest.mark.parametrize("line", ["", "null", "[]", '{"exit": "0", "dropped": true}', "{", "x"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("", "null", "[]", '{"exit": "0", "dropped": true}', "{", "x"),
+        *(f'{{"exit": {"9" * 400}}}', f'{{"dropped": {"9" * 400}}}'),
+    ],
+)
 def test_a_report_that_is_none_breaks_nothing(line: str) -> None:
     result = as_result(outcome("x", line), 1.0)
     assert text(result) == "x"

@@ -1,6 +1,7 @@
 """The seccomp program, run instruction by instruction."""
 
 import errno
+import fcntl
 import struct
 
 import pytest
@@ -11,6 +12,7 @@ ALLOW = 0x7FFF0000
 KILL = 0x80000000
 EPERM = 0x00050000 | errno.EPERM
 ENOSYS = 0x00050000 | errno.ENOSYS
+EOPNOTSUPP = 0x00050000 | errno.EOPNOTSUPP
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 HARMLESS = {
     "x86_64": {"read": 0, "write": 1, "mmap": 9, "fork": 57, "execve": 59, "getpid": 39},
@@ -52,9 +54,9 @@ def test_every_listed_call_is_refused_and_its_neighbours_are_not(machine: str) -
     numbers = bpf.NUMBERS[machine]
     listed = set(numbers.values())
     for name, number in numbers.items():
-        if name in ("clone", "socketpair"):
+        if name in ("clone", "fcntl", "socketpair"):
             continue
-        assert run(program, machine, number) in (EPERM, ENOSYS), name
+        assert run(program, machine, number) in (EPERM, ENOSYS, EOPNOTSUPP), name
     for number in set(range(470)) - listed:
         assert run(program, machine, number) == ALLOW, number
 
@@ -111,7 +113,23 @@ def test_a_jail_may_make_sessions_and_nothing_else_more_than_they(machine: str) 
         if run(jail, machine, number, 1 << 28) != run(session, machine, number, 1 << 28)
     }
     landlock = {"landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self"}
-    assert more == {"clone", "memfd_create", "mount", "umount2", "unshare"} | landlock
+    assert more == {
+        *("clone", "memfd_create", "unshare"),
+        *("fsopen", "fsconfig", "fsmount", "move_mount", "mount_setattr"),
+        *landlock,
+    }
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_what_is_one_for_all_sessions_is_left_alone(machine: str) -> None:
+    program, numbers = bpf.session_program(machine), bpf.NUMBERS[machine]
+    for name in ("F_SETLEASE", "F_NOTIFY", "F_SETPIPE_SZ"):
+        command = getattr(fcntl, name)
+        assert run(program, machine, numbers["fcntl"], 3, command) == EPERM, name
+    for name in ("F_DUPFD", "F_DUPFD_CLOEXEC", "F_GETFL", "F_SETFL", "F_SETLK", "F_GETLEASE"):
+        assert run(program, machine, numbers["fcntl"], 3, getattr(fcntl, name)) == ALLOW, name
+    for name in ("setxattr", "lsetxattr", "fsetxattr", "setxattrat"):
+        assert run(program, machine, numbers[name]) == EOPNOTSUPP, name
 
 
 def test_a_machine_without_a_table_is_refused() -> None:

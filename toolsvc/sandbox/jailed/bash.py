@@ -5,9 +5,12 @@ the sake of one thing: an interrupt then takes it back to where it reads the nex
 directory, variables and functions as they are, where any other bash would end.
 
 Invariants
-- A command is over when bash itself says so, on a pipe that commands do not get, with a word that
-  is new each time. What a command prints cannot end it, and a background job that keeps the
-  output open does not delay it.
+- A command is over when bash itself says so, on a pipe that the programs of a command do not get,
+  with a word that is new each time. What they print cannot end it, and a background job that keeps
+  the output open does not delay it.
+- What bash says is believed of this session alone. A command runs in bash, so it can make of it
+  what it likes (a function named `builtin`, a trap, a read from the descriptor that bash keeps its
+  input under) and have it say any exit code at any time: no other process could know better.
 - Standard output and error are one pipe, read as fast as it is written: the first bytes are kept,
   the others counted. What background jobs print between commands comes before the next one's.
 - Standard input of a command is empty.
@@ -47,6 +50,8 @@ _NO_TERMINAL = re.compile(
     rb"^bash: \[\d+: \d+ \(\d+\)\] tcsetattr: Inappropriate ioctl for device\n", re.MULTILINE
 )
 """What an interactive bash without a terminal complains of when a signal ended a command."""
+
+_STATUS_CODE = re.compile(rb"[0-9]{1,3}")
 
 KEPT, ENDED, KILLED = "kept", "ended", "killed"
 """What became of bash."""
@@ -223,7 +228,7 @@ class Bash:
         # The first report: one more is asked for after each interrupt.
         _, mark, after = self._told.partition(word.encode() + b"\0")
         fields = after.split(b"\0")
-        if not mark or len(fields) < 3 or not fields[0].isdigit():
+        if not mark or len(fields) < 3 or not _STATUS_CODE.fullmatch(fields[0]):
             return None
         self.folder = os.fsdecode(fields[1])
         return int(fields[0])

@@ -6,8 +6,10 @@ Invariants
 - No new namespace can be made, entered or mounted; no socket can be opened, only a connected
   pair of stream or packet sockets (a datagram pair could still send to an address).
 - No process leaves its jail's scheduling group, which it would by `setsid`.
-- Memory that no per-process figure shows (memfd, System V, POSIX queues, Landlock's rules) cannot
-  be had.
+- Memory that no per-process figure shows (memfd, System V, POSIX queues, extended attributes,
+  Landlock's rules) cannot be had.
+- What is one for all sessions of an account (room of pipes) or lasts on what they have in common
+  (leases, news of folders, extended attributes) is left alone.
 - `clone3` answers ENOSYS, not EPERM: its flags cannot be seen from here and the C library falls
   back to `clone`, whose flags can.
 
@@ -49,6 +51,7 @@ _COMMON = {
     "set_mempolicy_home_node": 450,
     "statmount": 457,
     "listmount": 458,
+    "setxattrat": 463,
 }
 
 NUMBERS: dict[str, dict[str, int]] = {
@@ -63,6 +66,7 @@ NUMBERS: dict[str, dict[str, int]] = {
         "listen": 50,
         "socketpair": 53,
         "clone": 56,
+        "fcntl": 72,
         "semget": 64,
         "msgget": 68,
         "ptrace": 101,
@@ -89,6 +93,9 @@ NUMBERS: dict[str, dict[str, int]] = {
         "init_module": 175,
         "delete_module": 176,
         "quotactl": 179,
+        "setxattr": 188,
+        "lsetxattr": 189,
+        "fsetxattr": 190,
         "io_setup": 206,
         "io_submit": 209,
         "lookup_dcookie": 212,
@@ -128,7 +135,11 @@ NUMBERS: dict[str, dict[str, int]] = {
         **_COMMON,
         "io_setup": 0,
         "io_submit": 2,
+        "setxattr": 5,
+        "lsetxattr": 6,
+        "fsetxattr": 7,
         "lookup_dcookie": 18,
+        "fcntl": 25,
         "inotify_init1": 26,
         "inotify_add_watch": 27,
         "umount2": 39,
@@ -193,11 +204,19 @@ NUMBERS: dict[str, dict[str, int]] = {
 }
 
 _LANDLOCK = ("landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self")
-_MAKES_SESSIONS = ("clone", "memfd_create", "mount", "umount2", "unshare", *_LANDLOCK)
+_MAKES_SESSIONS = (
+    *("clone", "memfd_create", "unshare"),
+    *("fsopen", "fsconfig", "fsmount", "move_mount", "mount_setattr"),
+    *_LANDLOCK,
+)
 """What the zygote does and its sessions may not."""
 
 # Probed for by libraries, which know how to live without them.
 _ABSENT = ("clone3", "io_uring_setup", "io_uring_enter", "io_uring_register", *_LANDLOCK)
+
+# They take memory of the kernel's that nothing counts, and stay on what sessions have in common;
+# this is what file systems say that have none, which programs that copy them are ready for.
+_NOT_SUPPORTED = ("setxattr", "lsetxattr", "fsetxattr", "setxattrat")
 
 # CLONE_NEWNS | NEWCGROUP | NEWUTS | NEWIPC | NEWUSER | NEWPID | NEWNET
 _NEW_NAMESPACES = 0x00020000 | 0x7E000000
@@ -205,6 +224,7 @@ _NEW_NAMESPACES = 0x00020000 | 0x7E000000
 _LD, _JA, _JEQ, _JGE, _JSET, _AND, _RET = 0x20, 0x05, 0x15, 0x35, 0x45, 0x54, 0x06
 _OFFSET_NUMBER, _OFFSET_ARCH, _OFFSET_ARG0, _OFFSET_ARG1 = 0, 4, 16, 24
 _KILL_PROCESS, _ERRNO, _ALLOW = 0x80000000, 0x00050000, 0x7FFF0000
+_F_SETLEASE, _F_NOTIFY, _F_SETPIPE_SZ = 1024, 1026, 1031
 _AF_UNIX, _SOCK_STREAM, _SOCK_SEQPACKET, _SOCK_TYPE_MASK = 1, 1, 5, 0xF
 
 
@@ -218,12 +238,21 @@ def _return(action: int) -> list[bytes]:
 
 _REFUSE = _return(_ERRNO | errno.EPERM)
 _NOT_THERE = _return(_ERRNO | errno.ENOSYS)
+_WITHOUT = _return(_ERRNO | errno.EOPNOTSUPP)
 _PERMIT = _return(_ALLOW)
 _KILL = _return(_KILL_PROCESS)
 
 _LOOK_AT_CLONE = [
     _op(_LD, _OFFSET_ARG0),
     _op(_JSET, _NEW_NAMESPACES, 0, 1),
+    *_REFUSE,
+    *_PERMIT,
+]
+_LOOK_AT_FCNTL = [
+    _op(_LD, _OFFSET_ARG1),
+    _op(_JEQ, _F_SETLEASE, 2, 0),
+    _op(_JEQ, _F_NOTIFY, 1, 0),
+    _op(_JEQ, _F_SETPIPE_SZ, 0, 1),
     *_REFUSE,
     *_PERMIT,
 ]
@@ -254,8 +283,13 @@ def _program(machine: str, *, spared: Sequence[str]) -> bytes:
         raise ValueError(
             f"no system call table for {machine!r}; there is one for {X86_64}, {AARCH64}"
         )
-    special = {"clone": _LOOK_AT_CLONE, "socketpair": _LOOK_AT_SOCKETPAIR}
-    special.update(dict.fromkeys(_ABSENT, _NOT_THERE))
+    special = {
+        "clone": _LOOK_AT_CLONE,
+        "fcntl": _LOOK_AT_FCNTL,
+        "socketpair": _LOOK_AT_SOCKETPAIR,
+        **dict.fromkeys(_ABSENT, _NOT_THERE),
+        **dict.fromkeys(_NOT_SUPPORTED, _WITHOUT),
+    }
     # Half-open ranges of numbers with one answer, each named by its start.
     ranges: list[tuple[int, list[bytes]]] = [(0, _PERMIT)]
     for name, number in sorted(NUMBERS[machine].items(), key=lambda item: item[1]):

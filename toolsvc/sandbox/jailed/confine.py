@@ -55,7 +55,7 @@ ENVIRONMENT = {
 class Confinement:
     """What every session of this jail is held to.
 
-    `settings`: `namespaces` (own user and pid namespace), `landlock_abi` (0 = leave it out),
+    `settings`: `namespaces` (own user, pid and mount namespace), `landlock_abi` (0 = leave it out),
     `seccomp`, `limits` (address_space, file_bytes: bytes; processes, open_files; cpu_seconds;
     one that is left out is not set), `packages` (folders that may be read).
     """
@@ -64,7 +64,9 @@ class Confinement:
         self.namespaces = bool(settings["namespaces"])
         self.landlock_abi = int(settings["landlock_abi"])
         self.limits: Mapping[str, int] = settings["limits"]
-        self.clone_flags = kernel.CLONE_NEWUSER | kernel.CLONE_NEWPID if self.namespaces else 0
+        self.clone_flags = kernel.OWN_NAMESPACES if self.namespaces else 0
+        # Taken now: later, what is opened by its path is opened for reading alone.
+        self._processes = os.open("/proc", os.O_PATH | os.O_CLOEXEC)
         self.packages: Sequence[str] = settings["packages"]
         self._filter = None
         if settings["seccomp"]:
@@ -82,15 +84,15 @@ class Confinement:
             os.environ["PYTHONPATH"] = ":".join(self.packages)
 
     def apply(self, folder: int) -> None:
-        """Confines the calling process for good. `folder`: O_PATH descriptor of its own folder."""
+        """Confines the calling process for good. `folder`: descriptor of its own folder, in which
+        it is."""
         # A group of its own, for signals. Not a session (setsid): the kernel would set up and
         # tear down a scheduling group for each, which costs more than all namespaces together,
         # and a thousand busy ones would leave the service a thousandth of the machine.
         os.setpgid(0, 0)
         # The zygote hides its own memory from its user; the watch over a session's needs to see.
         kernel.dumpable()
-        _volunteer_for_the_oom_killer()
-        os.fchdir(folder)
+        self._volunteer_for_the_oom_killer()
         os.environ["HOME"] = os.environ["TMPDIR"] = os.getcwd()
         kernel.no_new_privileges()
         if self.landlock_abi:
@@ -101,6 +103,12 @@ class Confinement:
         kernel.drop_capabilities(in_own_namespace=self.namespaces)
         if self._filter is not None:
             self._filter.install()
+
+    def _volunteer_for_the_oom_killer(self) -> None:
+        """When the machine runs out of memory a session shall die, not the service."""
+        descriptor = os.open("self/oom_score_adj", os.O_WRONLY, dir_fd=self._processes)
+        os.write(descriptor, b"1000")
+        os.close(descriptor)
 
     def _limit(self) -> None:
         limits = self.limits
@@ -114,6 +122,8 @@ class Confinement:
             (resource.RLIMIT_CORE, 0),
             # Whoever may raise a priority would undo what the watch lowers.
             (resource.RLIMIT_NICE, 0),
+            # Of the account in the session's user namespace; timers count too.
+            (resource.RLIMIT_SIGPENDING, limits.get("signals")),
         ):
             if value is not None:
                 resource.setrlimit(which, (value, value))
@@ -140,10 +150,3 @@ class Confinement:
             seen.add((status.st_dev, status.st_ino))
             allowed.append((descriptor, rights))
         return allowed
-
-
-def _volunteer_for_the_oom_killer() -> None:
-    """When the machine runs out of memory a session shall die, not the service."""
-    descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
-    os.write(descriptor, b"1000")
-    os.close(descriptor)

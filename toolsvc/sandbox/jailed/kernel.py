@@ -13,6 +13,7 @@ import ctypes
 import os
 import signal
 import struct
+from collections.abc import Mapping
 
 _libc = ctypes.CDLL(None, use_errno=True)
 # Keeps the interpreter lock over the call: `clone` returns twice and only one side could
@@ -23,9 +24,11 @@ MACHINE = os.uname().machine
 _CLONE = {"x86_64": 56, "aarch64": 220}
 _CAPSET = {"x86_64": 126, "aarch64": 91}
 
-CLONE_NEWNS = 0x00020000
-CLONE_NEWUSER = 0x10000000
-CLONE_NEWPID = 0x20000000
+_CLONE_NEWNS = 0x00020000
+_CLONE_NEWUSER = 0x10000000
+_CLONE_NEWPID = 0x20000000
+OWN_NAMESPACES = _CLONE_NEWUSER | _CLONE_NEWPID | _CLONE_NEWNS
+"""What a session in a shared jail has of its own."""
 _CLONE_CHILD_CLEARTID = 0x00200000
 _CLONE_CHILD_SETTID = 0x01000000
 
@@ -42,11 +45,14 @@ _SECCOMP_MODE_FILTER = 2
 _SECUREBITS_NO_ROOT_LOCKED = 0b11101111
 _CAPABILITY_VERSION_3 = 0x20080522
 
-_MS_NOSUID, _MS_NODEV = 2, 4
-_MNT_DETACH = 2
-_AT_REMOVEDIR = 0x200
+_MOVE_MOUNT, _FSOPEN, _FSCONFIG, _FSMOUNT, _MOUNT_SETATTR = 429, 430, 431, 432, 442
+_SET_STRING, _CREATE = 1, 6
+_FROM_DESCRIPTOR = 4
+_MOUNT_ATTR_RDONLY, _MOUNT_ATTR_NOSUID, _MOUNT_ATTR_NODEV = 1, 2, 4
+_MS_PRIVATE = 1 << 18
+_AT_FDCWD = -100
+_AT_RECURSIVE = 0x8000
 _CAP_SYS_ADMIN = 1 << 21
-_NAME_BYTES = 16
 
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
 _LANDLOCK_RULE_PATH_BENEATH = 1
@@ -210,7 +216,7 @@ def own_mounts() -> None:
     """Enters a user and a mount namespace in which this process may mount, and do nothing else
     that it could not before."""
     uid, gid = os.geteuid(), os.getegid()
-    _check(_libc.unshare(CLONE_NEWUSER | CLONE_NEWNS), "unshare")
+    _check(_libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS), "unshare")
     for name, text in (
         ("setgroups", "deny"),
         ("uid_map", f"{uid} {uid} 1"),
@@ -224,63 +230,35 @@ def own_mounts() -> None:
     drop_capabilities(in_own_namespace=True, keep=_CAP_SYS_ADMIN)
 
 
-def make_secret_folder(parent: int, file_system: bytes = b"") -> int:
-    """An O_PATH descriptor of a new folder below `parent`. Its name is 128 random bits and is
-    left nowhere in this process's memory, which every later session inherits a copy of.
+def make_all_mounts_read_only() -> None:
+    """All that this mount namespace shows, for good: sessions inherit it and can take nothing back.
+    What is mounted elsewhere from now on does not appear here."""
+    attributes = struct.pack("=QQQQ", _MOUNT_ATTR_RDONLY, 0, _MS_PRIVATE, 0)
+    _check(
+        _libc.syscall(
+            _MOUNT_SETATTR, _AT_FDCWD, b"/", _AT_RECURSIVE, attributes, ctypes.c_size_t(32)
+        ),
+        "mount_setattr",
+    )
 
-    `file_system`: options of an empty tmpfs that is mounted there; empty = none is.
-    """
-    name = ctypes.create_string_buffer(2 * _NAME_BYTES + 1)
-    for place, byte in enumerate(os.urandom(_NAME_BYTES)):
-        name[2 * place], name[2 * place + 1] = _DIGITS[byte >> 4], _DIGITS[byte & 15]
-    flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+
+def new_file_system(options: Mapping[bytes, bytes]) -> int:
+    """Descriptor of the root of an empty tmpfs that is mounted nowhere. It lives for as long as
+    somebody holds it or it is mounted."""
+    context = _check(_libc.syscall(_FSOPEN, b"tmpfs", 1), "fsopen")
     try:
-        _check(_libc.mkdirat(parent, name, 0o700), "mkdir")
-        folder = _check(_libc.openat(parent, name, flags), "open")
-        if not file_system:
-            return folder
-        try:
-            where = f"/proc/self/fd/{folder}".encode()
-            mounted = _libc.mount(b"tmpfs", where, b"tmpfs", _MS_NOSUID | _MS_NODEV, file_system)
-            _check(mounted, "mount")
-            return _check(_libc.openat(parent, name, flags), "open")
-        except OSError:
-            _libc.unlinkat(parent, name, _AT_REMOVEDIR)
-            raise
-        finally:
-            os.close(folder)
+        for name, value in options.items():
+            _check(_libc.syscall(_FSCONFIG, context, _SET_STRING, name, value, 0), "fsconfig")
+        _check(_libc.syscall(_FSCONFIG, context, _CREATE, None, None, 0), "fsconfig")
+        flags = _MOUNT_ATTR_NOSUID | _MOUNT_ATTR_NODEV
+        return _check(_libc.syscall(_FSMOUNT, context, 1, flags), "fsmount")
     finally:
-        ctypes.memset(name, 0, len(name))
+        os.close(context)
 
 
-def remove_mounted_folder(folder: int) -> None:
-    """Removes the file system that `make_secret_folder` mounted, whatever is in it, and its
-    folder. Takes over the descriptor."""
-    path = _secret_path(folder)
-    try:
-        # Nothing is counted any more once it is detached and its last descriptor is closed.
-        _check(_libc.umount2(path, _MNT_DETACH), "umount")
-        _check(_libc.rmdir(path), "rmdir")
-    finally:
-        ctypes.memset(path, 0, len(path))
-        os.close(folder)
-
-
-def remove_empty_folder(folder: int) -> bool:
-    """Removes what the O_PATH descriptor stands for; False if it is not empty."""
-    path = _secret_path(folder)
-    try:
-        return int(_libc.rmdir(path)) == 0
-    finally:
-        ctypes.memset(path, 0, len(path))
-
-
-def _secret_path(folder: int) -> ctypes.Array[ctypes.c_char]:
-    """The caller overwrites it."""
-    path = ctypes.create_string_buffer(4096)
-    link = f"/proc/self/fd/{folder}".encode()
-    _check(_libc.readlink(link, path, len(path) - 1), "readlink")
-    return path
-
-
-_DIGITS = [b"%x" % digit for digit in range(16)]
+def mount_at(file_system: int, path: bytes) -> None:
+    """Mounts what `new_file_system` made, in this process's mount namespace alone."""
+    _check(
+        _libc.syscall(_MOVE_MOUNT, file_system, b"", _AT_FDCWD, path, _FROM_DESCRIPTOR),
+        "move_mount",
+    )

@@ -4,6 +4,7 @@
 # kernel says of this process. `PROBE` is set by the host before this text.
 import ctypes
 import errno
+import fcntl
 import json
 import os
 import resource
@@ -13,6 +14,7 @@ import struct
 import time
 
 _libc = ctypes.CDLL(None, use_errno=True)
+_folder = os.listdir(".")
 _done = {}
 _denied = {}
 
@@ -40,6 +42,34 @@ def _read(path):
 def _write(path):
     with open(path, "wb") as file:
         return file.write(b"x")
+
+
+def _change(path):
+    """In a way that leaves it as it is. That it belongs to somebody else is not enough."""
+    try:
+        os.chmod(path, os.stat(path).st_mode & 0o7777)
+    except OSError as error:
+        if error.errno in (errno.EROFS, errno.ENOENT):
+            raise
+        return "it is not read-only"
+    return "its mode"
+
+
+def _enlarge_pipe():
+    ends = os.pipe()
+    try:
+        return fcntl.fcntl(ends[1], 1031, 1 << 17)
+    finally:
+        for end in ends:
+            os.close(end)
+
+
+def _watch_folder():
+    folder = os.open(".", os.O_RDONLY)
+    try:
+        return fcntl.fcntl(folder, fcntl.F_NOTIFY, fcntl.DN_ACCESS)
+    finally:
+        os.close(folder)
 
 
 def _connect(family, kind, address):
@@ -111,6 +141,11 @@ for _path in PROBE["listable"]:
     _attempt("list " + _path, lambda: len(os.listdir(_path)))
 for _path in PROBE["writable"]:
     _attempt("write " + _path, lambda: _write(_path))
+for _path in PROBE["changeable"]:
+    _attempt("change " + _path, lambda: _change(_path))
+_attempt("extended attributes", lambda: os.setxattr(1, "user.x", b"x"))
+_attempt("a larger pipe", _enlarge_pipe)
+_attempt("news of a folder", _watch_folder)
 _attempt("TCP", lambda: _connect(socket.AF_INET, socket.SOCK_STREAM, tuple(PROBE["tcp"])))
 _attempt("UDP", lambda: _connect(socket.AF_INET, socket.SOCK_DGRAM, tuple(PROBE["tcp"])))
 _attempt(
@@ -146,6 +181,7 @@ print(
             "seccomp": _libc.prctl(21, 0, 0, 0, 0),
             "environment": sorted(os.environ),
             "descriptors": _fds,
+            "folder": _folder,
             "core": resource.getrlimit(resource.RLIMIT_CORE)[1],
             "uid_is_root": os.getuid() == 0,
         }

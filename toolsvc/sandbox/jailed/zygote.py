@@ -1,7 +1,8 @@
 """The jail's first Python process: it forks one confined child for each session.
 
-Owns, inside the jail: the folders or file systems of the sessions, the reaping of children, and
-the end, or the priority, of those that the watch finds above their limits.
+Owns, inside the jail: the making of sessions, the reaping of children, and the end, or the
+priority, of those that the watch finds above their limits. Where a session's files are is `homes`'
+business.
 
 Invariants
 - What a session does once it is confined is its driver's: a module of this package with
@@ -11,9 +12,8 @@ Invariants
   socket that it was started with.
 - When the host's end of that socket closes, for whatever reason, everything in the jail dies
   and this process exits; then nothing of the jail is left.
-- A session's folder has an unguessable name below a parent that sessions cannot list. The names
-  of others are nowhere in the memory that a session inherits: the zygote holds descriptors.
-  (The kernel's list of mounts has them; Landlock keeps /proc from every session that shares.)
+- How a session ends is the session's own matter: nothing that it did to its folder or to its
+  process can keep this one from going on.
 
 Messages are JSON, one a packet. From the host: `{"new": [ids]}`. To the host: `ready`,
 `session` (with the session's socket, its pidfd and its output file), `failed`, `ended` (a list
@@ -38,17 +38,14 @@ import traceback
 from collections.abc import Mapping
 from typing import Any
 
-from . import kernel, measure, preload, share, watch, wire
+from . import homes, kernel, measure, preload, share, watch, wire
 from .confine import SESSION_SOCKET, Confinement
 
 WATCH_SECONDS = 0.5
 _ENDED_AT_ONCE = 1000
 """So that the message fits a packet."""
-_ROOT = "/tmp/sessions"  # in the jail's own /tmp
-_ROOT_WITHOUT_JAIL = "/tmp/toolsvc-sessions-"
 _END_SECONDS = 1.0
 """For ending what has no pid namespace; the host waits for twice that."""
-_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Zygote:
@@ -57,27 +54,17 @@ class Zygote:
         self._jailed = bool(settings["jailed"])
         self._confinement = Confinement(settings["confinement"])
         _allow_many()
-        if self._confinement.namespaces:
-            with contextlib.suppress(OSError):
-                kernel.own_mounts()
-        disk_bytes = int(settings["disk_bytes"])
-        # Not before: a descriptor from another mount namespace would be of no use in this one.
-        self._root = self._make_root()
-        self._file_system = b""
-        if self._confinement.namespaces:
-            self._file_system = self._try_file_systems(disk_bytes)
-        self._disk_bounded = bool(self._file_system) or (
-            self._jailed and measure.file_system_size(self._root) <= disk_bytes + _PAGE
-        )
-        self._watch = watch.Watch(self._root, settings, own_file_systems=bool(self._file_system))
+        self._homes = homes.homes(settings)
+        shared = self._confinement.namespaces
+        self._watch = watch.Watch(self._homes.root, settings, own_file_systems=shared)
         self._confinement.prepare()
         preload.find_packages(self._confinement.packages)
         preload.preload(settings["preload"])
         self._driver = importlib.import_module(f".{settings['driver']}", __package__)
         self._state = self._driver.prepare()
+        self._homes.settle()
         self._children: dict[int, watch.Member] = {}
-        self._removers: dict[int, int] = {}
-        self._nothing = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+        self._helpers: set[int] = set()
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def run(self) -> None:
@@ -96,7 +83,7 @@ class Zygote:
         ready = {
             "event": "ready",
             "python": ".".join(map(str, sys.version_info[:3])),
-            "disk_bounded": self._disk_bounded,
+            "disk_bounded": self._homes.bounded,
         }
         self._tell(ready, [])
         poll = select.poll()
@@ -110,24 +97,10 @@ class Zygote:
                 else:
                     self._obey()
             if self._children and time.monotonic() >= watch_at:
-                self._watch_all()
+                # What cannot be looked at for want of a descriptor is looked at next time.
+                with contextlib.suppress(OSError):
+                    self._watch_all()
                 watch_at = time.monotonic() + WATCH_SECONDS
-
-    def _make_root(self) -> int:
-        """The folder that holds all session folders."""
-        path = _ROOT if self._jailed else f"{_ROOT_WITHOUT_JAIL}{os.urandom(8).hex()}"
-        os.mkdir(path, 0o700)
-        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-
-    def _try_file_systems(self, disk_bytes: int) -> bytes:
-        """Options of the file system that each session gets; empty where mounting is denied."""
-        files = disk_bytes // measure.BYTES_PER_FILE
-        options = f"size={disk_bytes},nr_inodes={files},mode=700".encode()
-        try:
-            kernel.remove_mounted_folder(kernel.make_secret_folder(self._root, options))
-        except OSError:
-            return b""
-        return options
 
     def _tell(self, message: Mapping[str, Any], descriptors: list[int]) -> None:
         data = json.dumps(message).encode()
@@ -151,7 +124,7 @@ class Zygote:
                 self._tell({"event": "failed", "id": number, "error": str(error)}, [])
 
     def _new_session(self, number: int) -> None:
-        folder = kernel.make_secret_folder(self._root, self._file_system)
+        folder = self._homes.make()
         ours = []
         pid = 0
         try:
@@ -173,7 +146,7 @@ class Zygote:
             if pid:
                 _kill(pid)
             else:
-                self._remove(folder)
+                self._give_up(folder)
             raise
         finally:
             for descriptor in ours:
@@ -184,13 +157,15 @@ class Zygote:
         try:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            # All of ours are above the four that stay.
-            os.dup2(self._nothing, 0, inheritable=True)
+            # All of ours are above the four that stay. Each is opened for this session: what is
+            # set of an open file would be set for all that share it.
+            os.dup2(os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC), 0, inheritable=True)
             os.dup2(output, 1, inheritable=True)
             os.dup2(output, 2, inheritable=True)
             os.dup2(session_fd, SESSION_SOCKET, inheritable=False)
             channel = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, fileno=SESSION_SOCKET)
             try:
+                self._homes.enter(folder)
                 self._confinement.apply(folder)
             except BaseException as error:
                 reason = f"{type(error).__name__}: {error}".encode()[:1000]
@@ -217,32 +192,18 @@ class Zygote:
             if child is not None:
                 ended.append([child.number, status])
                 child.forget()
-                self._remove(child.folder)
-            elif pid in self._removers:
-                os.close(self._removers.pop(pid))
+                self._give_up(child.folder)
+            self._helpers.discard(pid)
         for start in range(0, len(ended), _ENDED_AT_ONCE):
             self._tell({"event": "ended", "ended": ended[start : start + _ENDED_AT_ONCE]}, [])
 
-    def _remove(self, folder: int) -> None:
-        """A file system and an empty folder go at once; a full folder by a child, since that may
-        take long."""
-        if self._file_system:
-            kernel.remove_mounted_folder(folder)
-            return
-        if kernel.remove_empty_folder(folder):
-            os.close(folder)
-            return
-        pid = os.fork()
-        if pid:
-            self._removers[pid] = folder
-            return
-        try:
-            measure.remove_tree(folder)
-        finally:
-            os._exit(0)
+    def _give_up(self, folder: int) -> None:
+        helper = self._homes.give_up(folder)
+        if helper:
+            self._helpers.add(helper)
 
     def _watch_all(self) -> None:
-        others = self._watch.others(self._children, self._removers.keys())
+        others = self._watch.others(self._children, self._helpers)
         for processes, running in self._watch.over_share(self._children, others):
             share.lower(processes, share.niceness(running))
         for excess in self._watch.over_memory(self._children, others):
@@ -259,7 +220,7 @@ class Zygote:
                 _kill(pid)
 
     def _end(self) -> None:
-        """Kills all that this jail holds, then goes; the file systems go with the jail."""
+        """Kills all that this jail holds, then goes; the files go with the jail."""
         if self._jailed:
             for pid in self._children:
                 _kill(pid)
@@ -267,7 +228,7 @@ class Zygote:
                 os.kill(-1, signal.SIGKILL)
         else:
             self._end_descendants()
-            measure.remove_tree(self._root)
+            measure.remove_tree(self._homes.root)
         os._exit(0)
 
     def _end_descendants(self) -> None:
