@@ -198,6 +198,30 @@ async def test_long_code_and_odd_text_arrive_whole(session: Session) -> None:
     assert await output(session, "print('\\ud800')") == "\\ud800"
 
 
+LOCKS_ITSELF_OUT = """
+import os
+os.makedirs("a/b")
+for path in ("a/b", "a", os.path.dirname(os.getcwd()), os.getcwd()):
+    try:
+        os.chmod(path, 0)
+    except OSError:
+        pass
+"""
+
+
+async def test_what_a_session_does_to_its_folders_is_nothing_to_others(sandbox: Sandbox) -> None:
+    victim = await sandbox.take()
+    kept = "import os\nos.path.exists(os.getcwd() + '/kept')"
+    await output(victim, "open('kept', 'w').close()")
+    for _ in range(3):
+        session = await sandbox.take()
+        await output(session, LOCKS_ITSELF_OUT)
+        assert await output(victim, kept) == "True"
+        session.close()
+    assert await output(victim, kept) == "True"
+    victim.close()
+
+
 async def test_no_session_holds_a_file_that_another_has_open(sandbox: Sandbox) -> None:
     one, other = await sandbox.take(), await sandbox.take()
     flags = "import os\n[os.get_blocking(number) for number in range(4)]"

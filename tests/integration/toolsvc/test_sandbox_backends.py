@@ -16,6 +16,7 @@ import pytest
 import structlog.testing
 from google.protobuf.duration_pb2 import Duration
 
+from toolsvc.sandbox import firejail
 from toolsvc.sandbox.config import MIB, Backend, Isolation, SandboxConfig
 from toolsvc.sandbox.errors import SandboxUnavailable
 from toolsvc.sandbox.sandbox import Sandbox
@@ -205,6 +206,20 @@ async def test_beside_packages_nothing_comes_into_sight(backend: Backend, packag
     if backend is Backend.BUBBLEWRAP:
         assert not hidden_there & set(seen)
     assert hidden.ending is Ending.EXCEPTION
+
+
+async def test_packages_that_a_session_could_change_are_found(
+    monkeypatch: pytest.MonkeyPatch, packages: str
+) -> None:
+    command = firejail.command
+
+    def without_walls(*arguments: Any) -> list[str]:
+        return [word for word in command(*arguments) if not word.startswith("--read-only")]
+
+    monkeypatch.setattr(firejail, "command", without_walls)
+    config = SandboxConfig(**SMALL, packages=(packages,), isolation=Isolation.PER_SESSION)
+    with pytest.raises(SandboxUnavailable, match=f"could change {packages}"):
+        await Sandbox(config).start()
 
 
 @pytest.mark.parametrize(

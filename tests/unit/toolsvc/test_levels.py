@@ -22,6 +22,7 @@ SOUND = {
     "seccomp": 2,
     "environment": ["HOME", "PATH"],
     "descriptors": [0, 1, 2, 3],
+    "folder": [],
     "core": 0,
     "uid_is_root": False,
 }
@@ -72,6 +73,8 @@ def test_a_sound_report_has_no_fault() -> None:
         ({"core": 1}, "core"),
         ({"environment": ["HOME", "API_KEY"]}, "API_KEY"),
         ({"descriptors": [0, 1, 2, 3, 9]}, "open file 9"),
+        ({"folder": ["secret"]}, "secret in its folder"),
+        ({"done": {"change /tmp": "its mode"}}, "could change /tmp"),
     ],
 )
 def test_every_fault_is_told(change: dict, says: str) -> None:
