@@ -47,7 +47,7 @@ async def python(session: Trajectory, code: str) -> Result:
 
 def state_of(session: Trajectory) -> Any:
     """Of the tool that it calls."""
-    return session.host._sessions[session.session_id].tools[session.tool].state
+    return session.host._sessions.find(session.session_id).tools[session.tool].state
 
 
 async def is_told_and_told_again(session: Trajectory, result: Result, again: str) -> None:
