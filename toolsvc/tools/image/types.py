@@ -50,7 +50,11 @@ class Fault(StrEnum):
     LIMIT = "limit"
     """It is larger than the operator allows."""
     MEMORY = "memory"
-    """The process had not enough; it ends after saying so."""
+    """The process had not enough."""
+    TIME = "time"
+    """It took longer than a call may."""
+    CRASH = "crash"
+    """It made its decoder crash, or answer what is none."""
 
 
 class Unusable(Exception):
