@@ -31,7 +31,7 @@ from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.sandbox.errors import SandboxUnavailable
 from toolsvc.sandbox.plan import find_account
 
-START_SECONDS = 30.0
+START_SECONDS = 60.0
 _KILL_SECONDS = 5.0
 """In which a killed child is gone, or the nursery is ended as well."""
 _IN_A_THREAD = 1 << 20

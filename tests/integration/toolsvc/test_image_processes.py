@@ -68,8 +68,18 @@ async def at_rest(until: Callable[..., Any]) -> psutil.Process:
     return process
 
 
-async def in_it(host: Host, until: Callable[..., Any]) -> None:
-    await until(lambda: host._tools["image"].figures()["confined_jobs_busy"] == 1)
+def busy(host: Host) -> float:
+    return host._tools["image"].figures()["confined_jobs_busy"]
+
+
+async def in_it(host: Host, until: Callable[..., Any], before: float) -> None:
+    """Until a job more than `before` was sent."""
+    await until(lambda: jobs(host) > before)
+    await asyncio.sleep(0)
+
+
+def jobs(host: Host) -> float:
+    return host._tools["image"].figures()["confined_jobs_total"]
 
 
 async def test_the_run_limit_and_cancelling_end_a_call_and_nothing_else(
@@ -80,14 +90,18 @@ async def test_the_run_limit_and_cancelling_end_a_call_and_nothing_else(
     result = await session.act(call("rotate_image", angle=0), run_limit=0.2)
     assert result.error is not None
     assert result.error.kind is ToolErrorKind.TIMEOUT
+    process.send_signal(signal.SIGCONT)
+    await until(lambda: not busy(host))
+    await at_rest(until)
+    sent = jobs(host)
     asked = asyncio.create_task(session.act(call("rotate_image", angle=0)))
-    await in_it(host, until)
+    await in_it(host, until, sent)
     assert session.cancel()
     result = await asked
     assert result.error is not None
     assert result.error.kind is ToolErrorKind.CANCELLED
     process.send_signal(signal.SIGCONT)
-    await until(lambda: not host._tools["image"].figures()["confined_jobs_busy"])
+    await until(lambda: not busy(host))
     result = await session.act(call("rotate_image", angle=0))
     assert result.observation[0] == Text(text="Image 2: 400 x 200 pixels\n")
 
@@ -95,8 +109,9 @@ async def test_the_run_limit_and_cancelling_end_a_call_and_nothing_else(
 async def test_a_lost_nursery_is_nobodys_doing(host: Host, until: Callable[..., Any]) -> None:
     session = Trajectory(host, "image", media=(png(quarters()),))
     process = await at_rest(until)
+    sent = jobs(host)
     asked = asyncio.create_task(session.act(call("rotate_image", angle=0)))
-    await in_it(host, until)
+    await in_it(host, until, sent)
     process.kill()
     with pytest.raises(Refused) as failure:
         await asked
@@ -134,8 +149,9 @@ async def test_a_call_that_finds_no_place_has_not_run(
     monkeypatch.setattr(places, "QUICK_SECONDS", 60)
     process = await at_rest(until)
     first, second = (Trajectory(host, "image", media=(png(quarters()),)) for _ in range(2))
+    sent = jobs(host)
     asked = asyncio.create_task(first.act(call("rotate_image", angle=0)))
-    await in_it(host, until)
+    await in_it(host, until, sent)
     with pytest.raises(Refused) as failure:
         await second.act(call("rotate_image", angle=0), run_limit=0.2)
     assert failure.value.reason is Reason.QUEUE_LIMIT
