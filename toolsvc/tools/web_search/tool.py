@@ -62,7 +62,7 @@ class WebSearchOptions(CacheOptions):
     allow_hosts: tuple[str, ...] = Field(
         default=(), description="hosts (or host:port) that pages may be on though not public"
     )
-    extractors: int = Field(default=1, ge=1, description="processes that read pages")
+    extractors: int = Field(default=1, ge=1, description="pages that are read at once")
     summariser: EndpointOptions | None = Field(
         default=None, description="a model that sums up pages for the query"
     )
