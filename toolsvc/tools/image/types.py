@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, NamedTuple
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
-from toolsvc.plugin.tool import STRICT
+STRICT = ConfigDict(extra="forbid")
+"""As in `plugin.tool`, which decoding processes do without: each pays for all that is imported."""
 
 Size = tuple[int, int]
 Encoding = Literal["auto", "png", "jpeg"]

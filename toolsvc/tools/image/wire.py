@@ -11,9 +11,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field, ValidationError
 
-from toolsvc.plugin.tool import STRICT
 from toolsvc.tools.image.arguments import ImageArguments
-from toolsvc.tools.image.types import MOST_FRAMES, Answer, Fault, Limits, Picture, Unusable
+from toolsvc.tools.image.types import MOST_FRAMES, STRICT, Answer, Fault, Limits, Picture, Unusable
 
 LONGEST = 64 * 1024
 """Bytes of one object."""
