@@ -51,6 +51,11 @@ def nursery() -> psutil.Process:
     return found
 
 
+def nursery_of(pool: Pool) -> psutil.Process:
+    assert pool._nursery is not None
+    return psutil.Process(pool._nursery._process.pid)
+
+
 async def in_it(until: Callable[..., Any]) -> psutil.Process:
     """The process of the one job that runs."""
     await until(lambda: len(nursery().children()) == 1)
@@ -125,7 +130,7 @@ REACHES = [
     "os.fork()",
     "os.execv('/bin/true', ['true'])",
     "os.posix_spawn('/bin/true', ['true'], {})",
-    "import threading\nthreading.Thread(target=print).start()",
+    "import _thread\n_thread.start_new_thread(print, ())",
     "os.kill(PARENT, 0)",
     "os.kill(-1, 0)",
     "os.kill(os.getpid(), 0)",
@@ -252,6 +257,26 @@ async def test_what_cannot_work_says_so() -> None:
         root = SandboxConfig(user="root")
         with pytest.raises(CannotStart, match="must not run as root"):
             await Pool(PARSER, count=1, memory_bytes=256 * MIB, sandbox=root).start()
+
+
+async def test_the_services_secrets_are_in_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages were parsed in a copy of the service, with the search API's key in its environment."""
+    monkeypatch.setenv("SERPER_API_KEY", "secret-word")
+    pool = Pool(PARSER, count=1, memory_bytes=256 * MIB)
+    told = await run(pool, "answer = repr(dict(os.environ)).encode()", most=10_000)
+    environment = proc(nursery_of(pool), "environ")
+    await pool.close()
+    assert b"PYTHONPATH" in told or "PYTHONPATH" not in os.environ
+    assert "secret-word" not in f"{told!r}{environment}"
+
+
+def test_the_service_imports_no_parser() -> None:
+    code = (
+        "import sys, toolsvc.tools.image.tool, toolsvc.tools.web_search.tool\n"
+        "print({'lxml', 'trafilatura', 'PIL', 'av'} & set(sys.modules))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert found.stdout == "set()\n", found
 
 
 async def test_walls_that_do_not_stand_are_seen_at_the_start() -> None:
