@@ -10,25 +10,32 @@ For a tool of one's own:
         return text.upper()
 
 and then `toolsvc serve shout.py`. `docs/tools.md` leads through it.
+
+The names are found when they are asked for: processes that parse foreign bytes (`confined`) are
+forked from one that has imported this package, and pay for all that is in it.
 """
 
-from toolsvc.plugin.actions import InvalidAction
-from toolsvc.plugin.decorator import tool
-from toolsvc.plugin.results import ToolFailed
-from toolsvc.plugin.tool import Tool
-from toolsvc.plugin.waiting import waiting
-from toolsvc.types import (
-    Call,
-    JsonCallFormat,
-    Media,
-    RawFormat,
-    Result,
-    SessionInfo,
-    TagFormat,
-    Text,
-    ToolError,
-)
-from toolwright.types import Author
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from toolsvc.plugin.actions import InvalidAction
+    from toolsvc.plugin.decorator import tool
+    from toolsvc.plugin.results import ToolFailed
+    from toolsvc.plugin.tool import Tool
+    from toolsvc.plugin.waiting import waiting
+    from toolsvc.types import (
+        Call,
+        JsonCallFormat,
+        Media,
+        RawFormat,
+        Result,
+        SessionInfo,
+        TagFormat,
+        Text,
+        ToolError,
+    )
+    from toolwright.types import Author
 
 __all__ = [
     "Author",
@@ -47,3 +54,19 @@ __all__ = [
     "tool",
     "waiting",
 ]
+
+_PLACES = {
+    "InvalidAction": "toolsvc.plugin.actions",
+    "tool": "toolsvc.plugin.decorator",
+    "ToolFailed": "toolsvc.plugin.results",
+    "Tool": "toolsvc.plugin.tool",
+    "waiting": "toolsvc.plugin.waiting",
+    "Author": "toolwright.types",
+}
+"""Of the names that are not in `toolsvc.types`."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_PLACES.get(name, "toolsvc.types")), name)

@@ -1,10 +1,8 @@
-"""Where images are decoded: processes that are bounded, confined, and ended."""
+"""Where images are decoded: what the policy reads of what happens to its process."""
 
 import asyncio
-import contextlib
 import signal
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 from typing import Any
 
 import psutil
@@ -17,10 +15,13 @@ from tests.integration.toolsvc.media import (
 )
 from tests.support.pictures import call, look, png
 from tests.support.trajectory import Trajectory
+from toolsvc.confined import places
+from toolsvc.confined.errors import Fault as InputFault
+from toolsvc.confined.errors import InputFailed
+from toolsvc.confined.pool import Jobs
 from toolsvc.errors import Reason, Refused, StartError
 from toolsvc.host.host import Host
 from toolsvc.tools.image.tool import ImageOptions, ImageTool
-from toolsvc.tools.image.workers import Workers
 from toolsvc.types import Text
 from toolwright.types import ToolErrorKind
 
@@ -32,11 +33,6 @@ pytestmark = [
 ]
 
 
-def proc(process: psutil.Process, file: str) -> str:
-    """What the kernel says of it."""
-    return Path(f"/proc/{process.pid}/{file}").read_text()
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def host() -> AsyncIterator[Host]:
     options = ImageOptions(workers=1, long_side=512, memory_mib=WORKER_MIB)
@@ -44,9 +40,9 @@ async def host() -> AsyncIterator[Host]:
         yield running
 
 
-def decoder() -> psutil.Process:
-    """The newest of this process's own."""
-    mine = (one for one in psutil.Process().children() if "decoding.worker" in str(one.cmdline()))
+def nursery() -> psutil.Process:
+    """The newest of this process's own; its children decode."""
+    mine = (one for one in psutil.Process().children() if "decoding.parser" in str(one.cmdline()))
     return max(mine, key=psutil.Process.create_time)
 
 
@@ -64,57 +60,58 @@ async def test_want_of_memory_is_told_and_mends_itself(host: Host) -> None:
         assert (await look(session, target_image=2)).size == (400, 200)
 
 
-async def at_rest(host: Host, until: Callable[..., Any]) -> psutil.Process:
-    """The decoding process, stopped, so that the next call is in it for as long as a test likes."""
-    await look(Trajectory(host, "image", media=(png(quarters()),)))
-    process = decoder()
+async def at_rest(until: Callable[..., Any]) -> psutil.Process:
+    """The nursery, stopped, so that a call waits for it for as long as a test likes."""
+    process = nursery()
     process.send_signal(signal.SIGSTOP)
     await until(lambda: process.status() == psutil.STATUS_STOPPED)
     return process
 
 
-async def in_it(host: Host, until: Callable[..., Any]) -> None:
-    await until(lambda: host._tools["image"].figures()["decoders_busy"] == 1)
+def busy(host: Host) -> float:
+    return host._tools["image"].figures()["confined_jobs_busy"]
 
 
-async def test_the_run_limit_and_cancelling_end_a_process_and_nothing_else(
+async def in_it(host: Host, until: Callable[..., Any], before: float) -> None:
+    """Until a job more than `before` was sent."""
+    await until(lambda: jobs(host) > before)
+    await asyncio.sleep(0)
+
+
+def jobs(host: Host) -> float:
+    return host._tools["image"].figures()["confined_jobs_total"]
+
+
+async def test_the_run_limit_and_cancelling_end_a_call_and_nothing_else(
     host: Host, until: Callable[..., Any]
 ) -> None:
     session = Trajectory(host, "image", media=(png(quarters()),))
-    process = await at_rest(host, until)
+    process = await at_rest(until)
     result = await session.act(call("rotate_image", angle=0), run_limit=0.2)
     assert result.error is not None
     assert result.error.kind is ToolErrorKind.TIMEOUT
-    assert not process.is_running()
-    process = await at_rest(host, until)
+    process.send_signal(signal.SIGCONT)
+    await until(lambda: not busy(host))
+    await at_rest(until)
+    sent = jobs(host)
     asked = asyncio.create_task(session.act(call("rotate_image", angle=0)))
-    await in_it(host, until)
+    await in_it(host, until, sent)
     assert session.cancel()
     result = await asked
     assert result.error is not None
     assert result.error.kind is ToolErrorKind.CANCELLED
-    with contextlib.suppress(psutil.NoSuchProcess):
-        # It lives where the call was cancelled before it had reached it.
-        process.send_signal(signal.SIGCONT)
+    process.send_signal(signal.SIGCONT)
+    await until(lambda: not busy(host))
     result = await session.act(call("rotate_image", angle=0))
     assert result.observation[0] == Text(text="Image 2: 400 x 200 pixels\n")
 
 
-async def test_a_crash_is_the_files_and_a_kill_is_nobodys(
-    host: Host, until: Callable[..., Any]
-) -> None:
+async def test_a_lost_nursery_is_nobodys_doing(host: Host, until: Callable[..., Any]) -> None:
     session = Trajectory(host, "image", media=(png(quarters()),))
-    process = await at_rest(host, until)
+    process = await at_rest(until)
+    sent = jobs(host)
     asked = asyncio.create_task(session.act(call("rotate_image", angle=0)))
-    await in_it(host, until)
-    process.send_signal(signal.SIGSEGV)
-    process.send_signal(signal.SIGCONT)
-    result = await asked
-    assert result.error is not None
-    assert (result.error.kind, result.error.session_lost) == (ToolErrorKind.CRASHED, False)
-    process = await at_rest(host, until)
-    asked = asyncio.create_task(session.act(call("rotate_image", angle=0)))
-    await in_it(host, until)
+    await in_it(host, until, sent)
     process.kill()
     with pytest.raises(Refused) as failure:
         await asked
@@ -124,13 +121,37 @@ async def test_a_crash_is_the_files_and_a_kill_is_nobodys(
     assert result.observation[0] == Text(text="Image 2: 400 x 200 pixels\n")
 
 
-async def test_a_call_that_finds_no_process_free_has_not_run(
-    host: Host, until: Callable[..., Any]
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        (InputFault.CRASH, ToolErrorKind.CRASHED),
+        (InputFault.BROKEN, ToolErrorKind.CRASHED),
+        (InputFault.TIME, ToolErrorKind.TIMEOUT),
+        (InputFault.MEMORY, ToolErrorKind.OUT_OF_MEMORY),
+    ],
+)
+async def test_what_a_file_does_to_its_process_is_a_tool_error(
+    host: Host, fault: InputFault, kind: ToolErrorKind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    process = await at_rest(host, until)
+    async def fail(*_: object, **__: object) -> bytes:
+        raise InputFailed(fault)
+
+    monkeypatch.setattr(Jobs, "run", fail)
+    session = Trajectory(host, "image", media=(png(quarters()),))
+    result = await session.act(call("rotate_image", angle=0))
+    assert result.error is not None
+    assert (result.error.kind, result.error.session_lost) == (kind, False)
+
+
+async def test_a_call_that_finds_no_place_has_not_run(
+    host: Host, until: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(places, "QUICK_SECONDS", 60)
+    process = await at_rest(until)
     first, second = (Trajectory(host, "image", media=(png(quarters()),)) for _ in range(2))
+    sent = jobs(host)
     asked = asyncio.create_task(first.act(call("rotate_image", angle=0)))
-    await in_it(host, until)
+    await in_it(host, until, sent)
     with pytest.raises(Refused) as failure:
         await second.act(call("rotate_image", angle=0), run_limit=0.2)
     assert failure.value.reason is Reason.QUEUE_LIMIT
@@ -139,21 +160,7 @@ async def test_a_call_that_finds_no_process_free_has_not_run(
     assert (await second.act(call("rotate_image", angle=0))).error is None
 
 
-async def test_a_decoding_process_is_confined_and_ends_with_its_service() -> None:
-    workers = Workers(1, 256 * MIB)
-    await workers.start()
-    process = decoder()
-    status = proc(process, "status")
-    assert "NoNewPrivs:\t1\n" in status
-    assert "Seccomp:\t2\n" in status
-    assert f"CapEff:\t{0:016x}\n" in status
-    assert f"Max address space         {256 * MIB}" in proc(process, "limits")
-    assert "TOKEN" not in proc(process, "environ")
-    assert "HOME" not in proc(process, "environ")
-    await workers.close()
-    assert not process.is_running()
-
-
-async def test_no_process_can_be_had_with_too_little_memory() -> None:
+async def test_too_little_memory_is_said_at_the_start() -> None:
+    tool = ImageTool(ImageOptions.model_construct(**{**dict(ImageOptions()), "memory_mib": 48}))
     with pytest.raises(StartError, match="memory_mib"):
-        await Workers(1, 48 * MIB).start()
+        await tool.start()

@@ -6,6 +6,7 @@ import struct
 
 import pytest
 
+from toolsvc.confined import calls
 from toolsvc.sandbox.jailed import bpf
 
 ALLOW = 0x7FFF0000
@@ -143,3 +144,20 @@ def test_a_decision_takes_few_steps(machine: str) -> None:
     program = bpf.session_program(machine)
     assert len(program) % 8 == 0
     assert len(program) // 8 < 400
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_a_parser_keeps_the_calls_that_are_listed_and_no_others(machine: str) -> None:
+    program = calls.program(machine)
+    kept = {number for number in range(600) if run(program, machine, number) == ALLOW}
+    assert kept == set(calls._KEPT[machine].values())
+    assert not kept & set(bpf.NUMBERS[machine].values())
+    other = "aarch64" if machine == "x86_64" else "x86_64"
+    assert run(program, other, 0) == KILL
+    assert run(program, machine, 0x40000000) == EPERM
+    assert set(calls._KEPT["x86_64"]) == set(calls._KEPT["aarch64"])
+
+
+def test_a_machine_that_is_not_known_gets_no_program() -> None:
+    with pytest.raises(ValueError, match="riscv64"):
+        calls.program("riscv64")

@@ -1,7 +1,9 @@
 """The image tool's pure parts: actions, arguments, boxes, sizes, messages, the session's album."""
 
+import contextlib
 import json
 import math
+import struct
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,13 +21,11 @@ from toolsvc.tools.image.boxes import PADDING_PIXELS, box_in, evenly, fitted, re
 from toolsvc.tools.image.tool import ImageOptions, ImageTool
 from toolsvc.tools.image.types import SHORT_SIDE, Answer, Fault, Picture, Unusable
 from toolsvc.tools.image.wire import (
-    HEAD,
     LONGEST,
     WireError,
-    length_in,
-    most_bytes,
+    most_answered,
     pack_answer,
-    parse_answer,
+    read_answer,
 )
 from toolsvc.types import Media, SessionInfo
 
@@ -232,19 +232,20 @@ def test_an_answer_survives_its_way(pictures: list[bytes]) -> None:
             for data in pictures
         ]
     )
-    head, *data = pack_answer(answer)
-    assert length_in(head[: HEAD.size]) == len(head) - HEAD.size
-    parsed = parse_answer(head[HEAD.size :], long_side=64)
-    assert parsed.length == len(b"".join(data))
-    assert parsed.answer(b"".join(data)) == answer
+    packed = pack_answer(answer)
+    assert read_answer(packed, long_side=64) == answer
+    assert len(packed) <= most_answered(TOOL._limits, len(pictures))
 
 
 def test_an_answer_that_says_why_not() -> None:
-    (head,) = pack_answer(Answer([], Unusable(Fault.LIMIT, "too large" * 1000)))
-    answer = parse_answer(head[HEAD.size :], long_side=64).answer(b"")
+    answer = read_answer(pack_answer(Answer([], Unusable(Fault.LIMIT, "big" * 1000))), long_side=64)
     assert answer.unusable is not None
     assert answer.unusable.fault is Fault.LIMIT
-    assert answer.unusable.reason.startswith("too large")
+    assert answer.unusable.reason.startswith("big")
+
+
+def answer_of(body: bytes, data: bytes = bytes(100)) -> bytes:
+    return struct.pack("=I", len(body)) + body + data
 
 
 def answer_head(**fields: Any) -> bytes:
@@ -253,30 +254,37 @@ def answer_head(**fields: Any) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "body",
+    "packed",
     [
         b"",
-        b"[]",
-        answer_head(length=most_bytes(64) + 1),
-        answer_head(length=-1),
-        answer_head(size=[65, 30]),
-        answer_head(size=[0, 30]),
-        answer_head(media_type="text/html"),
-        answer_head(note="x" * 201),
-        json.dumps({"pictures": [json.loads(answer_head())["pictures"][0]] * 9}).encode(),
-        b'{"fault": "colour"}',
+        b"abc",
+        struct.pack("=I", 1 << 31),
+        answer_of(b" " * (LONGEST + 1)),
+        answer_of(b""),
+        answer_of(b"[]"),
+        answer_of(answer_head(length=101)),
+        answer_of(answer_head(length=99)),
+        answer_of(answer_head(length=-1)),
+        answer_of(answer_head(size=[65, 30])),
+        answer_of(answer_head(size=[0, 30])),
+        answer_of(answer_head(media_type="text/html")),
+        answer_of(answer_head(note="x" * 201)),
+        answer_of(
+            json.dumps({"pictures": [json.loads(answer_head())["pictures"][0]] * 9}).encode()
+        ),
+        answer_of(b'{"fault": "colour"}'),
     ],
 )
-def test_the_service_believes_no_answer_beyond_its_bounds(body: bytes) -> None:
-    assert parse_answer(answer_head(), long_side=64).length == 100
+def test_the_service_believes_no_answer_beyond_its_bounds(packed: bytes) -> None:
+    assert len(read_answer(answer_of(answer_head()), long_side=64).pictures[0].data) == 100
     with pytest.raises(WireError):
-        parse_answer(body, long_side=64)
+        read_answer(packed, long_side=64)
 
 
-def test_nor_one_that_is_too_long() -> None:
-    assert length_in(HEAD.pack(LONGEST)) == LONGEST
-    with pytest.raises(WireError):
-        length_in(HEAD.pack(LONGEST + 1))
+@given(data=st.binary(max_size=200))
+def test_no_bytes_raise_anything_else(data: bytes) -> None:
+    with contextlib.suppress(WireError):
+        read_answer(data, long_side=64)
 
 
 # What a session holds

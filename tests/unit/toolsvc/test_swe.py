@@ -1,8 +1,6 @@
 """The swe tool's pure parts: calls, reports, what is a submission and what reaches too far."""
 
-import io
 import os
-import stat
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -21,7 +19,7 @@ from toolsvc.tools.swe.kubernetes import exit_code, is_running
 from toolsvc.tools.swe.options import SweOptions
 from toolsvc.tools.swe.report import Report, read_report
 from toolsvc.tools.swe.tampering import tampering
-from toolsvc.tools.swe.tree import BadTree, compare, read_archive
+from toolsvc.tools.swe.tree import compare
 from toolsvc.tools.swe.verification import VerificationFile
 
 
@@ -163,49 +161,6 @@ BASE = dict([file("a.py"), file("pkg/b.py"), file("tests/test_a.py"), file("type
 )  # fmt: skip
 def test_what_reaches_for_the_verification(tree: dict[str, Entry], caught: list[str]) -> None:
     assert tampering(compare(BASE, tree), ["tests/test_a.py"]) == caught
-
-
-def archive(*members: tuple[str, bytes, bytes]) -> bytes:
-    """Of (name, type, content or target)."""
-    target = io.BytesIO()
-    with tarfile.open(fileobj=target, mode="w") as made:
-        for name, kind, content in members:
-            member = tarfile.TarInfo(name)
-            member.type = kind
-            member.linkname = content.decode() if kind == tarfile.SYMTYPE else ""
-            member.size = len(content) if kind == tarfile.REGTYPE else 0
-            made.addfile(member, io.BytesIO(content))
-    return target.getvalue()
-
-
-def test_a_tree_is_what_lies_below() -> None:
-    tree = read_archive(
-        archive(
-            ("./a.py", tarfile.REGTYPE, b"x"),
-            ("./link", tarfile.SYMTYPE, b"/etc/passwd"),
-            ("./pipe", tarfile.FIFOTYPE, b""),
-            ("./.git/config", tarfile.REGTYPE, b""),
-            ("./pkg/__pycache__/a.cpython-311.pyc", tarfile.REGTYPE, b""),
-            ("./b.pyc", tarfile.REGTYPE, b""),
-        )
-    )
-    assert set(tree) == {"a.py", "link"}
-    assert stat.S_ISLNK(tree["link"].mode)
-    assert tree["link"].content == b"/etc/passwd"
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"no archive at all" * 100,
-        archive(("../a", tarfile.REGTYPE, b"")),
-        archive(("/a", tarfile.REGTYPE, b"")),
-        archive(("a", tarfile.REGTYPE, b"x" * 5000))[:1024],
-    ],
-)
-def test_what_is_no_tree(data: bytes) -> None:
-    with pytest.raises(BadTree):
-        read_archive(data)
 
 
 def test_a_pod_that_will_never_run_is_given_up() -> None:

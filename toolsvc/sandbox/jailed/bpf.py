@@ -278,11 +278,19 @@ def zygote_program(machine: str) -> bytes:
     return _program(machine, spared=_MAKES_SESSIONS)
 
 
+def only(machine: str, numbers: Sequence[int]) -> bytes:
+    """The filter for a process that may make these system calls and no others. ValueError as
+    above."""
+    ranges: list[tuple[int, list[bytes]]] = [(0, _REFUSE)]
+    for number in sorted(numbers):
+        if ranges[-1][0] == number:
+            ranges.pop()
+        ranges += [(number, _PERMIT), (number + 1, _REFUSE)]
+    return _finished(machine, ranges)
+
+
 def _program(machine: str, *, spared: Sequence[str]) -> bytes:
-    if machine not in NUMBERS:
-        raise ValueError(
-            f"no system call table for {machine!r}; there is one for {X86_64}, {AARCH64}"
-        )
+    _check(machine)
     special = {
         "clone": _LOOK_AT_CLONE,
         "fcntl": _LOOK_AT_FCNTL,
@@ -300,18 +308,32 @@ def _program(machine: str, *, spared: Sequence[str]) -> bytes:
         ranges += [(number, special.get(name, _REFUSE)), (number + 1, _PERMIT)]
     if machine == X86_64:
         ranges.append((_X32_BIT, _KILL))
+    return _finished(machine, ranges)
+
+
+def _check(machine: str) -> None:
+    if machine not in NUMBERS:
+        raise ValueError(
+            f"no system call table for {machine!r}; there is one for {X86_64}, {AARCH64}"
+        )
+
+
+def _finished(machine: str, ranges: list[tuple[int, list[bytes]]]) -> bytes:
+    """Behind a look at the architecture; neighbours of one answer are one range."""
+    _check(machine)
     merged = [ranges[0]]
     for start, answer in ranges[1:]:
         if answer is not merged[-1][1]:
             merged.append((start, answer))
-    out = [
-        _op(_LD, _OFFSET_ARCH),
-        _op(_JEQ, _AUDIT[machine], 1, 0),
-        *_KILL,
-        _op(_LD, _OFFSET_NUMBER),
-        *_search(merged),
-    ]
-    return b"".join(out)
+    return b"".join(
+        (
+            _op(_LD, _OFFSET_ARCH),
+            _op(_JEQ, _AUDIT[machine], 1, 0),
+            *_KILL,
+            _op(_LD, _OFFSET_NUMBER),
+            *_search(merged),
+        )
+    )
 
 
 def _search(ranges: list[tuple[int, list[bytes]]]) -> list[bytes]:

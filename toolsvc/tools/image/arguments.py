@@ -11,8 +11,7 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, Field, model_validator
 
-from toolsvc.plugin.tool import STRICT
-from toolsvc.tools.image.types import MOST_FRAMES
+from toolsvc.tools.image.types import MOST_FRAMES, STRICT
 
 
 class Function(StrEnum):

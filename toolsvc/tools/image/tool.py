@@ -1,8 +1,8 @@
 """The `image` tool: what the policy reads of a request, and what stays of it in the session.
 
-Nothing is decoded in the service itself: `workers` does that in processes of its own. Nothing is
-decoded before a call asks for it either, so a session costs little to open, and a broken image is
-told to the policy that looks at it.
+Nothing is decoded in the service itself: `toolsvc.confined` does that in processes of its own, one
+for each file. Nothing is decoded before a call asks for it either, so a session costs little to
+open, and a broken image is told to the policy that looks at it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from typing import Any, Self
 
 from pydantic import BaseModel, Field
 
-from toolsvc.errors import Reason, Refused, StartError, backend_down
+from toolsvc.confined.errors import CannotStart, InputFailed, PoolDown, PoolFull
+from toolsvc.confined.errors import Fault as InputFault
+from toolsvc.confined.pool import Jobs, Pool
+from toolsvc.errors import RETRY_SECONDS, Reason, Refused, StartError, backend_down
 from toolsvc.plugin.actions import InvalidAction
 from toolsvc.plugin.built_in import BuiltIn
 from toolsvc.plugin.results import failure
@@ -26,8 +29,7 @@ from toolsvc.tools.image.action import CLOSE, find_request
 from toolsvc.tools.image.album import Album, Held, Source, named_files
 from toolsvc.tools.image.arguments import Function, ImageArguments
 from toolsvc.tools.image.types import Encoding, Fault, Limits, Picture, Unusable
-from toolsvc.tools.image.wire import Request
-from toolsvc.tools.image.workers import Worker, WorkerDied, Workers
+from toolsvc.tools.image.wire import Request, WireError, most_answered, read_answer
 from toolsvc.types import Call, Media, Part, RawFormat, Result, SessionInfo, Text
 from toolwright.types import ToolErrorKind
 
@@ -35,8 +37,16 @@ _KINDS = {
     Fault.FILE: ToolErrorKind.EXCEPTION,
     Fault.LIMIT: ToolErrorKind.LIMIT,
     Fault.MEMORY: ToolErrorKind.OUT_OF_MEMORY,
+    Fault.TIME: ToolErrorKind.TIMEOUT,
+    Fault.CRASH: ToolErrorKind.CRASHED,
 }
 """Fault.REQUEST is not here: it is an invalid action."""
+
+_FAULTS = {
+    InputFault.MEMORY: (Fault.MEMORY, "out of memory"),
+    InputFault.TIME: (Fault.TIME, "the file takes too long to decode"),
+}
+_CRASH = (Fault.CRASH, "the file made its decoder crash")
 
 USAGE = """\
 <tool_call>{"name": "crop_image", "arguments": {"bbox_2d": [left, top, right, bottom], \
@@ -74,8 +84,8 @@ class ImageOptions(BaseModel):
     )
     images: int = Field(default=64, ge=1, description="of a session, at most")
     session_mib: int = Field(default=64, ge=1, description="held for a session, at most")
-    workers: int = Field(default=2, ge=1, le=64, description="decoding processes, at most")
-    memory_mib: int = Field(default=1024, ge=256, description="of each of them")
+    workers: int = Field(default=2, ge=1, le=64, description="files decoded at once")
+    memory_mib: int = Field(default=1024, ge=256, description="for each of them")
 
 
 class ImageTool(BuiltIn):
@@ -90,7 +100,7 @@ class ImageTool(BuiltIn):
     media = True
     run_limit = 30.0
 
-    def __init__(self, options: ImageOptions) -> None:
+    def __init__(self, options: ImageOptions, sandbox: SandboxConfig | None = None) -> None:
         self._options = options
         self._limits = Limits(
             pixels=options.pixels,
@@ -100,22 +110,36 @@ class ImageTool(BuiltIn):
             sampled_frames=options.sampled_frames,
             encoding=options.encoding,
         )
-        self._workers = Workers(options.workers, options.memory_mib * MIB)
+        self._pool = Pool(
+            "toolsvc.tools.image.decoding.parser",
+            count=options.workers,
+            memory_bytes=options.memory_mib * MIB,
+            sandbox=sandbox,
+        )
 
     @classmethod
     def make(cls, options: ImageOptions, sandbox: SandboxConfig) -> Self:
         if options.folder is not None and not options.folder.is_dir():
             raise StartError(f"--set image.folder={options.folder}: there is no such folder")
-        return cls(options)
+        return cls(options, sandbox)
 
     async def start(self) -> None:
-        await self._workers.start()
+        try:
+            await self._pool.start()
+        except CannotStart as error:
+            if error.missing:
+                why = f"tool 'image' needs the package {error.missing}"
+                raise StartError(f"{why}: pip install 'toolwright[image]'") from error
+            raise StartError(
+                f"the image tool's decoding process does not start ({error}): raise "
+                "image.memory_mib if it has too little"
+            ) from error
 
     async def stop(self) -> None:
-        await self._workers.close()
+        await self._pool.close()
 
     def figures(self) -> Mapping[str, float]:
-        return self._workers.figures()
+        return self._pool.figures()
 
     def open(self, session: SessionInfo) -> Album:
         images, videos = self._task_files(session)
@@ -136,33 +160,29 @@ class ImageTool(BuiltIn):
         if task is None:
             raise RuntimeError("run outside of a task")
         cancellation.on_request(task.cancel)
-        worker = await self._workers.take(call.run_limit)
-        deaths: list[WorkerDied] = []
-        work = partial(self._work, worker, deaths)
         try:
-            result = await run_call(work, True, state, call, cancellation, self.name)
-        finally:
-            await self._workers.give_back(worker)
-        if deaths:
-            raise backend_down(str(deaths[0]))
-        return result
+            async with self._pool.place(call.session.session_id, call.run_limit) as jobs:
+                work = partial(self._work, jobs)
+                return await run_call(work, True, state, call, cancellation, self.name)
+        except PoolFull as error:
+            raise Refused(
+                Reason.QUEUE_LIMIT,
+                f"no decoding process was free: {error}",
+                retry_after=RETRY_SECONDS,
+                mend="send fewer calls at once, or raise image.workers",
+            ) from error
 
-    async def _work(
-        self, worker: Worker, deaths: list[WorkerDied], album: Album, call: Call
-    ) -> Result:
-        """A death that is no doing of the file's is left in `deaths`."""
+    async def _work(self, jobs: Jobs, album: Album, call: Call) -> Result:
         arguments = ImageArguments.model_construct(**call.arguments)
         try:
-            pictures = await self._pictures(worker, album, arguments)
+            pictures = await self._pictures(jobs, album, arguments, call.run_limit)
             numbers = album.add(pictures)
         except Unusable as error:
             if error.fault is Fault.REQUEST:
                 raise InvalidAction(error.reason) from error
             return failure(_KINDS[error.fault], error.reason)
-        except WorkerDied as error:
-            if not error.by_the_file:
-                deaths.append(error)
-            return failure(ToolErrorKind.CRASHED, "the file made its decoder crash")
+        except PoolDown as error:
+            raise backend_down(str(error)) from error
         parts: list[Part] = []
         for number, picture in zip(numbers, pictures, strict=True):
             parts += [
@@ -172,30 +192,37 @@ class ImageTool(BuiltIn):
         return Result(observation=tuple(parts))
 
     async def _pictures(
-        self, worker: Worker, album: Album, arguments: ImageArguments
+        self, jobs: Jobs, album: Album, arguments: ImageArguments, seconds: float
     ) -> list[Picture]:
+        ask = partial(self._ask, jobs, seconds)
         if arguments.function is not Function.SELECT_FRAMES:
             album.expect(1)
-            return await self._ask(worker, arguments, album.image(arguments.target_image))
+            return await ask(arguments, album.image(arguments.target_image))
         frames = arguments.target_frames or []
         album.expect(len(frames))
         if album.videos:
-            return await self._ask(worker, arguments, album.video(arguments.target_video))
+            return await ask(arguments, album.video(arguments.target_video))
         # The images of a session without a video are the frames of one, as VerlTool sends them.
         whole = ImageArguments(function=Function.CROP_IMAGE_NORMALIZED, bbox_2d=(0, 0, 1, 1))
         sources = [album.image(number) for number in frames]
-        return [picture for one in sources for picture in await self._ask(worker, whole, one)]
+        return [picture for one in sources for picture in await ask(whole, one)]
 
     async def _ask(
-        self, worker: Worker, arguments: ImageArguments, source: Source
+        self, jobs: Jobs, seconds: float, arguments: ImageArguments, source: Source
     ) -> list[Picture]:
+        limits = self._limits
+        request = Request(arguments=arguments, limits=limits).model_dump_json()
+        most = most_answered(limits, len(arguments.target_frames or "."))
         try:
-            file = await asyncio.to_thread(source.open)
+            with await asyncio.to_thread(source.open) as file:
+                data = await jobs.run(request, file, seconds=seconds, most=most)
+            answer = read_answer(data, limits.long_side)
         except OSError as error:
             raise Unusable(Fault.FILE, f"the file cannot be read: {error.strerror}") from error
-        with file:
-            request = Request(arguments=arguments, limits=self._limits)
-            answer = await worker.ask(request, file.fileno())
+        except InputFailed as error:
+            raise Unusable(*_FAULTS.get(error.fault, _CRASH)) from error
+        except WireError as error:
+            raise Unusable(*_CRASH) from error
         if answer.unusable is not None:
             raise answer.unusable
         return answer.pictures

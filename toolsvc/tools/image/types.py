@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, NamedTuple
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
-from toolsvc.plugin.tool import STRICT
+STRICT = ConfigDict(extra="forbid")
+"""As in `plugin.tool`, which decoding processes do without: each pays for all that is imported."""
 
 Size = tuple[int, int]
 Encoding = Literal["auto", "png", "jpeg"]
@@ -50,7 +51,11 @@ class Fault(StrEnum):
     LIMIT = "limit"
     """It is larger than the operator allows."""
     MEMORY = "memory"
-    """The process had not enough; it ends after saying so."""
+    """The process had not enough."""
+    TIME = "time"
+    """It took longer than a call may."""
+    CRASH = "crash"
+    """It made its decoder crash, or answer what is none."""
 
 
 class Unusable(Exception):

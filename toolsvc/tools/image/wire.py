@@ -1,8 +1,7 @@
-"""Messages between the service and a decoding process, over a stream socket.
+"""What the service asks of a decoding process, and what that answers.
 
-A request is one JSON object; the file that it is about travels beside it as a descriptor. An answer
-is one JSON object and, after it, the bytes of its pictures. Each object comes after its length.
-The service trusts no answer: `parse_answer` holds it to what was asked for.
+A request is one JSON object. An answer is the length of one, the object, and then the bytes of its
+pictures. The service trusts no answer: `read_answer` holds it to what was asked for.
 """
 
 from __future__ import annotations
@@ -12,13 +11,12 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field, ValidationError
 
-from toolsvc.plugin.tool import STRICT
 from toolsvc.tools.image.arguments import ImageArguments
-from toolsvc.tools.image.types import MOST_FRAMES, Answer, Fault, Limits, Picture, Unusable
+from toolsvc.tools.image.types import MOST_FRAMES, STRICT, Answer, Fault, Limits, Picture, Unusable
 
-HEAD = struct.Struct("=I")
 LONGEST = 64 * 1024
 """Bytes of one object."""
+_LENGTH = struct.Struct("=I")
 
 _MEDIA_TYPES = "^image/(png|jpeg)$"
 
@@ -56,11 +54,6 @@ class AnswerHead(BaseModel):
     fault: Fault | None = None
     reason: Annotated[str, Field(max_length=2000)] = ""
 
-    @property
-    def length(self) -> int:
-        """Bytes of all pictures."""
-        return sum(picture.length for picture in self.pictures)
-
     def answer(self, data: bytes) -> Answer:
         """With the pictures' bytes, one after the other."""
         if self.fault is not None:
@@ -79,54 +72,45 @@ class AnswerHead(BaseModel):
         return Answer(pictures)
 
 
-class Greeting(BaseModel):
-    """A process's first object: what confines it, or why it cannot work."""
-
-    model_config = STRICT
-
-    landlock_abi: int = 0
-    seccomp: bool = False
-    missing: str = ""
-    """A package."""
-
-
-def pack(message: BaseModel) -> bytes:
-    """An object with its length."""
-    body = message.model_dump_json().encode()
-    return HEAD.pack(len(body)) + body
-
-
-def pack_answer(answer: Answer) -> list[bytes]:
-    """An answer's pieces, in order."""
+def pack_answer(answer: Answer) -> bytes:
     if answer.unusable is not None:
         fault = answer.unusable
-        return [pack(AnswerHead(fault=fault.fault, reason=fault.reason[:2000]))]
-    pictures = [
-        _Picture(length=len(one.data), media_type=one.media_type, size=one.size, note=one.note)
-        for one in answer.pictures
-    ]
-    return [pack(AnswerHead(pictures=pictures)), *(one.data for one in answer.pictures)]
+        head = AnswerHead(fault=fault.fault, reason=fault.reason[:2000])
+    else:
+        head = AnswerHead(
+            pictures=[
+                _Picture(
+                    length=len(one.data), media_type=one.media_type, size=one.size, note=one.note
+                )
+                for one in answer.pictures
+            ]
+        )
+    body = head.model_dump_json().encode()
+    return b"".join((_LENGTH.pack(len(body)), body, *(one.data for one in answer.pictures)))
 
 
-def length_in(head: bytes) -> int:
-    """Of the object that follows. WireError if it is too long."""
-    (found,) = HEAD.unpack(head)
-    if found > LONGEST:
-        raise WireError(f"an object of {found} bytes; at most {LONGEST}")
-    return int(found)
-
-
-def parse_answer(body: bytes, long_side: int) -> AnswerHead:
+def read_answer(data: bytes, long_side: int) -> Answer:
     """WireError if it is no answer, or one with more than results can have."""
+    if len(data) < _LENGTH.size:
+        raise WireError("it ends too early")
+    (length,) = _LENGTH.unpack_from(data)
+    at = _LENGTH.size + length
+    if length > LONGEST or at > len(data):
+        raise WireError(f"an object of {length} bytes")
     try:
-        head = AnswerHead.model_validate_json(body)
+        head = AnswerHead.model_validate_json(data[_LENGTH.size : at])
     except ValidationError as error:
         raise WireError(f"no answer: {error}") from error
     if any(max(one.size) > long_side for one in head.pictures):
         raise WireError(f"a picture larger than {long_side} pixels")
-    if any(one.length > most_bytes(long_side) for one in head.pictures):
-        raise WireError("a picture with more bytes than it can have")
-    return head
+    if at + sum(one.length for one in head.pictures) != len(data):
+        raise WireError("not the bytes of its pictures")
+    return head.answer(data[at:])
+
+
+def most_answered(limits: Limits, pictures: int) -> int:
+    """Bytes of an answer with so many pictures."""
+    return _LENGTH.size + LONGEST + pictures * most_bytes(limits.long_side)
 
 
 def most_bytes(long_side: int) -> int:

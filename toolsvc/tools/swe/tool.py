@@ -14,7 +14,8 @@ from typing import Any, Self
 
 import structlog
 
-from toolsvc.errors import Reason, Refused, backend_down
+from toolsvc.confined.errors import CannotStart, PoolDown, PoolFull
+from toolsvc.errors import Reason, Refused, StartError, backend_down
 from toolsvc.plugin.built_in import BuiltIn, imported
 from toolsvc.plugin.results import invalid
 from toolsvc.plugin.tool import Cancellation
@@ -22,15 +23,16 @@ from toolsvc.sandbox.config import MIB, SandboxConfig
 from toolsvc.sandbox.jailed.texts import Failed
 from toolsvc.tools.function_call import CLOSING
 from toolsvc.tools.swe.action import find_call
+from toolsvc.tools.swe.archives import Archives
 from toolsvc.tools.swe.arguments import SweArguments
 from toolsvc.tools.swe.box import Box, BoxError, BoxGone, Ran, Runner
 from toolsvc.tools.swe.cli import CliRunner
 from toolsvc.tools.swe.editor import Editor
 from toolsvc.tools.swe.local import LocalRunner
 from toolsvc.tools.swe.options import RunnerKind, SweOptions
+from toolsvc.tools.swe.parser import BadTree
 from toolsvc.tools.swe.starts import Starts
 from toolsvc.tools.swe.tasks import Task, Tasks
-from toolsvc.tools.swe.tree import BadTree
 from toolsvc.tools.swe.verification import Verdict, Verification, judge, submitted_tree
 from toolsvc.types import Call, RawFormat, Result, SessionInfo, Text, ToolError
 from toolwright.types import ToolErrorKind
@@ -74,13 +76,20 @@ class SweTool(BuiltIn):
     stateful = True
     run_limit = 90.0
 
-    def __init__(self, runner: Runner, tasks: Tasks, options: SweOptions) -> None:
+    def __init__(
+        self,
+        runner: Runner,
+        tasks: Tasks,
+        options: SweOptions,
+        sandbox: SandboxConfig | None = None,
+    ) -> None:
         self._runner = runner
         self._tasks = tasks
         self._starts = Starts(runner, most=options.starting, limit=options.start_seconds)
         self._verifying = asyncio.Semaphore(options.verifying)
         self._output_bytes = options.output_kib * 1024
         self._tree_bytes = options.tree_mib * MIB
+        self._archives = Archives(self._tree_bytes, sandbox)
         self._denied = _denial(options.denied)
 
     @classmethod
@@ -92,14 +101,25 @@ class SweTool(BuiltIn):
             images=options.images,
             limit=options.tree_mib * 2 * MIB,  # with its history
         )
-        return cls(make_runner(options, sandbox), tasks, options)
+        return cls(make_runner(options, sandbox), tasks, options, sandbox)
 
     async def start(self) -> None:
-        await self._runner.start()
+        try:
+            await self._archives.start()
+        except CannotStart as error:
+            raise StartError(f"swe cannot read submissions here: {error}") from error
+        try:
+            await self._runner.start()
+        except BaseException:
+            await self._archives.close()
+            raise
         self.isolation = self._runner.isolation
 
     async def stop(self) -> None:
-        await self._runner.stop()
+        try:
+            await self._runner.stop()
+        finally:
+            await self._archives.close()
 
     def figures(self) -> Mapping[str, float]:
         return self._starts.figures()
@@ -125,7 +145,7 @@ class SweTool(BuiltIn):
             return invalid("the task was submitted: it is over")
         try:
             if call.arguments["function"] == "submit":
-                return await self._submit(state, state.box)
+                return await self._submit(state, state.box, call.session.session_id)
             if call.arguments["function"] == "file_editor":
                 return Result.of(await state.editor.edit(call.arguments, call.run_limit))
             command = _command(call.arguments)
@@ -141,13 +161,13 @@ class SweTool(BuiltIn):
             raise Refused(Reason.SESSION_LOST, f"the box was lost: {error}") from error
         return as_result(ran, call.run_limit)
 
-    async def _submit(self, state: _Trajectory, box: Box) -> Result:
+    async def _submit(self, state: _Trajectory, box: Box, session: str) -> Result:
         metrics = {"start_seconds": state.start_seconds}
         verification = state.task.verification
         reward = None
         if verification is not None:
             async with self._verifying:
-                verdict = await self._verdict(state.task, box, verification)
+                verdict = await self._verdict(state.task, box, verification, session)
             log.info("verified", verification=verification.name, verdict=verdict)
             reward = float(verdict.solved)
             metrics |= {
@@ -161,15 +181,20 @@ class SweTool(BuiltIn):
         await box.close()
         return Result.of("Submitted.", done=True, reward=reward, metrics=metrics)
 
-    async def _verdict(self, task: Task, box: Box, verification: Verification) -> Verdict:
+    async def _verdict(
+        self, task: Task, box: Box, verification: Verification, session: str
+    ) -> Verdict:
+        most = self._tree_bytes
         try:
-            tree = await submitted_tree(box, self._tree_bytes)
+            tree = await submitted_tree(box, self._archives, most, session)
+        except (PoolFull, PoolDown) as error:
+            raise backend_down(f"the submission could not be read: {error}") from error
         except BadTree as error:
             return Verdict(solved=False, why=f"its tree cannot be read: {error}")
         fresh, _ = await self._starts.start(task.image, task.checkout)
         try:
-            return await judge(fresh, tree, verification, self._tree_bytes)
-        except (BoxError, BoxGone, BadTree) as error:
+            return await judge(fresh, tree, verification, self._archives, most, session)
+        except (BoxError, BoxGone, BadTree, PoolFull, PoolDown) as error:
             raise backend_down(f"the verification could not be run: {error}") from error
         finally:
             await fresh.close()

@@ -13,6 +13,7 @@ report from within.
 
 from __future__ import annotations
 
+import asyncio
 import stat
 import time
 import tomllib
@@ -25,10 +26,12 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 from toolsvc.errors import Reason, Refused
 from toolsvc.plugin.tool import STRICT
 from toolsvc.tools.files import FILE_MODE, Entry, TreeError, read_tree
+from toolsvc.tools.swe.archives import Archives
 from toolsvc.tools.swe.box import Box, BoxError
+from toolsvc.tools.swe.parser import BadTree
 from toolsvc.tools.swe.report import PASSED, Report, read_report
 from toolsvc.tools.swe.tampering import PROTECTED, tampering
-from toolsvc.tools.swe.tree import BadTree, Submission, archive_command, compare, read_archive
+from toolsvc.tools.swe.tree import Submission, archive_command, compare
 from toolwright.types import ToolErrorKind
 
 FILE = "verification.toml"
@@ -115,24 +118,30 @@ def read_verification(folder: Path, name: str, limit: int) -> Verification:
     return Verification(name=name, file=file, overlay=overlay)
 
 
-async def submitted_tree(box: Box, most: int) -> dict[str, Entry]:
+async def submitted_tree(box: Box, archives: Archives, most: int, session: str) -> dict[str, Entry]:
     """The tree as the policy leaves it, after all that it left running has ended. BadTree if there
-    is none to be had; BoxGone."""
+    is none to be had; BoxGone, PoolFull, PoolDown."""
     await box.exec("kill -9 -1", limit=_COPY_SECONDS, keep=0)
     try:
         data = await box.read(archive_command(), limit=_COPY_SECONDS, most=most)
     except BoxError as error:
         raise BadTree(str(error)) from error
-    return read_archive(data)
+    return await archives.read(data, session)
 
 
 async def judge(
-    fresh: Box, tree: dict[str, Entry], verification: Verification, most: int
+    fresh: Box,
+    tree: dict[str, Entry],
+    verification: Verification,
+    archives: Archives,
+    most: int,
+    session: str,
 ) -> Verdict:
     """Runs the tests on a submission in a box that holds the untouched repository. BoxError or
-    BoxGone where that was not to be had, which is nobody's fault."""
-    base = read_archive(await fresh.read(archive_command(), limit=_COPY_SECONDS, most=most))
-    submission = compare(base, tree)
+    BoxGone, PoolFull or PoolDown where that was not to be had, which is nobody's fault."""
+    archive = await fresh.read(archive_command(), limit=_COPY_SECONDS, most=most)
+    base = await archives.read(archive, session)
+    submission = await asyncio.to_thread(compare, base, tree)
     overlay = [entry.path for entry in verification.overlay]
     touched = tampering(submission, overlay, verification.file.protected)
     wanted = len(verification.file.wanted)

@@ -1,71 +1,72 @@
-"""The text of a page, by trafilatura, in processes of its own: a hostile page costs a process its
-time or its memory, and nobody else anything."""
+"""The text of a page, taken out in a confined process (`parser`): a hostile page costs itself, and
+nobody else anything."""
 
 from __future__ import annotations
 
-import asyncio
-import multiprocessing
-import resource
+import json
 
-from pebble import ProcessExpired, ProcessPool
+from pydantic import BaseModel, ValidationError
 
-from toolsvc.tools.web_search.fetch import Fetched
+from toolsvc.confined.errors import InputFailed
+from toolsvc.confined.pool import Pool, file_of
+from toolsvc.plugin.tool import STRICT
+from toolsvc.sandbox.config import MIB, SandboxConfig
+from toolsvc.tools.web_search.fetch import MOST_BYTES, Fetched
 from toolsvc.tools.web_search.types import Page, PageUnreadable
 
 EXTRACT_SECONDS = 10.0
-_MEMORY_BYTES = 1 << 30
-_TASKS = 1000
-"""After which a process begins anew: parsers keep memory."""
+PATIENCE_SECONDS = 20.0
+"""For a place; a call that finds none in this time was not run."""
+_MEMORY_BYTES = 1024 * MIB
+_ANSWER_BYTES = 8 * MOST_BYTES
+"""JSON writes a character in up to six bytes."""
+_URL_CHARS = 2048
+"""Of an address, for the parser, which looks at its host."""
+_TOO_STRANGE = "the page is too large or too strange to be read"
+
+
+class _Read(BaseModel):
+    model_config = STRICT
+
+    title: str
+    text: str
 
 
 class Extractor:
-    """Processes start with the first page, and are to be closed."""
-
-    def __init__(self, processes: int) -> None:
-        self._pool = ProcessPool(
-            max_workers=processes,
-            max_tasks=_TASKS,
-            initializer=_confine,
-            # Not by fork: the service runs threads of gRPC.
-            context=multiprocessing.get_context("spawn"),
+    def __init__(self, processes: int, sandbox: SandboxConfig | None = None) -> None:
+        self._pool = Pool(
+            "toolsvc.tools.web_search.parser",
+            count=processes,
+            memory_bytes=_MEMORY_BYTES,
+            sandbox=sandbox,
         )
 
-    async def extract(self, fetched: Fetched) -> Page:
-        """PageUnreadable if there is no text on it."""
-        work = self._pool.schedule(_extract, args=(fetched,), timeout=EXTRACT_SECONDS)
-        try:
-            page = await asyncio.wrap_future(work)
-        except (TimeoutError, MemoryError, ProcessExpired) as error:
-            raise PageUnreadable("the page is too large or too strange to be read") from error
-        if not page.text:
-            raise PageUnreadable("the page holds no text")
-        return page
+    async def start(self) -> None:
+        """CannotStart."""
+        await self._pool.start()
 
     async def close(self) -> None:
-        self._pool.stop()  # type: ignore[no-untyped-call]
-        await asyncio.to_thread(self._pool.join)
+        await self._pool.close()
 
+    def figures(self) -> dict[str, float]:
+        return self._pool.figures()
 
-def _confine() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
-
-
-def _extract(fetched: Fetched) -> Page:
-    # In the process that needs it: it takes longer to import than all the rest of the tool.
-    import trafilatura
-
-    if not fetched.markup:
-        try:
-            text = fetched.body.decode(fetched.charset or "utf-8", "replace")
-        except LookupError:
-            text = fetched.body.decode("utf-8", "replace")
-        return Page(url=fetched.url, title="", text=text.strip())
-    found = trafilatura.bare_extraction(
-        fetched.body, url=fetched.url, include_comments=False, with_metadata=True
-    )
-    if found is None:
-        return Page(url=fetched.url, title="", text=trafilatura.html2txt(fetched.body).strip())
-    document = found if isinstance(found, dict) else found.as_dict()
-    return Page(
-        url=fetched.url, title=document["title"] or "", text=(document["text"] or "").strip()
-    )
+    async def extract(self, fetched: Fetched, caller: str) -> Page:
+        """PageUnreadable if there is no text on it. PoolFull, PoolDown."""
+        request = {
+            "url": fetched.url[:_URL_CHARS],
+            "charset": fetched.charset,
+            "markup": fetched.markup,
+        }
+        async with self._pool.place(caller, PATIENCE_SECONDS) as jobs:
+            try:
+                with file_of(fetched.body) as file:
+                    answer = await jobs.run(
+                        json.dumps(request), file, seconds=EXTRACT_SECONDS, most=_ANSWER_BYTES
+                    )
+                read = _Read.model_validate_json(answer)
+            except (InputFailed, ValidationError) as error:
+                raise PageUnreadable(_TOO_STRANGE) from error
+        if not read.text:
+            raise PageUnreadable("the page holds no text")
+        return Page(url=fetched.url, title=read.title, text=read.text)

@@ -12,9 +12,11 @@ from pydantic import TypeAdapter, ValidationError
 from toolsvc.backends.cache import Cache, cache_key
 from toolsvc.backends.chat_model import ChatModel, EndpointOptions
 from toolsvc.backends.single_flight import SingleFlight
-from toolsvc.errors import Refused
+from toolsvc.confined.errors import PoolDown, PoolFull
+from toolsvc.errors import RETRY_SECONDS, Reason, Refused, backend_down
 from toolsvc.plugin.faults import log_fault
 from toolsvc.plugin.waiting import waiting
+from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.tools.web_search.extract import Extractor
 from toolsvc.tools.web_search.fetch import Fetcher
 from toolsvc.tools.web_search.results import shortened
@@ -45,17 +47,24 @@ class Pages:
         allowed_hosts: Collection[str],
         processes: int,
         summariser: EndpointOptions | None,
+        sandbox: SandboxConfig,
     ) -> None:
         self._cache = cache
         self._model = None if summariser is None else ChatModel(summariser, cache)
         self._fetcher = Fetcher(allowed_hosts)
-        self._extractor = Extractor(processes)
+        self._extractor = Extractor(processes, sandbox)
         self._flights: SingleFlight[Page] = SingleFlight()
         self._stack = AsyncExitStack()
         self._read = 0
 
     async def __aenter__(self) -> Self:
+        """CannotStart."""
         self._stack.push_async_callback(self._fetcher.close)
+        try:
+            await self._extractor.start()
+        except BaseException:
+            await self._stack.aclose()
+            raise
         self._stack.push_async_callback(self._extractor.close)
         if self._model is not None:
             await self._stack.enter_async_context(self._model)
@@ -64,16 +73,17 @@ class Pages:
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
-    async def read(self, url: str) -> Page:
-        """PageUnreadable if there is nothing to read."""
+    async def read(self, url: str, caller: str) -> Page:
+        """PageUnreadable if there is nothing to read. `caller`: whose turn it is where several
+        wait."""
         key = cache_key("page", url)
         with waiting("the web"):
-            return await self._flights.do(key, lambda: self._find(key, url))
+            return await self._flights.do(key, lambda: self._find(key, url, caller))
 
-    async def gist(self, url: str, query: str, most_chars: int) -> str:
+    async def gist(self, url: str, query: str, most_chars: int, caller: str) -> str:
         """What the page says about the query, by the summariser; the beginning of its text where
-        there is none. PageUnreadable, and what `ChatModel.complete` raises."""
-        page = await self.read(url)
+        there is none. As `read`, and what `ChatModel.complete` raises."""
+        page = await self.read(url, caller)
         if self._model is None:
             return shortened(page.text, most_chars)
         text = f"Query: {query}\n\nPage: {page.title}\n\n{shortened(page.text, _SUMMARY_CHARS)}"
@@ -87,28 +97,37 @@ class Pages:
     def figures(self) -> dict[str, float]:
         """For the metrics page."""
         model = {} if self._model is None else self._model.figures()
-        return {"pages_read_total": self._read, **model}
+        return {"pages_read_total": self._read, **self._extractor.figures(), **model}
 
-    async def _find(self, key: str, url: str) -> Page:
+    async def _find(self, key: str, url: str, caller: str) -> Page:
         stored = None if self._cache is None else await self._cache.get(key)
         if stored is not None:
             try:
                 return _PAGE.validate_json(stored)
             except ValidationError:
                 log.warning("the cache holds what is no page", key=key)
-        page = await self._from_the_web(url)
+        page = await self._from_the_web(url, caller)
         self._read += 1
         if self._cache is not None:
             await self._cache.put(key, _PAGE.dump_json(page))
         return page
 
-    async def _from_the_web(self, url: str) -> Page:
+    async def _from_the_web(self, url: str, caller: str) -> Page:
         """PageUnreadable for whatever an address or a page does to our side: it is no fault of the
         service, and whoever chose it could have the call refused at will."""
         try:
-            return await self._extractor.extract(await self._fetcher.fetch(url))
+            return await self._extractor.extract(await self._fetcher.fetch(url), caller)
         except (Refused, PageUnreadable):
             raise
+        except PoolDown as error:
+            raise backend_down(str(error)) from error
+        except PoolFull as error:
+            raise Refused(
+                Reason.QUEUE_LIMIT,
+                f"pages wait to be read: {error}",
+                retry_after=RETRY_SECONDS,
+                mend="send fewer calls at once, or raise web_search.extractors",
+            ) from error
         except Exception as error:
             log_fault("web_search", error)
             raise PageUnreadable("the page is too large or too strange to be read") from error

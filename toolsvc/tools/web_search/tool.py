@@ -22,6 +22,7 @@ from pydantic import Field
 from toolsvc.backends.budget import Budget
 from toolsvc.backends.cache import Cache, CacheOptions
 from toolsvc.backends.chat_model import EndpointOptions
+from toolsvc.confined.errors import CannotStart
 from toolsvc.errors import StartError
 from toolsvc.plugin.built_in import BuiltIn
 from toolsvc.sandbox.config import SandboxConfig
@@ -60,7 +61,7 @@ class WebSearchOptions(CacheOptions):
     allow_hosts: tuple[str, ...] = Field(
         default=(), description="hosts (or host:port) that pages may be on though not public"
     )
-    extractors: int = Field(default=1, ge=1, description="processes that read pages")
+    extractors: int = Field(default=1, ge=1, description="pages that are read at once")
     summariser: EndpointOptions | None = Field(
         default=None, description="a model that sums up pages for the query"
     )
@@ -73,8 +74,9 @@ class WebSearchTool(BuiltIn):
     parallel_calls = True
     run_limit = 60.0
 
-    def __init__(self, options: WebSearchOptions) -> None:
+    def __init__(self, options: WebSearchOptions, sandbox: SandboxConfig | None = None) -> None:
         self._options = options
+        self._sandbox = sandbox or SandboxConfig()
         self._stack = AsyncExitStack()
         self._key = ""
         if options.key_variable:
@@ -99,7 +101,7 @@ class WebSearchTool(BuiltIn):
 
     @classmethod
     def make(cls, options: WebSearchOptions, sandbox: SandboxConfig) -> Self:
-        return cls(options)
+        return cls(options, sandbox)
 
     async def start(self) -> None:
         options, enter = self._options, self._stack.enter_async_context
@@ -114,14 +116,17 @@ class WebSearchTool(BuiltIn):
         )
         self._stack.push_async_callback(self._api.close)
         if options.visit or options.pages:
-            self._pages = await enter(
-                Pages(
-                    self._cache,
-                    allowed_hosts=options.allow_hosts,
-                    processes=options.extractors,
-                    summariser=options.summariser,
-                )
+            pages = Pages(
+                self._cache,
+                allowed_hosts=options.allow_hosts,
+                processes=options.extractors,
+                summariser=options.summariser,
+                sandbox=self._sandbox,
             )
+            try:
+                self._pages = await enter(pages)
+            except CannotStart as error:
+                raise StartError(f"web_search cannot read pages here: {error}") from error
 
     async def stop(self) -> None:
         await self._stack.aclose()
@@ -143,40 +148,43 @@ class WebSearchTool(BuiltIn):
         return found
 
     async def call(self, state: object, call: Call) -> Result:
-        text = call.arguments["text"]
-        return await (self._visit(text) if call.arguments["visit"] else self._search(text))
+        text, caller = call.arguments["text"], call.session.session_id
+        work = self._visit if call.arguments["visit"] else self._search
+        return await work(text, caller)
 
-    async def _search(self, query: str) -> Result:
+    async def _search(self, query: str, caller: str) -> Result:
         api, options = _started(self._api), self._options
         # More than are shown: some will be of one page.
         hits = distinct(await api.search(query, 2 * options.topk), options.topk)
-        gists = await self._gists(query, hits)
+        gists = await self._gists(query, hits, caller)
         return Result.of(
             as_text(hits, gists, options.snippet_chars),
             metrics={"hits": len(hits), "pages": sum(map(bool, gists))},
         )
 
-    async def _visit(self, url: str) -> Result:
-        page = await _started(self._pages).read(url)
+    async def _visit(self, url: str, caller: str) -> Result:
+        page = await _started(self._pages).read(url, caller)
         return Result.of(page_as_text(page, self._options.page_chars), metrics={"pages": 1})
 
-    async def _gists(self, query: str, hits: list[Hit]) -> list[str]:
+    async def _gists(self, query: str, hits: list[Hit], caller: str) -> list[str]:
         """Of each hit's page; "" beyond the first `pages`."""
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [
-                    group.create_task(self._gist(query, hit)) for hit in hits[: self._options.pages]
+                    group.create_task(self._gist(query, hit, caller))
+                    for hit in hits[: self._options.pages]
                 ]
         except ExceptionGroup as failed:
             raise failed.exceptions[0] from failed
         return [*(task.result() for task in tasks), *[""] * (len(hits) - len(tasks))]
 
-    async def _gist(self, query: str, hit: Hit) -> str:
+    async def _gist(self, query: str, hit: Hit, caller: str) -> str:
         """ "" where the page cannot be read, which is no fault of the search."""
         if not hit.url:
             return ""
         try:
-            return await _started(self._pages).gist(hit.url, query, self._options.page_chars)
+            chars = self._options.page_chars
+            return await _started(self._pages).gist(hit.url, query, chars, caller)
         except PageUnreadable:
             return ""
 
