@@ -68,10 +68,12 @@ class Pool:
         try:
             nursery = await self._start_nursery()
             with _memory_file() as nothing, _memory_file() as said:
-                status = await nursery.run(None, nothing.fileno(), said.fileno(), _TOLD)
+                async with asyncio.timeout(START_SECONDS):
+                    status = await nursery.run(None, nothing.fileno(), said.fileno(), _TOLD)
                 told = os.pread(said.fileno(), _TOLD, 0).decode()
-        except PoolDown as error:
-            raise CannotStart(str(error)) from error
+        except (PoolDown, TimeoutError) as error:
+            await self.close()
+            raise CannotStart(f"its self-test did not end: {error}") from error
         if status != ANSWERED or told:
             await self.close()
             raise CannotStart(f"it can {told}" if told else f"it cannot be confined ({status})")
