@@ -18,9 +18,11 @@ from toolsvc.tools.files import Entry
 EXCLUDED = (
     *(".git", "__pycache__", ".venv", "venv", "node_modules", ".tox", ".nox", ".eggs"),
     *(".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".coverage", "*.pyc"),
+    *("*.egg-info", "*.dist-info"),
 )
-"""Names that are no part of a submission. Compiled Python above all: it would be run in place of
-the verifier's sources."""
+"""Names that are no part of a submission, in lower case. Compiled Python above all: it would be run
+in place of the verifier's sources. And what an installation leaves beside the sources: test runners
+load the plugins that it names."""
 _MOST_FILES = 200_000
 
 
@@ -73,6 +75,15 @@ def read_archive(data: bytes) -> dict[str, Entry]:
     return found
 
 
+def check_places(tree: dict[str, Entry]) -> None:
+    """BadTree if a file lies below what is no folder: written through such a link it would be
+    elsewhere. No `tar` of an honest box writes that, but the box is the policy's."""
+    for path in tree:
+        for place in PurePosixPath(path).parents:
+            if str(place) in tree:
+                raise BadTree(f"{path!r} lies below {str(place)!r}, which is no folder")
+
+
 def compare(base: dict[str, Entry], tree: dict[str, Entry]) -> Submission:
     """What makes `tree` of `base`."""
     return Submission(
@@ -89,4 +100,5 @@ def _places(tree: dict[str, Entry]) -> set[str]:
 
 
 def _excluded(path: PurePosixPath) -> bool:
-    return any(fnmatchcase(part, name) for part in path.parts for name in EXCLUDED)
+    # Python's own look for what is installed ignores case.
+    return any(fnmatchcase(part.lower(), name) for part in path.parts for name in EXCLUDED)
