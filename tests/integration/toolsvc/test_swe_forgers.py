@@ -117,7 +117,8 @@ FORGERS = {
     # pytest's own settings, under every name that it reads.
     "settings of pytest 9": PLUGIN + written("pytest.toml", TOML),
     "settings under other names": PLUGIN + written(".pytest.toml", TOML)
-    + written(".pytest.ini", INI) + written("tests/pytest.toml", TOML) + written("tests/pytest.ini", INI),
+    + written(".pytest.ini", INI) + written("tests/pytest.toml", TOML)
+    + written("tests/pytest.ini", INI),
     "pytest.ini": PLUGIN + written("pytest.ini", INI),
     "tox.ini": PLUGIN + written("tox.ini", INI),
     "setup.cfg": PLUGIN + written("setup.cfg", "[tool:pytest]\naddopts = -p winner"),

@@ -169,7 +169,8 @@ BASE = dict([file("a.py"), file("pkg/b.py"), file("tests/test_a.py"), file("type
             "pytest_asyncio.py", "src/pytest_cov/__init__.py",
         )],
         ({**BASE, **dict([file("tests/__init__.py"), file("pkg/test_a.py"), file(".github/a.py"),
-                          file("tests/a.so.md"), file("pkg/pytest_x.py"), file("pytest.toml")])}, []),
+                          file("tests/a.so.md"), file("pkg/pytest_x.py"),
+                          file("pytest.toml")])}, []),
     ],
 )  # fmt: skip
 def test_what_reaches_for_the_verification(tree: dict[str, Entry], caught: list[str]) -> None:
