@@ -17,7 +17,7 @@ export TOKENIZERS_PARALLELISM := false
 SEEDS ?= 1
 CONTROL ?=
 PACKAGES := firejail
-TEST_PACKAGES := bubblewrap postgresql redis-server chromium chromium-sandbox
+TEST_PACKAGES := bubblewrap postgresql redis-server chromium chromium-sandbox podman runc
 VENV_PYTHON := .venv/bin/python
 
 .PHONY: help setup demo test test-packages house proto proto-check breaking baseline unit clean
