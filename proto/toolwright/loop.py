@@ -19,47 +19,42 @@ import os
 import socket
 import subprocess
 from asyncio.base_subprocess import BaseSubprocessTransport
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from subprocess import PIPE
 from typing import Any, TypeVar
 
 import uvloop
 
 Answer = TypeVar("Answer")
-Protocol = TypeVar("Protocol", bound=asyncio.BaseProtocol)
 
 
 class Loop(uvloop.Loop):
     """Not made by hand: `run` does, or an `asyncio.Runner` with `new_event_loop`."""
 
-    async def subprocess_exec(
-        self,
-        protocol_factory: Callable[[], Protocol],
-        *args: Any,
-        stdin: Any = PIPE,
-        stdout: Any = PIPE,
-        stderr: Any = PIPE,
-        **kwargs: Any,
-    ) -> tuple[asyncio.BaseProtocol, Protocol]:
-        return await self._begin(protocol_factory(), args, False, stdin, stdout, stderr, **kwargs)
+    async def subprocess_exec(self, *args: Any, **kwargs: Any) -> Any:
+        make_protocol, *command = args
+        return await self._begin(make_protocol(), tuple(command), shell=False, **kwargs)
 
-    async def subprocess_shell(
-        self,
-        protocol_factory: Callable[[], Protocol],
-        cmd: bytes | str,
-        *,
-        stdin: Any = PIPE,
-        stdout: Any = PIPE,
-        stderr: Any = PIPE,
-        **kwargs: Any,
-    ) -> tuple[asyncio.BaseProtocol, Protocol]:
-        return await self._begin(protocol_factory(), cmd, True, stdin, stdout, stderr, **kwargs)
+    async def subprocess_shell(self, *args: Any, **kwargs: Any) -> Any:
+        make_protocol, command = args
+        return await self._begin(make_protocol(), command, shell=True, **kwargs)
 
     async def _begin(
-        self, protocol: Protocol, *command: Any, bufsize: int = 0, **options: Any
-    ) -> tuple[Any, Protocol]:
+        self,
+        protocol: Any,
+        command: Any,
+        *,
+        shell: bool,
+        stdin: Any = PIPE,
+        stdout: Any = PIPE,
+        stderr: Any = PIPE,
+        bufsize: int = 0,
+        **options: Any,
+    ) -> tuple[Any, Any]:
         waiter = self.create_future()
-        transport = _Child(self, protocol, *command, bufsize, waiter=waiter, **options)
+        transport = _Child(
+            self, protocol, command, shell, stdin, stdout, stderr, bufsize, waiter, **options
+        )
         self._watch(transport)
         try:
             await waiter

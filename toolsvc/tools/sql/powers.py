@@ -34,8 +34,8 @@ def dsns(template: str) -> list[str]:
 
 def role_of(dsn: str) -> str | None:
     """None where the DSN leaves it to the environment. psycopg.Error where it is no DSN."""
-    user: Any = conninfo_to_dict(dsn).get("user")
-    return user
+    user = conninfo_to_dict(dsn).get("user")
+    return None if user is None else str(user)
 
 
 async def faults(
