@@ -166,10 +166,12 @@ BASE = dict([file("a.py"), file("pkg/b.py"), file("tests/test_a.py"), file("type
         *[({**BASE, **dict([file(path)])}, [path]) for path in (
             "tests/test_a/__init__.py", "tests/test_a.so", "tests/test_a.abi3.so", "tests.py",
             "tests/test_a/__init__.abi3.so", "src/sitecustomize/__init__.py", "usercustomize.so",
-            "pytest_asyncio.py", "src/pytest_cov/__init__.py",
+            "pytest_asyncio.py", "tests/conftest/__init__.py", "conftest.abi3.so",
+            "src/pytest_cov/__init__.py",
         )],
         ({**BASE, **dict([file("tests/__init__.py"), file("pkg/test_a.py"), file(".github/a.py"),
                           file("tests/a.so.md"), file("pkg/pytest_x.py"),
+                          file("__init__.py"), file(".x.py"), file("tests/.x.so"),
                           file("pytest.toml")])}, []),
     ],
 )  # fmt: skip

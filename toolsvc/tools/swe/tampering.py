@@ -25,8 +25,7 @@ PROTECTED = (
     *("sitecustomize.py", "usercustomize.py", "*.pth", "*.egg-link"),
 )
 _RUNNERS = {"pytest", "_pytest", "pluggy", "iniconfig", "nose", "py", "xdist", "coverage"}
-_AT_THE_START = {"sitecustomize", "usercustomize"}
-_NAMES = _RUNNERS | _AT_THE_START | sys.stdlib_module_names - {"test"}
+_NAMES = _RUNNERS | sys.stdlib_module_names - {"test"}
 """A new folder `test` is for tests."""
 _PLUGIN = "pytest_"
 """So begin the names of pytest's plugins, which it imports where they are installed."""
@@ -57,8 +56,16 @@ def tampering(
 
 
 def _matches(path: str, patterns: Sequence[str]) -> bool:
-    name = PurePosixPath(path).name
-    return any(fnmatchcase(name, one) or fnmatchcase(path, one) for one in patterns)
+    """A module of any sort, a package too, matches as its source in one file would."""
+    file = PurePosixPath(path)
+    places = [file]
+    if file.suffix in _IMPORTED:
+        places.append(PurePosixPath(f"{_module(file)}.py"))
+    return any(
+        fnmatchcase(place.name, one) or fnmatchcase(str(place), one)
+        for place in places
+        for one in patterns
+    )
 
 
 def _replaces(path: str, modules: set[str], above: set[str]) -> bool:
