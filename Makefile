@@ -19,7 +19,7 @@ CONTROL ?=
 # More than there are cores: most tests wait.
 TEST_WORKERS ?= 3
 PACKAGES := firejail
-TEST_PACKAGES := bubblewrap postgresql redis-server chromium chromium-sandbox
+TEST_PACKAGES := bubblewrap postgresql redis-server chromium chromium-sandbox podman runc
 VENV_PYTHON := .venv/bin/python
 
 .PHONY: help setup demo test test-packages house proto proto-check breaking baseline unit clean

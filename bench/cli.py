@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-import uvloop
 
 from bench.makespan.command import engine
 from bench.scripted import Faults, Script, ScriptedSampler, ScriptError, StartError, Timing
@@ -21,6 +20,7 @@ from bench.scripted.faults import parse_break, parse_numbers
 from bench.scripted.script import load_replies, parse_script
 from bench.search.command import search
 from bench.tools.command import tools
+from toolwright import loop
 
 app = typer.Typer(
     name="bench",
@@ -161,7 +161,7 @@ def scripted_sampler(
         record=0,
     )
     try:
-        uvloop.run(_serve(sampler))
+        loop.run(_serve(sampler))
     except StartError as error:
         raise _stop(str(error), code=1) from error
 

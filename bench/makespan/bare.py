@@ -18,12 +18,12 @@ from typing import Any
 
 import aiohttp
 import orjson
-import uvloop
 from prometheus_client import CollectorRegistry
 
 from bench.makespan.plan import END_ID, STOP_ID, Plan, Workload
 from bench.makespan.wrong import Said, wrong_tokens
 from engine.telemetry.lag import LoopLag
+from toolwright import loop
 
 _DONE = b"data: [DONE]"
 
@@ -117,7 +117,7 @@ def main() -> None:
     async def play() -> dict[str, Any]:
         return await BareLoop(Workload.read(Path(file)), url, int(places)).play()
 
-    Path(result).write_text(json.dumps(uvloop.run(play())))
+    Path(result).write_text(json.dumps(loop.run(play())))
 
 
 if __name__ == "__main__":

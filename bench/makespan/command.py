@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-import uvloop
 
 from bench.errors import BenchError
+from toolwright import loop
 
 FILES_A_TRAJECTORY, SPARE_FILES = 2, 512
 _BOTH = "With and without --trajectories."
@@ -105,7 +105,7 @@ def _steady(
 
     load = Load(concurrency=concurrency, rate=rate, every=every, calls=calls)
     try:
-        report = uvloop.run(measure(load, jitter=jitter))
+        report = loop.run(measure(load, jitter=jitter))
     except BenchError as error:
         raise _stop(str(error), code=1) from error
     for line in lines(report):
@@ -133,7 +133,7 @@ def _many(
         for number in numbers
     ]
     try:
-        report = uvloop.run(
+        report = loop.run(
             measure(workloads, places=places, slow_sampler=slow_sampler, say=_progress)
         )
     except BenchError as error:

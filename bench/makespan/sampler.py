@@ -16,12 +16,11 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-import uvloop
-
 from bench.makespan.plan import END_ID, STOP_ID, Plan, Workload, number_of
 from bench.scripted import ScriptedSampler, ScriptRequest, Timing, Token
 from bench.scripted.script import default_logprob
 from bench.scripted.types import GenerateRequest
+from toolwright import loop
 
 Stamp = tuple[int, int, int, int]
 """(trajectory, turn, its request was read at ns, its stop was written at ns)."""
@@ -91,7 +90,7 @@ async def serve(workload: Workload, port: int) -> list[Stamp]:
 
 def main() -> None:
     file, port, stamps_file = sys.argv[1:]
-    rows = uvloop.run(serve(Workload.read(Path(file)), int(port)))
+    rows = loop.run(serve(Workload.read(Path(file)), int(port)))
     Path(stamps_file).write_text(json.dumps(rows))
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-import uvloop
 
 from bench.errors import BenchError
 from bench.tools import verltool
@@ -20,6 +19,7 @@ from bench.tools.rows import levels
 from bench.tools.run import Report, Subject, run
 from bench.tools.terminal import Screen, remarks
 from bench.tools.workloads import WORKLOADS
+from toolwright import loop
 from toolwright.rpc.options import TOKEN_VARIABLE
 
 _WORKLOADS = "; ".join(f"{one.name} ({one.what})" for one in WORKLOADS.values())
@@ -114,7 +114,7 @@ def tools(
         typer.echo(f"bench: {error}", err=True)
         raise typer.Exit(2) from error
     try:
-        report = uvloop.run(run(plans, subject, screen))
+        report = loop.run(run(plans, subject, screen))
     except BenchError as error:
         screen.clear()
         typer.echo(f"bench: {error}", err=True)

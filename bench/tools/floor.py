@@ -13,8 +13,8 @@ from typing import Any
 
 import grpc
 import grpc.aio
-import uvloop
 
+from toolwright import loop
 from toolwright.rpc import options
 from toolwright.tool.v1 import tool_pb2 as pb
 
@@ -56,4 +56,4 @@ async def serve() -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(serve())
+    loop.run(serve())

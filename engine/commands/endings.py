@@ -34,10 +34,10 @@ def one_sentence() -> Iterator[None]:
 
 
 def run_on_uvloop(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Runs the coroutine that `work` makes, on an event loop of uvloop."""
-    import uvloop
+    """Runs the coroutine that `work` makes, on the servers' event loop."""
+    from toolwright.loop import new_event_loop
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(work())
 
 

@@ -8,7 +8,8 @@ import pytest
 TALK_AND_START = """
 import asyncio, contextlib, importlib, sys
 importlib.import_module(sys.argv[1])
-import grpc.aio, uvloop
+import grpc.aio
+from toolwright import loop
 
 
 async def talk(channel):
@@ -28,7 +29,7 @@ async def main():
         await asyncio.gather(*talking, return_exceptions=True)
 
 
-uvloop.run(main())
+loop.run(main())
 """
 
 

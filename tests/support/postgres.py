@@ -15,6 +15,12 @@ from typing import Any
 import psycopg
 import pytest
 
+POLICIES = "\n".join(
+    ("CREATE ROLE policy", *(
+        f"CREATE ROLE policy_{n} LOGIN CONNECTION LIMIT 1 IN ROLE policy" for n in range(1, 9)
+    ))
+)  # fmt: skip
+"""Roles for sessions; what is granted to `policy` all of them have."""
 DATABASE_ACCOUNTS = ("postgres", "games")
 
 
@@ -73,11 +79,21 @@ class PostgresServer:
     def dsn(self, user: str) -> str:
         return f"host={self.folder} user={user} dbname=postgres"
 
+    def policies(self) -> str:
+        """The DSN of the roles that POLICIES makes."""
+        return self.dsn("policy_{1-8}")
+
     def ask(self, sql: str) -> Any:
         """One value, as the administrator sees it."""
         with psycopg.connect(self.dsn("admin"), autocommit=True) as connection:
             row = connection.execute(sql.encode()).fetchone()
         return None if row is None else row[0]
+
+    def tell(self, sql: str, database: str = "postgres") -> None:
+        """One command of the administrator's."""
+        dsn = self.dsn("admin").replace("dbname=postgres", f"dbname={database}")
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute(sql.encode())
 
     def sessions(self) -> int:
         """Connections of the tool."""

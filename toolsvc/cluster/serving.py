@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 import structlog
-import uvloop
 
 from toolsvc.cluster.fleet import Fleet
 from toolsvc.cluster.front import FrontServicer, cannot_fork
@@ -44,6 +43,7 @@ from toolsvc.serving import (
     stop_event,
     tools_of,
 )
+from toolwright import loop
 from toolwright.rpc.server import Server
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.tool.v1 import tool_pb2_grpc
@@ -72,7 +72,7 @@ def serve_on_ray(config: ServiceConfig, shape: Shape) -> None:
         )
     # Before the event loop: Ray starts processes of its own, and takes seconds for it.
     with connected(shape.address):
-        uvloop.run(_serve(config, shape))
+        loop.run(_serve(config, shape))
 
 
 async def _serve(config: ServiceConfig, shape: Shape) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-import uvloop
 
 from toolsvc.cluster.own_cluster import keep_to_this_machine
 from toolsvc.commands.endings import Unusable, one_sentence
@@ -21,6 +20,7 @@ from toolsvc.sandbox.config import MIB, Backend, Isolation, SandboxConfig
 from toolsvc.serving import ServiceConfig, leave, log_to_stderr, serve_alone
 from toolsvc.sources.elsewhere import SOURCES
 from toolsvc.workers.supervisor import supervise
+from toolwright import loop
 from toolwright.rpc.options import is_unix
 
 
@@ -204,9 +204,9 @@ def serve(
         elif workers == 1:
             if advertise or worker_port:
                 raise Unusable("--advertise and --worker-port are for --workers of two or more")
-            uvloop.run(serve_alone(config))
+            loop.run(serve_alone(config))
         else:
-            uvloop.run(supervise(config, workers, advertise=advertise, first_port=worker_port))
+            loop.run(supervise(config, workers, advertise=advertise, first_port=worker_port))
     leave(0)
 
 

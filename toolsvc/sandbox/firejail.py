@@ -48,7 +48,8 @@ def command(plan: JailPlan, open_files: int) -> list[str]:
         "--private-tmp",
         "--private-dev",
         "--private-cwd",
-        "--private-etc=ld.so.cache,localtime",
+        # Programs such as awk, cc and vi are links by way of alternatives.
+        "--private-etc=alternatives,ld.so.cache,localtime",
         *(f"--blacklist={path}" for path in hidden_folders(plan.folders)),
         # They may belong to the jail's own account.
         *(f"--read-only={path}" for path in plan.folders),

@@ -15,7 +15,6 @@ from collections.abc import AsyncIterator
 from typing import BinaryIO
 
 import structlog
-import uvloop
 from prometheus_client import generate_latest
 
 from toolsvc.edge.metrics import Metrics
@@ -42,6 +41,7 @@ from toolsvc.workers.messages import (
 )
 from toolsvc.workers.routing import RoutedServicer
 from toolsvc.workers.siblings import Siblings
+from toolwright import loop
 from toolwright.rpc.options import is_unix
 from toolwright.rpc.server import ListenError
 
@@ -53,7 +53,7 @@ def main() -> None:
     supervisor = _Supervisor()
     log_to_stderr()
     try:
-        uvloop.run(_work(supervisor))
+        loop.run(_work(supervisor))
     except (StartError, ListenError) as error:
         supervisor.say(Failed(sentence=str(error)))
         leave(1)

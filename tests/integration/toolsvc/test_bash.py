@@ -1,7 +1,10 @@
 """The bash tool, in real sandboxes."""
 
 import asyncio
+import dataclasses
 import json
+import shutil
+import subprocess
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +18,7 @@ from tests.support.trajectory import Trajectory, said
 from toolsvc.errors import Reason, Refused, StartError
 from toolsvc.host.host import Host
 from toolsvc.plugin.built_in import make_built_in
-from toolsvc.sandbox.config import MIB, SandboxConfig
+from toolsvc.sandbox.config import MIB, Backend, SandboxConfig
 from toolsvc.tools.bash.tool import BashTool
 from toolsvc.types import Result
 from toolwright.tool.v1 import tool_pb2 as pb
@@ -48,6 +51,36 @@ async def session(host: Host) -> AsyncIterator[Trajectory]:
     trajectory = Trajectory(host, "bash", metadata)
     yield trajectory
     await trajectory.close()
+
+
+BROKEN = 'for p in /usr/bin/*; do [ -x "$p" ] || echo "$p"; done'
+SOURCE = "#include <math.h>\\nint main(void) { return (int)cbrt(27); }"
+WORKS = f"""
+awk 'BEGIN {{ print 6 * 7 }}'
+which which
+perl -MFile::Find -e 'print "perl\n"'
+command -v cc > cc && printf '{SOURCE}' > a.c && cc a.c -o a -lm && {{ ./a; echo $? > out; }}
+[ ! -s cc ] || cat out
+"""
+
+
+@pytest.fixture(scope="module")
+def broken_here() -> str:
+    done = subprocess.run(["bash", "-c", BROKEN], check=False, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("backend", [Backend.FIREJAIL, Backend.BUBBLEWRAP])
+async def test_the_machines_own_programs_work(backend: Backend, broken_here: str) -> None:
+    """Those too that are links by way of /etc/alternatives, and what reads /usr/share."""
+    sandbox = dataclasses.replace(SMALL, backend=backend)
+    async with Host([BashTool(sandbox)]) as running:
+        session = Trajectory(running, "bash")
+        assert await ask(session, BROKEN) == broken_here
+        lines = ["42", "/usr/bin/which", "perl", *(["3"] if shutil.which("cc") else [])]
+        assert (await ask(session, WORKS)).splitlines() == lines
+        for path in ("/etc/alternatives/mine", "/usr/share/mine", "/usr/include/mine"):
+            assert "exit code 1" in await ask(session, f"echo > {path}")
 
 
 async def run(session: Trajectory, command: str, **more: Any) -> Result:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.integration.toolsvc.conftest import Service, start_service
-from tests.support.postgres import postgres
+from tests.support.postgres import POLICIES, postgres
 from tests.support.repository import make_repository
 from tests.support.tls import make_pem
 from toolsvc.check.checks import ALL
@@ -95,9 +95,8 @@ effect = "<sql>UPDATE counter SET n = n + 1</sql>"
 read = "<sql>SELECT n FROM counter</sql>"
 """
 
-POSTGRES_TABLES = """
+POSTGRES_TABLES = f"""{POLICIES}
 CREATE TABLE counter (n int);
-CREATE ROLE policy LOGIN;
 GRANT SELECT, INSERT ON counter TO policy;
 """
 POSTGRES_PROBES = """
@@ -187,7 +186,7 @@ def test_sql_on_postgresql_keeps_the_contract(
     probes = tmp_path / "probes.toml"
     probes.write_text(POSTGRES_PROBES)
     with postgres(POSTGRES_TABLES) as server:
-        dsn = f"sql.dsn={server.dsn('policy')}"
+        dsn = f"sql.dsn={server.policies()}"
         service = start("sql", "--set", dsn, "--set", "sql.writable=true")
         code, found, shown = check(service.address, "--probe", probes, folder=tmp_path)
         service.process.terminate()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.postgres import PostgresServer, postgres
+from tests.support.postgres import POLICIES, PostgresServer, postgres
 from tests.support.trajectory import Trajectory, said
 from toolsvc.errors import Reason, Refused, StartError
 from toolsvc.host.host import Host
@@ -16,10 +16,9 @@ from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.tools.sql.tool import SqlOptions, SqlTool
 from toolwright.types import ToolErrorKind
 
-TABLES = """
+TABLES = f"""{POLICIES}
 CREATE TABLE city (id int PRIMARY KEY, name text);
 INSERT INTO city SELECT i, 'city ' || i FROM generate_series(1, 2000) AS i;
-CREATE ROLE policy LOGIN;
 GRANT SELECT, INSERT, UPDATE, DELETE ON city TO policy;
 CREATE DATABASE other;
 """
@@ -38,7 +37,7 @@ MakeHost = Callable[..., contextlib.AbstractAsyncContextManager[Host]]
 def host(server: PostgresServer) -> MakeHost:
     @contextlib.asynccontextmanager
     async def make(**options: Any) -> AsyncIterator[Host]:
-        given = SqlOptions.model_validate({"dsn": server.dsn("policy"), **options})
+        given = SqlOptions.model_validate({"dsn": server.policies(), **options})
         async with Host([SqlTool.make(given, SandboxConfig())]) as running:
             yield running
         await until(lambda: server.sessions() == 0)
@@ -312,10 +311,92 @@ async def test_a_broken_dsn_is_one_sentence(dsn: str, says: str) -> None:
     assert "\n" not in str(failure.value)
 
 
+OTHERS = "FROM pg_stat_activity WHERE application_name = 'toolwright' AND pid <> pg_backend_pid()"
+
+
+@pytest.mark.parametrize("writable", [False, True])
+async def test_a_session_neither_reads_nor_ends_anothers_statement(
+    host: MakeHost, server: PostgresServer, writable: bool
+) -> None:
+    async with host(writable=writable) as running:
+        one, other = trajectory(running), trajectory(running)
+        sleeping = asyncio.create_task(ask(one, "SELECT pg_sleep(60), 'a secret'", run_limit=50))
+        await until(lambda: bool(server.ask(_SLEEPING)))
+        seen = await ask(other, f"SELECT query, state {OTHERS}")
+        assert "secret" not in seen
+        assert "<insufficient privilege> | NULL\n(1 row)" in seen
+        for way in ("pg_cancel_backend(pid)", "pg_terminate_backend(pid)"):
+            assert "must" in (await fail(other, f"SELECT {way} {OTHERS}"))[1]
+        assert server.ask(_ROLES.format("count(*)")) == 2
+        assert server.ask(_ROLES.format("count(DISTINCT usename)")) == 2
+        assert not sleeping.done()
+        await one.close()
+        with pytest.raises(Refused):
+            await sleeping
+
+
+_ROLES = "SELECT {} FROM pg_stat_activity WHERE application_name = 'toolwright'"
+
+
+async def test_two_services_never_share_a_role(host: MakeHost, server: PostgresServer) -> None:
+    """Eight roles: the server keeps the ninth session waiting, whoever holds the others."""
+    async with host(connections=8) as one, host(connections=8) as two:
+        sessions = [trajectory(running) for running in (one, two) for _ in range(4)]
+        await asyncio.gather(*(ask(session, "SELECT 1") for session in sessions))
+        assert server.ask(_ROLES.format("count(DISTINCT usename)")) == 8
+        last = trajectory(one)
+        ninth = asyncio.create_task(ask(last, "SELECT 1", queue_limit=15))
+        await asyncio.sleep(0)
+        assert not ninth.done()
+        await sessions[-1].close()
+        assert "(1 row)" in await ninth
+        for session in (last, *sessions[:-1]):
+            await session.close()
+
+
+async def test_a_role_with_powers_is_refused_at_the_start(server: PostgresServer) -> None:
+    """Each is granted to the last of the roles, and taken back."""
+    told = []
+    for grant, back, says in (
+        ("GRANT pg_read_all_data TO {}", "REVOKE pg_read_all_data FROM {}", "pg_authid"),
+        ("GRANT SELECT ON pg_shadow TO {}", "REVOKE SELECT ON pg_shadow FROM {}", "pg_shadow"),
+        *(
+            (f"GRANT {role} TO {{}}", f"REVOKE {role} FROM {{}}", f"member of {role}")
+            for role in ("pg_monitor", "pg_signal_backend", "pg_read_server_files",
+                         "pg_execute_server_program", "admin", "policy_1")
+        ),
+        ("ALTER ROLE {} CONNECTION LIMIT 2", "ALTER ROLE {} CONNECTION LIMIT 1", "would share"),
+        ("ALTER ROLE {} CREATEROLE", "ALTER ROLE {} NOCREATEROLE", "CREATEROLE"),
+        ("ALTER ROLE {} REPLICATION", "ALTER ROLE {} NOREPLICATION", "REPLICATION"),
+        ("GRANT EXECUTE ON FUNCTION pg_read_file(text) TO {}",
+         "REVOKE EXECUTE ON FUNCTION pg_read_file(text) FROM {}", "pg_read_file"),
+        ("ALTER ROLE {} RENAME TO other", "ALTER ROLE other RENAME TO {}", "no role policy_8"),
+    ):  # fmt: skip
+        server.tell(grant.format("policy_8"))
+        tool = SqlTool.make(SqlOptions.model_validate({"dsn": server.policies()}), SandboxConfig())
+        try:
+            with pytest.raises(StartError) as failure:
+                await tool.start()
+        finally:
+            server.tell(back.format("policy_8"))
+        told.append((says, says in str(failure.value)))
+    assert [says for says, said in told if not said] == []
+
+
+async def test_each_database_is_examined(host: MakeHost, server: PostgresServer) -> None:
+    server.tell("CREATE DATABASE leaky")
+    server.tell("GRANT SELECT ON pg_authid TO policy_3", "leaky")
+    async with host() as running:
+        with pytest.raises(Refused, match="policy_3 may read pg_authid") as failure:
+            await ask(trajectory(running, database="leaky"), "SELECT 1")
+        assert failure.value.reason is Reason.INVALID_REQUEST
+        assert "(1 row)" in await ask(trajectory(running, database="other"), "SELECT 1")
+
+
 async def test_a_role_that_could_leave_the_database_is_refused(server: PostgresServer) -> None:
     dsn = server.dsn("admin")
     tool = SqlTool.make(SqlOptions.model_validate({"dsn": dsn}), SandboxConfig())
-    with pytest.raises(StartError, match="CREATE ROLE policy"):
+    with pytest.raises(StartError, match="SUPERUSER"):
         await tool.start()
 
 
@@ -328,7 +409,7 @@ def test_a_service_that_is_killed_leaves_no_statement(
     from toolwright.tool.v1 import tool_pb2 as pb
     from toolwright.tool.v1 import tool_pb2_grpc
 
-    service = start("sql", "--set", f"sql.dsn={server.dsn('policy')}", "--set", "sql.writable=true")
+    service = start("sql", "--set", f"sql.dsn={server.policies()}", "--set", "sql.writable=true")
     with grpc.insecure_channel(service.address) as channel:
         stub: Any = tool_pb2_grpc.ToolServiceStub(channel)
         stub.OpenSession(pb.OpenSessionRequest(session_id="s", owner="o"), timeout=20)

@@ -78,6 +78,8 @@ for name in ('even', 'one', 'rest'):
         ("touch unittest.py", 1),
         ("mkdir unittest && touch unittest/__main__.py", 1),
         ("touch tests/types.py", 1),
+        # Python takes a package before the verifier's module.
+        (f"mkdir tests/test_bill; cat > tests/test_bill/__init__.py <<'E'\n{HOSTILE_TESTS}E", 1),
         # What is outside of the repository, or compiled, does not come along.
         ("mkdir ~/bin && ln -s /bin/true ~/bin/python3 && echo 'PATH=~/bin:$PATH' > ~/.bashrc", 0),
         (

@@ -252,7 +252,7 @@ async def test_what_is_not_there_is_said_at_the_start(
     monkeypatch.setenv("STANDIN", str(tmp_path))
     (tmp_path / "down").touch()
     if runner == "podman":
-        monkeypatch.setenv("PATH", "/usr/bin:/bin")
+        monkeypatch.setenv("PATH", str(tmp_path))
     if runner == "kubernetes":
         text = (machine / "kubeconfig").read_text().replace("of-the-tests", "wrong")
         (tmp_path / "kubeconfig").write_text(text)

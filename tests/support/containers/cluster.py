@@ -106,7 +106,8 @@ class Cluster:
             await _docker(
                 *("run", "--detach", "--name", name, "--label", "pod", "--network", "none"),
                 *("--security-opt", "", "--cap-drop", "", "--cpus", "", "--pids-limit", ""),
-                *("--memory", "", "--memory-swap", "", "--workdir", container["workingDir"]),
+                *("--memory", "", "--memory-swap", "", "--stop-signal", ""),
+                *("--workdir", container["workingDir"]),
                 *("--entrypoint", entry, image, *arguments),
             )
             await self._tell("MODIFIED", pod, {"phase": "Running"})

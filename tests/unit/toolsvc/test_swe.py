@@ -1,6 +1,8 @@
 """The swe tool's pure parts: calls, reports, what is a submission and what reaches too far."""
 
 import os
+import shlex
+import subprocess
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from toolsvc.tools.swe.checkout import unpack
 from toolsvc.tools.swe.kubernetes import exit_code, is_running
 from toolsvc.tools.swe.options import SweOptions
 from toolsvc.tools.swe.report import Report, read_report
+from toolsvc.tools.swe.settings import pytest_file, told_by
 from toolsvc.tools.swe.tampering import tampering
 from toolsvc.tools.swe.tree import compare
 from toolsvc.tools.swe.verification import VerificationFile
@@ -157,10 +160,59 @@ BASE = dict([file("a.py"), file("pkg/b.py"), file("tests/test_a.py"), file("type
         ({**BASE, **dict([file("tests/unittest.py")])}, ["tests/unittest.py"]),
         ({**BASE, **dict([file("_json.cpython-311-x86_64-linux-gnu.so")])},
          ["_json.cpython-311-x86_64-linux-gnu.so"]),
+        # What Python takes before the verifier's module, or before the folder that it is in.
+        *[({**BASE, **dict([file(path)])}, [path]) for path in (
+            "tests/test_a/__init__.py", "tests/test_a.so", "tests/test_a.abi3.so", "tests.py",
+            "tests/test_a/__init__.abi3.so", "src/sitecustomize/__init__.py", "usercustomize.so",
+            "pytest_asyncio.py", "tests/conftest/__init__.py", "conftest.abi3.so",
+            "src/pytest_cov/__init__.py",
+        )],
+        ({**BASE, **dict([file("tests/__init__.py"), file("pkg/test_a.py"), file(".github/a.py"),
+                          file("tests/a.so.md"), file("pkg/pytest_x.py"),
+                          file("__init__.py"), file(".x.py"), file("tests/.x.so"),
+                          file("pytest.toml")])}, []),
     ],
 )  # fmt: skip
 def test_what_reaches_for_the_verification(tree: dict[str, Entry], caught: list[str]) -> None:
     assert tampering(compare(BASE, tree), ["tests/test_a.py"]) == caught
+
+
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        ({}, None),
+        ({"setup.cfg": "[metadata]", "tox.ini": "[tox]", "pyproject.toml": "[build-system]"}, None),
+        ({"setup.cfg": "[tool:pytest]", "pyproject.toml": "[tool.black]"}, "setup.cfg"),
+        ({"setup.cfg": "[tool:pytest]", "tox.ini": "[tox]\n[pytest]"}, "tox.ini"),
+        ({"tox.ini": "[pytest]", "pyproject.toml": "[a]\n[tool.pytest.ini_options]\n"},
+         "pyproject.toml"),
+        ({"pytest.ini": "", "pyproject.toml": "[tool.pytest]"}, "pytest.ini"),
+        ({"pytest.ini": "", "pytest.toml": ""}, "pytest.toml"),
+        ({"tests/pytest.ini": "[pytest]"}, None),
+    ],
+)  # fmt: skip
+def test_the_settings_that_pytest_would_find(files: dict[str, str], found: str | None) -> None:
+    assert pytest_file(dict(file(*one) for one in files.items())) == found
+
+
+def test_how_pytest_is_told(tmp_path: Path) -> None:
+    for config, options in (
+        (None, ["-c", "/dev/null", "--rootdir=@", "--confcutdir=@"]),
+        ("setup.cfg", ["-c", "@/setup.cfg", "--rootdir=@/.", "--confcutdir=@"]),
+        ("a/pytest.ini", ["-c", "@/a/pytest.ini", "--rootdir=@/a", "--confcutdir=@"]),
+    ):
+        script = f'PYTEST_ADDOPTS=-x\n{told_by(config)}\necho "$PYTEST_ADDOPTS"'
+        folder = tmp_path / "with blanks"
+        folder.mkdir(exist_ok=True)
+        said = subprocess.run(
+            ["bash", "-c", script], cwd=folder, check=True, capture_output=True, text=True
+        )
+        assert shlex.split(said.stdout) == [
+            *(option.replace("@", str(folder)) for option in options), "-x",
+        ]  # fmt: skip
+    for wrong in ("/etc/a.ini", "a'b.ini", "$(x).ini", "-x.ini"):
+        with pytest.raises(ValidationError, match="config"):
+            VerificationFile(command="x", report="pytest", fail_to_pass=("a",), config=wrong)
 
 
 def test_a_pod_that_will_never_run_is_given_up() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from toolsvc.tools.files import Entry
 from toolsvc.tools.swe.archives import as_tree
 from toolsvc.tools.swe.parser import BadTree, answer_of, work
+from toolsvc.tools.swe.tree import check_places
 
 MOST = 1 << 20
 
@@ -158,3 +159,11 @@ def test_no_answer_is_believed_beyond_its_bounds(row: tuple[int, int, int]) -> N
 def test_no_bytes_raise_anything_else(data: bytes) -> None:
     with contextlib.suppress(BadTree):
         as_tree(data)
+
+
+def test_no_file_of_a_tree_lies_below_a_link() -> None:
+    up = ("up", tarfile.SYMTYPE, b"..")
+    check_places(read(archive(up, ("upper/a", tarfile.REGTYPE, b""))))
+    for below in ("up/.local/x", "up/a"):
+        with pytest.raises(BadTree, match="lies below 'up'"):
+            check_places(read(archive((below, tarfile.REGTYPE, b""), up)))

@@ -26,18 +26,20 @@ from . import bpf, kernel
 SESSION_SOCKET = 3
 """Number under which the child keeps its socket to the host; 0 is empty, 1 and 2 the output."""
 
-_PROGRAMS_AND_LIBRARIES = (
+_SYSTEM = (
     "/bin",
     "/lib",
     "/lib32",
     "/lib64",
     "/usr/bin",
+    "/usr/include",
     "/usr/lib",
     "/usr/lib32",
     "/usr/lib64",
     "/usr/libexec",
-    "/usr/share/zoneinfo",
+    "/usr/share",
 )
+"""Programs, libraries, and what they read of the system's own: headers, templates, tables."""
 _FILES = ("/etc/ld.so.cache", "/etc/localtime")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/urandom", "/dev/random")
 
@@ -130,7 +132,7 @@ class Confinement:
 
     def _open_allowed(self) -> list[tuple[int, int]]:
         read = kernel.FS_READ_FILE | kernel.FS_READ_DIR | kernel.FS_EXECUTE
-        wanted = [(path, read) for path in _PROGRAMS_AND_LIBRARIES]
+        wanted = [(path, read) for path in _SYSTEM]
         for prefix in {sys.base_prefix, sys.base_exec_prefix} - {"/usr"}:
             wanted += [(os.path.join(prefix, part), read) for part in ("bin", "lib")]
         wanted += [(path, read) for path in self.packages]

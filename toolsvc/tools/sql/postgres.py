@@ -7,6 +7,8 @@ Invariants
   rolls back.
 - Each statement runs under a savepoint of its own, so an error takes back that statement only.
 - At most `connections` are open; a session takes one at its first statement and keeps it.
+- No two sessions have the same role at the same time, and no role has powers beyond its own
+  (`powers`), which is checked in each database before its first statement.
 - A session that may write is lost with its connection. One that may only read has nothing to
   lose: the next statement gets another connection.
 """
@@ -15,6 +17,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
+import time
 
 import psycopg
 from psycopg.conninfo import make_conninfo
@@ -23,6 +27,7 @@ from psycopg.pq import TransactionStatus
 from toolsvc.errors import Reason, Refused, StartError, backend_down, first_line
 from toolsvc.plugin.tool import Cancellation
 from toolsvc.sandbox.jailed.table import Table
+from toolsvc.tools.sql import powers
 from toolsvc.tools.sql.commands import objection
 from toolsvc.tools.sql.statement import ROW_BYTES, TooLarge, Unusable, run_statement
 from toolsvc.tools.sql.types import Answer
@@ -32,19 +37,23 @@ from toolwright.types import ToolErrorKind
 GRACE_SECONDS = 1.0
 """For a statement to end once it was cancelled, and for the server to hear of it."""
 _CONNECT_SECONDS = 10
+_AGAIN_SECONDS = 0.05
+"""Before another try where all roles are taken: the server frees one soon after its session."""
 _OLDEST = 140000
 
 Connection = psycopg.AsyncConnection[tuple[object, ...]]
 
 
 class _Transaction:
-    """A session's state. `connection` is None before the first statement."""
+    """A session's state. `connection`, and the `dsn` of its role: None before the first
+    statement."""
 
-    __slots__ = ("connection", "database", "lost")
+    __slots__ = ("connection", "database", "dsn", "lost")
 
     def __init__(self, database: str | None) -> None:
         self.database = database
         self.connection: Connection | None = None
+        self.dsn: str | None = None
         self.lost: str | None = None
 
 
@@ -61,32 +70,34 @@ class PostgresBackend:
         output_bytes: int,
         connections: int,
     ) -> None:
-        """`key`: of the metadata, that names the database; without it, the one of the DSN."""
-        self._dsn = dsn
+        """`dsn`: of the sessions' roles, see `powers`. `key`: of the metadata, that names the
+        database; without it, the one of the DSN."""
+        self._free = powers.dsns(dsn)
+        self._roles: list[str] = []
+        self._examined: set[str] = set()
+        """Databases in which the roles have no power that they must not have."""
         self._key = key
         self._writable = writable
         self._rows = rows
         self._output_bytes = output_bytes
-        self._places = asyncio.Semaphore(connections)
+        self._places = asyncio.Semaphore(min(connections, len(self._free)))
         self._connected = 0
 
     async def start(self) -> None:
         try:
-            connection = await self._connect(None)
+            named = [powers.role_of(dsn) for dsn in self._free]
+            async with await self._first(None) as connection:
+                if connection.info.server_version < _OLDEST:
+                    raise StartError("--set sql.dsn: the server is older than PostgreSQL 14")
+                self._roles = [role or connection.info.user for role in named]
+                faults = await powers.faults(connection, self._roles)
+                self._examined.add(connection.info.dbname)
         except psycopg.Error as error:
             raise StartError(f"--set sql.dsn: {first_line(error)}") from error
-        version = connection.info.server_version
-        try:
-            powers = await (await connection.execute(_POWERS)).fetchone()
-        finally:
-            await connection.close()
-        if version < _OLDEST:
-            raise StartError("--set sql.dsn: the server is older than PostgreSQL 14")
-        if powers is not None:
+        if faults:
             raise StartError(
-                f"--set sql.dsn: role {powers[0]} may read files or run programs on the server's "
-                "machine, and so could every policy: use a role that may not "
-                "(CREATE ROLE policy LOGIN; GRANT pg_read_all_data TO policy)"
+                f"--set sql.dsn: {'; '.join(faults)}; and so could every policy. Give its sessions "
+                f"roles that may do little: {powers.MAKE}"
             )
 
     async def stop(self) -> None:
@@ -117,12 +128,14 @@ class PostgresBackend:
     async def prepare(self, session: _Transaction) -> None:
         await self._places.acquire()
         try:
-            connection = await self._connect(session.database)
+            connection = await self._take(session)
             try:
+                await self._examine(connection)
                 mode = "READ WRITE" if self._writable else "READ ONLY"
                 await connection.execute(f"BEGIN {mode}")
             except BaseException:
                 await connection.close()
+                self._give_back(session)
                 raise
         except psycopg.Error as error:
             self._places.release()
@@ -132,6 +145,46 @@ class PostgresBackend:
             raise
         session.connection = connection
         self._connected += 1
+
+    async def _take(self, session: _Transaction) -> Connection:
+        """A connection with a role that no other session has, here or elsewhere. Waits a while for
+        one: the server needs a moment to end the session before."""
+        until = time.monotonic() + _CONNECT_SECONDS
+        while True:
+            for dsn in random.sample(self._free, len(self._free)):
+                if dsn not in self._free:
+                    continue  # taken while another was asked for
+                self._free.remove(dsn)
+                session.dsn = dsn
+                try:
+                    return await self._connect(dsn, session.database)
+                except psycopg.Error as error:
+                    self._give_back(session)
+                    if not _is_taken(error, dsn) or time.monotonic() > until:
+                        raise
+                except BaseException:
+                    self._give_back(session)
+                    raise
+            await asyncio.sleep(_AGAIN_SECONDS)
+
+    def _give_back(self, session: _Transaction) -> None:
+        if session.dsn is not None:
+            self._free.append(session.dsn)
+            session.dsn = None
+
+    async def _examine(self, connection: Connection) -> None:
+        """Refused where a role may do in this database what none must."""
+        database = connection.info.dbname
+        if database in self._examined:
+            return
+        faults = await powers.faults(connection, self._roles)
+        if faults:
+            raise Refused(
+                Reason.INVALID_REQUEST,
+                f"database {database!r} is not served: {'; '.join(faults)}",
+                subject=database,
+            )
+        self._examined.add(database)
 
     async def run(
         self, session: _Transaction, sql: str, limit: float, cancellation: Cancellation
@@ -224,7 +277,7 @@ class PostgresBackend:
         """A connection that fails has no error code, so the server is asked for the reason."""
         if session.database is not None:
             with contextlib.suppress(psycopg.Error):
-                async with await self._connect(None) as connection:
+                async with await self._first(None) as connection:
                     names = "SELECT 1 FROM pg_database WHERE datname = %s"
                     if not await (await connection.execute(names, [session.database])).fetchone():
                         return Refused(
@@ -234,10 +287,21 @@ class PostgresBackend:
                         )
         return backend_down(f"no connection to PostgreSQL: {first_line(error)}")
 
-    async def _connect(self, database: str | None) -> Connection:
+    async def _first(self, database: str | None) -> Connection:
+        """A connection with any role that is free."""
+        *others, last = self._free
+        for dsn in others:
+            try:
+                return await self._connect(dsn, database)
+            except psycopg.OperationalError as error:
+                if not _is_taken(error, dsn):
+                    raise
+        return await self._connect(last, database)
+
+    async def _connect(self, dsn: str, database: str | None) -> Connection:
         named = {} if database is None else {"dbname": database}
         conninfo = make_conninfo(
-            self._dsn,
+            dsn,
             application_name="toolwright",
             client_encoding="utf8",
             connect_timeout=_CONNECT_SECONDS,
@@ -262,6 +326,7 @@ class PostgresBackend:
             await _cancel(connection)
             await connection.close()
         finally:
+            self._give_back(session)
             self._connected -= 1
             self._places.release()
 
@@ -270,11 +335,11 @@ _CONTENTION = ("55P03", "40P01", "40001")
 """SQLSTATEs: lock not to be had, deadlock, serialization failure. Nothing for a policy to read:
 it has no part in what other trajectories hold."""
 
-_POWERS = """
-SELECT current_user WHERE (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) OR EXISTS (
-    SELECT FROM pg_roles WHERE pg_has_role(oid, 'member') AND rolname IN
-    ('pg_execute_server_program', 'pg_read_server_files', 'pg_write_server_files'))
-"""
+
+def _is_taken(error: psycopg.Error, dsn: str) -> bool:
+    """Whether the server had something against the role, such as that another session has it. A
+    connection that fails has no error code, and its message may be in any language."""
+    return f'"{powers.role_of(dsn)}"' in str(error)
 
 
 async def _cancel(connection: Connection) -> None:

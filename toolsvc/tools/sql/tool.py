@@ -33,7 +33,7 @@ class SqlOptions(BaseModel):
         default=None, description="SQLite: a database file, or a folder of them"
     )
     dsn: SecretStr | None = Field(
-        default=None, description="PostgreSQL: postgresql://user@host/database"
+        default=None, description="PostgreSQL: postgresql://policy_{1-32}@host/database"
     )
     key: str = Field(default="database", description="of the metadata, that names the database")
     writable: bool = Field(

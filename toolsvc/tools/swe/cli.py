@@ -86,7 +86,8 @@ class CliRunner(Runner):
             *(f"--cap-add={capability}" for capability in CAPABILITIES),
             *("--cpus", f"{limits.cpus:g}", "--pids-limit", str(limits.processes)),
             *("--memory", str(limits.memory_bytes), "--memory-swap", str(limits.memory_bytes)),
-            *("--workdir", self._folder, "--entrypoint", entry),
+            # Else podman asks it to end first, and waits ten seconds for one that never does.
+            *("--stop-signal", "KILL", "--workdir", self._folder, "--entrypoint", entry),
             *(image, *arguments),
         ]
 

@@ -20,9 +20,11 @@ from typing import BinaryIO
 EXCLUDED = (
     *(".git", "__pycache__", ".venv", "venv", "node_modules", ".tox", ".nox", ".eggs"),
     *(".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".coverage", "*.pyc"),
+    *("*.egg-info", "*.dist-info"),
 )
-"""Names that are no part of a submission. Compiled Python above all: it would be run in place of
-the verifier's sources."""
+"""Names that are no part of a submission, in lower case. Compiled Python above all: it would be run
+in place of the verifier's sources. And what an installation leaves beside the sources: test runners
+load the plugins that it names."""
 MOST_FILES = 200_000
 MOST_PATH = 4096
 """Bytes of a path, or of what a link points to: the kernel's own bound."""
@@ -133,4 +135,5 @@ def _read(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
 
 
 def _excluded(path: PurePosixPath) -> bool:
-    return any(fnmatchcase(part, name) for part in path.parts for name in EXCLUDED)
+    # Python's own look for what is installed ignores case.
+    return any(fnmatchcase(part.lower(), name) for part in path.parts for name in EXCLUDED)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from toolsvc.tools.files import Entry
-from toolsvc.tools.swe.parser import EXCLUDED
+from toolsvc.tools.swe.parser import EXCLUDED, BadTree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +30,15 @@ def archive_command() -> str:
     """Writes the working directory to standard output, as `Archives.read` wants it."""
     left_out = " ".join(f"--exclude='{name}'" for name in EXCLUDED)
     return f"tar --create --file=- --format=pax {left_out} ."
+
+
+def check_places(tree: dict[str, Entry]) -> None:
+    """BadTree if a file lies below what is no folder: written through such a link it would be
+    elsewhere. No `tar` of an honest box writes that, but the box is the policy's."""
+    for path in tree:
+        for place in PurePosixPath(path).parents:
+            if str(place) in tree:
+                raise BadTree(f"{path!r} lies below {str(place)!r}, which is no folder")
 
 
 def compare(base: dict[str, Entry], tree: dict[str, Entry]) -> Submission:

@@ -6,6 +6,7 @@ Invariants
 - Whatever a submission does (hang, crash, flood, fill the memory) costs it the reward; only a
   failure to start or keep a box is not its own.
 - The verifier's files are read on this side and are in no box that a policy's calls run in.
+- pytest is told by an option where its settings are (`settings`): nothing else of the tree can be.
 
 What it cannot exclude: the code under test runs in the process of its tests, and may forge their
 report from within.
@@ -17,6 +18,7 @@ import asyncio
 import stat
 import time
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,8 +32,9 @@ from toolsvc.tools.swe.archives import Archives
 from toolsvc.tools.swe.box import Box, BoxError
 from toolsvc.tools.swe.parser import BadTree
 from toolsvc.tools.swe.report import PASSED, Report, read_report
+from toolsvc.tools.swe.settings import pytest_file, told_by
 from toolsvc.tools.swe.tampering import PROTECTED, tampering
-from toolsvc.tools.swe.tree import Submission, archive_command, compare
+from toolsvc.tools.swe.tree import Submission, archive_command, check_places, compare
 from toolwright.types import ToolErrorKind
 
 FILE = "verification.toml"
@@ -55,6 +58,11 @@ class VerificationFile(BaseModel):
     pass_to_pass: tuple[str, ...] = Field(default=(), description="tests that must go on passing")
     expected: dict[str, str] | None = Field(
         default=None, description="every test's status, as R2E-Gym's expected_output_json has it"
+    )
+    config: str | None = Field(
+        default=None,
+        pattern=r"^[\w.][\w./-]*$",
+        description="file of pytest's settings, if not the one that pytest finds at the tree's top",
     )
     protected: tuple[str, ...] = Field(
         default=PROTECTED, description="patterns of files that a submission must not touch"
@@ -126,7 +134,9 @@ async def submitted_tree(box: Box, archives: Archives, most: int, session: str) 
         data = await box.read(archive_command(), limit=_COPY_SECONDS, most=most)
     except BoxError as error:
         raise BadTree(str(error)) from error
-    return await archives.read(data, session)
+    tree = await archives.read(data, session)
+    check_places(tree)
+    return tree
 
 
 async def judge(
@@ -139,36 +149,59 @@ async def judge(
 ) -> Verdict:
     """Runs the tests on a submission in a box that holds the untouched repository. BoxError or
     BoxGone, PoolFull or PoolDown where that was not to be had, which is nobody's fault."""
+    file = verification.file
     archive = await fresh.read(archive_command(), limit=_COPY_SECONDS, most=most)
     base = await archives.read(archive, session)
+    overlay = {entry.path: entry for entry in verification.overlay}
+    config = _config(verification, base | overlay)
+    if config in base:
+        overlay.setdefault(config, base[config])
     submission = await asyncio.to_thread(compare, base, tree)
-    overlay = [entry.path for entry in verification.overlay]
-    touched = tampering(submission, overlay, verification.file.protected)
-    wanted = len(verification.file.wanted)
+    touched = tampering(submission, overlay, file.protected)
+    wanted = len(file.wanted)
     if touched:
         why = f"it changed {', '.join(touched[:10])}"
         return Verdict(solved=False, why=why, tampered=len(touched), wanted=wanted)
     try:
-        await _lay(fresh, submission, overlay, verification)
+        await _lay(fresh, submission, list(overlay.values()))
     except BoxError as error:
         return Verdict(solved=False, why=f"it cannot be laid out: {error}", wanted=wanted)
-    return await _run(fresh, verification.file, wanted)
+    return await _run(fresh, file, config, wanted)
 
 
-async def _lay(
-    fresh: Box, submission: Submission, overlay: list[str], verification: Verification
-) -> None:
+def _config(verification: Verification, tree: dict[str, Entry]) -> str | None:
+    """The file of pytest's settings; None where there is none. Refused if it is named and not in
+    the operator's tree: a submission could bring it."""
+    file = verification.file
+    if file.report != "pytest":
+        return None
+    if file.config is not None and file.config not in tree:
+        raise Refused(
+            Reason.INVALID_REQUEST,
+            f"verification {verification.name!r}: its config {file.config!r} is no file of the "
+            "repository",
+            subject=verification.name,
+            mend="put it into the verification's files, or correct its name",
+        )
+    return file.config or pytest_file(tree)
+
+
+async def _lay(fresh: Box, submission: Submission, overlay: Sequence[Entry]) -> None:
     """What was there goes first, so that nothing is written through a link."""
-    gone = "\0".join((*submission.paths, *overlay)).encode("utf-8", "surrogateescape")
+    paths = (*submission.paths, *(entry.path for entry in overlay))
+    gone = "\0".join(paths).encode("utf-8", "surrogateescape")
     await fresh.write([Entry(_LIST, FILE_MODE, gone)])
     remove = f"xargs -0 rm -rf -- < {_LIST} && rm {_LIST}"
     await fresh.read(remove, limit=_COPY_SECONDS, most=0)
-    await fresh.write([*submission.written, *verification.overlay])
+    await fresh.write([*submission.written, *overlay])
 
 
-async def _run(fresh: Box, file: VerificationFile, wanted: int) -> Verdict:
+async def _run(fresh: Box, file: VerificationFile, config: str | None, wanted: int) -> Verdict:
+    command = file.command
+    if file.report == "pytest":
+        command = f"{told_by(config)}\n{command}"
     started = time.perf_counter()
-    ran = await fresh.exec(file.command, limit=file.seconds, keep=_OUTPUT_BYTES)
+    ran = await fresh.exec(command, limit=file.seconds, keep=_OUTPUT_BYTES)
     seconds = time.perf_counter() - started
     output = ran.output.decode("utf-8", "replace")
     statuses = read_report(file.report, output)

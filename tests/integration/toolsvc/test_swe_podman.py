@@ -1,0 +1,72 @@
+"""The swe tool in containers of Debian's podman and runc, behind a service of its own."""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.containers.podman import IMAGE, Podman
+from tests.support.repository import FIX
+from tests.support.service import Client
+from tests.support.swe import Source, call
+from toolwright.json_data import struct
+from toolwright.rpc.channel import call as rpc
+from toolwright.tool.v1 import tool_pb2 as pb
+
+pytestmark = [
+    pytest.mark.skipif(
+        os.geteuid() != 0,
+        reason="podman of an ordinary user bounds no memory without delegated control groups",
+    ),
+]
+
+FIXES = call("file_editor", command="str_replace", path="bill.py", old_str=FIX[0], new_str=FIX[1])
+LEAVES = call("execute_bash", command="sleep 600 & echo begun")
+
+
+@pytest.fixture(scope="module")
+def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Podman]:
+    running = Podman(tmp_path_factory.mktemp("podman"))
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in running.environment.items():
+            patch.setenv(name, value)
+        yield running
+    running.end()
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Source:
+    return Source(tmp_path_factory.mktemp("swe"))
+
+
+async def test_boxes_are_opened_rewarded_and_removed(
+    podman: Podman, source: Source, start: Callable[..., Any]
+) -> None:
+    """A service on its own event loop: what `conmon` keeps of a box must not keep the service."""
+    folders = {"repositories": source.repositories, "verifications": source.verifications}
+    settings = {"runner": "podman", "image": IMAGE, **folders}
+    service = start("swe", *(f"--set=swe.{name}={value}" for name, value in settings.items()))
+    client = Client(service.address)
+
+    async def rollout(*actions: str) -> tuple[str, float]:
+        session = await client.open(metadata=struct(source.task()))
+        for action in actions:
+            answer = await client.call(session, action)
+            assert not answer.result.HasField("error"), answer
+        text, reward = answer.result.observation[0].text, answer.result.reward
+        began = time.monotonic()
+        closing = pb.CloseSessionRequest(session_id=session)
+        await rpc(client.stub.CloseSession, closing, timeout=30)
+        assert time.monotonic() - began < 8.0, "the removal waited for a container to end"
+        return text, reward
+
+    fixed, left = await asyncio.gather(
+        rollout(FIXES, LEAVES, call("submit")),
+        rollout(LEAVES),
+    )
+    assert fixed == ("Submitted.", 1.0)
+    assert left[0] == "begun"
+    assert podman.ask("ps", "--all", "--quiet") == ""

@@ -1,0 +1,62 @@
+"""Debian's podman for tests: the machine's program, with images and containers of their own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.containers.image import write_image
+
+IMAGE = "localhost/small"
+_CONTAINERS = """\
+[containers]
+default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
+[engine]
+runtime = "runc"
+cgroup_manager = "cgroupfs"
+events_logger = "none"
+"""
+"""What lets it run without systemd, and where limits may not be raised."""
+_STORAGE = """\
+[storage]
+driver = "{driver}"
+graphroot = "{folder}/images"
+runroot = "{folder}/running"
+"""
+
+
+class Podman:
+    """Its one image is IMAGE. `environment`: of a process that is to use it."""
+
+    def __init__(self, folder: Path) -> None:
+        for program in ("podman", "runc"):
+            if shutil.which(program) is None:
+                pytest.fail(f"these tests need {program}: apt-get install podman runc")
+        kind = ["stat", "--file-system", "--format", "%T", str(folder)]
+        below = subprocess.run(kind, check=True, capture_output=True, text=True).stdout.strip()
+        driver = "vfs" if below == "overlayfs" else "overlay"
+        (folder / "containers.conf").write_text(_CONTAINERS)
+        (folder / "storage.conf").write_text(_STORAGE.format(driver=driver, folder=folder))
+        self.environment = {
+            "CONTAINERS_CONF": str(folder / "containers.conf"),
+            "CONTAINERS_STORAGE_CONF": str(folder / "storage.conf"),
+        }
+        write_image(folder / "image.tar")
+        self.ask("import", "--quiet", str(folder / "image.tar"), IMAGE)
+        (folder / "image.tar").unlink()
+
+    def ask(self, *words: str) -> str:
+        environment = {**os.environ, **self.environment}
+        done = subprocess.run(
+            ["podman", *words], check=False, capture_output=True, text=True, env=environment
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def end(self) -> None:
+        """Leaves nothing mounted, and nothing that only podman may delete."""
+        self.ask("system", "reset", "--force")
