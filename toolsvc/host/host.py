@@ -6,7 +6,9 @@ Invariants
   result, its run limit, CancelCall, or the end of its session, and by nothing else.
 - Only results are recorded. A refusal, under which nothing ran, leaves the call id free.
 - Calls of a tool without parallel calls run one after the other, in the order of asking.
-- A session ends by CloseSession, by its lease, or with the host; each closes every tool's state.
+- A session ends by CloseSession, by its lease, with the host, or for another session where its
+  opener said that it gives way; each closes every tool's state.
+- A session is its opener's alone (`toolwright.rpc.auth.caller`): nobody else finds it.
 
 It knows neither protobuf nor the inside of any tool; how one call runs is `calls`.
 """
@@ -51,6 +53,7 @@ from toolsvc.types import (
     Recorded,
     Running,
 )
+from toolwright.rpc.auth import caller
 from toolwright.rpc.options import LONGEST_WAIT
 from toolwright.types import BlobRef
 
@@ -82,7 +85,8 @@ class Host:
         self._max_sessions = max_sessions
         self._sessions: dict[str, OpenSession] = {}
         self._opening: dict[str, asyncio.Task[Opened]] = {}
-        self._closed: OrderedDict[str, str] = OrderedDict()
+        self._closed: OrderedDict[str, tuple[str, str]] = OrderedDict()
+        """Whose it was, and why it ended."""
         self._watch = watch or Watch()
         self._calls = Calls(permits=permits, observation_limit=observation_limit, watch=self._watch)
         self._task_blobs = TaskBlobs(blob_room)
@@ -109,7 +113,7 @@ class Host:
             self._reaper.cancel()
             await asyncio.gather(self._reaper, return_exceptions=True)
         await asyncio.gather(
-            *(self.close(name, "the service stopped") for name in self.session_ids)
+            *(self._close(name, "the service stopped") for name in self.session_ids)
         )
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for tool in self._tools.values():
@@ -158,18 +162,23 @@ class Host:
         name = request.session_id
         session = self._sessions.get(name)
         if session is not None:
-            if session.digest != request.digest:
+            if session.digest != request.digest or session.caller != caller():
                 raise opened_otherwise(name)
             if session.opened is not None:
                 session.lease_until = max(session.lease_until, self._lease_end(request.lease))
                 return session.opened
             return await self._when_open(name, self._opening[name])
         if name in self._closed:
-            raise self._gone(name)
+            whose, why = self._closed[name]
+            raise session_closed(name, why) if whose == caller() else opened_otherwise(name)
         if self._draining:
             raise draining()
         if len(self._sessions) >= self._max_sessions:
-            raise too_many_sessions(name, self._max_sessions)
+            spare = self._spare()
+            if spare is None:
+                raise too_many_sessions(name, self._max_sessions)
+            await self._close(spare, "nothing was asked of it for long, and its place was needed")
+            return await self.open(request, parent)
         wanted = dict.fromkeys(request.tools or self._tools)  # a name said twice is one tool
         for tool in wanted:
             if tool not in self._tools:
@@ -261,7 +270,8 @@ class Host:
         until = self._lease_end(lease)
         held = []
         for name, session in self._sessions.items():
-            if session.info.owner == owner and session.lost is None:
+            mine = session.info.owner == owner and session.caller == caller()
+            if mine and session.lost is None:
                 session.lease_until = max(session.lease_until, until)
                 held.append(name)
         here = set(held)
@@ -270,20 +280,10 @@ class Host:
     async def close(self, session_id: str, why: str = "it was closed") -> bool:
         """Ends a session and every call in it, also one that is only being opened; once it has
         begun it goes on where the caller is cancelled. False if it was not open."""
-        opening = self._opening.get(session_id)
-        if opening is not None:
-            self._remember(session_id, why)
-            opening.cancel()
-            await asyncio.wait((opening,))
-        session = self._sessions.pop(session_id, None)
-        if session is None:
-            return opening is not None
-        self._remember(session_id, why)
-        tasks = _tasks([session])
-        for task in tasks:
-            task.cancel()
-        await asyncio.shield(self._own(self._end(session, tasks)))
-        return True
+        session = self._sessions.get(session_id)
+        if session is None or session.caller != caller():
+            return False
+        return await self._close(session_id, why)
 
     async def drain(self, grace: float) -> None:
         """Begins nothing new, and gives what runs `grace` seconds to end."""
@@ -293,10 +293,36 @@ class Host:
             log.info("draining", calls=len(running), sessions=len(self._sessions))
             await asyncio.wait(running, timeout=grace)
 
+    async def _close(self, session_id: str, why: str) -> bool:
+        """`close`, whoever opened it."""
+        session = self._sessions.get(session_id)
+        if session is None:
+            return False
+        self._remember(session, why)
+        opening = self._opening.get(session_id)
+        if opening is not None:
+            opening.cancel()
+            await asyncio.wait((opening,))
+        if self._sessions.pop(session_id, None) is None:
+            return True
+        tasks = _tasks([session])
+        for task in tasks:
+            task.cancel()
+        await asyncio.shield(self._own(self._end(session, tasks)))
+        return True
+
+    def _spare(self) -> str | None:
+        """The session that may end for another, if one may: the one left alone for longest."""
+        now = time.monotonic()
+        spare = [one for one in self._sessions.values() if one.gives_way(now)]
+        if not spare:
+            return None
+        return min(spare, key=lambda one: one.lease_until).info.session_id
+
     def _session(self, session_id: str) -> OpenSession:
         session = self._sessions.get(session_id)
-        if session is None or session.opened is None:
-            raise self._gone(session_id)
+        if session is None or session.opened is None or session.caller != caller():
+            raise self._gone(session_id, caller())
         return session
 
     def _usable(self, session_id: str) -> OpenSession:
@@ -306,14 +332,16 @@ class Host:
             raise session_lost(session_id, lost)
         return session
 
-    def _remember(self, session_id: str, why: str) -> None:
-        self._closed[session_id] = why
+    def _remember(self, session: OpenSession, why: str) -> None:
+        self._closed[session.info.session_id] = session.caller, why
         while len(self._closed) > _TOMBSTONES:
             self._closed.popitem(last=False)
 
-    def _gone(self, session_id: str) -> Refused:
-        why = self._closed.get(session_id)
-        return session_not_found(session_id) if why is None else session_closed(session_id, why)
+    def _gone(self, session_id: str, asker: str) -> Refused:
+        whose, why = self._closed.get(session_id, (None, ""))
+        if whose != asker:
+            return session_not_found(session_id)
+        return session_closed(session_id, why)
 
     def _lease_end(self, lease: float) -> float:
         return time.monotonic() + min(lease, LONGEST_LEASE)
@@ -368,7 +396,7 @@ class Host:
         """What the opening ends with; it goes on where the caller is cancelled."""
         await asyncio.wait((opening,))
         if opening.cancelled():
-            raise self._gone(name)
+            raise self._gone(name, caller())
         return opening.result()
 
     def _opened(self, name: str, opening: asyncio.Task[Opened]) -> None:
@@ -380,7 +408,7 @@ class Host:
         if calls:
             await asyncio.wait(calls)
         for call in session.ledger.in_flight():
-            call.end(self._gone(name))
+            call.end(self._gone(name, session.caller))
         self._calls.blobs.forget(name)
         self._task_blobs.forget(name)
         await session.close_tools()
@@ -404,7 +432,7 @@ class Host:
                     log.warning("lease ended", session=name, owner=session.info.owner)
                     self._watch.lease_ended()
                     # Not awaited: a tool that is slow to close must not keep others open.
-                    self._own(self.close(name, "its lease was not renewed"))
+                    self._own(self._close(name, "its lease was not renewed"))
 
 
 def _tasks(sessions: Iterable[OpenSession]) -> list[asyncio.Task[None]]:
