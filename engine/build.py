@@ -96,7 +96,7 @@ async def open_source(recipe: Recipe, *, max_bad_rows: int) -> TaskSource:
 
 def build_tools(recipe: Recipe, owner: str) -> ToolServices:
     """Clients for the [tools.*] tables that the task asks for, all of them unless it names some.
-    StartupError for a `tls_ca` that cannot be used."""
+    StartupError for a file of their TLS that cannot be used."""
     shared = recipe.shared
     tables = {name: shared.tools[name] for name in shared.task.tools or shared.tools}
     processes = {
@@ -107,9 +107,13 @@ def build_tools(recipe: Recipe, owner: str) -> ToolServices:
         if table.serve
     }
     resolved = {
-        name: table.model_copy(update={"tls_ca": recipe.resolve(table.tls_ca)})
-        if table.tls_ca
-        else table
+        name: table.model_copy(
+            update={
+                field: recipe.resolve(file)
+                for field in ("tls_ca", "tls_cert", "tls_key")
+                if (file := getattr(table, field)) is not None
+            }
+        )
         for name, table in tables.items()
     }
     return ToolServices(resolved, owner, processes)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import signal
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack
@@ -51,13 +50,14 @@ from engine.sampler.pool import SamplerPool
 from engine.tasks import BadRows, TaskSource
 from engine.telemetry.logs import log_to
 from engine.telemetry.metrics import Metrics
+from engine.telemetry.page import metrics_page
 from engine.telemetry.progress import Progress
 from engine.text.codec import HuggingFaceCodec
 from toolwright.beginning import first_policy, leave_fork
 from toolwright.policy.v1 import policy_pb2, policy_pb2_grpc
 from toolwright.recipe import Recipe
 from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
-from toolwright.rpc.options import TOKEN_VARIABLE
+from toolwright.rpc.auth import tokens_here
 from toolwright.rpc.server import Server
 
 PROGRESS_SECONDS = 5.0
@@ -121,13 +121,13 @@ class Engine:
         shared = self._recipe.shared
         await self._assemble(stack)
         listen = self._table.listen or shared.run.engine
-        server = Server(listen, token=os.environ.get(TOKEN_VARIABLE, ""))
+        server = Server(listen, tokens=tokens_here())
         server.add(_ROLLOUT, self._register_rollout)
         server.add(_POLICY, self._register_policy)
         await server.start()
         stack.push_async_callback(server.stop, 1.0)
         if self._table.metrics_port:
-            self._serve_metrics()
+            await self._serve_metrics(stack)
         try:
             await self._publisher.begin(self._model)
         except PublishFailed as error:
@@ -296,10 +296,10 @@ class Engine:
                 await server.set_serving(healthy)
             await asyncio.sleep(PROGRESS_SECONDS)
 
-    def _serve_metrics(self) -> None:
+    async def _serve_metrics(self, stack: AsyncExitStack) -> None:
         port = self._table.metrics_port
         try:
-            self.metrics.serve(port)
+            await stack.enter_async_context(metrics_page(self.metrics.registry, port))
         except OSError as error:
             raise StartupError(
                 f"engine.metrics_port: port {port} is in use; choose another or 0 for none"

@@ -13,7 +13,7 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -21,7 +21,7 @@ from typing import Any
 
 import structlog
 
-from toolsvc.edge.metrics import Metrics, serve_page
+from toolsvc.edge.metrics import Metrics, MetricsServer, page_of
 from toolsvc.edge.service import SERVICE_NAME, ToolServicer
 from toolsvc.errors import StartError
 from toolsvc.host.host import Host
@@ -33,8 +33,9 @@ from toolsvc.plugin.tool import Tool
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.sources.loader import load_tools
 from toolwright.rpc import options
+from toolwright.rpc.auth import tokens_here
 from toolwright.rpc.server import Server
-from toolwright.rpc.tls import Certificate, TlsError, read_certificate
+from toolwright.rpc.tls import Certificate, TlsError, read_authority, read_certificate
 from toolwright.tool.v1 import tool_pb2_grpc
 
 DRAIN_SECONDS = 10.0
@@ -57,8 +58,12 @@ class ServiceConfig:
     insecure: bool = False
     certificate: Path | None = None
     key: Path | None = None
+    clients: Path | None = None
+    """Who must have signed the clients' certificates, which are then asked for; None = nobody."""
     metrics: str = ""
     """host:port of the page for Prometheus; "" = none."""
+    metrics_public: bool = False
+    """Everybody who reaches that address sees it, without a token."""
     health: str = ""
     """host:port that answers grpc.health.v1 alone, to everybody; "" = none."""
     max_sessions: int = 1024
@@ -77,15 +82,29 @@ class ServiceConfig:
 async def serve_alone(config: ServiceConfig) -> None:
     """Serves until SIGTERM. StartError or ListenError before that."""
     stop = stop_event(until_eof=config.until_eof)
-    async with running_host(config) as (host, metrics), _verltool_face(config, host):
-        if config.metrics:
-            serve_page(config.metrics, metrics.registry, insecure=config.insecure)
+    async with (
+        running_host(config) as (host, metrics),
+        _verltool_face(config, host),
+        metrics_face(config, page_of(metrics.registry)),
+    ):
         server = make_server(config, config.listen)
         await start_server(server, ToolServicer(host, service_name()))
         names = tuple(descriptor.name for descriptor in host.list_tools())
         announce(names, bound(config.listen, server.port), host.isolation)
         await stop.wait()
         await drain(server, host)
+
+
+@contextlib.asynccontextmanager
+async def metrics_face(
+    config: ServiceConfig, page: Callable[[], Awaitable[bytes]]
+) -> AsyncIterator[None]:
+    """The page for Prometheus, where it was asked for. StartError."""
+    if not config.metrics:
+        yield
+        return
+    async with MetricsServer(config.metrics, page, public=config.metrics_public):
+        yield
 
 
 @contextlib.asynccontextmanager
@@ -134,8 +153,9 @@ def make_server(config: ServiceConfig, listen: str, **how: Any) -> Server:
     """A gRPC server with the service's token and certificate; `how` are `Server`'s arguments."""
     return Server(
         listen,
-        token=os.environ.get(options.TOKEN_VARIABLE, ""),
+        tokens=tokens_here(),
         certificate=_certificate(config),
+        clients=_clients(config),
         insecure=config.insecure,
         probed=config.health,
         **how,
@@ -239,6 +259,17 @@ def _certificate(config: ServiceConfig) -> Certificate | None:
         raise StartError("--tls-cert and --tls-key belong together: give both, or neither")
     try:
         return read_certificate(config.certificate, config.key)
+    except TlsError as error:
+        raise StartError(str(error)) from error
+
+
+def _clients(config: ServiceConfig) -> bytes | None:
+    if config.clients is None:
+        return None
+    if config.certificate is None:
+        raise StartError("--tls-client-ca needs --tls-cert and --tls-key beside it")
+    try:
+        return read_authority(config.clients)
     except TlsError as error:
         raise StartError(str(error)) from error
 

@@ -169,6 +169,9 @@ class OpenRequest:
     digest: bytes
     blobs: tuple[BlobRef, ...] = ()
     """Of the task; each has been sent before."""
+    gives_way: float | None = None
+    """Seconds for which nothing was asked of the session, after which it may end for another where
+    the host is full. None = it never gives way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

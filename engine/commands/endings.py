@@ -16,7 +16,7 @@ import typer
 
 from engine.errors import EngineError
 from toolwright.recipe import RecipeError
-from toolwright.rpc.server import ListenError
+from toolwright.rpc.errors import ListenError
 
 
 @contextmanager

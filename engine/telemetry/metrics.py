@@ -8,14 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    Summary,
-    start_http_server,
-)
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Summary
 
 from engine.telemetry.lag import LoopLag
 from engine.telemetry.parts import PartMetrics
@@ -69,10 +62,6 @@ class Metrics:
             "engine_waiting_groups", "complete groups not yet acknowledged", registry=self.registry
         )
         self.version = Gauge("engine_weight_step", "published step", registry=self.registry)
-
-    def serve(self, port: int) -> None:
-        """Loopback HTTP; OSError when the port is taken."""
-        start_http_server(port, addr="127.0.0.1", registry=self.registry)
 
     def count(self, trajectory: Trajectory) -> None:
         """Adds one finished trajectory."""

@@ -29,7 +29,7 @@ from engine.types import SessionRef, ToolSpec
 from toolwright import wire
 from toolwright.recipe import Tool as ToolTable
 from toolwright.rpc.errors import ServiceError, TransportError
-from toolwright.rpc.tls import TlsError, read_authority
+from toolwright.rpc.tls import Certificate, TlsError, read_authority, read_certificate
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import Task
 
@@ -48,7 +48,7 @@ class Service:
         self, name: str, table: ToolTable, owner: str, process: ToolProcess | None = None
     ) -> None:
         """`process`: of a service that the engine starts itself; it is not started here.
-        StartupError for a `tls_ca` that cannot be used."""
+        StartupError for a file of its TLS that cannot be used."""
         self.name = name
         self.table = table
         self.owner = owner
@@ -62,6 +62,10 @@ class Service:
             self._authority = None if table.tls_ca is None else read_authority(table.tls_ca)
         except TlsError as error:
             raise StartupError(f"tools.{name}.tls_ca: {error}") from error
+        try:
+            self._identity = _identity(table)
+        except TlsError as error:
+            raise StartupError(f"tools.{name}.tls_cert: {error}") from error
         self._endpoints: dict[str, Endpoint] = {}
         self.opener = Opener(name, table, self.counts, process)
         self._closer = Closer()
@@ -186,7 +190,7 @@ class Service:
         """The service's process at `address`."""
         endpoint = self._endpoints.get(address)
         if endpoint is None:
-            endpoint = Endpoint(self.name, address, self.counts, self._authority)
+            endpoint = Endpoint(self.name, address, self.counts, self._authority, self._identity)
             self._endpoints[address] = endpoint
         return endpoint
 
@@ -273,3 +277,9 @@ class Service:
             await endpoint.unary(endpoint.stub.CancelCall, request, timeout=CANCEL_SECONDS)
         except (ServiceError, TransportError) as error:
             log.info("cancel_failed", call=request.call_id, error=str(error))
+
+
+def _identity(table: ToolTable) -> Certificate | None:
+    if table.tls_cert is None or table.tls_key is None:
+        return None
+    return read_certificate(table.tls_cert, table.tls_key)

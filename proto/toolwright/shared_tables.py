@@ -167,6 +167,10 @@ class Tool(Table):
     tls_ca: Path | None = Field(
         default=None, description="PEM file of who signed its certificate; none = no TLS"
     )
+    tls_cert: Path | None = Field(
+        default=None, description="PEM file of the engine's own certificate, where one is asked for"
+    )
+    tls_key: Path | None = Field(default=None, description="PEM file of that certificate's key")
     names: tuple[str, ...] = Field(default=(), description="tools of the service; empty = all")
     queue_limit_s: float = Field(default=60.0, gt=0)
     run_limit_s: float = Field(default=10.0, gt=0)
@@ -189,6 +193,8 @@ class Tool(Table):
             )
         if self.serve and self.tls_ca:
             raise ValueError("tls_ca is for a `service`; what `serve` starts is a Unix socket")
+        if bool(self.tls_cert) != bool(self.tls_key) or (self.tls_cert and not self.tls_ca):
+            raise ValueError("tls_cert and tls_key belong together, beside tls_ca")
         if any(word.partition("=")[0] == "--listen" for word in self.serve):
             raise ValueError("leave --listen out of `serve`: the engine says where")
         return self

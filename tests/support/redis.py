@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 
@@ -35,6 +36,13 @@ class RedisServer:
         retry = Retry(ConstantBackoff(0.05), 200)
         with contextlib.closing(Redis(port=self.port, retry=retry)) as client:
             client.ping()
+
+    def pause(self) -> None:
+        """It takes connections and answers nothing, until `go_on`."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
 
     def stop(self) -> None:
         self._process.kill()

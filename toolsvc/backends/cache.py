@@ -3,7 +3,8 @@
 Invariants
 - A cache that cannot be reached at the start is a StartError. One that fails later is a miss that
   is counted, never an error of a call; it is then left alone for a moment, so that a store which
-  hangs costs a call now and then, and not every call.
+  hangs costs a call now and then, and not every call. It costs a call `_ANSWER_SECONDS` at most,
+  whatever it hangs in: a connection, an answer, a second try, a place among others who wait.
 - It holds at most `most_bytes`: what was stored first goes first. Entries expire.
 - Nothing is unpickled. Whoever can write to the folder can forge answers, but runs nothing here.
 """
@@ -15,11 +16,11 @@ import hashlib
 import json
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import diskcache
@@ -34,12 +35,17 @@ from toolsvc.errors import StartError
 from toolsvc.plugin.tool import STRICT
 
 _SECONDS = 2.0
-"""For the store to answer."""
+"""For the store to be reached at the start, and for the parts of an answer."""
+_ANSWER_SECONDS = 1.0
+"""For the store to answer a call: hundreds of times what it takes, and little beside what an answer
+costs that is not there."""
 _REST_SECONDS = 5.0
 """For which a store that failed is left alone."""
 _REDIS = ("redis", "rediss", "unix")
 _MIB = 1 << 20
 _DAY = 86_400.0
+
+Answer = TypeVar("Answer")
 
 log = structlog.get_logger(__name__)
 
@@ -95,13 +101,15 @@ class Cache:
         self._hits = 0
         self._misses = 0
         self._failures = 0
+        self._late: set[asyncio.Task[Any]] = set()
+        """Requests to the store, also those that nobody waits for any more."""
 
     async def get(self, key: str) -> bytes | None:
         """What was stored under `key`, or None: never stored, gone, or out of reach."""
         value = None
         if not self._resting():
             try:
-                value = await self._store.get(key)
+                value = await self._in_time(self._store.get(key))
             except _FAILURES as error:
                 self._failed(error)
         if value is None:
@@ -115,12 +123,32 @@ class Cache:
         if len(value) > self._most_bytes or self._resting():
             return
         try:
-            await self._store.put(key, value)
+            await self._in_time(self._store.put(key, value))
         except _FAILURES as error:
             self._failed(error)
 
     async def close(self) -> None:
+        await asyncio.gather(*self._late, return_exceptions=True)
         await self._store.close()
+
+    async def _in_time(self, asking: Coroutine[Any, Any, Answer]) -> Answer:
+        """What the store says. TimeoutError where it is late: it is told to stop, which it may be
+        as slow to do, so nobody waits for that."""
+        task = asyncio.create_task(asking)
+        self._late.add(task)
+        task.add_done_callback(self._over)
+        try:
+            done, _ = await asyncio.wait((task,), timeout=_ANSWER_SECONDS)
+        finally:
+            task.cancel()
+        if not done:
+            raise TimeoutError
+        return task.result()
+
+    def _over(self, task: asyncio.Task[Any]) -> None:
+        self._late.discard(task)
+        if not task.cancelled():
+            task.exception()  # Looked at, so that one which nobody waits for is not logged.
 
     def figures(self) -> dict[str, float]:
         """For the metrics page."""

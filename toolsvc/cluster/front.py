@@ -35,6 +35,7 @@ from toolsvc.host.task_blobs import TaskBlobs, Upload
 from toolsvc.workers.siblings import LONGEST_SECONDS
 from toolwright import wire
 from toolwright.common.v1 import media_pb2, reasons_pb2
+from toolwright.rpc.auth import caller
 from toolwright.rpc.errors import ServiceError, TransportError, answers_errors
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import BlobRef
@@ -70,6 +71,7 @@ class FrontServicer(Servicer):
     ) -> pb.OpenSessionResponse:
         wish = pb.OpenSessionRequest()
         wish.CopyFrom(request)
+        request.owner = _owner_there(request.owner)
         with _told():
             placed = self._placer.place(open_from_proto(wish))
             response: pb.OpenSessionResponse
@@ -88,6 +90,7 @@ class FrontServicer(Servicer):
     ) -> pb.ForkSessionResponse:
         wish = pb.ForkSessionRequest()
         wish.CopyFrom(request)
+        request.open.owner = _owner_there(request.open.owner)
         with _told():
             placed = self._placer.place_fork(fork_from_proto(wish))
             answer: pb.ForkSessionResponse
@@ -125,7 +128,7 @@ class FrontServicer(Servicer):
     ) -> pb.RenewLeasesResponse:
         require(request, "owner")
         seconds_of(request, "lease", DEFAULT_LEASE)
-        renewal = pb.RenewLeasesRequest(owner=request.owner)
+        renewal = pb.RenewLeasesRequest(owner=_owner_there(request.owner))
         if request.HasField("lease"):
             renewal.lease.CopyFrom(request.lease)
         sessions = self._sessions.of(request.owner)
@@ -274,6 +277,11 @@ def _told() -> Iterator[None]:
         yield
     except Refused as refusal:
         raise error_of(refusal) from refusal
+
+
+def _owner_there(owner: str) -> str:
+    """As hosts are told, who take all that the front asks for one caller's."""
+    return f"{caller()}\n{owner}" if caller() else owner
 
 
 def cannot_fork(tool: pb.ToolDescriptor) -> None:

@@ -1,7 +1,7 @@
 """What runs in an actor: an ordinary host, and an ordinary gRPC server on its node's address.
 
-Its server asks for a token that only the front has. Ray says who begins and ends it and hears which
-sessions it holds; nothing else of a session travels that way.
+Its server asks for a token that only the front has, and off loopback it speaks TLS. Ray says who
+begins and ends it and hears which sessions it holds; nothing else of a session travels that way.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import ray
 from prometheus_client import generate_latest
 
+from toolsvc.cluster.certificate import self_signed
 from toolsvc.edge.metrics import Metrics
 from toolsvc.edge.service import ToolServicer
 from toolsvc.errors import StartError
@@ -26,7 +27,10 @@ from toolsvc.serving import (
     service_name,
     start_server,
 )
-from toolwright.rpc.server import ListenError, Server
+from toolwright.rpc.auth import Tokens
+from toolwright.rpc.errors import ListenError
+from toolwright.rpc.options import is_local
+from toolwright.rpc.server import Server
 
 BEAT_SECONDS = 2.0
 """Between two looks at which sessions have ended by themselves."""
@@ -52,6 +56,8 @@ class Ready:
 
     endpoint: str
     isolation: str
+    certificate: bytes = b""
+    """That it shows, PEM; empty on loopback, where it shows none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,10 +99,16 @@ class HostActor:
             ) from error
         running = running_host(assignment.config, only=assignment.tools)
         host, self._metrics = await self._running.enter_async_context(running)
-        server = Server(f"{address}:0", token=assignment.token)
+        listen = f"{address}:0"
+        shown = None if is_local(listen) else self_signed()
+        server = Server(listen, tokens=Tokens(assignment.token), certificate=shown)
         await start_server(server, ToolServicer(host, service_name()))
         self._host, self._server = host, server
-        return Ready(endpoint=f"{address}:{server.port}", isolation=host.isolation)
+        return Ready(
+            endpoint=f"{address}:{server.port}",
+            isolation=host.isolation,
+            certificate=b"" if shown is None else shown.chain,
+        )
 
     async def beat(self) -> frozenset[str]:
         """The sessions that it holds, a while after it was asked; so a request that is always open

@@ -16,6 +16,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from toolsvc.cluster.certificate import HOST_NAME
 from toolsvc.cluster.host_actor import Ready
 from toolsvc.cluster.ray_cluster import Actor, ActorGone, ActorSilent
 from toolsvc.workers.siblings import unreachable
@@ -51,7 +52,9 @@ class HostLink:
         self._looking: asyncio.Task[None] | None = None
         # With each request and not by the channel: its interceptors make every call dearer.
         self._metadata = (("authorization", f"Bearer {token}"),)
-        self._channel = open_channel(ready.endpoint)
+        self._channel = open_channel(
+            ready.endpoint, authority=ready.certificate or None, expected=HOST_NAME
+        )
         self._stub: Any = tool_pb2_grpc.ToolServiceStub(self._channel)
 
     @property

@@ -26,7 +26,7 @@ from toolsvc.cluster.resources import (
 )
 from toolsvc.cluster.sessions import Sessions
 from toolsvc.cluster.starting import Starter
-from toolsvc.edge.metrics import asked, serve_page
+from toolsvc.edge.metrics import page_of_all
 from toolsvc.edge.service import SERVICE_NAME
 from toolsvc.edge.wire import descriptor_to_proto
 from toolsvc.errors import StartError, start_error_alone
@@ -38,6 +38,7 @@ from toolsvc.serving import (
     announce,
     bound,
     make_server,
+    metrics_face,
     service_name,
     settle,
     stop_event,
@@ -91,15 +92,15 @@ async def _serve(config: ServiceConfig, shape: Shape) -> None:
     fleet = Fleet(sessions, starter, shape.host, shared, server.set_serving)
     try:
         with start_error_alone():
-            async with asyncio.TaskGroup() as group:
+            async with (
+                metrics_face(config, page_of_all(fleet.metrics)),
+                asyncio.TaskGroup() as group,
+            ):
                 own = OwnHosts(sessions, starter, group)
                 blobs = TaskBlobs(config.blob_room)
                 placer = Placer(needs, shape.host, sessions, blobs, own)
                 front = FrontServicer(_listed(tools, shared), sessions, blobs, placer, starter)
                 await _listen(server, front)
-                if config.metrics:
-                    page = asked(fleet.metrics)
-                    serve_page(config.metrics, page, insecure=config.insecure)
                 where = bound(config.listen, server.port)
                 say = partial(_announce, tools, where, fleet)
                 running = [

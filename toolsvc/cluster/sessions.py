@@ -4,6 +4,7 @@ Invariants
 - A session is on one host from the moment at which it is placed; it never moves.
 - What has ended stays ended: its id is refused until `_REMEMBERED` others have ended after it.
 - A host holds no more than what sessions declare fits into it, whatever their number.
+- A session is its opener's alone (`toolwright.rpc.auth.caller`): nobody else finds it.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from typing import Generic, TypeVar
 from toolsvc.cluster.resources import Resources, together
 from toolsvc.errors import RETRY_SECONDS, Reason, Refused, backend_down
 from toolsvc.host.refusals import (
+    opened_otherwise,
     session_closed,
     session_lost,
     session_not_found,
     too_many_sessions,
 )
 from toolsvc.types import OpenRequest
+from toolwright.rpc.auth import caller
 
 _REMEMBERED = 65_536
 
@@ -41,6 +44,8 @@ class Placed(Generic[H]):
     """None while the actor that is to be its own is being started."""
     opening: int = 0
     """Requests to open it that are on their way to the host."""
+    caller: str = ""
+    """Whose it is."""
     asked: int = 0
     """Requests to open it that were ever on their way there."""
     opened: bool = False
@@ -57,16 +62,18 @@ class Sessions(Generic[H]):
         self._room = room
         self._living: dict[str, Placed[H]] = {}
         self._shared: dict[H, dict[str, Placed[H]]] = {}
-        self._ended: OrderedDict[str, tuple[Reason, str]] = OrderedDict()
+        self._ended: OrderedDict[str, tuple[Reason, str, str]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._living)
 
     def get(self, session_id: str) -> Placed[H] | None:
         """None for one that is not known. Refused for one that has ended."""
-        if session_id in self._ended:
-            raise self._gone(session_id)
-        return self._living.get(session_id)
+        gone = self._gone(session_id)
+        if gone.reason is not Reason.SESSION_NOT_FOUND:
+            raise gone
+        placed = self._living.get(session_id)
+        return placed if placed is not None and placed.caller == caller() else None
 
     def find(self, session_id: str) -> Placed[H]:
         """Refused for one that has ended, or is not known."""
@@ -76,7 +83,10 @@ class Sessions(Generic[H]):
         return placed
 
     def of(self, owner: str) -> list[Placed[H]]:
-        return [placed for placed in self._living.values() if placed.owner == owner]
+        """Of the caller's, those of this owner."""
+        mine = caller()
+        living = self._living.values()
+        return [placed for placed in living if placed.owner == owner and placed.caller == mine]
 
     def on(self, host: H) -> list[Placed[H]]:
         shared = self._shared.get(host)
@@ -91,7 +101,7 @@ class Sessions(Generic[H]):
     def place(self, request: OpenRequest, needs: Resources) -> Placed[H]:
         """On the shared host with the fewest sessions of those with room. Refused where there is
         none, or the service is full."""
-        self._check_number(request)
+        self._check_new(request)
         if not self._shared:
             raise backend_down("no host lives; new ones are being started")
         fitting = [host for host in self._shared if self._has_room(host, needs)]
@@ -115,7 +125,7 @@ class Sessions(Generic[H]):
     def place_beside(self, request: OpenRequest, parent: Placed[H]) -> Placed[H]:
         """On the host of `parent`, for a fork of it. Refused where that is the parent's alone or
         has no room, or where the service is full."""
-        self._check_number(request)
+        self._check_new(request)
         host = parent.host
         if host is None or not self.shares(host):
             raise Refused(
@@ -138,14 +148,14 @@ class Sessions(Generic[H]):
 
     def place_apart(self, request: OpenRequest, needs: Resources) -> Placed[H]:
         """On a host of its own, which is still to come. Refused where the service is full."""
-        self._check_number(request)
+        self._check_new(request)
         return self._new(request, needs, None)
 
     def end(self, placed: Placed[H], why: str, reason: Reason = Reason.SESSION_CLOSED) -> None:
         """For good, unless it has ended already."""
         if self._living.get(placed.session_id) is not placed:
             return
-        self._ended[placed.session_id] = (reason, why)
+        self._ended[placed.session_id] = (reason, why, placed.caller)
         while len(self._ended) > _REMEMBERED:
             self._ended.popitem(last=False)
         self.drop(placed)
@@ -174,7 +184,9 @@ class Sessions(Generic[H]):
         taken = together(placed.needs for placed in self._shared[host].values())
         return (taken + needs).fits(self._room)
 
-    def _check_number(self, request: OpenRequest) -> None:
+    def _check_new(self, request: OpenRequest) -> None:
+        if request.session_id in self._living or request.session_id in self._ended:
+            raise opened_otherwise(request.session_id)  # By another caller.
         if len(self) >= self._most:
             raise too_many_sessions(request.session_id, self._most)
 
@@ -185,12 +197,13 @@ class Sessions(Generic[H]):
             digest=request.digest,
             needs=needs,
             host=host,
+            caller=caller(),
         )
         return placed
 
     def _gone(self, session_id: str) -> Refused:
-        if session_id not in self._ended:
+        reason, why, whose = self._ended.get(session_id, (Reason.SESSION_NOT_FOUND, "", None))
+        if whose != caller():
             return session_not_found(session_id)
-        reason, why = self._ended[session_id]
         lost = reason is Reason.SESSION_LOST
         return session_lost(session_id, why) if lost else session_closed(session_id, why)

@@ -16,9 +16,8 @@ from grpc import StatusCode
 
 from toolsvc.edge.client import Client
 from toolsvc.errors import StartError
-from toolwright.rpc.errors import ServiceError, TransportError
+from toolwright.rpc.errors import ListenError, ServiceError, TransportError
 from toolwright.rpc.options import TOKEN_VARIABLE
-from toolwright.rpc.server import ListenError
 from toolwright.rpc.tls import TlsError, read_authority
 
 Authority = Annotated[

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from typing import Annotated
 
 import typer
 
 from toolsvc.commands.endings import Authority, client_of, one_sentence
-from toolwright.rpc.options import TOKEN_VARIABLE
 
 
 def mcp(
@@ -32,7 +30,6 @@ def mcp(
     with one_sentence(address):
         client = client_of(address, tls_ca)
         if http:
-            token = os.environ.get(TOKEN_VARIABLE, "")
-            asyncio.run(serve_http(client, http, token=token, insecure=insecure))
+            asyncio.run(serve_http(client, http, insecure=insecure))
         else:
             asyncio.run(serve_stdio(client))

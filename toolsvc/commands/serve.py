@@ -56,12 +56,16 @@ def serve(
         str, typer.Option(help="host:port, or unix:/path; port 0 = any that is free")
     ] = "127.0.0.1:50061",
     insecure: Annotated[
-        bool, typer.Option(help="listen off loopback without TOOLWRIGHT_TOKEN and TLS")
+        bool, typer.Option(help="listen off loopback without a token or clients' certificates")
     ] = False,
     tls_cert: Annotated[
         Path | None, typer.Option(help="PEM file: the service's certificate, then its chain")
     ] = None,
     tls_key: Annotated[Path | None, typer.Option(help="PEM file: the certificate's key")] = None,
+    tls_client_ca: Annotated[
+        Path | None,
+        typer.Option(help="PEM file: only clients whose certificate this authority signed"),
+    ] = None,
     workers: Annotated[int, typer.Option(min=1, help="processes behind the address")] = 1,
     advertise: Annotated[
         str, typer.Option(help="host by which clients reach the workers; default: --listen's")
@@ -84,6 +88,9 @@ def serve(
     metrics: Annotated[
         str, typer.Option(help="serve a page for Prometheus at this host:port")
     ] = "",
+    metrics_public: Annotated[
+        bool, typer.Option(help="show that page to other machines too, without a token")
+    ] = False,
     health: Annotated[
         str, typer.Option(help="answer grpc.health.v1, without TLS or token, at this host:port too")
     ] = "",
@@ -172,7 +179,9 @@ def serve(
         insecure=insecure,
         certificate=tls_cert,
         key=tls_key,
+        clients=tls_client_ca,
         metrics=metrics,
+        metrics_public=metrics_public,
         health=health,
         max_sessions=max_sessions,
         observation_limit=observation_chars,

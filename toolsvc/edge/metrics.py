@@ -8,22 +8,27 @@ puts them on one, where the label `worker` keeps them apart: a sum in which one 
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, start_http_server
+from aiohttp import web
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    generate_latest,
+)
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from toolsvc.errors import Reason, StartError
+from toolsvc.edge.http_server import HttpServer
+from toolsvc.errors import Reason
 from toolsvc.host.host import Host
 from toolsvc.host.watch import Watch
 from toolsvc.plugin.tool import Tool
 from toolsvc.types import Recorded
-from toolwright.rpc import options
 
 _SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100)
 _PREFIX = "toolsvc_"
@@ -127,38 +132,51 @@ def merge(pages: Mapping[str, str]) -> list[Metric]:
     return list(families.values())
 
 
-def asked(metrics: Callable[[], Coroutine[Any, Any, list[Metric]]]) -> CollectorRegistry:
-    """For what can only be gathered on this event loop: a page's own thread has it asked there."""
-    loop = asyncio.get_running_loop()
+class MetricsServer(HttpServer):
+    """The page at `/metrics`. Async context manager."""
 
-    class Asked(Collector):
-        def describe(self) -> list[Metric]:
-            return []  # Else it would be asked for all of it when it is registered.
-
-        def collect(self) -> list[Metric]:
-            return asyncio.run_coroutine_threadsafe(metrics(), loop).result()
-
-    registry = CollectorRegistry()
-    registry.register(Asked())
-    return registry
-
-
-def serve_page(address: str, registry: CollectorRegistry, *, insecure: bool) -> None:
-    """HTTP in a thread of its own, until the process ends. StartError if it cannot listen.
-
-    The page asks nobody for a token, so other machines see it with `insecure` alone.
-    """
-    host, colon, port = address.rpartition(":")
-    if not (colon and host and port.isdigit()):
-        raise StartError(f"--metrics {address}: write it as host:port")
-    if not (options.is_local(address) or insecure):
-        raise StartError(
-            f"--metrics {address} is reachable from other machines: listen on 127.0.0.1, or say "
-            "--insecure"
+    def __init__(self, listen: str, page: Callable[[], Awaitable[bytes]], *, public: bool) -> None:
+        """`page`: in Prometheus' text format. `public`: other machines see it without a token.
+        StartError for an address that needs one."""
+        self._page = page
+        app = web.Application()
+        app.router.add_get("/metrics", self._answer)
+        super().__init__(
+            app,
+            listen,
+            option="--metrics",
+            insecure=False,
+            insecure_option="--metrics-public",
+            public=public,
         )
-    try:
-        start_http_server(int(port), addr=host.strip("[]"), registry=registry)
-    except (OSError, OverflowError) as error:
-        raise StartError(
-            f"--metrics {address}: cannot listen there ({error}); choose another port"
-        ) from error
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        return web.Response(body=await self._page(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+def page_of(registry: CollectorRegistry) -> Callable[[], Awaitable[bytes]]:
+    """What the registry shows when it is asked."""
+
+    async def page() -> bytes:
+        return generate_latest(registry)
+
+    return page
+
+
+def page_of_all(families: Callable[[], Awaitable[list[Metric]]]) -> Callable[[], Awaitable[bytes]]:
+    """The same of what has to be gathered first."""
+
+    async def page() -> bytes:
+        gathered = CollectorRegistry(auto_describe=False)
+        gathered.register(_Gathered(await families()))
+        return generate_latest(gathered)
+
+    return page
+
+
+class _Gathered(Collector):
+    def __init__(self, families: list[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> list[Metric]:
+        return self._families

@@ -20,6 +20,8 @@ from toolwright.types import BlobRef
 
 UPLOAD_SECONDS = 300.0
 """For all pieces of one blob to come in; until then they take their room."""
+SILENCE_SECONDS = 15.0
+"""For the next piece of a blob."""
 
 
 class Servicer(tool_pb2_grpc.ToolServiceServicer):
@@ -82,7 +84,12 @@ class Servicer(tool_pb2_grpc.ToolServiceServicer):
         except Refused as refusal:
             raise error_of(refusal) from refusal
         except TimeoutError:
-            raise invalid_field("data", f"the blob took more than {UPLOAD_SECONDS:g} s") from None
+            raise invalid_field(
+                "data",
+                f"the blob took more than {UPLOAD_SECONDS:g} s, or one of its pieces more than "
+                f"{SILENCE_SECONDS:g} s",
+                "send its pieces one after the other",
+            ) from None
         return pb.PutBlobResponse(
             blob=media_pb2.BlobRef(
                 sha256=stored.sha256, media_type=stored.media_type, size=stored.size
@@ -95,18 +102,24 @@ class Servicer(tool_pb2_grpc.ToolServiceServicer):
         except (Refused, ServiceError):
             # An answer before the last piece would look to the client like a cut stream.
             unread = BLOB_BYTES
-            while unread > 0 and (piece := await anext(pieces, None)) is not None:
+            while unread > 0 and (piece := await _next(pieces)) is not None:
                 unread -= max(1024, len(piece.data))
             raise
 
     async def _upload(self, pieces: AsyncIterator[pb.PutBlobRequest]) -> BlobRef:
-        first = await anext(pieces, None)
+        first = await _next(pieces)
         if first is None or not first.HasField("blob"):
             raise invalid_field("blob", "the first message of PutBlob does not name the blob")
         with self.take_in(blob_from_proto(first.blob)) as upload:
             await upload.add(first.data)
-            async for piece in pieces:
+            while (piece := await _next(pieces)) is not None:
                 if piece.HasField("blob"):
                     raise invalid_field("blob", "a later message of PutBlob names a blob once more")
                 await upload.add(piece.data)
             return await upload.finish()
+
+
+async def _next(pieces: AsyncIterator[pb.PutBlobRequest]) -> pb.PutBlobRequest | None:
+    """None after the last. TimeoutError where it is long in coming."""
+    async with asyncio.timeout(SILENCE_SECONDS):
+        return await anext(pieces, None)

@@ -35,6 +35,8 @@ from toolwright.types import Author, BlobRef
 
 DEFAULT_LEASE = 120.0
 DEFAULT_QUEUE_LIMIT = 30.0
+LONGEST_ID = 4096
+"""Characters."""
 TEXT_PIECE = 1 << 16
 """Characters of one text part: below 256 KiB in any alphabet."""
 
@@ -228,8 +230,16 @@ def _digest(request: Message, without: tuple[str, ...]) -> bytes:
 
 
 def require(request: Any, field: str) -> None:
-    if not getattr(request, field):
+    """Of an id, or of an owner: ServiceError where it is missing, or would fill tables."""
+    given = getattr(request, field)
+    if not given:
         raise invalid_field(field, f"{type(request).__name__} without {field}", f"set {field}")
+    if len(given) > LONGEST_ID:
+        raise invalid_field(
+            field,
+            f"{type(request).__name__}.{field} has {len(given)} characters",
+            f"give one of at most {LONGEST_ID}",
+        )
 
 
 def seconds_of(request: Any, field: str, default: float, *, at_least_zero: bool = False) -> float:

@@ -6,7 +6,9 @@ Invariants
   result, its run limit, CancelCall, or the end of its session, and by nothing else.
 - Only results are recorded. A refusal, under which nothing ran, leaves the call id free.
 - Calls of a tool without parallel calls run one after the other, in the order of asking.
-- A session ends by CloseSession, by its lease, or with the host; each closes every tool's state.
+- A session ends by CloseSession, by its lease, with the host, or for another session where its
+  opener said that it gives way; each closes every tool's state.
+- A session is its opener's alone (`toolwright.rpc.auth.caller`): nobody else finds it.
 
 - Every tool that was started is stopped, whatever the others do.
 
@@ -44,6 +46,7 @@ from toolsvc.types import (
     Recorded,
     Running,
 )
+from toolwright.rpc.auth import caller
 from toolwright.rpc.options import LONGEST_WAIT
 from toolwright.types import BlobRef
 
@@ -235,7 +238,8 @@ class Host:
         until = lease_end(lease)
         held = []
         for session in self._sessions:
-            if session.info.owner == owner and session.lost is None:
+            mine = session.info.owner == owner and session.caller == caller()
+            if mine and session.lost is None:
                 session.lease_until = max(session.lease_until, until)
                 held.append(session.info.session_id)
         here = set(held)
@@ -244,7 +248,7 @@ class Host:
     async def close(self, session_id: str, why: str = "it was closed") -> bool:
         """Ends a session and every call in it, also one that is only being opened; once it has
         begun it goes on where the caller is cancelled. False if it was not open."""
-        return await self._sessions.close(session_id, why)
+        return self._sessions.is_mine(session_id) and await self._sessions.close(session_id, why)
 
     async def drain(self, grace: float) -> None:
         """Begins nothing new, and gives what runs `grace` seconds to end."""

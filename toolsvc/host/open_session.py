@@ -24,6 +24,7 @@ from toolsvc.plugin.cancellation import Cancellation
 from toolsvc.plugin.running import run_method
 from toolsvc.plugin.tool import State, Tool
 from toolsvc.types import Descriptor, Media, Opened, OpenRequest, Recorded, Running, SessionInfo
+from toolwright.rpc.auth import caller
 
 CLOSE_SECONDS = 10.0
 """For one tool to close one session's state; what takes longer is left to itself."""
@@ -142,7 +143,11 @@ class OpenSession:
             blobs=blobs,
         )
         self.digest = request.digest
+        self.caller = caller()
+        """Whose it is."""
         self.lease_until = lease_until
+        self._gives_way = request.gives_way
+        self._lease = request.lease
         self.tools: dict[str, OpenTool] = {}
         """Those that can be called."""
         self._entries: list[OpenTool] = []
@@ -161,6 +166,13 @@ class OpenSession:
             if reason is not None:
                 return reason
         return None
+
+    def gives_way(self, now: float) -> bool:
+        """Whether it may end for another, as far as its opener said."""
+        if self._gives_way is None or self.opened is None:
+            return False
+        left_alone = now - (self.lease_until - self._lease)
+        return left_alone >= self._gives_way and not any(self.ledger.in_flight())
 
     @property
     def entries(self) -> Iterable[OpenTool]:

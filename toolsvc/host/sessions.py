@@ -4,6 +4,7 @@ Invariants
 - A session is opened once: a repetition joins the opening, or gets what it came to.
 - An opening that fails leaves nothing: its states are closed before the id is free again.
 - A session that has ended is remembered, so that its id says so and opens no second one.
+- A session is its opener's alone (`toolwright.rpc.auth.caller`): nobody else finds it.
 - Whatever ends a session, its calls end first, then every tool's state is closed.
 
 How long a session lives, and what runs in it, others say.
@@ -36,6 +37,7 @@ from toolsvc.host.refusals import (
 from toolsvc.host.task_blobs import TaskBlobs
 from toolsvc.plugin.tool import Tool
 from toolsvc.types import Descriptor, Opened, OpenRequest
+from toolwright.rpc.auth import caller
 
 LONGEST_LEASE = 24 * 3600.0
 LONGEST_OPENING = 3600.0
@@ -65,7 +67,8 @@ class Sessions:
         self._task_blobs = task_blobs
         self._here: dict[str, OpenSession] = {}
         self._opening: dict[str, asyncio.Task[Opened]] = {}
-        self._closed: OrderedDict[str, str] = OrderedDict()
+        self._closed: OrderedDict[str, tuple[str, str]] = OrderedDict()
+        """Whose it was, and why it ended."""
         self._tasks: set[asyncio.Task[Any]] = set()
         self.draining = False
         """No new one is opened."""
@@ -84,11 +87,16 @@ class Sessions:
         """It is here, or was and is remembered."""
         return session_id in self._here or session_id in self._closed
 
-    def find(self, session_id: str) -> OpenSession:
-        """One that is open. Refused if it is not."""
+    def is_mine(self, session_id: str) -> bool:
+        """It is here, and whoever asks has opened it."""
         session = self._here.get(session_id)
-        if session is None or session.opened is None:
-            raise self._gone(session_id)
+        return session is not None and session.caller == caller()
+
+    def find(self, session_id: str) -> OpenSession:
+        """One that is open. Refused if it is not, or if whoever asks has not opened it."""
+        session = self._here.get(session_id)
+        if session is None or session.opened is None or session.caller != caller():
+            raise self._gone(session_id, caller())
         return session
 
     def usable(self, session_id: str) -> OpenSession:
@@ -105,18 +113,23 @@ class Sessions:
         name = request.session_id
         session = self._here.get(name)
         if session is not None:
-            if session.digest != request.digest:
+            if session.digest != request.digest or session.caller != caller():
                 raise opened_otherwise(name)
             if session.opened is not None:
                 session.lease_until = max(session.lease_until, lease_end(request.lease))
                 return session.opened
             return await self._when_open(name, self._opening[name])
         if name in self._closed:
-            raise self._gone(name)
+            whose, why = self._closed[name]
+            raise session_closed(name, why) if whose == caller() else opened_otherwise(name)
         if self.draining:
             raise draining()
         if len(self._here) >= self._most:
-            raise too_many_sessions(name, self._most)
+            spare = self._spare()
+            if spare is None:
+                raise too_many_sessions(name, self._most)
+            await self.close(spare, "nothing was asked of it for long, and its place was needed")
+            return await self.open(request, parent)
         wanted = dict.fromkeys(request.tools or self._tools)  # a name said twice is one tool
         for tool in wanted:
             if tool not in self._tools:
@@ -133,15 +146,16 @@ class Sessions:
     async def close(self, session_id: str, why: str) -> bool:
         """Ends a session and every call in it, also one that is only being opened; once it has
         begun it goes on where the caller is cancelled. False if it was not open."""
+        session = self._here.get(session_id)
+        if session is None:
+            return False
+        self._remember(session, why)
         opening = self._opening.get(session_id)
         if opening is not None:
-            self._remember(session_id, why)
             opening.cancel()
             await asyncio.wait((opening,))
-        session = self._here.pop(session_id, None)
-        if session is None:
-            return opening is not None
-        self._remember(session_id, why)
+        if self._here.pop(session_id, None) is None:
+            return True
         calls = running_tasks([session])
         for task in calls:
             task.cancel()
@@ -196,7 +210,7 @@ class Sessions:
         """What the opening ends with; it goes on where the caller is cancelled."""
         await asyncio.wait((opening,))
         if opening.cancelled():
-            raise self._gone(name)
+            raise self._gone(name, caller())
         return opening.result()
 
     def _opened(self, name: str, opening: asyncio.Task[Opened]) -> None:
@@ -210,19 +224,29 @@ class Sessions:
             if stuck:
                 log.error("calls do not end though they were cancelled", session=name)
         for call in session.ledger.in_flight():
-            call.end(self._gone(name))
+            call.end(self._gone(name, session.caller))
         self._blobs.forget(name)
         self._task_blobs.forget(name)
         await session.close_tools()
 
-    def _remember(self, session_id: str, why: str) -> None:
-        self._closed[session_id] = why
+    def _spare(self) -> str | None:
+        """The session that may end for another, if one may: the one left alone for longest."""
+        now = time.monotonic()
+        spare = [one for one in self._here.values() if one.gives_way(now)]
+        if not spare:
+            return None
+        return min(spare, key=lambda one: one.lease_until).info.session_id
+
+    def _remember(self, session: OpenSession, why: str) -> None:
+        self._closed[session.info.session_id] = session.caller, why
         while len(self._closed) > _TOMBSTONES:
             self._closed.popitem(last=False)
 
-    def _gone(self, session_id: str) -> Refused:
-        why = self._closed.get(session_id)
-        return session_not_found(session_id) if why is None else session_closed(session_id, why)
+    def _gone(self, session_id: str, asker: str) -> Refused:
+        whose, why = self._closed.get(session_id, (None, ""))
+        if whose != asker:
+            return session_not_found(session_id)
+        return session_closed(session_id, why)
 
     def _own(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = asyncio.create_task(work)

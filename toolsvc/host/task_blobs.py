@@ -3,8 +3,9 @@
 Invariants
 - A blob is named by the SHA-256 of its bytes; they are checked before anybody gets them, and held
   once.
-- What is held and what is still coming in never exceed `room`. Where more is wanted, blobs that no
-  session claims go, the one that was sent longest ago first.
+- What is held and what has come in never exceed `room`. A blob on its way takes what has come of
+  it, not what it was said to be: who says much and sends nothing holds nothing. Where more is
+  wanted, blobs that no session claims go, the one that was sent longest ago first.
 - A blob that a session claims stays until that session ends, and one that nobody claims for
   `UNCLAIMED_SECONDS` after it was last sent: who sends what is here for another's session may rely
   on it all the same.
@@ -54,15 +55,15 @@ class TaskBlobs:
         self._blobs: dict[str, _Blob] = {}  # in the order of their last sending
         self._of: dict[str, tuple[str, ...]] = {}
         self.used = 0
-        """Bytes of the room that are taken, by blobs that are here or still coming in."""
+        """Bytes of the room that are taken, by blobs that are here or have come in so far."""
 
     def get(self, sha256: str) -> bytes | None:
         blob = self._blobs.get(sha256)
         return None if blob is None else blob.data
 
     def take_in(self, blob: BlobRef) -> Upload:
-        """Room for a blob that is about to come in pieces. Refused for a name that is no hash, a
-        blob that is too large, or where the sessions' blobs leave no room."""
+        """A blob that is about to come in pieces. Refused for a name that is no hash, a blob that
+        is too large, or where the sessions' blobs leave no room for it."""
         _check_name(blob.sha256)
         largest = min(BLOB_BYTES, self._room)
         if blob.size > largest:
@@ -71,8 +72,7 @@ class TaskBlobs:
                 f"blob {blob.sha256} has {blob.size} bytes; the limit is {largest}",
                 mend="send smaller media",
             )
-        self._make_room(blob)
-        self.used += _taken(blob.size)
+        self._room_for(blob, _taken(blob.size))
         return Upload(self, blob)
 
     def claim(self, session_id: str, wanted: Sequence[BlobRef]) -> Mapping[str, Media]:
@@ -127,25 +127,29 @@ class TaskBlobs:
     def _drop(self, name: str) -> None:
         self.used -= _taken(len(self._blobs.pop(name).data))
 
-    def _make_room(self, coming: BlobRef) -> None:
-        most = self._room - _taken(coming.size)
-        if self.used <= most:
-            return
-        unclaimed = [name for name, blob in self._blobs.items() if not blob.sessions]
+    def take(self, blob: BlobRef, size: int) -> None:
+        """So many bytes more of a blob that is coming in. Refused where there is no room."""
+        unclaimed = self._room_for(blob, size)
+        while self.used + size > self._room:
+            self._drop(unclaimed.pop(0))
+        self.used += size
+
+    def _room_for(self, blob: BlobRef, size: int) -> list[str]:
+        """Names of what may go, the first first. Refused where that would not be enough."""
+        if self.used + size <= self._room:
+            return []
+        unclaimed = [name for name, held in self._blobs.items() if not held.sessions]
         can_go = sum(_taken(len(self._blobs[name].data)) for name in unclaimed)
-        if self.used - can_go > most:
+        if self.used - can_go + size > self._room:
             raise Refused(
                 Reason.TOO_MANY_SESSIONS,
-                f"no room for the {coming.size} bytes of blob {coming.sha256}: open sessions hold "
-                f"most of the {self._room} that this service has for blobs",
-                subject=coming.sha256,
+                f"no room for the {blob.size} bytes of blob {blob.sha256}: open sessions hold most "
+                f"of the {self._room} that this service has for blobs",
+                subject=blob.sha256,
                 retry_after=RETRY_SECONDS,
                 mend="close sessions, or raise --blobs-mib",
             )
-        for name in unclaimed:
-            if self.used <= most:
-                return
-            self._drop(name)
+        return unclaimed
 
     def _keep(self, blob: BlobRef, data: bytes) -> None:
         held = self._blobs.pop(blob.sha256, None)
@@ -164,9 +168,11 @@ class Upload:
         self._blob = blob
         self._pieces: list[bytes] = []
         self._missing = blob.size
+        self._taken = 0
         self._hash = hashlib.sha256()
 
     def __enter__(self) -> Upload:
+        self._take(LEAST_BYTES)
         return self
 
     def __exit__(
@@ -175,7 +181,14 @@ class Upload:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._blobs.used -= _taken(self._blob.size)
+        self._blobs.used -= self._taken
+
+    def _take(self, size: int) -> None:
+        """So many bytes of the room in all, as long as it is open."""
+        more = size - self._taken
+        if more > 0:
+            self._blobs.take(self._blob, more)
+            self._taken = size
 
     async def add(self, data: bytes) -> None:
         """The next piece. Refused if it is too large, or more than the blob has."""
@@ -191,6 +204,7 @@ class Upload:
                 "size",
                 f"blob {self._blob.sha256} has more than the {self._blob.size} bytes it says",
             )
+        self._take(self._blob.size - self._missing)
         self._pieces.append(data)
         # In a thread: a hash of so many bytes would hold up every other call.
         await asyncio.to_thread(self._hash.update, data)

@@ -2,13 +2,13 @@
 
 Siblings speak the ToolService contract over Unix sockets in the abstract namespace, so neither
 certificates nor the advertised host matter between them. What one asks another carries the epoch of
-its view; the other answers once its own view is as new.
+its view, and the token of the client for whom it asks; the other answers once its own view is as
+new.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator
 from enum import StrEnum
 from typing import Any
@@ -19,7 +19,6 @@ from toolsvc.workers.placement import Member, View
 from toolwright.common.v1 import reasons_pb2
 from toolwright.rpc.channel import open_channel
 from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
-from toolwright.rpc.options import TOKEN_VARIABLE
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.tool.v1 import tool_pb2_grpc
 
@@ -138,14 +137,15 @@ class Siblings:
 
 class _Link:
     def __init__(self, address: str) -> None:
-        self.channel = open_channel(address, os.environ.get(TOKEN_VARIABLE, ""))
+        self.channel = open_channel(address)
         self.stub: Any = tool_pb2_grpc.ToolServiceStub(self.channel)
 
 
 def _terms(context: Any, hop: Hop, epoch: int) -> dict[str, Any]:
-    """How a sibling is asked: within the time of the client's request."""
+    """How a sibling is asked: within the time of the client's request, and with its token."""
+    given = [one for one in context.invocation_metadata() or () if one[0] == "authorization"]
     return {
-        "metadata": ((_HOP, hop.value), (_EPOCH, str(epoch))),
+        "metadata": (*given, (_HOP, hop.value), (_EPOCH, str(epoch))),
         "timeout": min(context.time_remaining() or LONGEST_SECONDS, LONGEST_SECONDS),
     }
 

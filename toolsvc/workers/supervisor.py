@@ -28,11 +28,11 @@ import structlog
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from toolsvc.edge.metrics import asked, merge, serve_page
+from toolsvc.edge.metrics import merge, page_of_all
 from toolsvc.errors import StartError, start_error_alone
 from toolsvc.host.admission import PERMITS_PER_CORE
 from toolsvc.host.task_blobs import BLOB_BYTES
-from toolsvc.serving import DRAIN_SECONDS, ServiceConfig, announce, stop_event
+from toolsvc.serving import DRAIN_SECONDS, ServiceConfig, announce, metrics_face, stop_event
 from toolsvc.workers.addresses import address_of_health, addresses
 from toolsvc.workers.messages import (
     LONGEST_LINE,
@@ -138,8 +138,10 @@ class Supervisor:
     async def run(self) -> None:
         """Starts all workers and keeps every slot filled. An ExceptionGroup with a StartError if
         one cannot start, at first; later, if one cannot and no other lives."""
-        if self._config.metrics:
-            self._serve_metrics()
+        async with metrics_face(self._config, page_of_all(self.metrics)):
+            await self._run()
+
+    async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
             first = [group.create_task(self._start(slot)) for slot in range(len(self._own))]
         self._tell([task.result() for task in first])
@@ -183,10 +185,6 @@ class Supervisor:
             CounterMetricFamily("toolsvc_workers_replaced", "replaced workers", self._replaced),
             *merge(pages),
         ]
-
-    def _serve_metrics(self) -> None:
-        """One page for all workers. StartError if it cannot be served there."""
-        serve_page(self._config.metrics, asked(self.metrics), insecure=self._config.insecure)
 
     async def _keep(self, worker: _Worker) -> None:
         """One slot: a worker, its death, the next one. StartError where that cannot start and no

@@ -42,8 +42,8 @@ from toolsvc.workers.messages import (
 from toolsvc.workers.routing import RoutedServicer
 from toolsvc.workers.siblings import Siblings
 from toolwright import loop
+from toolwright.rpc.errors import ListenError
 from toolwright.rpc.options import is_unix
-from toolwright.rpc.server import ListenError
 
 _PR_SET_PDEATHSIG = 1
 

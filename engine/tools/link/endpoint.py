@@ -30,6 +30,7 @@ from engine.tools.link.stream import CallStream
 from toolwright.rpc.channel import call, open_channel
 from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
 from toolwright.rpc.options import MESSAGE_LIMIT, TOKEN_VARIABLE
+from toolwright.rpc.tls import Certificate
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.tool.v1 import tool_pb2_grpc
 
@@ -83,14 +84,20 @@ class Endpoint:
     """A channel to one process of a service. `close` it."""
 
     def __init__(
-        self, service: str, address: str, counts: Counts, authority: bytes | None = None
+        self,
+        service: str,
+        address: str,
+        counts: Counts,
+        authority: bytes | None = None,
+        identity: Certificate | None = None,
     ) -> None:
-        """`service`: its name in the recipe, for the log. `authority`: as for `open_channel`."""
+        """`service`: its name in the recipe, for the log. `authority` and `identity`: as for
+        `open_channel`."""
         self.address = address
         self._service = service
         self._counts = counts
         token = os.environ.get(TOKEN_VARIABLE, "")
-        self._channel = open_channel(address, token, authority)
+        self._channel = open_channel(address, token, authority, identity)
         self.stub = cast("ToolServiceAsyncStub", tool_pb2_grpc.ToolServiceStub(self._channel))
         # Interceptors carry the token of all other calls; one in a stream's way would put a queue
         # and a task between a call and the wire.

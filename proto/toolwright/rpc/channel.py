@@ -11,25 +11,36 @@ import grpc.aio
 
 from toolwright.rpc import options
 from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
+from toolwright.rpc.tls import Certificate
 
 Answer = TypeVar("Answer")
 
 
-def open_channel(address: str, token: str = "", authority: bytes | None = None) -> grpc.aio.Channel:
+def open_channel(
+    address: str,
+    token: str = "",
+    authority: bytes | None = None,
+    identity: Certificate | None = None,
+    *,
+    expected: str = "",
+) -> grpc.aio.Channel:
     """A channel to "host:port" or "unix:/path"; a bearer token goes with every call.
 
     `authority`: PEM certificates that the server's must be signed by; None = no TLS. A Unix
-    socket needs none.
+    socket needs none. `identity`: the certificate that this client shows. `expected`: the name that
+    the server's certificate must be for; "" = the address's host.
     """
     interceptors: Any = [kind(token) for kind in _BEARERS] if token else None
     if authority is None or options.is_unix(address):
         return grpc.aio.insecure_channel(
             address, options=options.CHANNEL, interceptors=interceptors
         )
+    named = (("grpc.ssl_target_name_override", expected),) if expected else ()
+    shown = (None, None) if identity is None else (identity.key, identity.chain)
     return grpc.aio.secure_channel(
         address,
-        grpc.ssl_channel_credentials(root_certificates=authority),
-        options=options.CHANNEL,
+        grpc.ssl_channel_credentials(authority, *shown),
+        options=(*options.CHANNEL, *named),
         interceptors=interceptors,
     )
 

@@ -91,6 +91,11 @@ class ServiceError(Exception):
         return f"{self.reason_name}: {self.message}" + (f" ({self.mend})" if self.mend else "")
 
 
+class ListenError(Exception):
+    """A server cannot listen, or does not know whom to let in; the message names the address or the
+    file, and the mend."""
+
+
 class TransportError(Exception):
     """The RPC failed without an answer of the service: connection, deadline, protocol."""
 
@@ -111,18 +116,32 @@ def internal(error: Exception) -> ServiceError:
     return ServiceError(reasons.ERROR_REASON_INTERNAL, f"{type(error).__name__}: {error}")
 
 
+_MESSAGE_BYTES, _DETAIL_BYTES = 1024, 512
+"""A status travels in trailers, for which gRPC has 8 KiB by default, where every byte that is no
+ASCII takes three: one that is longer would arrive without its reason."""
+
+
+def _cut(text: str, most: int) -> str:
+    """Its beginning, in at most so many bytes of UTF-8."""
+    data = text.encode("utf-8", "replace")
+    if len(data) <= most:
+        return data.decode()
+    return data[: most - 3].decode("utf-8", "ignore") + "…"
+
+
 def detail_of(error: ServiceError) -> reasons.ErrorDetail:
     """What the error says besides its code and its message."""
     return reasons.ErrorDetail(
         reason=error.reason,  # type: ignore[arg-type]
-        subject=error.subject,
-        endpoint=error.endpoint,
-        mend=error.mend,
+        subject=_cut(error.subject, _DETAIL_BYTES),
+        endpoint=_cut(error.endpoint, _DETAIL_BYTES),
+        mend=_cut(error.mend, _DETAIL_BYTES),
     )
 
 
 def to_status(error: ServiceError) -> status_pb2.Status:
-    """google.rpc.Status with ErrorDetail, and RetryInfo where the error has a delay."""
+    """google.rpc.Status with ErrorDetail, and RetryInfo where the error has a delay; cut to what
+    arrives."""
     packed = [any_pb2.Any()]
     packed[0].Pack(detail_of(error))
     if error.retry_after is not None:
@@ -131,7 +150,8 @@ def to_status(error: ServiceError) -> status_pb2.Status:
         info = any_pb2.Any()
         info.Pack(error_details_pb2.RetryInfo(retry_delay=delay))
         packed.append(info)
-    return status_pb2.Status(code=error.code.value[0], message=error.message, details=packed)
+    message = _cut(error.message, _MESSAGE_BYTES)
+    return status_pb2.Status(code=error.code.value[0], message=message, details=packed)
 
 
 def from_rpc_error(error: grpc.aio.AioRpcError) -> ServiceError | TransportError:

@@ -19,6 +19,9 @@ MOST_PENDING = 65_536
 TOKEN_VARIABLE = "TOOLWRIGHT_TOKEN"
 """Environment variable with the bearer token, the same for servers and clients."""
 
+TOKENS_VARIABLE = "TOOLWRIGHT_TOKENS_FILE"
+"""Environment variable of servers: a file of tokens that are bound to owners each."""
+
 CHANNEL = (
     ("grpc.max_send_message_length", MESSAGE_LIMIT),
     ("grpc.max_receive_message_length", MESSAGE_LIMIT),
@@ -37,6 +40,9 @@ SERVER = (
     ("grpc.server.max_pending_requests", MOST_PENDING),
     ("grpc.server.max_pending_requests_hard_limit", MOST_PENDING),
 )
+
+PROBED = (("grpc.max_receive_message_length", 4096), *SERVER[2:])
+"""Where everybody may ask for health: a request holds the name of a service."""
 
 
 def is_unix(address: str) -> bool:

@@ -1,12 +1,13 @@
 """A gRPC server as every process runs it: health, reflection, a bound port or a clear error.
 
-Listens on loopback or a Unix socket; any other address needs TLS, a bearer token or `insecure`
-said aloud. A port that is taken is an error; it is shared only with servers that share it too.
+Listens on loopback or a Unix socket; any other address asks its callers for a bearer token or for a
+certificate of their own, or `insecure` is said aloud: a certificate of the server's says who it is,
+and lets anybody in. A port that is taken is an error; it is shared only with servers that share it
+too. Nothing is read of a caller who is not let in.
 """
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -16,11 +17,9 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from toolwright.rpc import options
+from toolwright.rpc.auth import Tokens
+from toolwright.rpc.errors import ListenError
 from toolwright.rpc.tls import Certificate
-
-
-class ListenError(Exception):
-    """The server cannot listen there; the message names the address and the mend."""
 
 
 class Server:
@@ -30,31 +29,35 @@ class Server:
         self,
         listen: str,
         *,
-        token: str = "",
+        tokens: Tokens | None = None,
         certificate: Certificate | None = None,
+        clients: bytes | None = None,
         insecure: bool = False,
         more: Sequence[str] = (),
         probed: str = "",
         share_port: bool = False,
     ) -> None:
-        """`more`: addresses that it answers at too. `probed`: one that answers grpc.health.v1 and
-        nothing else, in plain text and to everybody, for probes that know neither TLS nor tokens;
-        "" = none. `share_port`: other servers of this account may listen on the same ports
+        """`tokens`: asked for where there are any. `clients`, beside `certificate`: PEM
+        certificates of who must have signed the callers' own, which TCP then asks for. `more`:
+        addresses that it answers at too. `probed`: one that answers grpc.health.v1 and nothing
+        else, in plain text and to everybody, for probes that know neither TLS nor tokens; "" =
+        none. `share_port`: other servers of this account may listen on the same ports
         (SO_REUSEPORT); the kernel spreads connections."""
         for address in (listen, *more):
-            if not (options.is_local(address) or token or certificate or insecure):
+            if not (options.is_local(address) or tokens or (certificate and clients) or insecure):
                 raise ListenError(
                     f"{address} is reachable from other machines: set a bearer token "
-                    "(TOOLWRIGHT_TOKEN), or listen on 127.0.0.1"
+                    f"({options.TOKEN_VARIABLE}), or listen on 127.0.0.1"
                 )
-        interceptors = (_RequireBearer(token),) if token else ()
-        how = (*options.SERVER, ("grpc.so_reuseport", int(share_port)))
-        self._server = grpc.aio.server(interceptors=interceptors, options=how)
-        self._for_probes = grpc.aio.server(options=how) if probed else None
+        interceptors = (_RequireBearer(tokens),) if tokens else ()
+        shared = ("grpc.so_reuseport", int(share_port))
+        self._server = grpc.aio.server(interceptors=interceptors, options=(*options.SERVER, shared))
+        self._for_probes = grpc.aio.server(options=(*options.PROBED, shared)) if probed else None
         self._listen = listen
         self._more = more
         self._probed_at = probed
         self._certificate = certificate
+        self._clients = clients
         self._names: list[str] = [health.SERVICE_NAME, reflection.SERVICE_NAME]
         self._health = health.aio.HealthServicer()
         for server in filter(None, (self._server, self._for_probes)):
@@ -98,8 +101,13 @@ class Server:
         if self._certificate is None or options.is_unix(address):
             return _bind_plain(self._server, address)
         pair = (self._certificate.key, self._certificate.chain)
+        shown = grpc.ssl_server_credentials(
+            [pair],
+            root_certificates=self._clients,
+            require_client_auth=self._clients is not None,
+        )
         try:
-            return int(self._server.add_secure_port(address, grpc.ssl_server_credentials([pair])))
+            return int(self._server.add_secure_port(address, shown))
         except RuntimeError as error:
             raise cannot_listen(address) from error
 
@@ -119,17 +127,19 @@ def cannot_listen(address: str) -> ListenError:
 
 
 class _RequireBearer(grpc.aio.ServerInterceptor):  # type: ignore[misc]
-    def __init__(self, token: str) -> None:
-        self._expected = f"Bearer {token}".encode()
+    def __init__(self, tokens: Tokens) -> None:
+        self._tokens = tokens
 
     async def intercept_service(
         self, continuation: Callable[[Any], Awaitable[Any]], details: Any
     ) -> Any:
         given = dict(details.invocation_metadata).get("authorization", "")
-        if hmac.compare_digest(str(given).encode(), self._expected):
-            return await continuation(details)
+        return await continuation(details) if self._tokens.let_in(given) else _REFUSING
 
-        async def refuse(_request: Any, context: Any) -> None:
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "bearer token missing or wrong")
 
-        return grpc.unary_unary_rpc_method_handler(refuse)
+async def _refuse(_requests: Any, context: Any) -> None:
+    await context.abort(grpc.StatusCode.UNAUTHENTICATED, "bearer token missing or wrong")
+
+
+_REFUSING = grpc.stream_stream_rpc_method_handler(_refuse)
+"""Also for unary calls: their one message would be read, up to 64 MiB of it, before the refusal."""

@@ -1,7 +1,7 @@
 """TLS from PEM files, checked before anything listens or connects.
 
-A server shows a certificate; a client trusts one authority. Clients are told apart by their
-bearer token, not by certificates of their own.
+A server shows a certificate; a client trusts one authority. A server may ask its clients for
+certificates too, as a permission; they are told apart by their bearer tokens.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class TlsError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """What a server shows: its certificate chain and private key, PEM."""
+    """What a server shows, or a client: its certificate chain and private key, PEM."""
 
     chain: bytes
     key: bytes
@@ -37,7 +37,7 @@ def read_certificate(chain: Path, key: Path) -> Certificate:
 
 
 def read_authority(file: Path) -> bytes:
-    """The certificates of the authorities that a client trusts, PEM. TlsError if there are none."""
+    """The certificates of the authorities that one trusts, PEM. TlsError if there are none."""
     try:
         ssl.create_default_context(cafile=file)
         return file.read_bytes()

@@ -1,7 +1,9 @@
 """The cache on a real disk and in a real Redis."""
 
+import asyncio
 import os
 import sqlite3
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
@@ -91,6 +93,27 @@ async def test_a_server_that_dies_is_a_miss_and_comes_back(
     assert await goes_on.get("a") == b"again"
     await rests.close()
     await goes_on.close()
+
+
+async def test_a_server_that_hangs_costs_a_call_its_short_limit(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also calls that wait for a connection, of which there are fewer than calls."""
+    cache = await open_cache(server.url, most_bytes=MIB, seconds=60)
+    await cache.put("a", b"a")
+    monkeypatch.setattr("toolsvc.backends.cache._ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr("toolsvc.backends.cache._REST_SECONDS", 0.0)
+    server.pause()
+    try:
+        began = time.monotonic()
+        assert set(await asyncio.gather(*(cache.get("a") for _ in range(50)))) == {None}
+        await cache.put("a", b"b")
+        assert time.monotonic() - began < 1.5
+    finally:
+        server.go_on()
+    monkeypatch.setattr("toolsvc.backends.cache._ANSWER_SECONDS", 5.0)
+    assert await cache.get("a") in (b"a", b"b")
+    await cache.close()
 
 
 async def test_a_folder_that_breaks_is_a_miss(tmp_path: Path) -> None:

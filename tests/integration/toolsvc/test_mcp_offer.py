@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx2
 import pytest
 from mcp import Client, MCPError, StdioServerParameters
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_MODERN_VERSION
 
 from tests.integration.toolsvc.conftest import Service
 from tests.support.mcp_host import call, hosting, text_of
@@ -114,8 +115,17 @@ async def test_our_tools_over_http_have_a_session_for_each_mcp_session(notes_url
         assert text_of(await call(host, "notes", {"text": "c"}, "b")) == "b,c"
 
 
-async def test_without_an_mcp_session_a_tool_with_state_refuses(notes_url: str) -> None:
+async def test_a_client_that_chooses_itself_can_call_tools_with_state(notes_url: str) -> None:
+    """The newest protocol has no sessions; it is not offered here."""
     async with Client(notes_url) as agent:
+        assert agent.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS
+        await agent.call_tool("notes", {"text": "a"})
+        said = await agent.call_tool("notes", {"text": "b"})
+        assert said.content[0].text == "a,b"  # type: ignore[union-attr]
+
+
+async def test_without_an_mcp_session_a_tool_with_state_refuses(notes_url: str) -> None:
+    async with Client(notes_url, mode=LATEST_MODERN_VERSION) as agent:
         said = await agent.call_tool("shout", {"text": "a"})
         assert said.content[0].text == "A"  # type: ignore[union-attr]
         with pytest.raises(MCPError, match="keeps state"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,14 @@ from engine.tools.calls import PendingCall
 from engine.tools.services import ToolServices
 from engine.types import Call
 from tests.support.tls import Pem, make_pem
+from toolsvc.errors import StartError
+from toolsvc.sandbox.config import SandboxConfig
+from toolsvc.serving import ServiceConfig, make_server
 from toolwright.recipe import Tool
 from toolwright.rpc.channel import call as rpc
 from toolwright.rpc.channel import open_channel
-from toolwright.rpc.errors import TransportError
+from toolwright.rpc.errors import ListenError, TransportError
+from toolwright.rpc.options import TOKEN_VARIABLE
 from toolwright.rpc.tls import TlsError, read_authority, read_certificate
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.tool.v1 import tool_pb2_grpc
@@ -49,10 +54,11 @@ def plugin(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def service(pem: Pem, plugin: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """Two workers off loopback: TLS alone lets them listen there."""
+    """Two workers off loopback, for clients that show a certificate: that lets them listen there
+    without a token."""
     log = tmp_path_factory.mktemp("service") / "errors.log"
     running = start_service(
-        log, plugin, "--workers", "2", *pem.options,
+        log, plugin, "--workers", "2", *pem.options, "--tls-client-ca", str(pem.authority),
         "--listen", "0.0.0.0:0", "--advertise", "localhost",
     )  # fmt: skip
     yield Service(running.process, running.address.replace("0.0.0.0", "localhost"))
@@ -70,17 +76,28 @@ async def list_tools(address: str, **how: Any) -> list[str]:
 async def test_only_a_client_that_trusts_the_authority_is_answered(
     service: Service, pem: Pem, tmp_path: Path
 ) -> None:
-    assert await list_tools(service.address, authority=read_authority(pem.authority)) == ["echo"]
-    stranger = read_authority(make_pem(tmp_path / "theirs").authority)
-    for how in ({"authority": stranger}, {}):
+    ours, theirs = read_authority(pem.authority), make_pem(tmp_path / "theirs")
+    mine = read_certificate(pem.certificate, pem.key)
+    forged = read_certificate(theirs.certificate, theirs.key)
+    trusted = {"authority": ours, "identity": mine}
+    assert await list_tools(service.address, **trusted) == ["echo"]
+    for how in (
+        {"authority": read_authority(theirs.authority), "identity": mine},
+        {"authority": ours, "identity": forged},
+        {"authority": ours},
+        {},
+    ):
         with pytest.raises(TransportError) as failure:
             await list_tools(service.address, **how)
         assert failure.value.code is grpc.StatusCode.UNAVAILABLE
 
 
 async def test_the_engine_reaches_every_worker(service: Service, pem: Pem) -> None:
-    """By `tls_ca` of the recipe, at the address and at the endpoints that it is told."""
-    table = Tool(service=service.address, tls_ca=pem.authority)
+    """By `tls_ca` and `tls_cert` of the recipe, at the address and at the endpoints that it is
+    told."""
+    table = Tool(
+        service=service.address, tls_ca=pem.authority, tls_cert=pem.certificate, tls_key=pem.key
+    )
     services = ToolServices({"echo": table}, "an owner of these tests")
     try:
         assert [tool.name for tool in (await services.open())["echo"]] == ["echo"]
@@ -106,6 +123,19 @@ async def test_one_process_serves_tls_too(
 ) -> None:
     service = start(plugin, *pem.options)
     assert await list_tools(service.address, authority=read_authority(pem.authority)) == ["echo"]
+
+
+def test_off_loopback_a_certificate_of_its_own_lets_no_service_listen(
+    pem: Pem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
+    plain = ServiceConfig(tools=("python",), sandbox=SandboxConfig(), listen="0.0.0.0:0")
+    own = replace(plain, certificate=pem.certificate, key=pem.key)
+    for config in (plain, own):
+        with pytest.raises(ListenError, match=TOKEN_VARIABLE):
+            make_server(config, config.listen)
+    with pytest.raises(StartError, match="--tls-cert and --tls-key"):
+        make_server(replace(plain, clients=pem.authority), plain.listen)
 
 
 def test_files_that_will_not_do_are_named(

@@ -151,7 +151,8 @@ def test_token_and_certificate_come_from_secrets(name: str) -> None:
     variables = {each["name"]: each["valueFrom"] for each in container(one)["env"]}
     assert variables["POD_NAME"] == {"fieldRef": {"fieldPath": "metadata.name"}}
     token = variables[TOKEN_VARIABLE]["secretKeyRef"]
-    assert "optional" not in token  # a pod without it must not start: --insecure would let it
+    assert "optional" not in token
+    assert not options["insecure"]  # so a pod whose token is empty does not start
     volumes = {each["name"]: each for each in spec(one)["volumes"]}
     mounts = {each["mountPath"]: each for each in container(one)["volumeMounts"]}
     folder = str(options["tls_cert"].parent)

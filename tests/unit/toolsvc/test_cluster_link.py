@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import grpc
 import pytest
@@ -13,11 +15,27 @@ import pytest
 import toolsvc.cluster.link
 from tests.support.clusters import Word, link_to
 from tests.support.tools import ToolDouble, serving, session_lost, text
+from toolsvc.cluster.certificate import self_signed
+from toolsvc.cluster.host_actor import Assignment, HostActor, Ready
 from toolsvc.cluster.link import HostLink, HostLost
-from toolsvc.cluster.ray_cluster import ActorGone, ActorSilent
+from toolsvc.cluster.ray_cluster import Actor, ActorGone, ActorSilent
+from toolsvc.sandbox.config import SandboxConfig
+from toolsvc.serving import ServiceConfig, service_name
+from toolwright.rpc.auth import Tokens
+from toolwright.rpc.channel import open_channel
 from toolwright.rpc.errors import ServiceError, TransportError
+from toolwright.rpc.server import Server
 from toolwright.tool.v1 import tool_pb2 as pb
+from toolwright.tool.v1 import tool_pb2_grpc
 
+ECHO = """
+from toolsvc import tool
+
+
+@tool
+def echo(text: str) -> str:
+    return text
+"""
 CALL = pb.CallToolRequest(session_id="s", call_id="c", arguments={"code": "1+2"})
 
 
@@ -115,3 +133,55 @@ async def test_a_caller_that_is_cancelled_loses_nothing() -> None:
         release.set()
         assert await answer(link) == "done"
         assert not link.lost
+
+
+async def test_off_loopback_the_front_trusts_that_hosts_own_certificate_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(toolsvc.cluster.link, "GIVE_UP_SECONDS", 0.05)
+    shown, other = self_signed(), self_signed()
+    server = Server("0.0.0.0:0", tokens=Tokens("token"), certificate=shown)
+    servicer = ToolDouble()
+    server.add("t", lambda s: tool_pb2_grpc.add_ToolServiceServicer_to_server(servicer, s))
+    await server.start()
+    endpoint = f"127.0.0.1:{server.port}"
+
+    async def names(certificate: bytes, token: str) -> list[str]:
+        ready = Ready(endpoint=endpoint, isolation="", certificate=certificate)
+        link = HostLink(0, cast("Actor", Word(())), ready, token)
+        try:
+            answer = await link.ask("ListTools", pb.ListToolsRequest(), 5.0)
+            return [tool.name for tool in answer.tools]
+        finally:
+            await link.close()
+
+    assert await names(shown.chain, "token") == ["python"]
+    with pytest.raises(TransportError, match="UNAUTHENTICATED"):
+        await names(shown.chain, "guessed")
+    for wrong in (other.chain, b""):
+        with pytest.raises(HostLost):
+            await names(wrong, "token")
+    await server.stop(0)
+
+
+async def test_a_host_off_loopback_listens_with_a_certificate_and_a_token(tmp_path: Path) -> None:
+    plugin = tmp_path / "echo.py"
+    plugin.write_text(ECHO)
+    assignment = Assignment(
+        config=ServiceConfig(tools=(str(plugin),), sandbox=SandboxConfig(), listen=""),
+        tools=("echo",),
+        folder=os.getcwd(),
+        token="token",
+        version=service_name(),
+    )
+    actor = HostActor()
+    ready = await actor._start(assignment, "0.0.0.0")
+    assert isinstance(ready, Ready)
+    link = HostLink(0, cast("Actor", Word(())), ready, "token")
+    answer = await link.ask("ListTools", pb.ListToolsRequest(), 5.0)
+    assert [tool.name for tool in answer.tools] == ["echo"]
+    async with open_channel(ready.endpoint, "token") as plain:
+        with pytest.raises(grpc.aio.AioRpcError):
+            await tool_pb2_grpc.ToolServiceStub(plain).ListTools(pb.ListToolsRequest(), timeout=5)
+    await link.close()
+    await actor.end()

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import urllib.request
 from collections.abc import Mapping
 
+import aiohttp
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from tests.support.net import free_port
 from toolsvc import Tool
-from toolsvc.edge.metrics import Metrics, merge, serve_page
+from toolsvc.edge.metrics import Metrics, MetricsServer, merge, page_of
 from toolsvc.errors import Reason, StartError
 from toolsvc.host.host import Host
 from toolsvc.types import CallRequest, OpenRequest, Recorded, Result, ToolError
@@ -127,22 +126,49 @@ def test_workers_share_a_page_and_keep_their_numbers_apart() -> None:
     assert 'toolsvc_run_seconds_count{tool="a",worker="1"} 3.0' in text
 
 
-def test_the_page_is_served_on_loopback() -> None:
+async def seen(port: int, **headers: str) -> tuple[int, str]:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"http://127.0.0.1:{port}/metrics", headers=headers) as answer,
+    ):
+        return answer.status, await answer.text()
+
+
+def server(address: str, *, public: bool = False) -> MetricsServer:
     metrics = Metrics(())
     metrics.lease_ended()
-    address = f"127.0.0.1:{free_port()}"
-    serve_page(address, metrics.registry, insecure=False)
-    with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
-        assert b"toolsvc_leases_ended_total 1.0" in answer.read()
-    with pytest.raises(StartError, match=rf"{address}.*choose another port"):
-        serve_page(address, metrics.registry, insecure=False)
+    return MetricsServer(address, page_of(metrics.registry), public=public)
+
+
+async def test_the_page_is_served_on_loopback() -> None:
+    async with server("127.0.0.1:0") as page:
+        status, text = await seen(page.port)
+        assert (status, "toolsvc_leases_ended_total 1.0" in text) == (200, True)
+        with pytest.raises(StartError, match=rf"{page.port}.*choose another port"):
+            async with server(f"127.0.0.1:{page.port}"):
+                pass
+
+
+async def test_where_there_is_a_token_the_page_asks_for_it_unless_it_is_public(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TOOLWRIGHT_TOKEN", "secret")
+    async with server("0.0.0.0:0") as page:
+        assert (await seen(page.port))[0] == 401
+        assert (await seen(page.port, Authorization="Bearer secret"))[0] == 200
+    async with server("0.0.0.0:0", public=True) as page:
+        assert (await seen(page.port))[0] == 200
 
 
 @pytest.mark.parametrize(
     ("address", "says"),
     [("9300", "host:port"), (":9300", "host:port"), ("127.0.0.1:x", "host:port"),
-     ("0.0.0.0:9300", "--insecure"), ("127.0.0.1:99999", "choose another port")],
+     ("0.0.0.0:9300", "--metrics-public"), ("127.0.0.1:99999", "choose another port")],
 )  # fmt: skip
-def test_an_address_that_will_not_do_is_said_to(address: str, says: str) -> None:
+async def test_an_address_that_will_not_do_is_said_to(
+    address: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TOOLWRIGHT_TOKEN", raising=False)
     with pytest.raises(StartError, match=says):
-        serve_page(address, CollectorRegistry(), insecure=False)
+        async with server(address):
+            pass

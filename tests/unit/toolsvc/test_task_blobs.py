@@ -148,3 +148,33 @@ async def test_claimed_blobs_and_those_on_their_way_are_never_moved_out() -> Non
     await send(blobs, b"new")
     with refused(Reason.INVALID_REQUEST, "blobs"):
         blobs.claim("t", [ref(b"x" * ROOM), ref(b"new")])
+
+
+async def test_who_announces_much_and_sends_little_holds_little() -> None:
+    room = 8 * BLOB_BYTES
+    blobs = TaskBlobs(room)
+    silent = [blobs.take_in(ref(bytes((index,)), size=BLOB_BYTES)) for index in range(100)]
+    for upload in silent:
+        upload.__enter__()
+        await upload.add(b"x")
+    assert blobs.used == 100 * LEAST_BYTES
+    await send(blobs, bytes(3 * PIECE_BYTES), piece=PIECE_BYTES)
+    for upload in silent:
+        upload.__exit__(None, None, None)
+    assert blobs.used == 3 * PIECE_BYTES
+
+
+async def test_what_comes_in_never_exceeds_the_room() -> None:
+    blobs = TaskBlobs(ROOM)
+    claimed = many(4)
+    for data in claimed:
+        await send(blobs, data)
+    blobs.claim("s", [ref(data) for data in claimed])
+    two = [ref(bytes(3 * LEAST_BYTES)), ref(bytes(3 * LEAST_BYTES - 1))]
+    with blobs.take_in(two[0]) as first, blobs.take_in(two[1]) as second:
+        await first.add(bytes(2 * LEAST_BYTES))
+        await second.add(bytes(2 * LEAST_BYTES))
+        assert blobs.used == ROOM
+        with refused(Reason.TOO_MANY_SESSIONS, two[0].sha256):
+            await first.add(bytes(LEAST_BYTES))
+    assert blobs.used == 4 * LEAST_BYTES

@@ -7,6 +7,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from tests.support.callers import asking_as
 from toolsvc.errors import Reason, Refused, StartError
 from toolsvc.host.host import Host
 from toolsvc.plugin.tool import Tool
@@ -227,3 +228,55 @@ async def test_off_loopback_it_wants_a_token_or_leave(
         ObservationServer(host, "0.0.0.0:0", insecure=False)
     with pytest.raises(StartError, match="host:port"):
         ObservationServer(host, "nowhere", insecure=False)
+
+
+async def test_where_the_host_is_full_what_was_left_alone_for_long_gives_way(
+    tally: Tally, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolsvc.sources.verltool.trajectories.GIVE_WAY_SECONDS", 0.0)
+    action = Action(text="<tally>a</tally>", extra={}, last_step=False)
+    waiting = Action(text="<tally>wait</tally>", extra={}, last_step=False)
+    async with Host([tally], max_sessions=2) as host:
+        trajectories = Trajectories(host)
+        busy = asyncio.create_task(trajectories.act("busy", waiting))
+        await tally.called.wait()
+        for name in ("never finished", "new"):
+            assert (await trajectories.act(name, action))[1].result.error is None
+        with pytest.raises(Refused) as gone:
+            await trajectories.act("never finished", action)
+        assert gone.value.reason is Reason.SESSION_CLOSED
+        tally.go_on.set()
+        assert (await busy)[1].result.error is None
+
+
+async def test_where_the_host_is_full_nobody_gives_way_at_once(tally: Tally) -> None:
+    action = Action(text="<tally>a</tally>", extra={}, last_step=False)
+    async with Host([tally], max_sessions=1) as host:
+        trajectories = Trajectories(host)
+        await trajectories.act("first", action)
+        with pytest.raises(Refused) as full:
+            await trajectories.act("second", action)
+        assert full.value.reason is Reason.TOO_MANY_SESSIONS
+        assert (await trajectories.act("first", action))[1].result.error is None
+
+
+async def test_a_name_of_a_trajectory_is_its_callers_own(host: Host) -> None:
+    trajectories = Trajectories(host)
+    action = Action(text="<tally>a</tally>", extra={}, last_step=False)
+    told = []
+    for owner in ("alice", "bob", "alice", ""):
+        with asking_as(owner):
+            turn, _ = await trajectories.act("t", action)
+            turn.delivered = True
+            told.append(turn.request.session_id)
+    assert told[0] == told[2]
+    assert len(set(told)) == 3
+    with asking_as("bob"):
+        await trajectories.finish("t")
+    assert set(host.session_ids) == {told[0], told[3]}
+
+
+async def test_names_are_bounded(trainer: Trainer) -> None:
+    status, body = await trainer.send(trajectory_ids=["t" * 20_000], actions=["x"])
+    assert status == 422
+    assert "1024" in body["detail"]

@@ -6,13 +6,14 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import grpc.aio
 import pytest
 
 import toolsvc.workers.siblings
+from tests.support.callers import OWNERS, TOKENS, token_of
 from toolsvc import Tool
 from toolsvc.edge.client import blob_in_pieces, reference
 from toolsvc.host.host import Host
@@ -29,6 +30,7 @@ from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.tool.v1 import tool_pb2_grpc
 
 NAME = pb.DESCRIPTOR.services_by_name["ToolService"].full_name
+BEARER = (("authorization", f"Bearer {token_of('')}"),)
 
 
 class Counter(Tool):
@@ -93,14 +95,14 @@ async def three() -> AsyncIterator[list[Worker]]:
         workers = []
         for slot, joined in enumerate((1, 1, 2)):
             link = f"unix-abstract:toolsvc-test-{secrets.token_hex(8)}"
-            tool, siblings, server = Counter(), Siblings(slot), Server(link)
+            tool, siblings, server = Counter(), Siblings(slot), Server(link, tokens=TOKENS)
             host = await stack.enter_async_context(Host([tool]))
             servicer = RoutedServicer(host, "test", siblings)
             server.add(NAME, lambda s, one=servicer: add(one, s))
             await server.start()
             stack.push_async_callback(server.stop, 0)
             stack.push_async_callback(siblings.close)
-            channel = await stack.enter_async_context(open_channel(link))
+            channel = await stack.enter_async_context(open_channel(link, token_of("")))
             member = Member(slot=slot, joined=joined, endpoint=f"worker-{slot}", link=link)
             stub: Any = tool_pb2_grpc.ToolServiceStub(channel)
             workers.append(Worker(member, siblings, tool, stub, server))
@@ -296,7 +298,7 @@ async def test_a_stream_tells_of_each_call_whose_session_is_elsewhere(three: lis
     here, there = targeted([first, second], first), targeted([first, second], second)
     for session in (here, there):
         await first.open(session)
-    stream = first.stub.StreamCalls(timeout=20)
+    stream = first.stub.StreamCalls(timeout=20, metadata=BEARER)
     for number, session in enumerate((there, here, "nowhere", "")):
         call = pb.CallToolRequest(
             session_id=session, call_id="c", action="<counter>x</counter>", tool="counter"
@@ -362,3 +364,28 @@ async def test_a_fork_lives_with_its_parent_and_is_found_from_everywhere(
         await fork(second, parent, other)
     assert taken.value.reason_name == "INVALID_REQUEST"
     assert await first.close(child)
+
+
+async def test_a_session_is_its_owners_at_whatever_worker_one_asks(three: list[Worker]) -> None:
+    tell(three, 2, three)
+    async with AsyncExitStack() as stack:
+
+        async def door(at: Worker, owner: str) -> Worker:
+            link = open_channel(at.member.link, token_of(owner))
+            stub: Any = tool_pb2_grpc.ToolServiceStub(await stack.enter_async_context(link))
+            return replace(at, stub=stub)
+
+        mine, theirs = [[await door(at, owner) for at in three] for owner in OWNERS]
+        held_at = await mine[0].open("s")
+        for at in range(3):
+            for stranger in (theirs[at], three[at]):
+                assert not await stranger.close("s")
+                told = await stranger.renew("s")
+                assert (list(told.held), list(told.lost)) == ([], ["s"])
+                with pytest.raises(ServiceError, match="SESSION_NOT_FOUND"):
+                    await stranger.call("s")
+                with pytest.raises(ServiceError, match="INVALID_REQUEST"):
+                    await stranger.open("s")
+            assert list((await mine[at].renew("s")).held) == ["s"]
+            assert await mine[at].open("s") == held_at
+        assert await mine[1].close("s")

@@ -96,6 +96,10 @@ def test_paths_are_relative_to_the_recipe(
             "tools.sql: tls_ca is for a `service`",
         ),
         (
+            {"tools": {"sql": {"service": "x:1", "tls_ca": "ca.pem", "tls_cert": "own.pem"}}},
+            "tls_cert and tls_key belong together",
+        ),
+        (
             {"tools": {"sql": {"serve": ["sql", "--listen=127.0.0.1:3"]}}},
             "tools.sql: leave --listen out",
         ),

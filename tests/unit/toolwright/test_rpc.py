@@ -22,10 +22,11 @@ from tests.support.net import free_port
 from tests.support.tls import make_pem
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc import errors, options
+from toolwright.rpc.auth import Tokens
 from toolwright.rpc.channel import backoff, call, may_retry, open_channel
-from toolwright.rpc.errors import ServiceError, TransportError, answers_errors
-from toolwright.rpc.server import ListenError, Server
-from toolwright.rpc.tls import read_certificate
+from toolwright.rpc.errors import ListenError, ServiceError, TransportError, answers_errors
+from toolwright.rpc.server import Server
+from toolwright.rpc.tls import Certificate, read_authority, read_certificate
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.tool.v1 import tool_pb2_grpc
 
@@ -64,7 +65,7 @@ async def served(
     service: Service, listen: str = "127.0.0.1:0", *, token: str = "", insecure: bool = False
 ) -> AsyncIterator[str]:
     """The address where `service` answers."""
-    server = Server(listen, token=token, insecure=insecure)
+    server = Server(listen, tokens=Tokens(token), insecure=insecure)
     server.add(NAME, lambda s: tool_pb2_grpc.add_ToolServiceServicer_to_server(service, s))
     await server.start()
     try:
@@ -203,7 +204,7 @@ async def test_probes_ask_for_health_without_tls_and_token(tmp_path: Path) -> No
     pem = make_pem(tmp_path / "tls")
     health = f"127.0.0.1:{free_port()}"
     certificate = read_certificate(pem.certificate, pem.key)
-    server = Server("127.0.0.1:0", token="secret", certificate=certificate, probed=health)
+    server = Server("127.0.0.1:0", tokens=Tokens("secret"), certificate=certificate, probed=health)
     server.add(NAME, lambda s: tool_pb2_grpc.add_ToolServiceServicer_to_server(Service(), s))
     await server.start()
     async with open_channel(health) as channel:
@@ -223,6 +224,107 @@ async def test_probes_ask_for_health_without_tls_and_token(tmp_path: Path) -> No
     async with served(Service()) as taken:
         with pytest.raises(ListenError, match=taken):
             await Server("127.0.0.1:0", probed=taken).start()
+
+
+@pytest.mark.parametrize("size", [20_000, 1 << 20])
+@pytest.mark.parametrize("letter", ["x", "ü", "\U0001f600", "\n"])
+async def test_a_refusal_arrives_typed_however_much_it_has_to_say(letter: str, size: int) -> None:
+    """gRPC drops trailers of more than a few KiB, and with them the reason."""
+    text = letter * size
+    raised = ServiceError(
+        reasons.ERROR_REASON_SESSION_NOT_FOUND,
+        text, subject=text, endpoint=text, mend=text, retry_after=1.0,
+    )  # fmt: skip
+    async with served(Service(raised)) as address:
+        with pytest.raises(ServiceError) as caught:
+            await list_tools(address)
+    got = caught.value
+    assert (got.reason, got.retry_after) == (raised.reason, 1.0)
+    for part in (got.message, got.subject, got.endpoint, got.mend):
+        assert part.startswith(letter * 100)
+        assert part.endswith("…")
+
+
+HOG = """
+import asyncio, resource, sys
+from toolwright.rpc.auth import Tokens
+from toolwright.rpc.server import Server
+from toolwright.tool.v1 import tool_pb2_grpc
+
+async def serve():
+    server = Server("127.0.0.1:0", tokens=Tokens("secret"), probed=sys.argv[1])
+    servicer = tool_pb2_grpc.ToolServiceServicer()
+    server.add("t", lambda s: tool_pb2_grpc.add_ToolServiceServicer_to_server(servicer, s))
+    await server.start()
+    most = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    print(server.port, most(), flush=True)
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
+    print(most(), flush=True)
+
+asyncio.run(serve())
+"""
+
+
+async def test_of_who_is_not_let_in_nothing_is_read() -> None:
+    """Messages of 60 MiB each took their room before they were refused. At the address for probes,
+    where everybody is let in, no message is large."""
+    health = f"127.0.0.1:{free_port()}"
+    server = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", HOG, health,
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    assert server.stdout is not None
+    port, before = map(int, (await server.stdout.readline()).split())
+    large = bytes(60 << 20)
+    async with open_channel(f"127.0.0.1:{port}", "guessed") as door, open_channel(health) as probe:
+        asked = [
+            channel.unary_unary(method)(large, timeout=20)
+            for channel, method in (
+                *[(door, f"/{NAME}/ListTools")] * 2,
+                (door, "/no.such/Method"),
+                (probe, "/grpc.health.v1.Health/Check"),
+            )
+        ]
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+    codes = [answer.code() for answer in answers]  # type: ignore[union-attr]
+    assert codes[:2] == [grpc.StatusCode.UNAUTHENTICATED] * 2
+    assert codes[3] is grpc.StatusCode.RESOURCE_EXHAUSTED
+    after, _ = await server.communicate(b"\n")
+    assert int(after) - before < 40
+
+
+async def test_a_certificate_of_the_servers_lets_nobody_in(tmp_path: Path) -> None:
+    pem = make_pem(tmp_path / "tls")
+    certificate = read_certificate(pem.certificate, pem.key)
+    with pytest.raises(ListenError, match="bearer token"):
+        Server("0.0.0.0:0", certificate=certificate)
+    with pytest.raises(ListenError, match="bearer token"):
+        Server("0.0.0.0:0", clients=read_authority(pem.authority))
+
+
+async def test_a_certificate_of_the_clients_lets_it_in(tmp_path: Path) -> None:
+    pem, other = (make_pem(tmp_path / name) for name in ("ours", "theirs"))
+    authority = read_authority(pem.authority)
+    server = Server(
+        "0.0.0.0:0",
+        certificate=read_certificate(pem.certificate, pem.key),
+        clients=authority,
+    )
+    server.add(NAME, lambda s: tool_pb2_grpc.add_ToolServiceServicer_to_server(Service(), s))
+    await server.start()
+    address = f"localhost:{server.port}"
+
+    async def ask(identity: Certificate | None) -> str:
+        async with open_channel(address, authority=authority, identity=identity) as channel:
+            there = tool_pb2_grpc.ToolServiceStub(channel)
+            return (await call(there.ListTools, pb.ListToolsRequest(), timeout=10)).service
+
+    assert await ask(read_certificate(pem.certificate, pem.key)) == "here"
+    for stranger in (None, read_certificate(other.certificate, other.key)):
+        with pytest.raises(TransportError) as caught:
+            await ask(stranger)
+        assert caught.value.code is grpc.StatusCode.UNAVAILABLE
+    await server.stop(0)
 
 
 @pytest.mark.parametrize("listen", ["0.0.0.0:0", "[::]:0", "192.0.2.7:1", "example.org:1"])
@@ -359,7 +461,8 @@ async def test_a_refused_connection_names_the_address_and_the_reason(tmp_path: P
 def test_a_port_in_use_is_one_sentence_without_lines_of_grpc() -> None:
     script = (
         "import asyncio, socket\n"
-        "from toolwright.rpc.server import ListenError, Server\n"
+        "from toolwright.rpc.errors import ListenError\n"
+        "from toolwright.rpc.server import Server\n"
         "async def start():\n"
         "    with socket.create_server(('127.0.0.1', 0)) as taken:\n"
         "        try:\n"

@@ -20,7 +20,7 @@ from toolsvc.backends.search.errors import NoVector, WrongVector
 from toolsvc.backends.search.searcher import MOST_HITS, Answer, Searcher
 from toolsvc.backends.search.types import Query
 from toolsvc.backends.search.vectors import decode_vector
-from toolsvc.edge.http_server import HttpServer, refused
+from toolsvc.edge.http_server import HttpServer, body_of, refused
 from toolsvc.errors import RETRY_SECONDS
 
 MOST_QUERIES = 1024
@@ -58,7 +58,7 @@ class RetrieveServer(HttpServer):
 
     async def _retrieve(self, request: web.Request) -> web.Response:
         try:
-            wanted = RetrieveRequest.model_validate_json(await request.read())
+            wanted = RetrieveRequest.model_validate_json(await body_of(request))
             queries = _queries(wanted)
             answers = await self._answers(queries, wanted.topk or self._topk)
         except (ValidationError, WrongVector) as error:

@@ -5,8 +5,9 @@ Invariants
   session whose client went away without a word ends by its lease.
 - A tool error is an MCP result with `isError`, for the agent to read. A refusal of the service is
   an MCP error: nothing ran, or what came of it is lost.
-- Protocol 2026-07-28 has no sessions over HTTP. A tool without state is called in a session of its
-  own; one with state says so and refuses.
+- Protocol 2026-07-28 has no sessions over HTTP. Where a tool keeps state it is therefore not
+  offered there, and a client that can choose takes an earlier one. One that speaks it all the same
+  has a tool without state called in a session of its own; one with state says so and refuses.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 import mcp_types as types
 from mcp import MCPError
 from mcp.server import Server, ServerRequestContext
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from toolsvc.edge.client import Client, Session
 from toolsvc.sources.mcp.content import as_content
@@ -47,7 +49,12 @@ class Offer:
         self._sessions: dict[str, asyncio.Task[Session]] = {}
 
     def server(self) -> Server[Any]:
-        return Server("toolwright", on_list_tools=self._list_tools, on_call_tool=self._call_tool)
+        server: Server[Any] = Server(
+            "toolwright", on_list_tools=self._list_tools, on_call_tool=self._call_tool
+        )
+        if not self._alone and any(tool.stateful for tool in self._tools.values()):
+            server.add_request_handler("server/discover", types.RequestParams, self._discover)
+        return server
 
     async def close(self) -> None:
         await asyncio.gather(*map(self.end, list(self._sessions)))
@@ -60,6 +67,15 @@ class Offer:
         (opened,) = await asyncio.gather(opening, return_exceptions=True)
         if isinstance(opened, Session):
             await asyncio.gather(opened.close(), return_exceptions=True)
+
+    async def _discover(
+        self, context: _Context, params: types.RequestParams
+    ) -> types.DiscoverResult:
+        """Names the protocols that begin with a handshake, which makes a session."""
+        return types.DiscoverResult(
+            supported_versions=list(HANDSHAKE_PROTOCOL_VERSIONS),
+            capabilities=types.ServerCapabilities(tools=types.ToolsCapability()),
+        )
 
     async def _list_tools(
         self, context: _Context, params: types.PaginatedRequestParams | None

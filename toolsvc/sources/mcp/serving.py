@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -13,9 +12,9 @@ import uvicorn
 from mcp.server.stdio import stdio_server
 
 from toolsvc.edge.client import Client
-from toolsvc.errors import StartError
+from toolsvc.edge.http_server import BACKLOG, MOST_CONNECTIONS, address_of, asked_for
 from toolsvc.sources.mcp.offer import IDLE_SECONDS, SESSION_HEADER, Offer
-from toolwright.rpc.options import TOKEN_VARIABLE, is_local
+from toolwright.rpc.auth import Tokens
 
 
 async def serve_stdio(client: Client) -> None:
@@ -25,21 +24,19 @@ async def serve_stdio(client: Client) -> None:
         await server.run(read, write, server.create_initialization_options())
 
 
-async def serve_http(client: Client, listen: str, *, token: str, insecure: bool) -> None:
+async def serve_http(client: Client, listen: str, *, insecure: bool) -> None:
     """Serves until SIGTERM. StartError for an address that needs a token."""
-    host, colon, port = listen.rpartition(":")
-    if not colon or not port.isdigit():
-        raise StartError(f"--http {listen}: write it as host:port")
-    if not is_local(listen) and not token and not insecure:
-        raise StartError(
-            f"--http {listen} is reachable from other machines: set a bearer token "
-            f"({TOKEN_VARIABLE}), listen on 127.0.0.1, or say --insecure"
-        )
-    host = host.strip("[]")
+    tokens = asked_for()
+    host, port = address_of(listen, bool(tokens) or insecure, "--http", "--insecure")
     async with _offer(client, alone="") as offer:
         app = offer.server().streamable_http_app(host=host, session_idle_timeout=IDLE_SECONDS)
         config = uvicorn.Config(
-            _Door(app, offer, token), host=host, port=int(port), log_level="warning"
+            _Door(app, offer, tokens),
+            host=host,
+            port=port,
+            log_level="warning",
+            backlog=BACKLOG,
+            limit_concurrency=MOST_CONNECTIONS,
         )
         server = _Server(config)
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -74,18 +71,17 @@ class _Door:
     """An ASGI application around the SDK's: asks for the token, and ends a session with the DELETE
     that ends its MCP session."""
 
-    def __init__(self, app: Any, offer: Offer, token: str) -> None:
+    def __init__(self, app: Any, offer: Offer, tokens: Tokens) -> None:
         self._app = app
         self._offer = offer
-        self._expected = f"Bearer {token}".encode() if token else None
+        self._tokens = tokens
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         headers = dict(scope["headers"])
-        given = headers.get(b"authorization", b"")
-        if self._expected is not None and not hmac.compare_digest(given, self._expected):
+        if not self._tokens.let_in(headers.get(b"authorization", b"")):
             await send({"type": "http.response.start", "status": 401, "headers": []})
             await send({"type": "http.response.body", "body": b"bearer token missing or wrong"})
             return

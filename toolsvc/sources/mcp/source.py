@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import mcp_types
 from mcp import MCPError
 from pydantic import BaseModel, Field
 
@@ -59,9 +60,10 @@ class McpSource(Source):
             raise StartError(f"cannot list the tools of {server}: {error}") from error
         finally:
             await connection.close()
+        listed = [tool for tool in listed if not _wants_a_task(tool)]
         known = [tool.name for tool in listed]
         if not known:
-            raise StartError(f"{server} has no tools")
+            raise StartError(f"{server} has no tools that answer a plain call")
         missing = set(options.tools) - set(known)
         if missing:
             raise StartError(
@@ -73,3 +75,8 @@ class McpSource(Source):
             for tool in listed
             if not options.tools or tool.name in options.tools
         ]
+
+
+def _wants_a_task(tool: mcp_types.Tool) -> bool:
+    """Whether a plain call of it is refused: it answers by tasks, which are not spoken here."""
+    return tool.execution is not None and tool.execution.task_support == "required"

@@ -24,7 +24,7 @@ from typing import Annotated, Any, NamedTuple, Self
 from aiohttp import web
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from toolsvc.edge.http_server import HttpServer, refused
+from toolsvc.edge.http_server import HttpServer, body_of, refused
 from toolsvc.errors import Refused
 from toolsvc.host.host import Host
 from toolsvc.sources.verltool.observations import as_observation
@@ -34,13 +34,17 @@ from toolsvc.types import Recorded
 OPTION = "--verltool-http"
 MOST_ACTIONS = 4096
 """Of one request."""
+LONGEST_ID = 1024
+"""Characters."""
 _BODY_BYTES = 64 << 20
 
 
 class ObservationRequest(BaseModel):
     """What a trainer sends; keys that are not known here are left alone, as there."""
 
-    trajectory_ids: list[str] = Field(min_length=1, max_length=MOST_ACTIONS)
+    trajectory_ids: list[Annotated[str, Field(max_length=LONGEST_ID)]] = Field(
+        min_length=1, max_length=MOST_ACTIONS
+    )
     actions: list[str]
     extra_fields: list[dict[str, Any]] = []
     finish: list[bool] = []
@@ -120,7 +124,7 @@ class ObservationServer(HttpServer):
     async def _get_observation(self, request: web.Request) -> web.StreamResponse:
         began = time.perf_counter()
         try:
-            wanted = ObservationRequest.model_validate_json(await request.read())
+            wanted = ObservationRequest.model_validate_json(await body_of(request))
         except ValidationError as error:
             return refused(422, str(error))
         try:

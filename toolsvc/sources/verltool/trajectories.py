@@ -3,6 +3,9 @@
 Invariants
 - A trajectory has one session, opened with its first action; it ends with `finish`, or with its
   lease, which every action renews. An action after `finish` begins a new one, as there.
+- Where the host is full, a trajectory of which nobody has asked anything for `GIVE_WAY_SECONDS`
+  ends for another session: trainers that die finish nothing.
+- A trajectory is its caller's alone: another caller's of the same name is another one.
 - Actions of one trajectory run one after the other, in the order of asking.
 - An action that comes again before its answer was delivered is a retry: it gets the answer of the
   first, and nothing runs twice. Once delivered, the same words are a new action. Requests of
@@ -20,10 +23,13 @@ from typing import Any
 
 from toolsvc.host.host import Host
 from toolsvc.types import CallRequest, OpenRequest, Recorded
+from toolwright.rpc.auth import caller
 from toolwright.rpc.options import LONGEST_WAIT
 
 LEASE_SECONDS = 3600.0
 """Twice the longest trajectory of VerlTool's tasks (30 minutes of software engineering)."""
+GIVE_WAY_SECONDS = 300.0
+"""Longer than a policy writes at one turn, on most samplers; while there is room nobody asks."""
 QUEUE_SECONDS = 30.0
 _SWEEP_AT = 1024
 
@@ -62,7 +68,8 @@ class Trajectories:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._known: dict[str, _Trajectory] = {}
+        self._known: dict[tuple[str, str], _Trajectory] = {}
+        """By caller and name."""
         self._sweep_at = _SWEEP_AT
 
     def __len__(self) -> int:
@@ -70,7 +77,8 @@ class Trajectories:
 
     async def act(self, trajectory_id: str, action: Action) -> tuple[Turn, Recorded]:
         """What came of the action. Refused where it could not run."""
-        trajectory = self._known.get(trajectory_id) or self._begin(trajectory_id, action)
+        name = caller(), trajectory_id
+        trajectory = self._known.get(name) or self._begin(name, action)
         async with trajectory.lock:
             turn = trajectory.turn = _turn(trajectory, action)
             await self._host.open(trajectory.session)
@@ -81,11 +89,11 @@ class Trajectories:
 
     async def finish(self, trajectory_id: str) -> None:
         """Ends the trajectory's session and every call in it; nothing where there is none."""
-        trajectory = self._known.pop(trajectory_id, None)
+        trajectory = self._known.pop((caller(), trajectory_id), None)
         if trajectory is not None:
             await self._host.close(trajectory.session.session_id, "its trajectory was finished")
 
-    def _begin(self, trajectory_id: str, action: Action) -> _Trajectory:
+    def _begin(self, name: tuple[str, str], action: Action) -> _Trajectory:
         self._sweep()
         session_id = f"verltool-{uuid.uuid4().hex}"
         session = OpenRequest(
@@ -96,8 +104,9 @@ class Trajectories:
             metadata=action.extra,
             queue_limit=QUEUE_SECONDS,
             digest=session_id.encode(),
+            gives_way=GIVE_WAY_SECONDS,
         )
-        trajectory = self._known[trajectory_id] = _Trajectory(session)
+        trajectory = self._known[name] = _Trajectory(session)
         return trajectory
 
     def _sweep(self) -> None:

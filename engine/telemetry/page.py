@@ -1,0 +1,33 @@
+"""The page for Prometheus: on loopback, on the engine's own event loop, so that a connection that
+says nothing costs no thread."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+
+_IDLE_SECONDS = 60.0
+"""After which a connection is closed on which no request begins."""
+
+
+@asynccontextmanager
+async def metrics_page(registry: CollectorRegistry, port: int) -> AsyncIterator[None]:
+    """`/metrics` within the block. OSError when the port is taken."""
+
+    async def show(request: web.Request) -> web.Response:
+        return web.Response(
+            body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST}
+        )
+
+    app = web.Application()
+    app.router.add_get("/metrics", show)
+    runner = web.AppRunner(app, access_log=None, keepalive_timeout=_IDLE_SECONDS)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", port).start()
+        yield
+    finally:
+        await runner.cleanup()

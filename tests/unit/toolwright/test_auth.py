@@ -1,0 +1,80 @@
+"""Tokens and their owners, apart from any door."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from toolwright.rpc.auth import Tokens, caller, tokens_here
+from toolwright.rpc.errors import ListenError
+from toolwright.rpc.options import TOKEN_VARIABLE, TOKENS_VARIABLE
+
+
+async def test_who_asks_is_known_in_what_the_request_causes_and_nowhere_else() -> None:
+    tokens = Tokens("free", {"a": "alice", "b": "bob"})
+
+    async def request(token: str) -> list[str]:
+        assert tokens.let_in(f"Bearer {token}")
+        later = asyncio.create_task(asyncio.sleep(0, caller))
+        return [caller(), (await later)()]
+
+    requests = [asyncio.create_task(request(token)) for token in ("a", "b", "free")]
+    assert await asyncio.gather(*requests) == [["alice"] * 2, ["bob"] * 2, [""] * 2]
+    assert caller() == ""
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    ["", "Bearer", "Bearer ", "Bearer x", "bearer secret", "secret", "Bearer secret ", b"\xff\xfe",
+     "Bearer \udcff", "Bearer \N{SNOWMAN}", "Bearer secret\0"],
+)  # fmt: skip
+def test_nobody_else_is_let_in(authorization: str | bytes) -> None:
+    assert not Tokens("secret", {"other": "o"}).let_in(authorization)
+    assert Tokens().let_in(authorization)
+
+
+def test_tokens_come_from_the_environment_and_from_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
+    monkeypatch.delenv(TOKENS_VARIABLE, raising=False)
+    assert not tokens_here()
+    file = tmp_path / "tokens"
+    file.write_text("# who   what\n\nalice  one\nalice two\r\nbob three\n")
+    monkeypatch.setenv(TOKENS_VARIABLE, str(file))
+    assert not tokens_here().let_in("")
+    monkeypatch.setenv(TOKEN_VARIABLE, "four")
+    tokens = tokens_here()
+    for token, owner in (("one", "alice"), ("two", "alice"), ("three", "bob"), ("four", "")):
+        assert tokens.let_in(f"Bearer {token}")
+        assert caller() == owner
+    assert Tokens().let_in("")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "No such file"),
+        ("", "holds none"),
+        ("# alice one\n", "holds none"),
+        ("alice\n", "line 1: write an owner"),
+        ("alice one\nalice one two\n", "line 2: write an owner"),
+        ("alice one\nbob one\n", "line 2: the token stands there twice"),
+        ("alice free\n", "is that of TOOLWRIGHT_TOKEN"),
+        (b"alice \xff\n", "can be read"),
+    ],
+)
+def test_a_file_that_will_not_do_is_said_to(
+    text: str | bytes | None, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "tokens"
+    if text is not None:
+        file.write_bytes(text.encode() if isinstance(text, str) else text)
+    monkeypatch.setenv(TOKENS_VARIABLE, str(file))
+    monkeypatch.setenv(TOKEN_VARIABLE, "free")
+    with pytest.raises(ListenError, match=said) as failure:
+        tokens_here()
+    assert str(file) in str(failure.value)
+    assert "one" not in str(failure.value).split()
