@@ -27,6 +27,7 @@ from toolsvc.backends.search.searcher import BATCH, MOST_HITS, QUEUE, Answer, Se
 from toolsvc.backends.search.types import Hit, Query
 from toolsvc.backends.search.vectors import decode_vector
 from toolsvc.errors import RETRY_SECONDS, Reason, Refused
+from toolsvc.plugin.actions import InvalidAction
 from toolsvc.plugin.built_in import BuiltIn
 from toolsvc.plugin.results import failure, invalid
 from toolsvc.plugin.tool import STRICT, Cancellation
@@ -36,6 +37,8 @@ from toolwright.types import ToolErrorKind
 
 VECTOR = "query_vector"
 """Key of a call's metadata under which its caller may send the query's vector."""
+LONGEST = 16_384
+"""Characters of a query: an encoder splits all of it into words before it takes the first ones."""
 NOTHING_FOUND = "No passage matches."
 
 log = structlog.get_logger(__name__)
@@ -112,6 +115,12 @@ class SearchTool(BuiltIn):
 
     def figures(self) -> Mapping[str, float]:
         return self._searcher.figures()
+
+    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        found = super().check(arguments)
+        if len(found["query"]) > LONGEST:
+            raise InvalidAction(f"the query has more than {LONGEST} characters")
+        return found
 
     async def run(self, state: Any, call: Call, cancellation: Cancellation) -> Result:
         text = call.arguments["query"].strip()
