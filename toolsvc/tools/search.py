@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import structlog
 from pydantic import BaseModel, Field
@@ -61,6 +61,9 @@ class SearchOptions(BaseModel):
     )
     batch: int = Field(default=BATCH, ge=1, description="queries answered together, at most")
     queue: int = Field(default=QUEUE, ge=1, description="queries that wait; more are refused")
+    titles: Literal["bare", "quoted"] = Field(
+        default="bare", description="quoted: with the quotation marks that the corpus has"
+    )
     http: str = Field(default="", description="host:port for Search-R1's POST /retrieve")
     http_insecure: bool = Field(default=False, description="serve it off loopback without a token")
 
@@ -140,7 +143,7 @@ class SearchTool(BuiltIn):
         limit = asyncio.timeout(call.run_limit)
         try:
             async with limit:
-                return as_result(await ticket.answer)
+                return as_result(await ticket.answer, quoted=self._options.titles == "quoted")
         except TimeoutError:
             if not ticket.begun:
                 raise _overloaded(call) from None
@@ -161,10 +164,10 @@ class SearchTool(BuiltIn):
             ) from error
 
 
-def as_result(answer: Answer) -> Result:
+def as_result(answer: Answer, *, quoted: bool) -> Result:
     """The observation, and what the batch was like."""
     return Result(
-        observation=(Text(text=as_text(answer.hits)),),
+        observation=(Text(text=as_text(answer.hits, quoted=quoted)),),
         metrics={
             "hits": float(len(answer.hits)),
             "batch": float(answer.batch),
@@ -173,13 +176,17 @@ def as_result(answer: Answer) -> Result:
     )
 
 
-def as_text(hits: Iterable[Hit]) -> str:
-    """`Doc 1(Title: ...) text`, best first."""
+def as_text(hits: Iterable[Hit], *, quoted: bool) -> str:
+    """`Doc 1(Title: ...) text`, best first. `quoted`: titles as they stand in the corpus."""
     lines = [
-        f"Doc {number}(Title: {hit.passage.title}) {hit.passage.text}"
+        f"Doc {number}(Title: {_title(hit, quoted)}) {hit.passage.text}"
         for number, hit in enumerate(hits, start=1)
     ]
     return "\n".join(lines) or NOTHING_FOUND
+
+
+def _title(hit: Hit, quoted: bool) -> str:
+    return hit.passage.contents.partition("\n")[0] if quoted else hit.passage.title
 
 
 def _overloaded(call: Call) -> Refused:
