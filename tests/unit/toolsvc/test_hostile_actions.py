@@ -4,14 +4,17 @@ it: never an error of the service, which would end the trajectory and give the p
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
+import aiohttp
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mcp_types import CallToolRequestParams
 from pydantic import BaseModel
 
 from tests.support.hosts import Counter, calling, opening
+from toolsvc.edge.wire import call_from_proto
 from toolsvc.errors import Refused
 from toolsvc.host.host import Host
 from toolsvc.plugin.actions import InvalidAction
@@ -20,6 +23,8 @@ from toolsvc.plugin.reading import arguments_of, tool_of_action
 from toolsvc.plugin.tool import Tool
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.schemas.schema_tool import SchemaTool
+from toolsvc.sources.mcp.offer import Offer
+from toolsvc.sources.verltool.http import ObservationServer
 from toolsvc.tools.bash.tool import BashTool
 from toolsvc.tools.create.tool import CreateTool
 from toolsvc.tools.final import AnswerOptions
@@ -28,6 +33,7 @@ from toolsvc.tools.image.tool import ImageOptions, ImageTool
 from toolsvc.tools.python import PythonTool
 from toolsvc.tools.sql.templates import Templates
 from toolsvc.types import Call, RawFormat, Recorded, Result
+from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import ToolErrorKind
 
 
@@ -177,6 +183,21 @@ def test_any_arguments_are_arguments_or_invalid(tool: Tool, given_: dict[str, An
             assert isinstance(arguments_of(tool, tool.describe(), action, given_now), dict)
 
 
+@pytest.mark.parametrize(
+    "given_",
+    [
+        {"edit": "view", "path": "x" * 5000},
+        {"edit": "create", "path": "b/" * 300 + "a", "file_text": "a"},
+        {"edit": "create", "path": "b", "file_text": "\x01" * 990_000},
+        {"command": "\x01" * 990_000},
+        {"command": "\U0001f600" * 990_000},
+    ],
+)
+def test_an_edit_that_the_sandbox_cannot_take_costs_no_session(given_: dict[str, Any]) -> None:
+    with pytest.raises(InvalidAction):
+        arguments_of(TOOLS[3], DESCRIPTORS[3], "", given_)
+
+
 @pytest.mark.parametrize("name", ["x" * 5000, "a\0b", "\ud800", "..", "a/b", ""])
 def test_a_database_name_that_no_file_can_have_is_refused(name: str, tmp_path: Any) -> None:
     templates = Templates(tmp_path, key="database", cache_bytes=1 << 20)
@@ -190,3 +211,46 @@ def test_a_result_is_unchanged_by_the_bounds() -> None:
     assert read_json(json.dumps(value)) == value
     assert arguments_of(Adder(), Adder().describe(), "", {"a": 1, "b": value})["b"] == value
     assert Result.of("x").valid
+
+
+@pytest.mark.parametrize("value", [10**400, float("nan"), "\ud83d", [[[[]]] * 60_000]])
+async def test_an_mcp_agent_is_told_what_cannot_be_read(value: Any) -> None:
+    """Nothing is sent to the service: protobuf could not say it."""
+    descriptor = pb.ToolDescriptor(name="adder")
+    offer = Offer(cast("Any", None), {"adder": descriptor}, "stdio")
+    params = CallToolRequestParams(name="adder", arguments={"a": value})
+    told = await offer._call_tool(cast("Any", None), params)
+    assert told.is_error
+    assert "cannot read the call" in str(told.content[0])
+
+
+@pytest.mark.parametrize("value", ["9" * 400, "1e999"])
+async def test_arguments_over_grpc_have_the_same_bounds(value: str) -> None:
+    """As JSON beside the Struct, in which integers of any size travel."""
+    request = pb.CallToolRequest(
+        session_id="s", call_id="a", tool="adder", arguments_json=f'{{"a": [{value}]}}'
+    )
+    request.arguments.SetInParent()
+    async with Host([Adder()]) as host:
+        await host.open(opening())
+        answer = await host.call(call_from_proto(request))
+        assert isinstance(answer, Recorded)
+        assert answer.result.error is not None
+        assert answer.result.error.kind is ToolErrorKind.INVALID_ACTION
+
+
+async def test_an_action_over_verltool_s_http_may_be_anything() -> None:
+    async with (
+        Host([Adder(), Schemed()]) as host,
+        ObservationServer(host, "127.0.0.1:0", insecure=False) as server,
+        aiohttp.ClientSession() as session,
+    ):
+        actions = [
+            f'<tool_call>{{"name": "adder", "arguments": {{"a": {value}}}}}</tool_call>'
+            for value in VALUES.values()
+        ]
+        body = {"trajectory_ids": [str(n) for n in range(len(actions))], "actions": actions}
+        url = f"http://127.0.0.1:{server.port}/get_observation"
+        async with session.post(url, json=body) as answer:
+            told = await answer.json()
+    assert told["valids"] == told["dones"] == [False] * len(actions)
