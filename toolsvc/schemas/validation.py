@@ -20,6 +20,7 @@ from typing import Any
 
 import jsonschema_rs
 
+from toolsvc.plugin.bounds import check_values
 from toolsvc.schemas.cost import Cost, Unmatchable
 
 MOST_LOOKS = 200_000
@@ -61,6 +62,7 @@ class Matcher:
         """BadSchema."""
         self._schema = schema
         try:
+            check_values(schema)  # it is sent to engines, which must be able to read it
             self._validator = jsonschema_rs.validator_for(
                 dict(schema), pattern_options=_LINEAR, validate_formats=False, offline=True
             )

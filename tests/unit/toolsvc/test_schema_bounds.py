@@ -1,6 +1,7 @@
 """Matching against a schema has a bound, whoever wrote the schema and the value: counted in looks,
 not in seconds. Each of these took minutes, or for ever."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -51,6 +52,16 @@ def nested(depth: int) -> Any:
 def test_a_policy_s_schema_has_nothing_that_takes_more_than_one_look(schema: Any) -> None:
     with pytest.raises(Refusal):
         schema_of(schema)
+
+
+@pytest.mark.parametrize("value", ["[" * 26 + "]" * 26, r'"\ud83d"', "9" * 400, "NaN"])
+def test_a_schema_that_could_not_be_sent_is_none(value: str) -> None:
+    """It would be found when the tool was made already, and its maker would be told of a fault of
+    the service."""
+    with pytest.raises(Refusal):
+        schema_of(f'{{"a": {{"default": {value}}}}}')
+    with pytest.raises(BadSchema):
+        Matcher({"items": {"default": {"a": json.loads(value)}}})
 
 
 def test_patterns_of_others_are_matched_in_linear_time() -> None:
