@@ -138,6 +138,7 @@ async def test_a_tool_that_is_not_called_is_not_opened() -> None:
         assert await ask("<python>1</python>") == ("1", False, True)
         error = {"obs": "", "error": "the task names no database"}
         assert await ask("<sql>a</sql>") == (error, True, False)
+        assert await ask("<python>2</python>") == ("2", False, True)
     async with asking(Python(), Sql()) as ask:
         assert (await ask("<sql>a</sql>", database="db"))[0].startswith("db: ")
         assert await ask("<python>1</python>", database="db") == ("1", False, True)

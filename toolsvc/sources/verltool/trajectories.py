@@ -20,11 +20,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from toolsvc.errors import Refused
 from toolsvc.host.host import Host
 from toolsvc.plugin.built_in import BuiltIn
 from toolsvc.plugin.reading import tool_of_action
 from toolsvc.plugin.tool import Tool
-from toolsvc.types import CallRequest, OpenRequest, Recorded
+from toolsvc.types import CallRequest, Descriptor, OpenRequest, Recorded
 from toolwright.rpc.options import LONGEST_WAIT
 
 LEASE_SECONDS = 3600.0
@@ -134,7 +135,7 @@ class Trajectories:
         own = [
             (descriptor, group)
             for group, session in trajectory.sessions.items()
-            for descriptor in self._host.look(session.session_id).tools
+            for descriptor in self._tools_in(session)
             if descriptor.name not in served
         ]
         name = tool_of_action(
@@ -145,6 +146,13 @@ class Trajectories:
         groups = {descriptor.name: group for descriptor, group in own}
         group = _group(served[name]) if name in served else groups[name]
         return self._of_group(trajectory, action, group)
+
+    def _tools_in(self, session: OpenRequest) -> tuple[Descriptor, ...]:
+        """Nothing where the session is not open, or lost: whoever calls a tool of it is told."""
+        try:
+            return self._host.look(session.session_id).tools
+        except Refused:
+            return ()
 
     def _of_group(self, trajectory: _Trajectory, action: Action, group: str) -> OpenRequest:
         session = trajectory.sessions.get(group)
