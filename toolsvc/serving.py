@@ -75,6 +75,8 @@ class ServiceConfig:
     """Calls that may be starting at once; None = what the machine's cores allow."""
     verltool_http: str = ""
     """host:port of VerlTool's `/get_observation`; "" = none."""
+    verltool_frames: bool = False
+    """Read actions and frame observations there as VerlTool's own tools do."""
     until_eof: bool = False
     """End when standard input does."""
 
@@ -116,7 +118,12 @@ async def _verltool_face(config: ServiceConfig, host: Host) -> AsyncIterator[Non
     # Here, for it needs a package that gRPC alone does not.
     from toolsvc.sources.verltool.http import ObservationServer
 
-    async with ObservationServer(host, config.verltool_http, insecure=config.insecure) as server:
+    async with ObservationServer(
+        host,
+        config.verltool_http,
+        insecure=config.insecure,
+        as_there=config.verltool_frames,
+    ) as server:
         log.info("serving POST /get_observation", address=config.verltool_http, port=server.port)
         yield
 

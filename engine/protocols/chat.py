@@ -24,6 +24,8 @@ from engine.text.cut import stop_cut
 from engine.types import Answer, Call, Calls, Codec, Decision, End, ToolSpec, View
 from toolwright.types import Task
 
+MOST_CALLS = 256
+"""Of one action that run: each mark asks for all calls up to it."""
 _ACTION = "toolwright-action-sentinel"
 _OBSERVATION = "toolwright-observation-sentinel"
 
@@ -161,9 +163,14 @@ class Chat:
         return runs
 
     def _calls_in(self, text: str, tools: Sequence[ToolSpec]) -> tuple[Call, ...]:
-        """All calls of an action whose closing tag is there, in order."""
-        pieces = text.split(self._call_close)[:-1]
-        return tuple(self._json_call(piece + self._call_close, tools) for piece in pieces)
+        """All calls of an action whose closing tag is there, in order. In place of those above
+        MOST_CALLS stands one that says so."""
+        pieces = text.split(self._call_close, MOST_CALLS + 1)[:-1]
+        calls = [self._json_call(piece + self._call_close, tools) for piece in pieces[:MOST_CALLS]]
+        if len(pieces) > MOST_CALLS:
+            reason = f"more than {MOST_CALLS} calls in one turn: this one and later ones do not run"
+            calls.append(Call(action=pieces[-1] + self._call_close, invalid_reason=reason))
+        return tuple(calls)
 
     def _json_call(self, text: str, tools: Sequence[ToolSpec]) -> Call:
         """Any tool may be called by its name; what names none is left to a tool whose format only

@@ -97,6 +97,10 @@ def serve(
     verltool_http: Annotated[
         str, typer.Option(help="also answer VerlTool's POST /get_observation at this host:port")
     ] = "",
+    verltool_frames: Annotated[
+        bool,
+        typer.Option(help="read actions and frame observations there as VerlTool's tools do"),
+    ] = False,
     until_eof: Annotated[
         bool, typer.Option(help="end when standard input does, hence with whoever holds that pipe")
     ] = False,
@@ -187,6 +191,7 @@ def serve(
         observation_limit=observation_chars,
         blob_room=blobs_mib * MIB,
         verltool_http=verltool_http,
+        verltool_frames=verltool_frames,
         until_eof=until_eof,
     )
     log_to_stderr()

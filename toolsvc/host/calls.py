@@ -24,7 +24,8 @@ from toolsvc.host.blobs import Blobs, is_large
 from toolsvc.host.observation import tidy
 from toolsvc.host.open_session import OpenSession, OpenTool, RunningCall
 from toolsvc.host.watch import Watch
-from toolsvc.plugin.actions import InvalidAction, find_tool
+from toolsvc.plugin.actions import InvalidAction
+from toolsvc.plugin.reading import arguments_of, tool_of_action
 from toolsvc.plugin.results import failure, invalid
 from toolsvc.types import Call, CallRequest, Recorded, Result
 from toolwright.types import ToolErrorKind
@@ -38,7 +39,7 @@ log = structlog.get_logger(__name__)
 def understand(session: OpenSession, request: CallRequest) -> tuple[OpenTool, Call]:
     """Which tool is called with what. InvalidAction if that cannot be told, Refused if the session
     does not have the tool."""
-    name = request.tool or find_tool(
+    name = request.tool or tool_of_action(
         request.action,
         session.descriptors,
         lambda name: session.tools[name].tool.accepts(request.action),
@@ -50,14 +51,12 @@ def understand(session: OpenSession, request: CallRequest) -> tuple[OpenTool, Ca
             f"session {request.session_id} has no tool {name!r}, only {', '.join(session.tools)}",
             subject=name,
         )
-    arguments = request.arguments
-    if arguments is None:
-        arguments = entry.tool.parse(request.action, entry.descriptor)
+    arguments = arguments_of(entry.tool, entry.descriptor, request.action, request.arguments)
     call = Call(
         session=session.info,
         call_id=request.call_id,
         action=request.action,
-        arguments=entry.tool.check(arguments),
+        arguments=arguments,
         turn=request.turn,
         turns_left=request.turns_left,
         last_step=request.last_step,

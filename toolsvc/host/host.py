@@ -142,6 +142,11 @@ class Host:
         """Of the tools that run foreign code; "" if there is none."""
         return levels(self._tools.values())
 
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """All that are served, with those that only give tools to sessions."""
+        return tuple(self._tools.values())
+
     def list_tools(self) -> tuple[Descriptor, ...]:
         """Of the tools that every session may have."""
         return tuple(self._descriptors[name] for name, tool in self._tools.items() if tool.callable)

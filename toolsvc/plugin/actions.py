@@ -9,10 +9,10 @@ Invariants
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from toolsvc.plugin.bounds import OutOfBounds, read_json
 from toolsvc.types import ActionFormat, Descriptor, JsonCallFormat, TagFormat
 
 UNREAD = "$action"
@@ -33,6 +33,7 @@ def find_tool(
     """
     tools = list(tools)
     best, best_at = "", -1
+    named: dict[JsonCallFormat, object] = {}
     for tool in tools:
         close = _closing(tool.format)
         if close is None:
@@ -40,8 +41,11 @@ def find_tool(
         at = action.rfind(close)
         if at < 0:
             continue
-        if isinstance(tool.format, JsonCallFormat) and _named(action, tool.format) != tool.name:
-            continue
+        if isinstance(tool.format, JsonCallFormat):
+            if tool.format not in named:  # read once, however many tools are called in JSON
+                named[tool.format] = _named(action, tool.format)
+            if named[tool.format] != tool.name:
+                continue
         if at > best_at:
             best, best_at = tool.name, at
     if best:
@@ -94,8 +98,8 @@ def _named(action: str, form: JsonCallFormat) -> object:
 def _json_call(action: str, form: JsonCallFormat) -> Mapping[str, Any]:
     body = last_block(action, form.open, form.close)
     try:
-        call = json.loads(body)
-    except ValueError as error:
+        call = read_json(body)
+    except OutOfBounds as error:
         raise InvalidAction(f"the call is not valid JSON: {error}") from error
     if not isinstance(call, Mapping):
         raise InvalidAction("the call must be a JSON object with name and arguments")

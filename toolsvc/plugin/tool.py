@@ -85,8 +85,8 @@ class Tool:
 
     def accepts(self, action: str) -> bool:
         """Whether the action is meant for this tool; asked where its format is raw and the session
-        has other tools."""
-        return True
+        has other tools. Unless said otherwise: it holds one of the tool's stops."""
+        return not self.stop_strings or any(stop in action for stop in self.stop_strings)
 
     def close(self, state: State) -> Awaitable[None] | None:
         """Called once for every state that `open` returned."""

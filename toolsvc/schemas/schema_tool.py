@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from toolsvc.plugin.actions import InvalidAction
 from toolsvc.plugin.tool import Tool, json_call_usage
-from toolsvc.schemas.validation import violations
+from toolsvc.schemas.validation import Matcher
 from toolsvc.types import Descriptor, JsonCallFormat
 
 
@@ -18,6 +19,11 @@ class SchemaTool(Tool):
     schema: Mapping[str, Any]
     """Of the arguments, an object's."""
     output_schema: Mapping[str, Any] | None = None
+
+    @cached_property
+    def matcher(self) -> Matcher:
+        """Of the arguments. BadSchema."""
+        return Matcher(self.schema)
 
     def describe(self) -> Descriptor:
         names = self.schema.get("properties", {})
@@ -29,7 +35,7 @@ class SchemaTool(Tool):
         )
 
     def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        found = violations(self.schema, arguments)
+        found = self.matcher.violations(arguments)
         if found:
             faults = "; ".join(f"{one.path}: {one.rule} {one.expected}" for one in found)
             raise InvalidAction(f"{self.name}: {faults}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 
 from pydantic import BaseModel, Field
@@ -18,7 +19,12 @@ NEEDED = {
 """Arguments of each edit."""
 
 LONGEST = 1_000_000
-"""Characters of all texts together; the sandbox takes messages of 4 MiB."""
+"""Characters of all texts together."""
+LONGEST_BYTES = 3_500_000
+"""Of all texts as JSON, in which a control character takes six; the sandbox takes messages of 4
+MiB."""
+LONGEST_PATH, DEEPEST_PATH = 4095, 200
+"""Characters, which is Linux's limit, and folders: they are made one inside the other."""
 
 
 class Edit(BaseModel):
@@ -46,6 +52,13 @@ class Edit(BaseModel):
         if missing:
             raise ValueError(f"{what} needs {', '.join(missing)}")
 
+    def check_path(self, path: str | None) -> None:
+        """ValueError where no file can be called so."""
+        if path is not None and (len(path) > LONGEST_PATH or path.count("/") > DEEPEST_PATH):
+            raise ValueError(
+                f"a path has at most {LONGEST_PATH} characters and {DEEPEST_PATH} folders"
+            )
+
     def check_texts(self, *others: str | None) -> None:
         """ValueError where those of the edit and `others` are too long, or cannot be sent."""
         given = (self.file_text, self.old_str, self.new_str, *others)
@@ -54,3 +67,8 @@ class Edit(BaseModel):
             raise ValueError("a text cannot hold a NUL character")
         if sum(map(len, texts)) > LONGEST:
             raise ValueError(f"more than {LONGEST} characters")
+        if (
+            sum(len(json.dumps(text, ensure_ascii=False).encode()) for text in texts)
+            > LONGEST_BYTES
+        ):
+            raise ValueError(f"more than {LONGEST_BYTES} bytes of JSON")

@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import structlog
 from pydantic import BaseModel, Field
@@ -27,6 +27,7 @@ from toolsvc.backends.search.searcher import BATCH, MOST_HITS, QUEUE, Answer, Se
 from toolsvc.backends.search.types import Hit, Query
 from toolsvc.backends.search.vectors import decode_vector
 from toolsvc.errors import RETRY_SECONDS, Reason, Refused
+from toolsvc.plugin.actions import InvalidAction
 from toolsvc.plugin.built_in import BuiltIn
 from toolsvc.plugin.results import failure, invalid
 from toolsvc.plugin.tool import STRICT, Cancellation
@@ -36,6 +37,8 @@ from toolwright.types import ToolErrorKind
 
 VECTOR = "query_vector"
 """Key of a call's metadata under which its caller may send the query's vector."""
+LONGEST = 16_384
+"""Characters of a query: an encoder splits all of it into words before it takes the first ones."""
 NOTHING_FOUND = "No passage matches."
 
 log = structlog.get_logger(__name__)
@@ -58,6 +61,9 @@ class SearchOptions(BaseModel):
     )
     batch: int = Field(default=BATCH, ge=1, description="queries answered together, at most")
     queue: int = Field(default=QUEUE, ge=1, description="queries that wait; more are refused")
+    titles: Literal["bare", "quoted"] = Field(
+        default="bare", description="quoted: with the quotation marks that the corpus has"
+    )
     http: str = Field(default="", description="host:port for Search-R1's POST /retrieve")
     http_insecure: bool = Field(default=False, description="serve it off loopback without a token")
 
@@ -113,6 +119,12 @@ class SearchTool(BuiltIn):
     def figures(self) -> Mapping[str, float]:
         return self._searcher.figures()
 
+    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        found = super().check(arguments)
+        if len(found["query"]) > LONGEST:
+            raise InvalidAction(f"the query has more than {LONGEST} characters")
+        return found
+
     async def run(self, state: Any, call: Call, cancellation: Cancellation) -> Result:
         text = call.arguments["query"].strip()
         if not text:
@@ -131,7 +143,7 @@ class SearchTool(BuiltIn):
         limit = asyncio.timeout(call.run_limit)
         try:
             async with limit:
-                return as_result(await ticket.answer)
+                return as_result(await ticket.answer, quoted=self._options.titles == "quoted")
         except TimeoutError:
             if not ticket.begun:
                 raise _overloaded(call) from None
@@ -152,10 +164,10 @@ class SearchTool(BuiltIn):
             ) from error
 
 
-def as_result(answer: Answer) -> Result:
+def as_result(answer: Answer, *, quoted: bool) -> Result:
     """The observation, and what the batch was like."""
     return Result(
-        observation=(Text(text=as_text(answer.hits)),),
+        observation=(Text(text=as_text(answer.hits, quoted=quoted)),),
         metrics={
             "hits": float(len(answer.hits)),
             "batch": float(answer.batch),
@@ -164,13 +176,17 @@ def as_result(answer: Answer) -> Result:
     )
 
 
-def as_text(hits: Iterable[Hit]) -> str:
-    """`Doc 1(Title: ...) text`, best first."""
+def as_text(hits: Iterable[Hit], *, quoted: bool) -> str:
+    """`Doc 1(Title: ...) text`, best first. `quoted`: titles as they stand in the corpus."""
     lines = [
-        f"Doc {number}(Title: {hit.passage.title}) {hit.passage.text}"
+        f"Doc {number}(Title: {_title(hit, quoted)}) {hit.passage.text}"
         for number, hit in enumerate(hits, start=1)
     ]
     return "\n".join(lines) or NOTHING_FOUND
+
+
+def _title(hit: Hit, quoted: bool) -> str:
+    return hit.passage.contents.partition("\n")[0] if quoted else hit.passage.title
 
 
 def _overloaded(call: Call) -> Refused:

@@ -1,9 +1,11 @@
 """VerlTool's tool classes and its trainer's requests at a real service."""
 
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import aiohttp
@@ -62,6 +64,44 @@ async def test_a_trainer_calls_tools_of_ours_and_of_its_own(
     assert told["observations"] == ["<result>2 words, 2 turns left</result>", "HELLO"]
     assert (told["dones"], told["valids"]) == ([False, False], [True, True])
     assert told["queue_time_ms"] <= told["processing_time_ms"]
+
+
+async def test_a_trainer_reads_the_frames_that_it_knows(
+    start: Callable[..., Service], tmp_path: Path
+) -> None:
+    (port,) = free_ports(1)
+    with closing(sqlite3.connect(tmp_path / "films.sqlite")) as database:
+        database.execute("CREATE TABLE film AS SELECT 'Lost' AS title, 2003 AS year")
+        database.commit()
+    start(
+        "python", "bash", "sql", "--set", f"sql.databases={tmp_path}", "--set", "sql.key=db_id",
+        "--verltool-http", f"127.0.0.1:{port}", "--verltool-frames",
+    )  # fmt: skip
+    body = {
+        "trajectory_ids": list("abcde"),
+        "actions": [
+            "<python>6*7</python> <python>print(1)</python>",
+            "<python>1/0</python>",
+            "<bash>cd /tmp</bash> and <bash>pwd</bash>",
+            "```bash\necho a\n```",
+            "<sql>SELECT year FROM film</sql>",
+        ],
+        "extra_fields": [{}, {}, {}, {}, {"db_id": "films", "turns_left": 1}],
+    }
+    async with (
+        aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session,
+        session.post("/get_observation", json=body) as answer,
+    ):
+        told = await answer.json()
+    right, wrong, blocks, fence, rows = told["observations"]
+    assert right == "\n<result>\n1\n</result>\n"
+    assert wrong.startswith("\n<result>\nTraceback")
+    assert wrong.endswith("ZeroDivisionError: division by zero\n</result>\n")
+    assert blocks == "\n<o>\n/tmp\n</o>\n"
+    assert fence == "\n```output\na\n```\n"
+    reminder = "<reminder>You have 1 turns left to complete the task.</reminder></observation>\n\n"
+    assert rows["obs"] == f"\n\n<observation>year\n2003\n(1 row)\n{reminder}"
+    assert (told["dones"], told["valids"]) == ([False] * 5, [True] * 5)
 
 
 def test_several_processes_cannot_share_the_face(serve_fails: Callable[..., str]) -> None:

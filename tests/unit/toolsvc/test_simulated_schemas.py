@@ -65,7 +65,9 @@ def test_objects_are_closed_unless_they_say_otherwise() -> None:
         ([film(parameters={"type": "nothing"})], r"tool 0, film: \$.type"),
         ([film(parameters={"type": "array"})], "parameters must be an object"),
         ([parameters(pattern="(")], "tool 0, film"),
-        ([film(returns={"$ref": "http://127.0.0.1:1/x"})], "none of its"),
+        ([parameters(pattern="(?=a)b")], "linear time"),
+        ([parameters(pattern="(a{1,1000}){1,1000}")], "linear time"),
+        ([film(returns={"$ref": "http://127.0.0.1:1/x"})], "not present"),
     ],
 )
 def test_what_is_no_tool_is_named(data: Any, message: str) -> None:
@@ -118,11 +120,9 @@ def test_an_answer_without_json_is_an_error(answer: str) -> None:
         ([film(description=" ")], "no description"),
         ([film(description="x" * 9000)], "characters"),
         ([parameters(format="date")], "uses 'format'"),
-        ([parameters(type="string", pattern="(a+)+b")], "repeats a group"),
-        ([parameters(type="string", pattern="(a|aa)*$")], "repeats a group"),
-        ([parameters(type="string", pattern="a*a*a*b")], "repeats without a bound 3 times"),
         ([parameters(type="string", pattern="a" * 201)], "more than 200 characters"),
-        ([parameters(items={"$dynamicRef": "#a"})], "parameters.x.items uses"),
+        ([parameters(items={"allOf": [{}, {}]})], "parameters.x.items uses 'allOf'"),
+        ([film(parameters={"properties": {str(n): {} for n in range(200)}})], "200 schemas"),
     ],
 )
 def test_a_tool_set_that_no_policy_should_have_is_named(tools: Any, fault: str) -> None:

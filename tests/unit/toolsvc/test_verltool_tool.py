@@ -50,6 +50,25 @@ class Slow(BaseTool):
 '''
 
 
+ASKS_A_LOOP = '''
+import asyncio
+from .base import BaseTool, register_tool
+
+@register_tool
+class Piston(BaseTool):
+    """Tries its server while it is made, as VerlTool's piston does."""
+    tool_type = "piston"
+    stop_tokens = ["</piston>"]
+
+    def __init__(self, num_workers=1):
+        super().__init__(num_workers)
+        self.reached = asyncio.get_event_loop().run_until_complete(asyncio.sleep(0, "reached"))
+
+    def conduct_action(self, trajectory_id, action, extra_field):
+        return self.reached, False, True
+'''
+
+
 @pytest.fixture(autouse=True)
 def nothing_is_left_imported() -> Iterator[None]:
     yield
@@ -76,6 +95,13 @@ async def act(host: Host, action: str, call_id: str = "a", **more: Any) -> Resul
     )
     assert isinstance(answer, Recorded)
     return answer.result
+
+
+async def test_a_class_finds_an_event_loop_while_it_is_made(tmp_path: Path) -> None:
+    (tmp_path / "piston.py").write_text(ASKS_A_LOOP)
+    (tool,) = await load(tmp_path / "piston.py")
+    async with hosting(tool) as host:
+        assert await act(host, "x</piston>") == Result.of("reached")
 
 
 async def test_a_relative_import_and_a_helper_beside_the_file() -> None:

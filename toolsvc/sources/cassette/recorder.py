@@ -21,6 +21,7 @@ from toolsvc.edge.wire import descriptor_to_proto, fill_result
 from toolsvc.errors import StartError
 from toolsvc.host.turnstile import Turnstile
 from toolsvc.plugin.actions import UNREAD, InvalidAction, read_or_keep
+from toolsvc.plugin.reading import arguments_of
 from toolsvc.plugin.results import invalid
 from toolsvc.plugin.running import run_method
 from toolsvc.plugin.tool import Cancellation, State, Tool
@@ -187,10 +188,8 @@ class RecordingTool(Tool):
 
     async def _run(self, state: TakenState, call: Call, cancellation: Cancellation) -> Result:
         try:
-            found = call.arguments
-            if UNREAD in found:
-                found = self._tool.parse(call.action, self._descriptor)
-            checked = self._tool.check(found)
+            given = None if UNREAD in call.arguments else call.arguments
+            checked = arguments_of(self._tool, self._descriptor, call.action, given)
         except InvalidAction as error:
             return invalid(str(error))
         await state.turnstile.enter()

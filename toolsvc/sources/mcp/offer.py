@@ -23,6 +23,7 @@ from mcp.server import Server, ServerRequestContext
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from toolsvc.edge.client import Client, Session
+from toolsvc.plugin.bounds import OutOfBounds, check_values
 from toolsvc.sources.mcp.content import as_content
 from toolsvc.types import Media, Text
 from toolwright import wire
@@ -96,10 +97,16 @@ class Offer:
                 f"{tool.name} keeps state, and this connection has no session: connect by the "
                 "initialize handshake (protocol 2025-11-25 or older)",
             )
+        arguments = params.arguments or {}
+        try:
+            check_values(arguments)
+        except OutOfBounds as error:
+            said = types.TextContent(type="text", text=f"{tool.name} cannot read the call: {error}")
+            return types.CallToolResult(content=[said], is_error=True)
         only_once = "" if name else uuid.uuid4().hex
         try:
             session = await self._session(name or only_once)
-            result = await session.call(tool.name, "", params.arguments or {})
+            result = await session.call(tool.name, "", arguments)
             return _answer(result, await _parts(session, result))
         except (ServiceError, TransportError) as error:
             raise MCPError(types.INTERNAL_ERROR, str(error)) from error

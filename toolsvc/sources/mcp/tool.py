@@ -3,7 +3,8 @@
 Invariants
 - All tools of one server share one MCP session for each session of ours. It begins with the first
   call, as queue time, and ends with the session.
-- Arguments are checked against the server's own JSON Schema; the descriptor holds it as it came.
+- Arguments are checked against the server's own JSON Schema where that takes bounded time, else by
+  the server alone. The descriptor holds the schema as it came.
 - A server that dies takes its session with it: the call in flight is CRASHED and says so, later
   ones are refused with SESSION_LOST. No call is ever repeated in another MCP session.
 """
@@ -15,19 +16,17 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 import mcp_types
-from jsonschema import Draft202012Validator, SchemaError
-from jsonschema.validators import validator_for
+import structlog
 from mcp import MCPError
-from referencing import Registry
 
 from toolsvc.errors import StartError, backend_down
 from toolsvc.plugin.actions import InvalidAction
 from toolsvc.plugin.results import ToolFailed
 from toolsvc.schemas.schema_tool import SchemaTool
+from toolsvc.schemas.validation import BadSchema, UnboundedSchema
 from toolsvc.sources.mcp.connection import ConnectFailed, Connection, ConnectionLost
 from toolsvc.sources.mcp.content import as_result
 from toolsvc.sources.mcp.server import McpServer
@@ -36,8 +35,9 @@ from toolwright.types import ToolErrorKind
 
 STARTS = 2 * (os.cpu_count() or 1)
 """Servers that may be starting at once: a burst of first calls must not start a thousand."""
-_MOST_FAULTS = 5
 _FOREIGN = re.compile(r"[^A-Za-z0-9_-]")
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
@@ -100,23 +100,16 @@ class McpTool(SchemaTool):
         only_reads = theirs.annotations is not None and theirs.annotations.read_only_hint is True
         self.stateful, self.parallel_calls = not only_reads, only_reads
         self.schema = theirs.input_schema
-        kind = validator_for(self.schema, default=Draft202012Validator)
         try:
-            kind.check_schema(self.schema)
-        except SchemaError as error:
-            raise StartError(f"MCP tool {theirs.name}: no JSON Schema: {error.message}") from error
-        # A registry of its own: the default one would fetch a reference to elsewhere.
-        self._validator = kind(self.schema, registry=Registry())
+            self._checks = bool(self.matcher)
+        except UnboundedSchema as error:
+            self._checks = False
+            log.warning("arguments are checked by the server alone", tool=self.name, why=str(error))
+        except BadSchema as error:
+            raise StartError(f"MCP tool {theirs.name}: no JSON Schema: {error}") from error
 
     def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        given = dict(arguments)
-        faults = [
-            f"{'.'.join(map(str, error.absolute_path)) or 'arguments'}: {error.message}"
-            for error in islice(self._validator.iter_errors(given), _MOST_FAULTS)
-        ]
-        if faults:
-            raise InvalidAction(f"{self.name}: {'; '.join(faults)}")
-        return given
+        return super().check(arguments) if self._checks else dict(arguments)
 
     async def open(self, session: SessionInfo) -> _State:
         return _State(session.session_id, self._sessions.join(session.session_id))

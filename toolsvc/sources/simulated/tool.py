@@ -15,7 +15,6 @@ from toolsvc.plugin.tool import Tool
 from toolsvc.plugin.waiting import waiting
 from toolsvc.schemas.functions import FunctionTool, function_tools
 from toolsvc.schemas.schema_tool import SchemaTool
-from toolsvc.schemas.validation import violations
 from toolsvc.sources.simulated import actor, maker
 from toolsvc.sources.simulated.actor import EarlierCall
 from toolsvc.sources.simulated.asking import Manner, Unfit
@@ -65,7 +64,7 @@ class SimulatedTool(SchemaTool):
     def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The pre-check."""
         if self._cast.options.pre_check:
-            found = [one.as_json() for one in violations(self.schema, arguments)]
+            found = [one.as_json() for one in self.matcher.violations(arguments)]
             if len(json.dumps(arguments)) > LONGEST_ARGUMENTS:
                 told = f"{LONGEST_ARGUMENTS} characters"
                 found.append({"path": "$", "rule": "maxLength", "expected": told})

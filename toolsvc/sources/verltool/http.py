@@ -27,8 +27,11 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 from toolsvc.edge.http_server import HttpServer, body_of, refused
 from toolsvc.errors import Refused
 from toolsvc.host.host import Host
+from toolsvc.plugin.actions import InvalidAction
+from toolsvc.plugin.results import invalid
+from toolsvc.sources.verltool.forms import FORMS, no_tool
 from toolsvc.sources.verltool.observations import as_observation
-from toolsvc.sources.verltool.trajectories import Action, Trajectories, Turn
+from toolsvc.sources.verltool.trajectories import Action, ToolCall, Trajectories, Turn
 from toolsvc.types import Recorded
 
 OPTION = "--verltool-http"
@@ -104,9 +107,13 @@ class _Answer(NamedTuple):
 class ObservationServer(HttpServer):
     """Async context manager."""
 
-    def __init__(self, host: Host, listen: str, *, insecure: bool) -> None:
-        """StartError for an address that needs a token."""
+    def __init__(self, host: Host, listen: str, *, insecure: bool, as_there: bool = False) -> None:
+        """`as_there`: actions are read and observations framed as VerlTool's tools do (`forms`).
+        StartError for an address that needs a token."""
         self._host = host
+        self._forms = {
+            tool.name: FORMS[tool.name] for tool in host.tools if as_there and tool.name in FORMS
+        }
         self._trajectories = Trajectories(host)
         app = web.Application(client_max_size=_BODY_BYTES)
         app.router.add_post("/get_observation", self._get_observation)
@@ -171,17 +178,41 @@ class ObservationServer(HttpServer):
         if item.finish:
             await self._trajectories.finish(item.trajectory_id)
             return _Answer("", done=True, valid=True)
+        action = item.action
+        call: ToolCall | None = None
+        for name, form in self._forms.items():
+            arguments = form.read(action.text)
+            if arguments is not None:
+                call = ToolCall(name, arguments)
+                break
+            told = form.without_call(action.text, action.extra, len(self._host.tools) == 1)
+            if told is not None:
+                return _Answer(*told)
         try:
-            turn, recorded = await self._trajectories.act(item.trajectory_id, item.action)
+            turn, recorded = await self._trajectories.act(item.trajectory_id, action, call)
+        except InvalidAction as error:
+            return self._no_call(str(error))
         except Refused as refusal:
             if refusal.retry_after is not None:
                 raise
             return _Answer({"obs": "", "error": refusal.message}, done=True, valid=False)
         return self._told(turn, recorded)
 
+    def _no_call(self, reason: str) -> _Answer:
+        if self._forms:
+            return _Answer(*no_tool({one.name: one.description for one in self._host.tools}))
+        told = as_observation(invalid(reason), self._host.blob)
+        return _Answer(told, done=False, valid=False)
+
     def _told(self, turn: Turn, recorded: Recorded) -> _Answer:
         result = recorded.result
         lost = result.error is not None and result.error.session_lost
+        form = self._forms.get(recorded.tool)
+        if form is not None:
+            told = form.told(turn.action.text, turn.action.extra, result)
+            return _Answer(
+                told.observation, told.done or lost, told.valid, queued=recorded.queued, turn=turn
+            )
         return _Answer(
             as_observation(result, self._host.blob),
             done=result.done or lost,

@@ -44,10 +44,18 @@ class VerlToolSource(Source):
 
 
 def _tools(file: Path, options: VerlToolOptions) -> list[Tool]:
-    return [
-        hosted(_made(file, kind, options), _stops(file, kind, options), options.run_limit)
-        for kind in load_tool_classes(file)
-    ]
+    """The thread has an event loop meanwhile, as the thread has in which VerlTool makes its tools:
+    constructors ask for it."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        return [
+            hosted(_made(file, kind, options), _stops(file, kind, options), options.run_limit)
+            for kind in load_tool_classes(file)
+        ]
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
 
 
 def _made(file: Path, kind: type[Any], options: VerlToolOptions) -> Any:

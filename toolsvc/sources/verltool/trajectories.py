@@ -1,10 +1,12 @@
 """VerlTool's trajectories as sessions of a host, and its unnumbered requests as numbered calls.
 
 Invariants
-- A trajectory has one session, opened with its first action; it ends with `finish`, or with its
-  lease, which every action renews. An action after `finish` begins a new one, as there.
-- Where the host is full, a trajectory of which nobody has asked anything for `GIVE_WAY_SECONDS`
-  ends for another session: trainers that die finish nothing.
+- A trajectory has a session for each built-in tool, and one for all other tools together, for these
+  may share what they keep. Each is opened with the first action that calls a tool of it, so that no
+  action fails for what another tool would have wanted. They end with `finish`, or with their lease,
+  which every action of theirs renews. An action after `finish` begins a new trajectory, as there.
+- Where the host is full, a session of which nobody has asked anything for `GIVE_WAY_SECONDS`
+  ends for another: trainers that die finish nothing.
 - A trajectory is its caller's alone: another caller's of the same name is another one.
 - Actions of one trajectory run one after the other, in the order of asking.
 - An action that comes again before its answer was delivered is a retry: it gets the answer of the
@@ -19,10 +21,14 @@ import asyncio
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
+from toolsvc.errors import Refused
 from toolsvc.host.host import Host
-from toolsvc.types import CallRequest, OpenRequest, Recorded
+from toolsvc.plugin.built_in import BuiltIn
+from toolsvc.plugin.reading import tool_of_action
+from toolsvc.plugin.tool import Tool
+from toolsvc.types import CallRequest, Descriptor, OpenRequest, Recorded
 from toolwright.rpc.auth import caller
 from toolwright.rpc.options import LONGEST_WAIT
 
@@ -46,11 +52,19 @@ class Action:
     """From 0, where the caller numbers them."""
 
 
+class ToolCall(NamedTuple):
+    """What an action calls, where its caller has read it already."""
+
+    tool: str
+    arguments: Mapping[str, Any]
+
+
 @dataclass(slots=True)
 class Turn:
     """An action and the call that it became."""
 
     action: Action
+    session: OpenRequest
     request: CallRequest
     delivered: bool = False
     """Its answer reached the caller, as far as anybody here can tell."""
@@ -58,7 +72,8 @@ class Turn:
 
 @dataclass(slots=True)
 class _Trajectory:
-    session: OpenRequest
+    sessions: dict[str, OpenRequest] = field(default_factory=dict)
+    """By the tool that it is for; "" = all that are not built in."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     turn: Turn | None = None
 
@@ -75,39 +90,94 @@ class Trajectories:
     def __len__(self) -> int:
         return len(self._known)
 
-    async def act(self, trajectory_id: str, action: Action) -> tuple[Turn, Recorded]:
-        """What came of the action. Refused where it could not run."""
+    async def act(
+        self, trajectory_id: str, action: Action, call: ToolCall | None = None
+    ) -> tuple[Turn, Recorded]:
+        """What came of the action. InvalidAction where it calls no tool, Refused where it could not
+        run."""
         name = caller(), trajectory_id
-        trajectory = self._known.get(name) or self._begin(name, action)
+        trajectory = self._known.get(name) or self._begin(name)
         async with trajectory.lock:
-            turn = trajectory.turn = _turn(trajectory, action)
-            await self._host.open(trajectory.session)
+            turn = trajectory.turn = await self._turn(trajectory, action, call)
+            await self._host.open(turn.session)
             while True:
                 answer = await self._host.call(turn.request)
                 if isinstance(answer, Recorded):
                     return turn, answer
 
     async def finish(self, trajectory_id: str) -> None:
-        """Ends the trajectory's session and every call in it; nothing where there is none."""
+        """Ends the trajectory's sessions and every call in them; nothing where there are none."""
         trajectory = self._known.pop((caller(), trajectory_id), None)
         if trajectory is not None:
-            await self._host.close(trajectory.session.session_id, "its trajectory was finished")
+            for session in trajectory.sessions.values():
+                await self._host.close(session.session_id, "its trajectory was finished")
 
-    def _begin(self, name: tuple[str, str], action: Action) -> _Trajectory:
+    def _begin(self, name: tuple[str, str]) -> _Trajectory:
         self._sweep()
-        session_id = f"verltool-{uuid.uuid4().hex}"
-        session = OpenRequest(
-            session_id=session_id,
-            owner="verltool",
-            lease=LEASE_SECONDS,
-            tools=(),
-            metadata=action.extra,
-            queue_limit=QUEUE_SECONDS,
-            digest=session_id.encode(),
-            gives_way=GIVE_WAY_SECONDS,
-        )
-        trajectory = self._known[name] = _Trajectory(session)
+        trajectory = self._known[name] = _Trajectory()
         return trajectory
+
+    async def _turn(self, trajectory: _Trajectory, action: Action, call: ToolCall | None) -> Turn:
+        last = trajectory.turn
+        number = action.turn
+        if number is None:
+            if last is not None and action == last.action and not last.delivered:
+                return last
+            number = 0 if last is None else last.request.turn + 1
+        session = await self._session(trajectory, action, call)
+        # Of a number that came before the session's ledger tells whether the action did, too.
+        return Turn(action, session, _request(session.session_id, action, number, call))
+
+    async def _session(
+        self, trajectory: _Trajectory, action: Action, call: ToolCall | None
+    ) -> OpenRequest:
+        """That of the tool which the action calls. InvalidAction."""
+        served = {tool.name: tool for tool in self._host.tools}
+        if len(served) == 1:
+            (tool,) = served.values()
+            return self._of_group(trajectory, action, _group(tool))
+        if not all(tool.callable for tool in served.values()):
+            await self._host.open(self._of_group(trajectory, action, ""))  # for what it gives
+        if call is not None:
+            return self._of_group(trajectory, action, _group(served[call.tool]))
+        own = [
+            (descriptor, group)
+            for group, session in trajectory.sessions.items()
+            for descriptor in self._tools_in(session)
+            if descriptor.name not in served
+        ]
+        name = tool_of_action(
+            action.text,
+            [*self._host.list_tools(), *(descriptor for descriptor, _ in own)],
+            lambda name: name not in served or served[name].accepts(action.text),
+        )
+        groups = {descriptor.name: group for descriptor, group in own}
+        group = _group(served[name]) if name in served else groups[name]
+        return self._of_group(trajectory, action, group)
+
+    def _tools_in(self, session: OpenRequest) -> tuple[Descriptor, ...]:
+        """Nothing where the session is not open, or lost: whoever calls a tool of it is told."""
+        try:
+            return self._host.look(session.session_id).tools
+        except Refused:
+            return ()
+
+    def _of_group(self, trajectory: _Trajectory, action: Action, group: str) -> OpenRequest:
+        session = trajectory.sessions.get(group)
+        if session is None:
+            session_id = f"verltool-{uuid.uuid4().hex}"
+            tools = [group] if group else [one.name for one in self._host.tools if not _group(one)]
+            session = trajectory.sessions[group] = OpenRequest(
+                session_id=session_id,
+                owner="verltool",
+                lease=LEASE_SECONDS,
+                tools=tuple(tools),
+                metadata=action.extra,
+                queue_limit=QUEUE_SECONDS,
+                digest=session_id.encode(),
+                gives_way=GIVE_WAY_SECONDS,
+            )
+        return session
 
     def _sweep(self) -> None:
         """Forgets trajectories whose session has ended by its lease."""
@@ -117,31 +187,25 @@ class Trajectories:
         self._known = {
             name: one
             for name, one in self._known.items()
-            if one.lock.locked() or one.session.session_id in live
+            if one.lock.locked()
+            or any(session.session_id in live for session in one.sessions.values())
         }
         self._sweep_at = max(_SWEEP_AT, 2 * len(self._known))
 
 
-def _turn(trajectory: _Trajectory, action: Action) -> Turn:
-    last = trajectory.turn
-    number = action.turn
-    if number is None:
-        if last is not None and action == last.action and not last.delivered:
-            return last
-        number = 0 if last is None else last.request.turn + 1
-    # Of a number that came before the session's ledger tells whether the action did, too.
-    return Turn(action, _request(trajectory.session.session_id, action, number))
+def _group(tool: Tool) -> str:
+    return tool.name if isinstance(tool, BuiltIn) else ""
 
 
-def _request(session_id: str, action: Action, turn: int) -> CallRequest:
+def _request(session_id: str, action: Action, turn: int, call: ToolCall | None) -> CallRequest:
     call_id = f"{session_id}/{turn}"
     left = action.extra.get("turns_left")
     return CallRequest(
         session_id=session_id,
         call_id=call_id,
-        tool="",
+        tool="" if call is None else call.tool,
         action=action.text,
-        arguments=None,
+        arguments=None if call is None else call.arguments,
         turn=turn,
         turns_left=left if isinstance(left, int) else 0,
         last_step=action.last_step,

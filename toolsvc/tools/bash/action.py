@@ -11,11 +11,11 @@ The last is how R2E-Gym's agents write; its names of functions are understood to
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from toolsvc.plugin.actions import InvalidAction, last_block
+from toolsvc.plugin.bounds import OutOfBounds, read_json
 from toolsvc.tools.function_call import CLOSING, OPENING, parse_function
 
 STOPS = ("</bash>", "</tool_call>", CLOSING)
@@ -41,8 +41,8 @@ def find_request(action: str) -> dict[str, Any]:
 
 def _json_call(body: str) -> dict[str, Any]:
     try:
-        call = json.loads(body)
-    except ValueError as error:
+        call = read_json(body)
+    except OutOfBounds as error:
         raise InvalidAction(f"the call is not valid JSON: {error}") from error
     if not isinstance(call, Mapping) or not isinstance(call.get("arguments", {}), Mapping):
         raise InvalidAction("the call must be a JSON object with name and arguments")

@@ -27,4 +27,5 @@ class BashArguments(Edit):
         if self.edit is not None:
             self.require(NEEDED[self.edit], self.edit)
         self.check_texts(self.command, self.path)
+        self.check_path(self.path)
         return self

@@ -8,11 +8,11 @@ caller does that knows nothing but the tool's schema. The last block counts.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from toolsvc.plugin.actions import InvalidAction
+from toolsvc.plugin.bounds import OutOfBounds, read_json
 from toolsvc.tools.image.arguments import Function
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
@@ -26,8 +26,8 @@ def find_request(action: str, tool: str) -> dict[str, Any]:
     if end < 0 or start < 0:
         raise InvalidAction(f"the action has no {OPEN}...{CLOSE} block")
     try:
-        call = json.loads(action[start + len(OPEN) : end])
-    except (ValueError, RecursionError) as error:
+        call = read_json(action[start + len(OPEN) : end])
+    except OutOfBounds as error:
         raise InvalidAction(f"the call is not valid JSON: {error}") from error
     if not isinstance(call, Mapping) or not isinstance(call.get("arguments", {}), Mapping):
         raise InvalidAction("the call must be a JSON object with name and arguments")

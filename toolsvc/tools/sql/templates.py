@@ -30,6 +30,9 @@ _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_S
 _MODE_BYTES = slice(18, 20)
 """Of the header: 2 = write-ahead log, which a database in memory cannot have; 1 = without."""
 
+_LONGEST_NAME = 200
+"""Bytes; a file system takes 255, with the suffix."""
+
 Template = BinaryIO
 """Its descriptor lives as long as the object."""
 
@@ -53,10 +56,10 @@ class Templates:
         if self._source.is_file():
             return self._source
         name = metadata.get(self._key)
-        if not isinstance(name, str) or not name or Path(name).name != name or name == "..":
+        if not isinstance(name, str) or not _is_file_name(name):
             raise Refused(
                 Reason.INVALID_REQUEST,
-                f"metadata.{self._key} is {name!r}, not the name of a database",
+                f"metadata.{self._key} is {name!r:.100}, not the name of a database",
                 subject=self._key,
                 mend=f"name a database of {self._source}",
             )
@@ -96,6 +99,12 @@ class Templates:
     def clear(self) -> None:
         self._held.clear()
         self.held_bytes = 0
+
+
+def _is_file_name(name: str) -> bool:
+    """Whether a file may be called so, with a suffix."""
+    size = len(name.encode("utf-8", "replace"))
+    return 0 < size <= _LONGEST_NAME and name.isprintable() and Path(name).name == name != ".."
 
 
 def _log(path: Path) -> Path:

@@ -38,6 +38,7 @@ class SweArguments(Edit):
             self.require(NEEDED[self.command], self.function)
         given = (self.command, self.path, self.search_term)
         self.check_texts(*given)
+        self.check_path(self.path)
         if any(len(text.encode("utf-8", "replace")) > _LONGEST for text in given if text):
             raise ValueError(f"command, path and search_term have at most {_LONGEST} bytes")
         return self

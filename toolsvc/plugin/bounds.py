@@ -1,0 +1,88 @@
+"""How long and how deep a call may be, whoever wrote it; pure.
+
+The bounds hold for the text of an action and for arguments that came as data. They are what makes
+the work of every parser behind them bounded, and what a value can say in Python, JSON and protobuf.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from toolwright.json_data import MOST_DEPTH
+
+MOST_CHARACTERS = 2 << 20
+"""Of an action: the conformance suite sends 1 MiB, and a statement or a file may have 10^6."""
+MOST_VALUES = 50_000
+"""Of the arguments, all levels taken together."""
+
+
+class OutOfBounds(ValueError):
+    """The message says what is too much, or what is no JSON."""
+
+
+def read_json(text: str) -> Any:
+    """The value that the text is. OutOfBounds for what is no JSON, and for a value that
+    `check_values` refuses."""
+    try:
+        found = json.loads(text, parse_constant=_no_constant)
+    except RecursionError:
+        raise OutOfBounds(f"nested more than {MOST_DEPTH} levels deep") from None
+    except ValueError as error:
+        raise OutOfBounds(str(error)) from error
+    check_values(found)
+    return found
+
+
+def check_values(value: Any) -> None:
+    """OutOfBounds for more than MOST_VALUES values, nested more than MOST_DEPTH levels, numbers
+    that are no double, and half a surrogate pair, which no encoding can say. What is not JSON-like
+    is left alone: a tool put it there."""
+    waiting = [(value, 0)]
+    seen = 1
+    while waiting:
+        one, depth = waiting.pop()
+        if isinstance(one, str):
+            _check_text(one)
+        elif isinstance(one, int | float):
+            _check_number(one)
+        elif isinstance(one, Mapping | list | tuple):
+            seen += len(one)
+            if depth >= MOST_DEPTH:
+                raise OutOfBounds(f"nested more than {MOST_DEPTH} levels deep")
+            if seen > MOST_VALUES:
+                raise OutOfBounds(f"more than {MOST_VALUES} values")
+            if isinstance(one, Mapping):
+                for name in one:
+                    _check_text(name)
+                one = one.values()
+            waiting += [(inner, depth + 1) for inner in one]
+
+
+def check_action(action: str) -> None:
+    """OutOfBounds for an action that is too long."""
+    if len(action) > MOST_CHARACTERS:
+        raise OutOfBounds(f"the action has more than {MOST_CHARACTERS} characters")
+
+
+def _check_text(text: str) -> None:
+    if text.isascii():
+        return
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise OutOfBounds("a text holds half a surrogate pair") from None
+
+
+def _check_number(number: float) -> None:
+    if isinstance(number, float) and not math.isfinite(number):
+        raise OutOfBounds(f"{number} is no JSON")
+    if abs(number) > sys.float_info.max:
+        raise OutOfBounds("a number is larger than 1.8e308")
+
+
+def _no_constant(name: str) -> None:
+    raise OutOfBounds(f"{name} is no JSON")
