@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from types import ModuleType
 
 from toolsvc.check.client import Client
 from toolsvc.check.types import Rule
@@ -22,10 +23,12 @@ class Check:
     """One sentence: what must hold."""
     timed: bool
     """It stands on times, so a failure at one pace may be the machine's."""
+    patient: bool
+    """It waits for long and does little: it runs beside all others, from the beginning on."""
     body: Body
 
 
-def check(rule: Rule, *, timed: bool = False) -> Callable[[Body], Check]:
+def check(rule: Rule, *, timed: bool = False, patient: bool = False) -> Callable[[Body], Check]:
     """Makes a check of a function: its name the check's name, its docstring the claim."""
 
     def make(body: Body) -> Check:
@@ -34,7 +37,15 @@ def check(rule: Rule, *, timed: bool = False) -> Callable[[Body], Check]:
             rule=rule,
             claim=" ".join((inspect.getdoc(body) or "").split()),
             timed=timed,
+            patient=patient,
             body=body,
         )
 
     return make
+
+
+def checks_of(*modules: ModuleType) -> tuple[Check, ...]:
+    """All checks of the modules, in the order in which they stand there."""
+    return tuple(
+        value for module in modules for value in vars(module).values() if isinstance(value, Check)
+    )

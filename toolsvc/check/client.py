@@ -264,10 +264,16 @@ def text_of(result: pb.CallResult) -> str:
 def number_in(result: pb.CallResult) -> int:
     """The first whole number of an observation. Failed if there is none."""
     expect(not result.HasField("error"), f"reading the counter failed: {result.error.message}")
-    found = re.search(r"-?\d+", text_of(result))
+    found = find_number(text_of(result))
     if found is None:
         raise Failed(f"the counter was read as {text_of(result)[:80]!r}, which holds no number")
-    return int(found[0])
+    return found
+
+
+def find_number(text: str) -> int | None:
+    """The first whole number in it."""
+    found = re.search(r"-?\d{1,18}", text)
+    return None if found is None else int(found[0])
 
 
 def error_kind(result: pb.CallResult) -> str:

@@ -20,16 +20,21 @@ def show_report(console: Console, report: Report, checks: Sequence[Check]) -> No
     table = Table(box=None, pad_edge=False)
     table.add_column("rule")
     table.add_column("check", no_wrap=True)
+    apart = any(finding.tool for finding in report.findings)
+    if apart:
+        table.add_column("tool", no_wrap=True)
     table.add_column("outcome")
     table.add_column("reason", overflow="fold")
     for finding in report.findings:
         outcome = f"[{_STYLES[finding.outcome]}]{finding.outcome}[/]"
-        table.add_row(finding.rule, finding.name, outcome, escape(finding.reason))
+        tool = [escape(finding.tool)] if apart else []
+        table.add_row(finding.rule, finding.name, *tool, outcome, escape(finding.reason))
     console.print(table)
     claims = {check.name: check.claim for check in checks}
     for finding in report.findings:
         if finding.outcome is Outcome.FAILED:
-            console.print(f"\n[bold red]{finding.name}[/] (rule {finding.rule})")
+            of = f", tool {escape(finding.tool)}" if finding.tool else ""
+            console.print(f"\n[bold red]{finding.name}[/] (rule {finding.rule}{of})")
             console.print(f"  must hold: {escape(claims[finding.name])}")
             console.print(f"  was seen:  {escape(finding.reason)}")
     counts = ", ".join(f"{report.count(outcome)} {outcome}" for outcome in Outcome)

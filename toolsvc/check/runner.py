@@ -2,7 +2,10 @@
 own.
 
 Invariants
-- One finding for each check, in the order of the checks, whatever a check or the service does.
+- One finding for each check, in the order of the checks, whatever a check or the service does; for
+  one that is made of each tool apart, one a tool.
+- A check that waits for long takes no place among those that run at once: the whole takes as long
+  as the longest of them, not as their sum.
 - A check that stands on times and fails is run again, alone and at a third of the pace: a slow
   machine is no breach of the contract. Failing twice is.
 - No session of the suite is open when `run` returns.
@@ -11,7 +14,9 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
 
 import grpc
 import grpc.aio
@@ -24,7 +29,7 @@ from toolsvc.check.subject import Subject, subject_of
 from toolsvc.check.types import Failed, Finding, Outcome, Report, Skipped
 from toolwright.tool.v1 import tool_pb2 as pb
 
-AT_ONCE = 8
+AT_ONCE = 12
 """Checks that run at the same time."""
 CHECK_SECONDS = 40.0
 """Deadline of one check at pace 1."""
@@ -66,39 +71,60 @@ def _why(refusal: Refusal) -> str:
     return f"{refusal.code.name}, {refusal.message}"
 
 
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A check, and the tools that it may ask."""
+
+    check: Check
+    subjects: Sequence[Subject]
+    tool: str = ""
+    """The only one, where others are asked the same apart."""
+
+
+def jobs_of(
+    checks: Sequence[Check], subjects: Sequence[Subject], apart: Collection[Check] = ()
+) -> list[Job]:
+    """Those in `apart` are made of each tool, the others once, with all tools."""
+    once = [Job(check, subjects) for check in checks if check not in apart]
+    return once + [
+        Job(check, [subject], subject.name)
+        for subject in subjects
+        for check in checks
+        if check in apart
+    ]
+
+
 async def run(
     connection: Connection,
-    subjects: Sequence[Subject],
-    checks: Sequence[Check],
+    jobs: Sequence[Job],
     *,
     pace: float = 1.0,
     second_chance: bool = True,
     seen: Callable[[Finding], None] = lambda _: None,
 ) -> Report:
     """All findings. `pace` stretches the checks' times; `seen` is told each finding as it comes."""
-    found: dict[str, Finding] = {}
+    found: dict[int, Finding] = {}
     places = asyncio.Semaphore(AT_ONCE)
 
-    async def one(check: Check) -> None:
-        async with places:
-            finding = await _find(Client(connection, subjects, pace=pace), check, pace)
-        if not (second_chance and check.timed and finding.outcome is Outcome.FAILED):
-            found[check.name] = finding
+    async def one(number: int, job: Job) -> None:
+        async with nullcontext() if job.check.patient else places:
+            finding = await _find(connection, job, pace)
+        if not (second_chance and job.check.timed and finding.outcome is Outcome.FAILED):
+            found[number] = finding
             seen(finding)
 
     async with asyncio.TaskGroup() as group:
-        for check in checks:
-            group.create_task(one(check))
-    slower = pace * SLOWER
-    for check in checks:
-        if check.name not in found:
-            finding = await _find(Client(connection, subjects, pace=slower), check, slower)
-            found[check.name] = finding
-            seen(finding)
-    return Report([found[check.name] for check in checks])
+        for number, job in enumerate(jobs):
+            group.create_task(one(number, job))
+    for number, job in enumerate(jobs):
+        if number not in found:
+            found[number] = await _find(connection, job, pace * SLOWER)
+            seen(found[number])
+    return Report([found[number] for number in range(len(jobs))])
 
 
-async def _find(client: Client, check: Check, pace: float) -> Finding:
+async def _find(connection: Connection, job: Job, pace: float) -> Finding:
+    check, client = job.check, Client(connection, job.subjects, pace=pace)
     outcome, reason = Outcome.PASSED, ""
     limit = CHECK_SECONDS * max(1.0, pace)
     try:
@@ -114,4 +140,4 @@ async def _find(client: Client, check: Check, pace: float) -> Finding:
         outcome, reason = Outcome.FAILED, f"it was not over after {limit:g} s"
     except Exception as error:  # noqa: BLE001 - what the service said made no sense to the check
         outcome, reason = Outcome.FAILED, f"unexpected: {type(error).__name__}: {error}"
-    return Finding(name=check.name, rule=check.rule, outcome=outcome, reason=reason)
+    return Finding(name=check.name, rule=check.rule, outcome=outcome, reason=reason, tool=job.tool)

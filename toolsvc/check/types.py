@@ -33,6 +33,8 @@ class Rule(StrEnum):
     """A fork has its parent's state, and nothing else of it."""
     CANCEL = "cancel"
     """CancelCall stops a call, and the record says so."""
+    HISTORY = "history"
+    """Whatever is asked in whatever order comes to what the contract says."""
     LEASE = "lease"
     """What is renewed stays, what is not ends."""
     LIMIT = "limit"
@@ -73,6 +75,8 @@ class Finding:
     outcome: Outcome
     reason: str = ""
     """Of a failure or a skip."""
+    tool: str = ""
+    """Whose it is, where each tool was asked apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +89,14 @@ class Report:
         return sum(finding.outcome is outcome for finding in self.findings)
 
     def as_json(self) -> dict[str, Any]:
-        """{"passed", "failed", "skipped": counts, "checks": [{"name", "rule", "outcome",
+        """{"passed", "failed", "skipped": counts, "checks": [{"name", "rule", "tool", "outcome",
         "reason"}]}"""
         return {outcome.value: self.count(outcome) for outcome in Outcome} | {
             "checks": [
                 {
                     "name": finding.name,
                     "rule": finding.rule.value,
+                    "tool": finding.tool,
                     "outcome": finding.outcome.value,
                     "reason": finding.reason,
                 }

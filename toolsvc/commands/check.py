@@ -9,7 +9,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -18,10 +18,11 @@ from rich.console import Console
 
 from toolsvc.check.check import Check
 from toolsvc.check.checks import ALL
+from toolsvc.check.checks.calls import CALLS
 from toolsvc.check.connection import Connection
 from toolsvc.check.probe import Probe, ProbeError, load_probes
 from toolsvc.check.report import show_checks, show_report, show_subjects
-from toolsvc.check.runner import NoService, look, run
+from toolsvc.check.runner import NoService, jobs_of, look, run
 from toolsvc.check.types import Outcome, Report
 from toolwright.rpc.options import TOKEN_VARIABLE
 from toolwright.rpc.tls import TlsError, read_authority
@@ -36,6 +37,9 @@ def check(
         list[str] | None, typer.Option(help="run this check alone; may be repeated")
     ] = None,
     tool: Annotated[str, typer.Option(help="check with this tool alone")] = "",
+    each_tool: Annotated[
+        bool, typer.Option("--each-tool", help="make the checks of calls with every tool, not one")
+    ] = False,
     probe: Annotated[
         list[Path] | None,
         typer.Option(help="TOML file of what your tools have to be told; may be repeated"),
@@ -66,7 +70,10 @@ def check(
         probes = load_probes(*(probe or []))
         authority = None if tls_ca is None else read_authority(tls_ca)
         connection = Connection(address, os.environ.get(TOKEN_VARIABLE, ""), authority)
-        report = asyncio.run(_check(console, connection, checks, probes, tool=tool, pace=pace))
+        apart = CALLS if each_tool else ()
+        report = asyncio.run(
+            _check(console, connection, checks, probes, tool=tool, apart=apart, pace=pace)
+        )
     except (NoService, ProbeError, TlsError) as error:
         print(f"toolsvc: {error}", file=sys.stderr)
         raise typer.Exit(2) from None
@@ -88,6 +95,7 @@ async def _check(
     probes: Mapping[str, Probe],
     *,
     tool: str,
+    apart: Collection[Check],
     pace: float,
 ) -> Report:
     if not connection.address:
@@ -96,14 +104,15 @@ async def _check(
         subjects = await look(connection, probes, tool)
         show_subjects(console, connection.address, subjects)
         with console.status("") as status:
-            left = len(checks)
+            jobs = jobs_of(checks, subjects, apart)
+            left = len(jobs)
 
             def count(_: object) -> None:
                 nonlocal left
                 left -= 1
-                status.update(f"{left} of {len(checks)} checks to go")
+                status.update(f"{left} of {len(jobs)} checks to go")
 
-            return await run(connection, subjects, checks, pace=pace, seen=count)
+            return await run(connection, jobs, pace=pace, seen=count)
     finally:
         await connection.close()
 

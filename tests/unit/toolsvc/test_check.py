@@ -16,7 +16,7 @@ from toolsvc.check.client import Client
 from toolsvc.check.connection import Connection
 from toolsvc.check.probe import Kind, Probe, ProbeError, load_probes
 from toolsvc.check.report import show_checks, show_report
-from toolsvc.check.runner import run
+from toolsvc.check.runner import jobs_of, run
 from toolsvc.check.subject import subject_of
 from toolsvc.check.types import Finding, Outcome, Report, Rule
 from toolwright import wire
@@ -145,6 +145,7 @@ def test_the_json_has_exactly_the_promised_fields() -> None:
     assert found["checks"][1] == {
         "name": ALL[1].name,
         "rule": "health",
+        "tool": "",
         "outcome": "failed",
         "reason": "[it] broke",
     }
@@ -178,7 +179,7 @@ async def holds(client: Client) -> None:
 
 
 async def test_a_check_that_raises_is_one_failed_finding_and_ends_no_other() -> None:
-    report = await run(Connection("unix:/nowhere"), [], [stumbles, holds])
+    report = await run(Connection("unix:/nowhere"), jobs_of([stumbles, holds], []))
     assert [(one.name, one.outcome, one.reason) for one in report.findings] == [
         ("stumbles", Outcome.FAILED, "unexpected: KeyError: 'isolation'"),
         ("holds", Outcome.PASSED, ""),

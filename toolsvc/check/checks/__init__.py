@@ -1,53 +1,16 @@
-"""The checks, by what they are about; `ALL` has them in the order in which people read them."""
+"""The checks, in rooms by what they are about; `ALL` has them in the order in which people read
+them.
+
+`service` is about what the service does whatever its tools are, `sessions` about how sessions come,
+are kept apart and go, and `calls` about what becomes of a tool's calls and its state: that depends
+on the tool, so `--each-tool` asks it of every one.
+"""
 
 from __future__ import annotations
 
 from toolsvc.check.check import Check
-from toolsvc.check.checks import (
-    blobs,
-    cancelling,
-    closing,
-    describing,
-    effects,
-    failures,
-    forgetting,
-    forks,
-    health,
-    inputs,
-    leases,
-    limits,
-    looking,
-    observations,
-    opening,
-    patience,
-    reasons,
-    several,
-    streams,
-)
+from toolsvc.check.checks.calls import CALLS
+from toolsvc.check.checks.service import SERVICE
+from toolsvc.check.checks.sessions import SESSIONS
 
-ALL: tuple[Check, ...] = tuple(
-    value
-    for module in (
-        health,
-        describing,
-        failures,
-        effects,
-        forgetting,
-        limits,
-        opening,
-        closing,
-        leases,
-        reasons,
-        several,
-        patience,
-        cancelling,
-        looking,
-        streams,
-        forks,
-        observations,
-        blobs,
-        inputs,
-    )
-    for value in vars(module).values()
-    if isinstance(value, Check)
-)
+ALL: tuple[Check, ...] = (*SERVICE, *SESSIONS, *CALLS)

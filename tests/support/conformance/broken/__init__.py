@@ -12,8 +12,10 @@ from tests.support.conformance.broken import (
     forks,
     limits,
     looking,
+    memory,
     sessions,
     streams,
+    unlisted,
 )
 from tests.support.conformance.broken.registry import BROKEN, Broken
 
@@ -26,6 +28,8 @@ __all__ = [
     "forks",
     "limits",
     "looking",
+    "memory",
     "sessions",
     "streams",
+    "unlisted",
 ]

@@ -33,6 +33,8 @@ class Sessions(Blobs):
         lease = self.seconds(request, "lease", LEASE_SECONDS)
         session = self.sessions.get(request.session_id)
         if session is None:
+            if request.session_id in self.closed:
+                raise self.gone(request.session_id)
             self.look_for_blobs(request)
             session = Session(request, time.monotonic() + lease, self.session_tools(request))
             self.sessions[request.session_id] = session

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 
 from toolsvc.check.check import check
 from toolsvc.check.client import GONE, Client, Session, refused
 from toolsvc.check.connection import Refusal, ask
+from toolsvc.check.names import near_misses
 from toolsvc.check.probe import Kind
 from toolsvc.check.types import Failed, Rule, expect
 from toolwright import wire
@@ -19,16 +21,24 @@ GRACE = 6.0
 """A service may look for ended leases every few seconds."""
 
 
-async def _until_gone(session: Session) -> None:
-    """Returns once the session has ended. Asks by cancelling a call that is not there: of all
-    requests the only one that changes nothing, a lease included."""
-    until = time.monotonic() + session.client.seconds(SHORT) + GRACE
+async def _nothing() -> None:
+    return
+
+
+async def _until_gone(
+    session: Session, more: float = 0.0, doing: Callable[[], Awaitable[None]] = _nothing
+) -> None:
+    """Returns once the session has ended, `more` seconds later than a short lease at most. Asks by
+    cancelling a call that is not there: of all requests the only one that changes nothing, a lease
+    included. `doing` is done all the while."""
+    until = time.monotonic() + session.client.seconds(SHORT + more) + GRACE
     while time.monotonic() < until:
         try:
             await session.cancel("no-such-call")
         except Refusal as refusal:
             expect(refusal.reason in GONE, f"a session whose lease ended: {refusal}")
             return
+        await doing()
         await asyncio.sleep(0.1)
     raise Failed(f"a session is still open {GRACE:g} s after its lease ended")
 
@@ -66,6 +76,20 @@ async def a_longer_lease_counts_from_its_renewal(client: Client) -> None:
     await client.renew(session, lease=60)
     await client.sleep(SHORT + 1.5)
     await session.call()
+
+
+@check(Rule.LEASE, timed=True)
+async def what_strangers_renew_ends(client: Client) -> None:
+    """A session ends with its lease, however often owners of almost the same name renew theirs."""
+    lease = wire.duration(client.seconds(2 * SHORT))
+    session = await client.open(lease=lease)
+    strangers = [owner for owner in near_misses(client.owner) if owner != client.owner]
+
+    async def renew() -> None:
+        for owner in (client.owner[:-1], *strangers):
+            await ask(session.stub.RenewLeases, pb.RenewLeasesRequest(owner=owner))
+
+    await _until_gone(session, SHORT, renew)
 
 
 @check(Rule.LEASE, timed=True)

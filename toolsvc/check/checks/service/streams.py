@@ -31,7 +31,7 @@ async def a_stream_answers_as_call_tool_does(client: Client) -> None:
 async def answers_of_a_stream_are_matched_by_number(client: Client) -> None:
     """Each answer of a stream has the number of its own request, whatever numbers they are."""
     session = await client.open(client.subject(Kind.ECHO))
-    texts = {number: f"word-{number}-" for number in (0, 7, 3, 2**63, 1)}
+    texts = {number: f"word-{number}-" for number in (0, 7, 3, 2**63, 1, *range(100, 125))}
     async with Stream(session) as stream:
         for number, text in texts.items():
             await stream.send(number, session.calling(Kind.ECHO, text=text))

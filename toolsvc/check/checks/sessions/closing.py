@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from toolsvc.check.check import check
-from toolsvc.check.checks.effects import ARRIVAL
+from toolsvc.check.checks.calls.effects import ARRIVAL
 from toolsvc.check.client import GONE, Client, refused
-from toolsvc.check.connection import ask
+from toolsvc.check.connection import Refusal, ask
 from toolsvc.check.probe import Kind
 from toolsvc.check.types import Failed, Rule, expect
 from toolwright.tool.v1 import tool_pb2 as pb
@@ -67,6 +67,25 @@ async def a_closed_session_is_not_held(client: Client) -> None:
     leases = await client.renew(session, session.id)
     expect(session.id not in leases.held, "RenewLeases holds a closed session")
     expect(session.id in leases.lost, "RenewLeases does not say that a closed session is lost")
+
+
+@check(Rule.SESSIONS)
+async def a_closed_id_brings_nothing_back(client: Client) -> None:
+    """OpenSession of a closed id is SESSION_CLOSED, or once it is forgotten a session that begins
+    anew: without the old one's state and calls."""
+    session = await client.open(client.subject(Kind.EFFECT, Kind.READ))
+    request = session.calling(Kind.EFFECT)
+    for one in (request, session.calling(Kind.EFFECT)):
+        await session.result(one)
+    await session.close()
+    try:
+        await client.send_opening(session.request)
+    except Refusal as refusal:
+        expect(refusal.reason in GONE, f"OpenSession of a closed id: {refusal}")
+        return
+    await session.expect_count(0, "a session under the id of one that was closed")
+    await session.result(request)
+    await session.expect_count(1, "a call in a session under the id of one that was closed")
 
 
 @check(Rule.SESSIONS)

@@ -1,4 +1,4 @@
-"""Rule 4, the beginning: sessions open once, and keep their state to themselves."""
+"""Rule 4, the beginning: sessions open once."""
 
 from __future__ import annotations
 
@@ -60,37 +60,6 @@ async def a_session_for_an_unknown_tool_is_refused(client: Client) -> None:
 
 
 @check(Rule.SESSIONS)
-async def state_lives_from_call_to_call(client: Client) -> None:
-    """What a call of a stateful tool did, later calls of the session see."""
-    session = await client.open(client.subject(Kind.EFFECT, Kind.READ))
-    for turn in range(3):
-        session.turn = turn
-        await session.call(Kind.EFFECT)
-    await session.expect_count(3, "three calls with one effect each")
-
-
-@check(Rule.SESSIONS)
-async def sessions_see_nothing_of_each_other(client: Client) -> None:
-    """What a call did in one session, no other session sees."""
-    subject = client.subject(Kind.EFFECT, Kind.READ)
-    first, second = await client.open(subject), await client.open(subject)
-    await first.call(Kind.EFFECT)
-    await second.expect_count(0, "a session beside one with an effect")
-
-
-@check(Rule.SESSIONS, timed=True)
-async def sessions_do_not_wait_for_each_other(client: Client) -> None:
-    """A sleeping call in one session does not hold up another session."""
-    subject = client.subject(Kind.SLEEP)
-    first, second = await client.open(subject), await client.open(subject)
-    sleeping = first.calling(Kind.SLEEP, seconds=1.5)
-    await first.begin(sleeping)
-    await second.call()
-    answer = await first.send(_asking_now(sleeping))
-    expect(answer.HasField("running"), "a call had to wait for a sleeping one of another session")
-
-
-@check(Rule.SESSIONS)
 async def calls_go_to_the_endpoint(client: Client) -> None:
     """Where OpenSession named an endpoint, calls there are served; sent to the address itself they
     are served too, or WRONG_ENDPOINT names that endpoint and nothing ran."""
@@ -109,10 +78,3 @@ async def calls_go_to_the_endpoint(client: Client) -> None:
             f"WRONG_ENDPOINT names {refusal.endpoint!r}, OpenSession {endpoint!r}",
         )
     await session.result(request)
-
-
-def _asking_now(request: pb.CallToolRequest) -> pb.CallToolRequest:
-    asking = pb.CallToolRequest()
-    asking.CopyFrom(request)
-    asking.wait.CopyFrom(wire.duration(0))
-    return asking

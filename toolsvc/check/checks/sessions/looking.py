@@ -6,7 +6,7 @@ import asyncio
 import time
 
 from toolsvc.check.check import check
-from toolsvc.check.checks.leases import GRACE, SHORT
+from toolsvc.check.checks.sessions.leases import GRACE, SHORT
 from toolsvc.check.client import GONE, Client, Session, refused
 from toolsvc.check.connection import Refusal, ask
 from toolsvc.check.probe import Kind

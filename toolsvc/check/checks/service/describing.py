@@ -133,18 +133,3 @@ async def a_session_has_the_tools_it_named(client: Client) -> None:
     expect(wanted.name in names, f"the session lacks {wanted.name}, which it named")
     extra = sorted(names & {other.name for other in others})
     expect(not extra, f"the session has {', '.join(extra)}, which it did not name")
-
-
-@check(Rule.DESCRIBE)
-async def isolation_is_told(client: Client) -> None:
-    """Isolation is one of full, compat, per-session and none, or empty where no foreign code runs;
-    session and result say the same."""
-    subject = next((one for one in client.subjects if one.probe.foreign_code), None)
-    session = await client.open(subject)
-    level = session.opened.isolation
-    known = {"full", "compat", "per-session", "none"}
-    expect(set(level.split(",")) <= known | {""}, f"unknown isolation {level!r}")
-    expect(level or subject is None, f"{session.subject.name} runs foreign code and names no level")
-    found = (await session.call()).isolation
-    expect(found in ("", level), f"the session's isolation is {level!r}, the result's {found!r}")
-    expect(found or subject is None, "the result of foreign code names no isolation")

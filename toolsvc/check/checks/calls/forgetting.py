@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from toolsvc.check.check import check
 from toolsvc.check.client import Client, Session, refused
 from toolsvc.check.connection import Refusal
 from toolsvc.check.probe import Kind
 from toolsvc.check.types import Rule, expect
 from toolwright.tool.v1 import tool_pb2 as pb
+
+MANY = 130
+"""Calls of a session: more than a service remembers that does not mean to remember all."""
+AT_ONCE = 10
 
 
 async def _expect_held_or_forgotten(
@@ -76,3 +82,33 @@ async def a_turn_does_not_acknowledge_itself(client: Client) -> None:
     recorded = [await session.result(request) for request in requests]
     for request, result in zip(requests, recorded, strict=True):
         expect(await session.result(request) == result, "a result of the newest turn was not held")
+
+
+@check(Rule.SAME_ANSWER)
+async def many_calls_are_all_remembered(client: Client) -> None:
+    """Of 130 calls of one turn each is held; of 130 acknowledged ones none runs again."""
+    session = await client.open()
+    requests = [session.calling(turn=0) for _ in range(MANY)]
+    recorded = await _results(session, requests)
+    again = await _results(session, requests)
+    lost = sum(one != other for one, other in zip(recorded, again, strict=True))
+    expect(not lost, f"of {MANY} calls of one turn {lost} were answered otherwise when asked again")
+    await session.call(turn=1)
+    for request in requests:
+        other = pb.CallToolRequest()
+        other.CopyFrom(request)
+        other.turn = 1
+        await refused(
+            session.send(other),
+            "CALL_ID_REUSED",
+            "RESULT_FORGOTTEN",
+            doing=f"one of {MANY} acknowledged call_ids in a later turn",
+        )
+
+
+async def _results(session: Session, requests: list[pb.CallToolRequest]) -> list[pb.CallResult]:
+    """Of the calls, a few of them at a time."""
+    results: list[pb.CallResult] = []
+    for at in range(0, len(requests), AT_ONCE):
+        results += await asyncio.gather(*map(session.result, requests[at : at + AT_ONCE]))
+    return results

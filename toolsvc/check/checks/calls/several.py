@@ -22,6 +22,23 @@ async def answers_are_matched_by_id(client: Client) -> None:
 
 
 @check(Rule.SEVERAL_CALLS)
+async def many_answers_are_matched_by_id(client: Client) -> None:
+    """Ninety calls of three sessions at once get each the answer to its own action, and asked
+    again, all at once, its own record."""
+    subject = client.subject(Kind.ECHO)
+    sessions = [await client.open(subject) for _ in range(3)]
+    if Kind.SLEEP in subject.probe and not subject.descriptor.parallel_calls:
+        for session in sessions:  # so that what comes behind is in flight together
+            await session.begin(session.calling(Kind.SLEEP, seconds=0.5))
+    texts = {f"word-{number}-": sessions[number % 3] for number in range(90)}
+    calls = [(session, session.calling(Kind.ECHO, text=text)) for text, session in texts.items()]
+    for _ in range(2):
+        results = await asyncio.gather(*(session.result(request) for session, request in calls))
+        for text, result in zip(texts, results, strict=True):
+            expect(text in text_of(result), f"the call for {text!r} got {text_of(result)[:40]!r}")
+
+
+@check(Rule.SEVERAL_CALLS)
 async def records_are_matched_by_id(client: Client) -> None:
     """Asked again, each of several calls of one turn gets its own record."""
     session = await client.open(client.subject(Kind.ECHO))

@@ -140,13 +140,17 @@ async def another_action_is_refused(client: Client) -> None:
 async def another_request_is_refused(client: Client) -> None:
     """A known call id with another tool, turn, metadata or arguments is CALL_ID_REUSED."""
     session = await client.open()
-    request = session.calling(turns_left=5)
+    request = session.calling(turn=2, turns_left=5)
     first = await session.result(request)
     changes: dict[str, Any] = {
+        "tool": f"{request.tool}-of-another-name",
+        "turn": 3,
         "turns_left": 4,
         "last_step": True,
         "metadata": wire.struct({"another": "request"}),
+        "metadata_json": '{"another": "request"}',
         "arguments": wire.struct({"another": "request"}),
+        "arguments_json": '{"another": "request"}',
     }
     for name, value in changes.items():
         await refused(
@@ -154,6 +158,12 @@ async def another_request_is_refused(client: Client) -> None:
             "CALL_ID_REUSED",
             doing=f"a call_id with another {name}",
         )
+    await refused(
+        session.send(_changed(request, turn=1)),
+        "CALL_ID_REUSED",
+        "RESULT_FORGOTTEN",
+        doing="a call_id with an earlier turn",
+    )
     _expect_same(first, await session.result(request), "a call_id after refused reuses")
 
 

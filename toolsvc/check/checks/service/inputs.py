@@ -7,7 +7,7 @@ from typing import Any
 import grpc.aio
 
 from toolsvc.check.check import check
-from toolsvc.check.checks.health import SERVICE
+from toolsvc.check.checks.service.health import SERVICE
 from toolsvc.check.client import Client, text_of
 from toolsvc.check.connection import ANSWER_SECONDS, Refusal, ask
 from toolsvc.check.probe import Kind

@@ -1,0 +1,16 @@
+"""What a service does whatever its tools are."""
+
+from __future__ import annotations
+
+from toolsvc.check.check import checks_of
+from toolsvc.check.checks.service import (
+    blobs,
+    describing,
+    health,
+    inputs,
+    patience,
+    reasons,
+    streams,
+)
+
+SERVICE = checks_of(health, describing, reasons, patience, streams, blobs, inputs)

@@ -1,0 +1,8 @@
+"""How sessions are opened, leased, looked at, kept apart and closed."""
+
+from __future__ import annotations
+
+from toolsvc.check.check import checks_of
+from toolsvc.check.checks.sessions import closing, leases, looking, names, opening
+
+SESSIONS = checks_of(opening, names, closing, leases, looking)
