@@ -15,9 +15,11 @@ from typing import Any
 import psycopg
 import pytest
 
+MOST_POLICIES = 64
 POLICIES = "\n".join(
     ("CREATE ROLE policy", *(
-        f"CREATE ROLE policy_{n} LOGIN CONNECTION LIMIT 1 IN ROLE policy" for n in range(1, 9)
+        f"CREATE ROLE policy_{n} LOGIN CONNECTION LIMIT 1 IN ROLE policy"
+        for n in range(1, MOST_POLICIES + 1)
     ))
 )  # fmt: skip
 """Roles for sessions; what is granted to `policy` all of them have."""
@@ -79,9 +81,9 @@ class PostgresServer:
     def dsn(self, user: str) -> str:
         return f"host={self.folder} user={user} dbname=postgres"
 
-    def policies(self) -> str:
-        """The DSN of the roles that POLICIES makes."""
-        return self.dsn("policy_{1-8}")
+    def policies(self, count: int = 8) -> str:
+        """The DSN of so many of the roles that POLICIES makes."""
+        return self.dsn(f"policy_{{1-{count}}}")
 
     def ask(self, sql: str) -> Any:
         """One value, as the administrator sees it."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.toolsvc.conftest import Service, start_service
-from tests.integration.toolsvc.test_check_services import PLUGIN, PROBES, check
+from tests.support.checking import PLUGIN, PROBES, check
 
 CALL = [sys.executable, "-c", "from toolsvc.cli import main; main()", "call"]
 

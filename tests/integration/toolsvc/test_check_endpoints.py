@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.integration.toolsvc.conftest import Service
-from tests.integration.toolsvc.test_check_services import check
 from tests.support.chat_endpoint import chat_endpoint
+from tests.support.checking import check
 from tests.support.web import hit, search_server
 
 LEAST = 15

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from tests.integration.toolsvc.conftest import Service
-from tests.integration.toolsvc.test_check_services import check
+from tests.support.checking import check
 from tests.support.hosts import calling, opening, refused
 from toolsvc.errors import Reason
 from toolsvc.host.host import Host

@@ -21,7 +21,7 @@ from tests.integration.toolsvc.media import (
     video_bombs,
     video_file,
 )
-from tests.integration.toolsvc.test_check_services import check
+from tests.support.checking import check
 from tests.support.pictures import call, near
 from toolsvc.edge.client import Client, Session
 from toolsvc.types import Media

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from tests.integration.toolsvc.conftest import Service
-from tests.integration.toolsvc.test_check_services import check
+from tests.support.checking import check
 from tests.support.hosts import opening
 from tests.support.mcp_host import call, hosting, text_of
 from toolsvc.errors import Reason, Refused, StartError

@@ -12,8 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.support.checking import PLUGIN, PROBES, check
+
 from .conftest import Service
-from .test_check_services import PLUGIN, PROBES, check
 
 RAY = ("--backend", "ray")
 LOCAL = ("--backend", "local")

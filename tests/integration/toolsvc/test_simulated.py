@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.integration.toolsvc.conftest import Service
-from tests.integration.toolsvc.test_check_services import check
 from tests.support.chat_endpoint import chat_endpoint
+from tests.support.checking import check
 from tests.unit.toolsvc.test_simulated_schemas import FILM
 
 
