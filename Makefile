@@ -16,8 +16,8 @@ export TOKENIZERS_PARALLELISM := false
 
 SEEDS ?= 1
 CONTROL ?=
-# More than there are cores: most tests wait.
-TEST_WORKERS ?= 3
+# Files of tests side by side; most wait more than they compute.
+TEST_WORKERS ?= 2
 PACKAGES := firejail
 TEST_PACKAGES := bubblewrap postgresql redis-server chromium chromium-sandbox podman runc
 VENV_PYTHON := .venv/bin/python
@@ -36,7 +36,7 @@ demo: setup ## train the calculator agent: make demo [SEEDS=3] [CONTROL=1]
 	@$(VENV_PYTHON) -m bench.demo --seeds $(SEEDS) $(if $(CONTROL),--control)
 
 test: setup test-packages house ## everything that can be tested on this machine
-	@$(VENV_PYTHON) -m pytest -n $(TEST_WORKERS) --dist loadfile -m "not alone"
+	@$(VENV_PYTHON) -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder -m "not alone"
 	$(VENV_PYTHON) -m pytest -m alone
 
 test-packages: # what only the tests need of Debian

@@ -21,7 +21,7 @@ from typing import Any
 
 import structlog
 
-from toolsvc.edge.metrics import Metrics, MetricsServer, page_of
+from toolsvc.edge.metrics import Metrics, page_of
 from toolsvc.edge.service import SERVICE_NAME, ToolServicer
 from toolsvc.errors import StartError
 from toolsvc.host.host import Host
@@ -105,6 +105,8 @@ async def metrics_face(
     if not config.metrics:
         yield
         return
+    from toolsvc.edge.metrics_server import MetricsServer  # brings a web server
+
     async with MetricsServer(config.metrics, page, public=config.metrics_public):
         yield
 

@@ -107,6 +107,15 @@ class _Child(BaseSubprocessTransport):
     def number(self) -> int:
         return self._proc.pid
 
+    def _process_exited(self, returncode: int) -> None:
+        super()._process_exited(returncode)
+        # Some versions of asyncio tell them when the pipes are closed, and not before.
+        waiting = self._exit_waiters or []
+        for one in waiting:
+            if not one.done():
+                one.set_result(returncode)
+        waiting.clear()
+
     def ended(self) -> int | None:
         """The exit code, once there is one."""
         return self._proc.poll()

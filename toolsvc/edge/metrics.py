@@ -1,4 +1,4 @@
-"""The service's Prometheus metrics, and the page that shows them.
+"""The service's Prometheus metrics, and the text of the page that shows them.
 
 Counters and histograms are counted as a `Watch` of the host; gauges are read when the page is
 asked for, so they cost nothing between. With workers, each makes a page of its own and `merge`
@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
-from aiohttp import web
 from prometheus_client import (
-    CONTENT_TYPE_LATEST,
     CollectorRegistry,
     Counter,
     Histogram,
@@ -23,7 +21,6 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from toolsvc.edge.http_server import HttpServer
 from toolsvc.errors import Reason
 from toolsvc.host.host import Host
 from toolsvc.host.watch import Watch
@@ -130,28 +127,6 @@ def merge(pages: Mapping[str, str]) -> list[Metric]:
             for sample in found.samples:
                 family.add_sample(sample.name, {**sample.labels, "worker": worker}, sample.value)
     return list(families.values())
-
-
-class MetricsServer(HttpServer):
-    """The page at `/metrics`. Async context manager."""
-
-    def __init__(self, listen: str, page: Callable[[], Awaitable[bytes]], *, public: bool) -> None:
-        """`page`: in Prometheus' text format. `public`: other machines see it without a token.
-        StartError for an address that needs one."""
-        self._page = page
-        app = web.Application()
-        app.router.add_get("/metrics", self._answer)
-        super().__init__(
-            app,
-            listen,
-            option="--metrics",
-            insecure=False,
-            insecure_option="--metrics-public",
-            public=public,
-        )
-
-    async def _answer(self, request: web.Request) -> web.Response:
-        return web.Response(body=await self._page(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
 def page_of(registry: CollectorRegistry) -> Callable[[], Awaitable[bytes]]:

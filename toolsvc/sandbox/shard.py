@@ -59,6 +59,7 @@ class Shard:
         self._numbers: dict[Session, int] = {}
         self._next = 0
         self._closing = False
+        self._end: asyncio.Task[None] | None = None
         self._failed = 0
         self._retired = False
         self.down = False
@@ -124,13 +125,15 @@ class Shard:
             self._fall()
 
     async def close(self) -> None:
-        """Ends the jail and everything in it."""
+        """Ends the jail and everything in it. Idempotent: a jail may fall while it is closed."""
         self._closing = True
         if not self.down:
             self.down = True
             self._loop.remove_reader(self._jail.control.fileno())
             self._drop_sessions("the service closed its jail")
-        await asyncio.to_thread(self._jail.end)
+        if self._end is None:
+            self._end = asyncio.create_task(asyncio.to_thread(self._jail.end))
+        await asyncio.shield(self._end)
 
     def _on_readable(self) -> None:
         while not self.down:

@@ -20,7 +20,7 @@ NEEDED = {
 
 LONGEST = 1_000_000
 """Characters of all texts together."""
-LONGEST_BYTES = 3_500_000
+LONGEST_BYTES = 4_100_000
 """Of all texts as JSON, in which a control character takes six; the sandbox takes messages of 4
 MiB."""
 LONGEST_PATH, DEEPEST_PATH = 4095, 200

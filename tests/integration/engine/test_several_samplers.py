@@ -30,6 +30,8 @@ from tests.support.waiting import until
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import StopReason, WeightVersion
 
+pytestmark = pytest.mark.alone
+
 
 async def test_two_samplers_share_the_work_and_one_takes_over(world: MakeWorld) -> None:
     """A trajectory stays where its prefix is cached, until that server is gone; then the other one

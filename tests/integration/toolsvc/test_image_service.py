@@ -194,7 +194,7 @@ async def test_bombs_and_broken_files_are_refused_and_cost_no_memory(
         (call("crop_image", bbox_2d=[30, 0, 10, 20]), "left < right"),
         (call("crop_image", bbox_2d=[-5, 0, 10, 20]), "greater than or equal to 0"),
         ('<tool_call>{"name": "zoom_in", "arguments": {"bbox_2d": [0, NaN, 9, 9]}}</tool_call>',
-         "finite number"),
+         "NaN is no JSON"),
         (call("crop_image", bbox_2d=[0, 0, 9, 9], target_image=2), "there is no image 2"),
         (call("resize_image", width=20), "from 28 to 2048"),
         (call("select_frames", target_frames=[25]), "there is no frame 25: the video has 24"),

@@ -140,6 +140,7 @@ def test_a_server_by_others_keeps_the_contract(
     names = 'mcp.tools=["echo", "get-tiny-image", "trigger-long-running-operation"]'
     service = start(f"mcp:{servers / 'mcp-server-everything'} stdio", "--set", names)
     probes = ("--probe", tmp_path / "probes.toml")
-    code, found, shown = check(service.address, *probes, folder=tmp_path)
+    # Each session starts a program, so everything takes its time.
+    code, found, shown = check(service.address, *probes, "--pace", "2", folder=tmp_path)
     assert (code, found["failed"]) == (0, 0), shown
     assert found["passed"] >= 80, shown

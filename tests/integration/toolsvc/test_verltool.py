@@ -17,7 +17,6 @@ TOOLS = Path(__file__).parents[2] / "support" / "verltool"
 CHECK = [sys.executable, "-c", "from toolsvc.cli import main; main()", "check"]
 PROBE = """
 [basket]
-echo = '{"put": @json@}'
 effect = '{"put": "pear"}'
 read = '{}'
 sleep = '{"put": "plum", "after": @seconds@}'

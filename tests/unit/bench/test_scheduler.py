@@ -12,6 +12,8 @@ from bench.scripted.generation import Generation
 from bench.scripted.scheduler import Scheduler
 from bench.scripted.types import GenerateRequest
 
+pytestmark = pytest.mark.alone
+
 TIMING = Timing(tokens_per_second=200)
 
 

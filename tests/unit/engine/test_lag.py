@@ -10,6 +10,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from engine.telemetry.lag import BOUNDS, LoopLag, quantile
 
+pytestmark = pytest.mark.alone
+
 
 async def test_a_blocked_loop_is_seen() -> None:
     registry = CollectorRegistry()

@@ -14,6 +14,8 @@ from tests.support.codecs import END, ToyCodec
 from tests.support.linear import assert_linear
 from tests.support.views import view_of
 
+pytestmark = pytest.mark.alone
+
 TOY = ToyCodec()
 JSON_TOOL = ToolSpec(
     name="add",

@@ -23,6 +23,8 @@ from toolsvc.tools.swe.tool import _denial
 from toolsvc.tools.web_search.action import find_request as web_request
 from toolsvc.types import JsonCallFormat
 
+pytestmark = pytest.mark.alone
+
 
 class Tagged(Tool):
     name = "tagged"

@@ -11,7 +11,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from toolsvc import Tool
-from toolsvc.edge.metrics import Metrics, MetricsServer, merge, page_of
+from toolsvc.edge.metrics import Metrics, merge, page_of
+from toolsvc.edge.metrics_server import MetricsServer
 from toolsvc.errors import Reason, StartError
 from toolsvc.host.host import Host
 from toolsvc.types import CallRequest, OpenRequest, Recorded, Result, ToolError
