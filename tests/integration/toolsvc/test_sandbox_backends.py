@@ -1,6 +1,7 @@
 """What jails are made of: each backend in its own right, none by two words only, and packages."""
 
 import asyncio
+import contextlib
 import os
 import shutil
 import sys
@@ -54,7 +55,11 @@ def packages() -> Iterator[str]:
 
 
 def programs_below() -> set[str]:
-    return {process.name() for process in psutil.Process().children(recursive=True)}
+    names = set()
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):  # sessions come and go meanwhile
+            names.add(process.name())
+    return names
 
 
 @pytest.mark.parametrize(

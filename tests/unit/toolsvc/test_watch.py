@@ -87,7 +87,7 @@ def test_what_is_printed_after_a_call_is_held(watch: Watch) -> None:
     with session("import time; print(flush=True); time.sleep(60)") as member:
         before = member.held_bytes()
         os.posix_fallocate(member._output, 0, 65 * MIB)
-        assert member.held_bytes() - before == 65 * MIB
+        assert 65 * MIB <= member.held_bytes() - before < 66 * MIB  # it may still touch pages
         assert list(watch.over_memory({member.pid: member}, {}))
 
 
