@@ -79,7 +79,7 @@ class Text:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Media:
     """An image, video or sound: of a task, or in an observation, there of any size up to
-    `blobs.SESSION_BYTES`."""
+    `host.blobs.SESSION_BYTES`."""
 
     media_type: str
     data: bytes

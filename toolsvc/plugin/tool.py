@@ -1,6 +1,6 @@
 """What a tool is, for those who write one: a subclass of `Tool` (or `decorator.tool` for short).
 
-Owns the plugin interface and what the engine is told of a tool; how a plugin is run is `plugins`.
+Owns the plugin interface and what the engine is told of a tool; how a plugin is run is `running`.
 Plugins run inside the service's own process and are trusted by whoever starts it; foreign code
 belongs into a sandboxed tool (`toolsvc.tools`).
 """

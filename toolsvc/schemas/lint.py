@@ -1,7 +1,7 @@
 """Whether a tool set that a model has made may be given to a policy; pure.
 
 The answer of the task is not known here, so nothing can be told of its leaking: what does not reach
-the maker (`maker`) cannot leak but by its own knowledge.
+the maker (`sources.simulated.maker`) cannot leak but by its own knowledge.
 """
 
 from __future__ import annotations
