@@ -16,9 +16,11 @@ from redis.retry import Retry
 
 from bench.ready import free_ports
 
+MEMORY = 16 << 20
+
 
 class RedisServer:
-    """Keeps nothing on disk."""
+    """Keeps nothing on disk, and MEMORY bytes at most."""
 
     def __init__(self) -> None:
         program = shutil.which("redis-server")
@@ -32,7 +34,8 @@ class RedisServer:
     def start(self) -> None:
         """Returns when it answers."""
         words = ("--port", str(self.port), "--bind", "127.0.0.1", "--save", "")
-        self._process = subprocess.Popen([self._program, *words], stdout=subprocess.DEVNULL)
+        bound = ("--maxmemory", str(MEMORY), "--maxmemory-policy", "allkeys-lru")
+        self._process = subprocess.Popen([self._program, *words, *bound], stdout=subprocess.DEVNULL)
         retry = Retry(ConstantBackoff(0.05), 200)
         with contextlib.closing(Redis(port=self.port, retry=retry)) as client:
             client.ping()

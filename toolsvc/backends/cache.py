@@ -5,7 +5,8 @@ Invariants
   is counted, never an error of a call; it is then left alone for a moment, so that a store which
   hangs costs a call now and then, and not every call. It costs a call `_ANSWER_SECONDS` at most,
   whatever it hangs in: a connection, an answer, a second try, a place among others who wait.
-- It holds at most `most_bytes`: what was stored first goes first. Entries expire.
+- A folder holds at most `most_bytes`: what was stored first goes first. A Redis is bounded by its
+  own `maxmemory`; one without is not used. Entries expire.
 - Nothing is unpickled. Whoever can write to the folder can forge answers, but runs nothing here.
 """
 
@@ -16,7 +17,7 @@ import hashlib
 import json
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -58,7 +59,9 @@ class CacheOptions(BaseModel):
     cache: str = Field(
         default="", description="keeps answers in this folder, or in a redis:// server"
     )
-    cache_mib: int = Field(default=1024, ge=1, description="the most that it holds, MiB")
+    cache_mib: int = Field(
+        default=1024, ge=1, description="the most that a folder holds, and any one answer has, MiB"
+    )
     cache_days: float | None = Field(
         default=30.0, gt=0, description="after which an answer is forgotten; none: never"
     )
@@ -168,19 +171,22 @@ class Cache:
 
 
 async def open_cache(where: str, *, most_bytes: int, seconds: float | None) -> Cache:
-    """The cache in the folder `where`, which is made, or in the Redis whose URL it is. An entry
-    lives for `seconds`, or until its place is needed (None). StartError if it cannot be reached."""
+    """The cache in the folder `where`, which is made, or in the Redis whose URL it is.
+
+    `most_bytes`: of the folder, and of one entry. An entry lives for `seconds`, or until its place
+    is needed (None). StartError if it cannot be reached, or has no bound.
+    """
     try:
         if urlsplit(where).scheme in _REDIS:
             shown = _without_password(where)
-            store: _Store = await _Redis.open(where, most_bytes, seconds)
+            store: _Store = await _Redis.open(where, seconds)
         else:
             shown = where
             store = await _Disk.open(where, most_bytes, seconds)
     except (*_FAILURES, ValueError) as error:
         raise StartError(
             f"cache {shown} cannot be used ({error or type(error).__name__}); name a folder that "
-            "can be written to, or start the server"
+            "can be written to, or a Redis that runs and has a bound"
         ) from error
     return Cache(store, shown, most_bytes)
 
@@ -250,46 +256,21 @@ class _Disk:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
 
-_PREFIX = "{toolwright}:cache:"
-"""The braces keep all keys in one slot of a Redis cluster, as the script needs."""
-_ENTRY_BYTES = 256
-"""What an entry costs apart from its value: its key, and its places in the two tables."""
+_PREFIX = "toolwright:cache:"
 _CONNECTIONS = 32
-_PUT = """
-local entry, ages, sizes, total = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local value, cost, most, lifetime = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-if lifetime > 0 then
-  redis.call('SET', entry, value, 'PX', lifetime)
-else
-  redis.call('SET', entry, value)
-end
-local now = redis.call('TIME')
-redis.call('ZADD', ages, now[1] * 1000000 + now[2], entry)
-local before = tonumber(redis.call('HGET', sizes, entry) or 0)
-redis.call('HSET', sizes, entry, cost)
-local held = redis.call('INCRBY', total, cost - before)
-while held > most do
-  local oldest = redis.call('ZPOPMIN', ages)[1]
-  if not oldest then break end
-  held = redis.call('DECRBY', total, tonumber(redis.call('HGET', sizes, oldest) or 0))
-  redis.call('HDEL', sizes, oldest)
-  redis.call('UNLINK', oldest)
-end
-"""
 
 
 class _Redis:
-    """The bound is kept by the script, atomically, for all services that share the server; one
-    with a smaller bound keeps it for all."""
+    """The bound is the server's own, for all services that share it: it forgets what was not asked
+    for the longest."""
 
-    def __init__(self, client: redis.Redis, most_bytes: int, seconds: float | None) -> None:
+    def __init__(self, client: redis.Redis, seconds: float | None) -> None:
         self._client = client
-        self._most_bytes = most_bytes
-        self._milliseconds = 0 if seconds is None else max(1, int(seconds * 1000))
-        self._put = client.register_script(_PUT)
+        self._milliseconds = None if seconds is None else max(1, int(seconds * 1000))
 
     @classmethod
-    async def open(cls, where: str, most_bytes: int, seconds: float | None) -> _Redis:
+    async def open(cls, where: str, seconds: float | None) -> _Redis:
+        """ValueError for a server that would grow without end, or store nothing once it is full."""
         pool = redis.BlockingConnectionPool.from_url(
             where,
             max_connections=_CONNECTIONS,
@@ -300,22 +281,28 @@ class _Redis:
         )
         client = redis.Redis.from_pool(pool)
         try:
-            await client.ping()
+            _check_bound(await client.info("memory"), expires=seconds is not None)
         except BaseException:
             await client.aclose()
             raise
-        return cls(client, most_bytes, seconds)
+        return cls(client, seconds)
 
     async def get(self, key: str) -> bytes | None:
         found = await self._client.get(_PREFIX + key)
         return found if isinstance(found, bytes) else None
 
     async def put(self, key: str, value: bytes) -> None:
-        tables = (f"{_PREFIX}{name}" for name in ("ages", "sizes", "total"))
-        await self._put(
-            keys=(_PREFIX + key, *tables),
-            args=(value, len(value) + _ENTRY_BYTES, self._most_bytes, self._milliseconds),
-        )
+        await self._client.set(_PREFIX + key, value, px=self._milliseconds)
 
     async def close(self) -> None:
         await self._client.aclose()
+
+
+def _check_bound(memory: Mapping[str, Any], *, expires: bool) -> None:
+    """ValueError. `memory`: what Redis says of its own."""
+    forgets = ("allkeys-", "volatile-") if expires else ("allkeys-",)
+    if not memory["maxmemory"] or not memory["maxmemory_policy"].startswith(forgets):
+        raise ValueError(
+            "it has no bound of its own: redis-cli config set maxmemory 1gb "
+            "maxmemory-policy allkeys-lru"
+        )

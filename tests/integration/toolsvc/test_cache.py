@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 from redis import Redis
 
-from tests.support.redis import RedisServer, redis_server
+from tests.support.redis import MEMORY, RedisServer, redis_server
 from toolsvc.backends.cache import Cache, cache_key, open_cache
 from toolsvc.errors import StartError
 
@@ -57,16 +57,55 @@ async def test_what_was_put_is_found_again_by_the_next_process(cache: Cache, whe
     await again.close()
 
 
-async def test_what_was_stored_first_goes_first(cache: Cache) -> None:
+async def test_what_was_stored_first_goes_first(tmp_path: Path) -> None:
+    cache = await open_cache(str(tmp_path), most_bytes=MIB, seconds=None)
     size = 50_000
     for number in range(60):
         await cache.put(str(number), bytes(size))
     held = [number for number in range(60) if await cache.get(str(number)) is not None]
     assert held == list(range(60 - len(held), 60))
     assert 10 <= len(held) <= MIB // size
+    await cache.close()
+
+
+async def test_what_is_larger_than_the_bound_drives_nothing_out(cache: Cache) -> None:
+    await cache.put("a", b"a")
     await cache.put("too large", bytes(MIB + 1))
     assert await cache.get("too large") is None
-    assert await cache.get("59") is not None
+    assert await cache.get("a") == b"a"
+
+
+async def test_a_redis_keeps_to_its_own_bound(server: RedisServer) -> None:
+    cache = await open_cache(server.url, most_bytes=MIB, seconds=None)
+    for number in range(64):
+        await cache.put(str(number), bytes(MIB))
+    held = [number for number in range(64) if await cache.get(str(number)) is not None]
+    assert 4 <= len(held) <= MEMORY // MIB
+    assert cache.figures()["cache_failures_total"] == 0
+    await cache.close()
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("maxmemory", "0"),
+        ("maxmemory-policy", "noeviction"),
+        ("maxmemory-policy", "volatile-lru"),
+    ],
+)
+async def test_a_redis_without_a_bound_is_not_used(
+    server: RedisServer, setting: str, value: str
+) -> None:
+    with Redis(port=server.port) as client:
+        before = client.config_get(setting)[setting]
+        client.config_set(setting, value)
+        try:
+            with pytest.raises(StartError, match="no bound of its own: redis-cli config set"):
+                await open_cache(server.url, most_bytes=MIB, seconds=None)
+            if value.startswith("volatile"):  # It forgets what expires, as all does then.
+                await (await open_cache(server.url, most_bytes=MIB, seconds=60)).close()
+        finally:
+            client.config_set(setting, before)
 
 
 async def test_entries_expire(where: str) -> None:
