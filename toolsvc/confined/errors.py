@@ -1,14 +1,16 @@
 """What can come of a job, beside its answer.
 
 InputFailed    the stranger's bytes did it: the policy is told
-PoolFull       no place was free: nothing ran
-PoolDown       no process could be had, or somebody from outside killed it: nothing of it is told
+PoolFull       no place was free: nothing ran. A refusal
+PoolDown       no process could be had, or somebody from outside killed it. A refusal too
 CannotStart    the pool cannot work here at all; the message is for the operator
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
+
+from toolsvc.errors import RETRY_SECONDS, BackendDown, Reason, Refused
 
 
 class Fault(StrEnum):
@@ -30,11 +32,13 @@ class InputFailed(Exception):
         self.fault = fault
 
 
-class PoolFull(Exception):
-    pass
+class PoolFull(Refused):
+    def __init__(self, why: str) -> None:
+        mend = "send fewer calls at once, or give the tool more processes to read with"
+        super().__init__(Reason.QUEUE_LIMIT, why, mend=mend, retry_after=RETRY_SECONDS)
 
 
-class PoolDown(Exception):
+class PoolDown(BackendDown):
     pass
 
 

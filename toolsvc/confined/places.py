@@ -55,7 +55,7 @@ class Places:
             else:
                 self.leave(place)
             if isinstance(error, TimeoutError):
-                raise PoolFull(f"no place was free for {patience:g} s") from None
+                raise PoolFull(f"no process was free for {patience:g} s") from None
             raise
         return place
 

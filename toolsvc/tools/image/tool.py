@@ -15,10 +15,10 @@ from typing import Any, Self
 
 from pydantic import BaseModel, Field
 
-from toolsvc.confined.errors import CannotStart, InputFailed, PoolDown, PoolFull
+from toolsvc.confined.errors import CannotStart, InputFailed
 from toolsvc.confined.errors import Fault as InputFault
 from toolsvc.confined.pool import Jobs, Pool
-from toolsvc.errors import RETRY_SECONDS, Reason, Refused, StartError, backend_down
+from toolsvc.errors import Reason, Refused, StartError
 from toolsvc.plugin.actions import InvalidAction
 from toolsvc.plugin.built_in import BuiltIn
 from toolsvc.plugin.results import failure
@@ -160,17 +160,9 @@ class ImageTool(BuiltIn):
         if task is None:
             raise RuntimeError("run outside of a task")
         cancellation.on_request(task.cancel)
-        try:
-            async with self._pool.place(call.session.session_id, call.run_limit) as jobs:
-                work = partial(self._work, jobs)
-                return await run_call(work, True, state, call, cancellation, self.name)
-        except PoolFull as error:
-            raise Refused(
-                Reason.QUEUE_LIMIT,
-                f"no decoding process was free: {error}",
-                retry_after=RETRY_SECONDS,
-                mend="send fewer calls at once, or raise image.workers",
-            ) from error
+        async with self._pool.place(call.session.session_id, call.run_limit) as jobs:
+            work = partial(self._work, jobs)
+            return await run_call(work, True, state, call, cancellation, self.name)
 
     async def _work(self, jobs: Jobs, album: Album, call: Call) -> Result:
         arguments = ImageArguments.model_construct(**call.arguments)
@@ -181,8 +173,6 @@ class ImageTool(BuiltIn):
             if error.fault is Fault.REQUEST:
                 raise InvalidAction(error.reason) from error
             return failure(_KINDS[error.fault], error.reason)
-        except PoolDown as error:
-            raise backend_down(str(error)) from error
         parts: list[Part] = []
         for number, picture in zip(numbers, pictures, strict=True):
             parts += [

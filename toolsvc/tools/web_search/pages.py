@@ -12,8 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from toolsvc.backends.cache import Cache, cache_key
 from toolsvc.backends.chat_model import ChatModel, EndpointOptions
 from toolsvc.backends.single_flight import SingleFlight
-from toolsvc.confined.errors import PoolDown, PoolFull
-from toolsvc.errors import RETRY_SECONDS, Reason, Refused, backend_down
+from toolsvc.errors import Refused
 from toolsvc.plugin.faults import log_fault
 from toolsvc.plugin.waiting import waiting
 from toolsvc.sandbox.config import SandboxConfig
@@ -119,15 +118,6 @@ class Pages:
             return await self._extractor.extract(await self._fetcher.fetch(url), caller)
         except (Refused, PageUnreadable):
             raise
-        except PoolDown as error:
-            raise backend_down(str(error)) from error
-        except PoolFull as error:
-            raise Refused(
-                Reason.QUEUE_LIMIT,
-                f"pages wait to be read: {error}",
-                retry_after=RETRY_SECONDS,
-                mend="send fewer calls at once, or raise web_search.extractors",
-            ) from error
         except Exception as error:
             log_fault("web_search", error)
             raise PageUnreadable("the page is too large or too strange to be read") from error
