@@ -1,7 +1,7 @@
 """The tools that come with the service, by name, and how one is made from an operator's options.
 
-A built-in tool is a `Tool` with two things more: `Options`, a pydantic model whose field
-descriptions are its help, and `make`. Its module is imported when the tool is asked for, so a
+A built-in tool is a `Tool` that is made of its `Options`, a pydantic model whose field descriptions
+are its help. Its module is imported when the tool is asked for, so a
 service of one tool needs the packages of no other.
 """
 
@@ -54,10 +54,15 @@ class BuiltIn(Tool):
 
     Options: ClassVar[type[BaseModel]] = NoOptions
 
+    def __init__(self, options: Any) -> None:
+        """`options`: an `Options`."""
+        self._options = options
+
     @classmethod
     def make(cls, options: Any, sandbox: SandboxConfig) -> Self:
-        """`options`: an `Options`. StartError if the tool cannot work with them."""
-        raise NotImplementedError(f"{cls.__name__} has no make")
+        """The tool of an operator's options. For those that need more than them: the sandbox's
+        settings, say. StartError if the tool cannot work so."""
+        return cls(options)
 
 
 def built_in(name: str) -> type[BuiltIn]:

@@ -4,10 +4,9 @@ for the recipe's reward to say."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any
 
 from toolsvc.plugin.built_in import BuiltIn
-from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.tools.final import AnswerOptions
 from toolsvc.types import Call, Result
 
@@ -19,12 +18,8 @@ class FinishTool(BuiltIn):
     parallel_calls = True
 
     def __init__(self, options: AnswerOptions) -> None:
-        self._options = options
+        super().__init__(options)
         self.format = options.format
-
-    @classmethod
-    def make(cls, options: AnswerOptions, sandbox: SandboxConfig) -> Self:
-        return cls(options)
 
     def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         return {"answer": self._options.answer(super().check(arguments)["answer"])}

@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import structlog
 from pydantic import BaseModel, Field
@@ -31,7 +31,6 @@ from toolsvc.plugin.actions import InvalidAction
 from toolsvc.plugin.built_in import BuiltIn
 from toolsvc.plugin.results import failure, invalid
 from toolsvc.plugin.tool import STRICT, Cancellation
-from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.types import Call, Result, TagFormat, Text
 from toolwright.types import ToolErrorKind
 
@@ -80,7 +79,7 @@ class SearchTool(BuiltIn):
     run_limit = 30.0
 
     def __init__(self, options: SearchOptions) -> None:
-        self._options = options
+        super().__init__(options)
         self._stack = AsyncExitStack()
         self._searcher = Searcher(
             Sources(
@@ -93,10 +92,6 @@ class SearchTool(BuiltIn):
             batch=options.batch,
             queue=options.queue,
         )
-
-    @classmethod
-    def make(cls, options: SearchOptions, sandbox: SandboxConfig) -> Self:
-        return cls(options)
 
     async def start(self) -> None:
         options = self._options

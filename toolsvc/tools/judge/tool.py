@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import structlog
 from pydantic import Field
@@ -21,7 +21,6 @@ from toolsvc.backends.cache import Cache
 from toolsvc.backends.chat_model import ChatModel, ChatModelOptions
 from toolsvc.errors import StartError
 from toolsvc.plugin.built_in import BuiltIn
-from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.tools.final import AnswerOptions
 from toolsvc.tools.judge.prompt import DEFAULT, PLACES, judge_prompt, verdict
 from toolsvc.tools.judge.references import Reference, References
@@ -49,7 +48,7 @@ class JudgeTool(BuiltIn):
     description = "Ends the task with your final answer, which is then graded."
 
     def __init__(self, options: JudgeOptions) -> None:
-        self._options = options
+        super().__init__(options)
         self._references = References(options.references, key=options.key)
         self._template = DEFAULT if options.prompt is None else _template(options.prompt)
         self._stack = AsyncExitStack()
@@ -57,10 +56,6 @@ class JudgeTool(BuiltIn):
         self._model: ChatModel | None = None
         self._unparsable = 0
         self.format = options.format
-
-    @classmethod
-    def make(cls, options: JudgeOptions, sandbox: SandboxConfig) -> Self:
-        return cls(options)
 
     async def start(self) -> None:
         self._cache = await self._stack.enter_async_context(self._options.opened_cache())
