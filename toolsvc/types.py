@@ -211,6 +211,8 @@ class CallRequest(NamedTuple):
     wait: float
     metadata: Mapping[str, Any]
     digest: bytes
+    unreadable: str = ""
+    """Why the arguments that came could not be read, where they could not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

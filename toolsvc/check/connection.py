@@ -11,6 +11,7 @@ import grpc.aio
 
 from toolwright.rpc.channel import open_channel
 from toolwright.rpc.errors import ServiceError, from_rpc_error
+from toolwright.rpc.tls import Certificate
 from toolwright.tool.v1 import tool_pb2_grpc
 
 Answer = TypeVar("Answer")
@@ -65,11 +66,16 @@ async def ask(
 class Connection:
     """One channel an endpoint, opened when it is first needed."""
 
-    def __init__(self, address: str, token: str = "", authority: bytes | None = None) -> None:
-        """`token` and `authority` as `toolwright.rpc.channel.open_channel` takes them."""
+    def __init__(
+        self,
+        address: str,
+        token: str = "",
+        authority: bytes | None = None,
+        identity: Certificate | None = None,
+    ) -> None:
+        """What follows the address as `toolwright.rpc.channel.open_channel` takes it."""
         self.address = address
-        self._token = token
-        self._authority = authority
+        self._how = (token, authority, identity)
         self._channels: dict[str, grpc.aio.Channel] = {}
 
     def channel(self, endpoint: str = "") -> grpc.aio.Channel:
@@ -81,7 +87,7 @@ class Connection:
 
     def another_channel(self, endpoint: str = "") -> grpc.aio.Channel:
         """A channel that the caller closes, for a check that cuts it."""
-        return open_channel(endpoint or self.address, self._token, self._authority)
+        return open_channel(endpoint or self.address, *self._how)
 
     def stub(self, endpoint: str = "") -> tool_pb2_grpc.ToolServiceAsyncStub:
         return stub_on(self.channel(endpoint))

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 from google.protobuf.json_format import MessageToDict
 
-from toolsvc.commands.endings import Authority, Unusable, client_of, one_sentence
+from toolsvc.commands.endings import Authority, Shown, ShownKey, Unusable, client_of, one_sentence
 from toolsvc.edge.client import Client
 from toolsvc.types import Media
 from toolwright.common.v1 import reasons_pb2
@@ -52,6 +52,8 @@ def call(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print the whole result")] = False,
     tls_ca: Authority = None,
+    tls_cert: Shown = None,
+    tls_key: ShownKey = None,
 ) -> None:
     """Call a tool of a running service.
 
@@ -64,7 +66,7 @@ def call(
         given = None if arguments is None else _object(arguments, "--arguments")
         asyncio.run(
             _call(
-                client_of(address, tls_ca),
+                client_of(address, tls_ca, tls_cert, tls_key),
                 tool,
                 _typed(f"{tool}> ") if interactive else _given(action, given is not None),
                 given,

@@ -24,8 +24,9 @@ from toolsvc.check.probe import Probe, ProbeError, load_probes
 from toolsvc.check.report import show_checks, show_report, show_subjects
 from toolsvc.check.runner import NoService, jobs_of, look, run
 from toolsvc.check.types import Outcome, Report
+from toolsvc.commands.endings import Authority, Shown, ShownKey, Unusable, trust
 from toolwright.rpc.options import TOKEN_VARIABLE
-from toolwright.rpc.tls import TlsError, read_authority
+from toolwright.rpc.tls import TlsError
 
 
 def check(
@@ -44,9 +45,9 @@ def check(
         list[Path] | None,
         typer.Option(help="TOML file of what your tools have to be told; may be repeated"),
     ] = None,
-    tls_ca: Annotated[
-        Path | None, typer.Option(help="PEM file: whom to trust; the service is spoken to by TLS")
-    ] = None,
+    tls_ca: Authority = None,
+    tls_cert: Shown = None,
+    tls_key: ShownKey = None,
     pace: Annotated[
         float, typer.Option(min=0.2, help="stretches all times, for a slow machine or service")
     ] = 1.0,
@@ -68,13 +69,13 @@ def check(
     try:
         checks = _chosen(only or [])
         probes = load_probes(*(probe or []))
-        authority = None if tls_ca is None else read_authority(tls_ca)
-        connection = Connection(address, os.environ.get(TOKEN_VARIABLE, ""), authority)
+        trusted = trust(tls_ca, tls_cert, tls_key)
+        connection = Connection(address, os.environ.get(TOKEN_VARIABLE, ""), *trusted)
         apart = CALLS if each_tool else ()
         report = asyncio.run(
             _check(console, connection, checks, probes, tool=tool, apart=apart, pace=pace)
         )
-    except (NoService, ProbeError, TlsError) as error:
+    except (NoService, ProbeError, TlsError, Unusable) as error:
         print(f"toolsvc: {error}", file=sys.stderr)
         raise typer.Exit(2) from None
     show_report(console, report, checks)

@@ -18,21 +18,42 @@ from toolsvc.edge.client import Client
 from toolsvc.errors import StartError
 from toolwright.rpc.errors import ListenError, ServiceError, TransportError
 from toolwright.rpc.options import TOKEN_VARIABLE
-from toolwright.rpc.tls import TlsError, read_authority
+from toolwright.rpc.tls import Certificate, TlsError, read_authority, read_certificate
 
 Authority = Annotated[
     Path | None, typer.Option(help="PEM file of who signed the service's certificate")
 ]
+
+Shown = Annotated[
+    Path | None,
+    typer.Option(help="PEM file of a certificate of your own, for a service with --tls-client-ca"),
+]
+ShownKey = Annotated[Path | None, typer.Option(help="PEM file: the certificate's key")]
 
 
 class Unusable(Exception):
     """What was typed makes no sense; the message is one sentence."""
 
 
-def client_of(address: str, tls_ca: Path | None) -> Client:
-    """With the bearer token of the environment. TlsError."""
-    authority = None if tls_ca is None else read_authority(tls_ca)
-    return Client(address, os.environ.get(TOKEN_VARIABLE, ""), authority)
+def trust(
+    tls_ca: Path | None, tls_cert: Path | None, tls_key: Path | None
+) -> tuple[bytes | None, Certificate | None]:
+    """Whom to trust, and what to show. TlsError, Unusable."""
+    if (tls_cert is None) != (tls_key is None):
+        raise Unusable("give --tls-cert and --tls-key together")
+    if tls_cert is not None and tls_ca is None:
+        raise Unusable("give --tls-ca too: without it the service is not spoken to by TLS")
+    return (
+        None if tls_ca is None else read_authority(tls_ca),
+        None if tls_cert is None or tls_key is None else read_certificate(tls_cert, tls_key),
+    )
+
+
+def client_of(
+    address: str, tls_ca: Path | None, tls_cert: Path | None, tls_key: Path | None
+) -> Client:
+    """With the bearer token of the environment. TlsError, Unusable."""
+    return Client(address, os.environ.get(TOKEN_VARIABLE, ""), *trust(tls_ca, tls_cert, tls_key))
 
 
 @contextlib.contextmanager

@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from toolsvc.commands.endings import Authority, client_of, one_sentence
+from toolsvc.commands.endings import Authority, Shown, ShownKey, client_of, one_sentence
 from toolsvc.edge.client import Client
 from toolsvc.errors import StartError
 from toolsvc.plugin.built_in import BUILT_IN, NoOptions, built_in
@@ -44,6 +44,8 @@ def list_tools(
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
     tls_ca: Authority = None,
+    tls_cert: Shown = None,
+    tls_key: ShownKey = None,
 ) -> None:
     """List built-in tools, sources and their options, or the tools of a running service.
 
@@ -61,7 +63,7 @@ def list_tools(
         _show_words(console, words)
         return
     with one_sentence(address):
-        answer = asyncio.run(_ask(client_of(address, tls_ca)))
+        answer = asyncio.run(_ask(client_of(address, tls_ca, tls_cert, tls_key)))
     if as_json:
         print(json.dumps(MessageToDict(answer, preserving_proto_field_name=True), indent=2))
     else:

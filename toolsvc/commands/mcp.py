@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from toolsvc.commands.endings import Authority, client_of, one_sentence
+from toolsvc.commands.endings import Authority, Shown, ShownKey, client_of, one_sentence
 
 
 def mcp(
@@ -19,6 +19,8 @@ def mcp(
         bool, typer.Option(help="with --http off loopback: without TOOLWRIGHT_TOKEN")
     ] = False,
     tls_ca: Authority = None,
+    tls_cert: Shown = None,
+    tls_key: ShownKey = None,
 ) -> None:
     """Offer the tools of a running service to agents that speak MCP.
 
@@ -28,7 +30,7 @@ def mcp(
     with one_sentence(extra="mcp"):
         from toolsvc.sources.mcp.serving import serve_http, serve_stdio
     with one_sentence(address):
-        client = client_of(address, tls_ca)
+        client = client_of(address, tls_ca, tls_cert, tls_key)
         if http:
             asyncio.run(serve_http(client, http, insecure=insecure))
         else:

@@ -22,6 +22,7 @@ from toolwright.rpc.channel import call as rpc
 from toolwright.rpc.channel import open_channel
 from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
 from toolwright.rpc.options import LONGEST_WAIT, PIECE_BYTES
+from toolwright.rpc.tls import Certificate
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.tool.v1 import tool_pb2_grpc
 
@@ -34,10 +35,16 @@ _BLOB_SECONDS = 300.0
 class Client:
     """Async context manager. Its methods raise ServiceError and TransportError."""
 
-    def __init__(self, address: str, token: str = "", authority: bytes | None = None) -> None:
-        """`authority`: see `toolwright.rpc.channel.open_channel`."""
+    def __init__(
+        self,
+        address: str,
+        token: str = "",
+        authority: bytes | None = None,
+        identity: Certificate | None = None,
+    ) -> None:
+        """What follows the address as `toolwright.rpc.channel.open_channel` takes it."""
         self._address = address
-        self._how = (token, authority)
+        self._how = (token, authority, identity)
         self._channels: list[grpc.aio.Channel] = []
 
     async def __aenter__(self) -> Client:

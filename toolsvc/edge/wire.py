@@ -101,18 +101,24 @@ def blob_from_proto(blob: media_pb2.BlobRef) -> BlobRef:
 
 def call_from_proto(request: pb.CallToolRequest) -> CallRequest:
     """Refused for missing ids or a limit that is not above 0. A `wait` of 0 asks without
-    waiting."""
+    waiting. Arguments that cannot be read are the policy's, and refuse nothing."""
     require(request, "session_id")
     require(request, "call_id")
     queue_limit = seconds_of(request, "queue_limit", DEFAULT_QUEUE_LIMIT)
     run_limit = seconds_of(request, "run_limit", 0.0) or None
     wait = seconds_of(request, "wait", LONGEST_WAIT, at_least_zero=True)
+    arguments, unreadable = None, ""
+    if request.HasField("arguments"):
+        try:
+            arguments = wire.mapping(request.arguments, request.arguments_json)
+        except ValueError as error:
+            unreadable = f"arguments_json is {error}"
     return CallRequest(
         session_id=request.session_id,
         call_id=request.call_id,
         tool=request.tool,
         action=request.action,
-        arguments=_exact(request, "arguments") if request.HasField("arguments") else None,
+        arguments=arguments,
         turn=request.turn,
         turns_left=request.turns_left,
         last_step=request.last_step,
@@ -121,6 +127,7 @@ def call_from_proto(request: pb.CallToolRequest) -> CallRequest:
         wait=wait,
         metadata=_exact(request, "metadata"),
         digest=_digest(request, _LIMIT_FIELDS),
+        unreadable=unreadable,
     )
 
 

@@ -51,6 +51,8 @@ def understand(session: OpenSession, request: CallRequest) -> tuple[OpenTool, Ca
             f"session {request.session_id} has no tool {name!r}, only {', '.join(session.tools)}",
             subject=name,
         )
+    if request.unreadable:
+        raise InvalidAction(f"{entry.tool.name} cannot read the call: {request.unreadable}")
     arguments = arguments_of(entry.tool, entry.descriptor, request.action, request.arguments)
     call = Call(
         session=session.info,

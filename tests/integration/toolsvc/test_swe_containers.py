@@ -5,7 +5,9 @@ What is not: docker, podman, a cluster, and whether they hold what they are aske
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+import os
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +20,15 @@ from tests.support.swe import Source, bash, call, edit, fix, serving, submit
 from tests.support.trajectory import Trajectory, said
 from toolsvc.errors import Reason, Refused, StartError
 from toolsvc.host.host import Host
+from toolsvc.types import Result
 from toolwright.types import ToolErrorKind
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.filterwarnings("ignore:.*is not an async function:pytest.PytestWarning"),
 ]
+
+Until = Callable[[Callable[[], bool]], Awaitable[None]]
 
 
 @pytest.fixture(scope="module")
@@ -158,6 +163,53 @@ async def test_a_container_that_ended_is_a_lost_session(host: Host, source: Sour
     assert caught.value.reason is Reason.SESSION_LOST
     with pytest.raises(Refused):
         await bash(session, "true")
+    await session.close()
+
+
+def container(machine: Path) -> Path:
+    (box,) = (machine / "standin" / "boxes").iterdir()
+    return box
+
+
+async def is_told_and_told_again(session: Trajectory, result: Result) -> None:
+    for told in (result, await session.act(call("execute_bash", command="true"))):
+        assert told.error is not None
+        assert (told.error.kind, told.error.session_lost) == (ToolErrorKind.CRASHED, True)
+    assert session.host.renew("tests", 600, [session.session_id]).lost == ()
+
+
+async def test_a_container_that_its_policy_ended_is_told(
+    host: Host, source: Source, machine: Path, until: Until
+) -> None:
+    """Its first process is killed while the container is there, and those who run it answer."""
+    during, after = (Trajectory(host, "swe", source.task()) for _ in range(2))
+    await during.open()
+    box = container(machine)
+    running = asyncio.create_task(during.act(call("execute_bash", cmd="touch begun; sleep 60")))
+    await until((box / "files" / "begun").exists)
+    os.kill(int((box / "pid").read_text()), signal.SIGKILL)
+    await is_told_and_told_again(during, await running)
+    assert (await submit(during)).reward == 0.0
+    await during.close()
+    await bash(after, "true")
+    os.kill(int((container(machine) / "pid").read_text()), signal.SIGKILL)
+    await is_told_and_told_again(after, await edit(after, "view", "."))
+    await after.close()
+
+
+async def test_a_container_whose_program_does_not_answer_is_a_lost_session(
+    host: Host, source: Source, machine: Path
+) -> None:
+    session = Trajectory(host, "swe", source.task())
+    await bash(session, "true")
+    down = machine / "standin" / "down"
+    down.touch()
+    try:
+        with pytest.raises(Refused, match="the box was lost") as caught:
+            await bash(session, "true")
+    finally:
+        down.unlink()
+    assert caught.value.reason is Reason.SESSION_LOST
     await session.close()
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,10 +12,13 @@ import pytest
 from tests.support.containers.podman import IMAGE, Podman
 from tests.support.repository import FIX
 from tests.support.service import Client
-from tests.support.swe import Source, call
+from tests.support.swe import Source, call, serving, submit
+from tests.support.trajectory import Trajectory, said
+from toolsvc.errors import Reason, Refused
 from toolwright.json_data import struct
 from toolwright.rpc.channel import call as rpc
 from toolwright.tool.v1 import tool_pb2 as pb
+from toolwright.types import ToolErrorKind
 
 pytestmark = [
     pytest.mark.skipif(
@@ -70,3 +74,51 @@ async def test_boxes_are_opened_rewarded_and_removed(
     assert fixed == ("Submitted.", 1.0)
     assert left[0] == "begun"
     assert podman.ask("ps", "--all", "--quiet") == ""
+
+
+FILLS_ITS_BOX = """
+python3 -c 'import os, time
+while True:
+    try:
+        if os.fork() == 0:
+            os.setsid()
+            time.sleep(600)
+    except OSError:
+        os._exit(0)'
+"""
+
+
+async def test_what_a_policy_does_to_its_own_container_is_told(
+    podman: Podman, source: Source
+) -> None:
+    options = {"runner": "podman", "image": IMAGE}
+    async with serving(source, **options) as host:
+        ends, fills, deletes, lost = (Trajectory(host, "swe", source.task()) for _ in range(4))
+        # As by the kernel, for want of memory or by a limit that the policy set.
+        await ends.open()
+        process = podman.ask("inspect", "--latest", "--format", "{{.State.Pid}}")
+        os.kill(int(process), signal.SIGKILL)
+        for _ in range(2):
+            told = await ends.act(call("execute_bash", command="true"))
+            assert told.error is not None, told
+            assert (told.error.kind, told.error.session_lost) == (ToolErrorKind.CRASHED, True)
+            assert "first process ended with exit code 137" in said(told)
+
+        await fills.act(call("execute_bash", command=FILLS_ITS_BOX))
+        await deletes.act(call("execute_bash", command="rm -f /bin/bash /usr/bin/bash"))
+        for session in (fills, deletes):
+            for action in (call("execute_bash", command="true"), call("search", search_term="x")):
+                told = await session.act(action)
+                assert told.error is not None, told
+                assert (told.error.kind, told.error.session_lost) == (
+                    ToolErrorKind.EXCEPTION,
+                    False,
+                )
+                assert "no command can be run" in said(told)
+            assert (await submit(session)).reward == 0.0
+
+        await lost.open()
+        podman.ask("rm", "--force", "--all")
+        with pytest.raises(Refused) as caught:
+            await lost.act(call("execute_bash", command="true"))
+        assert caught.value.reason is Reason.SESSION_LOST

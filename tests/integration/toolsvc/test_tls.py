@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 
 import grpc
 import pytest
+from mcp import Client, StdioServerParameters
 
 from engine.tools.calls import PendingCall
 from engine.tools.services import ToolServices
@@ -116,6 +119,47 @@ async def test_the_engine_reaches_every_worker(service: Service, pem: Pem) -> No
             environment.close()
     finally:
         await services.close()
+
+
+def run_command(*words: str) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [sys.executable, "-c", "from toolsvc.cli import main; main()", *words],
+        check=False, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    return done.returncode, done.stdout, " ".join(done.stderr.split())
+
+
+def test_every_command_shows_a_certificate(service: Service, pem: Pem) -> None:
+    """Also at the endpoints that it is told of."""
+    trusts = ("--tls-ca", str(pem.authority))
+    shows = (*trusts, *pem.options)
+    for words, says in (
+        (("list", service.address), "echo"),
+        (("call", service.address, "echo", "hi"), "hi"),
+        (("check", service.address, "--only", "an-unknown-session-is-refused"), "1 passed"),
+    ):
+        code, out, errors = run_command(*words, *shows)
+        assert (code, says in out) == (0, True), (out, errors)
+    code, _, errors = run_command("call", service.address, "echo", "hi", *trusts)
+    assert (code, "no service answers" in errors) == (1, True)
+    certificate = ("--tls-cert", str(pem.certificate))
+    for command in ("list", "call", "check", "mcp"):
+        where = (command, service.address, *(("echo",) if command == "call" else ()))
+        code, _, errors = run_command(*where, *trusts, *certificate)
+        assert (code > 0, "--tls-cert and --tls-key together" in errors) == (True, True)
+        code, _, errors = run_command(*where, *pem.options)
+        assert (code > 0, "give --tls-ca too" in errors) == (True, True)
+
+
+async def test_an_mcp_agent_is_served_by_a_service_that_wants_certificates(
+    service: Service, pem: Pem
+) -> None:
+    words = ("mcp", service.address, "--tls-ca", str(pem.authority), *pem.options)
+    command = [sys.executable, "-c", "from toolsvc.cli import main; main()", *words]
+    program = StdioServerParameters(command=command[0], args=command[1:], env=dict(os.environ))
+    async with Client(program) as agent:
+        listed = await agent.list_tools()
+        assert [tool.name for tool in listed.tools] == ["echo"]
 
 
 async def test_one_process_serves_tls_too(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -70,9 +71,12 @@ class Cluster:
         return await handler(request)
 
     async def _list(self, request: web.Request) -> web.StreamResponse:
+        if _is_down():
+            return _status(503, "no connection to etcd")
         wanted = request.query.get("fieldSelector", "").removeprefix("metadata.name=")
         if request.query.get("watch") not in ("true", "True"):
             items = [pod for name, pod in self.pods.items() if wanted in ("", name)]
+            items = [one for pod in items for one in await _as_it_is(pod)]
             return web.json_response({"kind": "PodList", "metadata": {}, "items": items})
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)
@@ -144,6 +148,8 @@ class Cluster:
 
     async def _exec(self, request: web.Request) -> web.StreamResponse:
         name = request.match_info["name"]
+        if _is_down():
+            return _status(503, "no connection to the node")
         if name not in self.pods:
             return _status(404, f'pods "{name}" not found')
         assert request.query["container"] == "box"
@@ -185,6 +191,29 @@ async def _pass_on(
     while data := await stream.read(32 * 1024):
         with contextlib.suppress(ConnectionError):
             await socket.send_bytes(bytes((channel,)) + data)
+
+
+def _is_down() -> bool:
+    """The API answers, and nothing behind it does."""
+    return Path(os.environ["STANDIN"], "down").exists()
+
+
+async def _as_it_is(pod: dict[str, Any]) -> list[dict[str, Any]]:
+    """With how its container ended, if it did; nothing where it is gone."""
+    if pod["status"]["phase"] != "Running":
+        return [pod]
+    form = ("--type", "container", "--format", "{{json .State}}")
+    process = await asyncio.create_subprocess_exec(
+        str(DOCKER), "inspect", *form, pod["metadata"]["name"], stdout=asyncio.subprocess.PIPE
+    )
+    said, _ = await process.communicate()
+    if process.returncode:
+        return []
+    state = json.loads(said)
+    if state["Running"]:
+        return [pod]
+    ended = {"terminated": {"reason": "Error", "exitCode": state["ExitCode"]}}
+    return [{**pod, "status": {"phase": "Failed", "containerStatuses": [{"state": ended}]}}]
 
 
 def _ending(code: int) -> dict[str, Any]:

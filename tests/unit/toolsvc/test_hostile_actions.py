@@ -223,9 +223,9 @@ async def test_an_mcp_agent_is_told_what_cannot_be_read(value: Any) -> None:
     assert "cannot read the call" in str(told.content[0])
 
 
-@pytest.mark.parametrize("value", ["9" * 400, "1e999"])
+@pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
 async def test_arguments_over_grpc_have_the_same_bounds(value: str) -> None:
-    """As JSON beside the Struct, in which integers of any size travel."""
+    """As JSON beside the Struct, in which integers of any size travel, or what is no JSON."""
     request = pb.CallToolRequest(
         session_id="s", call_id="a", tool="adder", arguments_json=f'{{"a": [{value}]}}'
     )

@@ -1,5 +1,6 @@
 """The swe tool's pure parts: calls, reports, what is a submission and what reaches too far."""
 
+import json
 import os
 import shlex
 import subprocess
@@ -13,9 +14,10 @@ from pydantic import ValidationError
 from toolsvc.plugin.actions import InvalidAction
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.tools.files import FILE_MODE, Entry
+from toolsvc.tools.swe import cli, kubernetes
 from toolsvc.tools.swe.action import find_call
 from toolsvc.tools.swe.arguments import SweArguments
-from toolsvc.tools.swe.box import BoxGone, StartFailed
+from toolsvc.tools.swe.box import BoxError, BoxGone, StartFailed
 from toolsvc.tools.swe.checkout import unpack
 from toolsvc.tools.swe.kubernetes import exit_code, is_running
 from toolsvc.tools.swe.options import SweOptions
@@ -237,6 +239,51 @@ def test_how_a_command_in_a_pod_ended() -> None:
     for broken in (b'{"status": "Failure", "message": "no runtime"}', b"cut"):
         with pytest.raises(BoxGone):
             exit_code("a", broken)
+
+    unable = b'{"status": "Failure", "message": "OCI runtime exec failed: no bash in $PATH"}'
+    with pytest.raises(BoxError, match="no command can be run"):
+        exit_code("a", unable)
+
+
+def test_how_a_pod_ended() -> None:
+    """By what ran in it, or by the cluster."""
+
+    def pod(phase: str, **status: Any) -> list[dict[str, Any]]:
+        return [{"metadata": {}, "status": {"phase": phase, **status}}]
+
+    def ended(**how: Any) -> list[dict[str, Any]]:
+        return [{"state": {"terminated": how}}]
+
+    assert kubernetes.how_ended("a", pod("Running")) == ""
+    killed = ended(reason="OOMKilled", exitCode=137)
+    for phase in ("Failed", "Running"):
+        assert "memory" in kubernetes.how_ended("a", pod(phase, containerStatuses=killed))
+    told = kubernetes.how_ended("a", pod("Failed", containerStatuses=ended(exitCode=3)))
+    assert told.endswith("exit code 3")
+    deleted = [{"metadata": {"deletionTimestamp": "now"}, "status": {"phase": "Running"}}]
+    evicted = pod("Failed", reason="Evicted", containerStatuses=ended(exitCode=137))
+    for pods in ([], deleted, evicted, pod("Failed", reason="DeadlineExceeded")):
+        with pytest.raises(BoxGone):
+            kubernetes.how_ended("a", pods)
+
+
+def test_how_a_container_ended() -> None:
+    def state(**more: Any) -> str:
+        found = {"Status": "exited", "Running": False, "Paused": False, "OOMKilled": False}
+        return json.dumps({**found, "ExitCode": 137, **more})
+
+    assert cli.how_ended(state(Running=True, Status="running")) == ""
+    assert cli.how_ended(state()).endswith("exit code 137")
+    assert cli.how_ended(state(OOMKilled=True)) == "the container ran out of memory"
+    for outside in (
+        state(Running=True, Paused=True, Status="paused"),
+        state(Status="removing"),
+        "no JSON",
+        "[]",
+        "{}",
+    ):
+        with pytest.raises(BoxGone):
+            cli.how_ended(outside)
 
 
 def test_requests_never_exceed_limits() -> None:

@@ -71,7 +71,7 @@ class Box(ABC):
         self, command: str, *, limit: float, keep: int, cancellation: Cancellation | None = None
     ) -> Ran:
         """Runs the command in a fresh bash with empty standard input, for `limit` seconds at most;
-        keeps the first `keep` bytes of what it prints."""
+        keeps the first `keep` bytes of what it prints. BoxError where the box does not run it."""
 
     @abstractmethod
     async def read(self, command: str, *, limit: float, most: int) -> bytes:

@@ -8,9 +8,11 @@ A container has no network, no more privileges than files of its own need, and t
 from __future__ import annotations
 
 import asyncio
+import json
 import secrets
 import shutil
 from collections.abc import Sequence
+from typing import Any
 
 from toolsvc.errors import StartError
 from toolsvc.tools.files import Entry
@@ -58,7 +60,7 @@ class CliRunner(Runner):
 
     async def box(self, image: str, checkout: Sequence[Entry]) -> Box:
         name = f"toolwright-{secrets.token_hex(8)}"
-        box = CliBox(self._program, name, self._folder)
+        box = CliBox(self._program, name, self._folder, self._limits.life)
         try:
             await self._run(name, image)
             if checkout:
@@ -92,19 +94,12 @@ class CliRunner(Runner):
         ]
 
     async def _ask(self, *arguments: str, limit: float | None = _SECONDS) -> tuple[int, str]:
-        """Exit code and output. An image that has to be fetched first takes what it takes."""
-        said = bytearray()
-        try:
-            async with asyncio.timeout(limit):
-                code = await run(self._program, arguments, b"", lambda _, data: said.extend(data))
-        except TimeoutError:
-            return _NO_CONTAINER, f"no answer in {limit:g} s"
-        return code, said.decode("utf-8", "replace")
+        return await ask(self._program, *arguments, limit=limit)
 
 
 class CliBox(ContainerBox):
-    def __init__(self, program: str, name: str, folder: str) -> None:
-        super().__init__(folder)
+    def __init__(self, program: str, name: str, folder: str, life: float) -> None:
+        super().__init__(folder, life)
         self._program = program
         self._name = name
         self._closed = False
@@ -118,6 +113,40 @@ class CliBox(ContainerBox):
     async def _process(self, command: str, given: bytes, take: Take) -> int:
         where = ("--interactive", "--workdir", self.folder, self._name)
         return await run(self._program, ("exec", *where, "bash", "-c", command), given, take)
+
+    async def _ended(self, patient: bool) -> str:
+        form = ("--type", "container", "--format", "{{json .State}}")
+        code, said = await ask(self._program, "inspect", *form, self._name)
+        if code:
+            raise BoxGone(f"{self._program} inspect: {_last_line(said)}")
+        return how_ended(said)
+
+
+def how_ended(said: str) -> str:
+    """Of a container's state, as the program tells it in JSON; "" while it runs. BoxGone where it
+    is in no state that a process of its own could have brought about."""
+    try:
+        state: dict[str, Any] = json.loads(said)
+        if state["Running"] and not state["Paused"]:
+            return ""
+        if state["Status"] not in ("exited", "stopped"):
+            raise BoxGone(f"the container is {state['Status']}")
+        if state["OOMKilled"]:
+            return "the container ran out of memory"
+        return f"the container's first process ended with exit code {int(state['ExitCode'])}"
+    except (ValueError, TypeError, KeyError) as error:
+        raise BoxGone(f"the container's state cannot be read: {error}") from error
+
+
+async def ask(program: str, *arguments: str, limit: float | None = _SECONDS) -> tuple[int, str]:
+    """Exit code and output. An image that has to be fetched first takes what it takes."""
+    said = bytearray()
+    try:
+        async with asyncio.timeout(limit):
+            code = await run(program, arguments, b"", lambda _, data: said.extend(data))
+    except TimeoutError:
+        return _NO_CONTAINER, f"no answer in {limit:g} s"
+    return code, said.decode("utf-8", "replace")
 
 
 async def run(program: str, arguments: Sequence[str], given: bytes, take: Take) -> int:

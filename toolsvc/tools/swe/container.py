@@ -3,6 +3,10 @@
 A container needs bash, coreutils, tar and findutils. Commands travel by standard input, since there
 is more room than on a command line; the first line of output is the number of the process that
 leads the command's group, by which it can be stopped from beside it.
+
+Whatever runs a container may fail, and so may what runs in it. The first is a lost session, the
+second is the policy's own doing. So a box that did not run a command, or whose command was killed,
+is looked at: whoever runs the container says whether it still runs, and how it ended.
 """
 
 from __future__ import annotations
@@ -33,8 +37,12 @@ _GRACE_SECONDS = 10.0
 _WRITE_SECONDS = 120.0
 _MESSAGE = 1000
 """Bytes of a failure that are looked at."""
+_SAID = 300
+"""Characters of it that the policy reads."""
 _STOPPED = (124, 137)
 """Exit codes of `timeout`."""
+_KILLED = (137, 255)
+"""Exit codes of a command that was killed with all else in its container, as programs tell it."""
 _RUN = (
     'script=$(head -c {size}); echo $$; exec timeout -s INT -k 1 {limit} bash -c "$script" '
     "</dev/null {errors}"
@@ -47,16 +55,24 @@ def main_process(life: float) -> list[str]:
 
 
 class ContainerBox(Box):
-    """A subclass says how a process is run in it."""
+    """A subclass says how a process is run in it, and whether it still runs."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, life: float) -> None:
+        """`life`: seconds after which it ends by itself."""
         self.folder = folder
+        self._life = life
+        self._ends = time.monotonic() + life - 1.0  # bash counts whole seconds
 
     @abstractmethod
     async def _process(self, command: str, given: bytes, take: Take) -> int:
         """Runs bash with the command in the box's folder, `given` as its standard input, and
-        returns its exit code. BoxGone if the container does not take it. Cancelling it leaves
-        the process to itself."""
+        returns its exit code. BoxError if the container, which runs, does not take it; BoxGone if
+        nobody can tell. Cancelling it leaves the process to itself."""
+
+    @abstractmethod
+    async def _ended(self, patient: bool) -> str:
+        """How what ran in the container ended it, "" while it runs. BoxGone where somebody else
+        ended it, and where nobody can tell. `patient`: something is wrong with it for certain."""
 
     async def exec(
         self, command: str, *, limit: float, keep: int, cancellation: Cancellation | None = None
@@ -68,12 +84,14 @@ class ContainerBox(Box):
         began = time.monotonic()
         code = await self._until(command, limit, "2>&1", output.take, output, stop)
         kind = ToolErrorKind.NONE
-        if stop.is_set():
+        if self.broken is not None:
+            kind = ToolErrorKind.CRASHED
+        elif stop.is_set():
             kind = ToolErrorKind.CANCELLED
         elif code is None or (code in _STOPPED and time.monotonic() - began >= limit):
             kind = ToolErrorKind.TIMEOUT
         code = code if kind is ToolErrorKind.NONE else None
-        return Ran(bytes(output.kept), output.dropped, code, kind)
+        return Ran(bytes(output.kept), output.dropped, code, kind, self.broken or "")
 
     async def read(self, command: str, *, limit: float, most: int) -> bytes:
         output = _Output(most)
@@ -85,6 +103,8 @@ class ContainerBox(Box):
         code = await self._until(
             f"set -o pipefail; {command}", limit, "2>/dev/null", take, output, asyncio.Event()
         )
+        if self.broken is not None:
+            raise BoxError(self.broken)
         if code is None or code in _STOPPED:
             raise BoxError(f"reading took longer than {limit:g} s")
         if output.dropped:
@@ -94,6 +114,7 @@ class ContainerBox(Box):
         return bytes(output.kept)
 
     async def write(self, entries: Sequence[Entry]) -> None:
+        self._check()
         archive = await asyncio.to_thread(_archive, entries)
         said = bytearray()
         begun = b"begun\n"
@@ -103,11 +124,13 @@ class ContainerBox(Box):
             async with asyncio.timeout(_WRITE_SECONDS):
                 code = await self._process(command, archive, lambda _, data: said.extend(data))
         except TimeoutError:
+            await self._look()
             raise BoxError(f"writing took longer than {_WRITE_SECONDS:g} s") from None
+        except BoxGone as error:
+            raise await self._reason(error) from error
         told = said.removeprefix(begun).decode("utf-8", "replace").strip()[:_MESSAGE]
         if not said.startswith(begun):
-            self.gone = told or "it has ended"
-            raise BoxGone(self.gone)
+            raise await self._not_run(told)
         if code:
             raise BoxError(told or f"exit code {code}")
 
@@ -115,9 +138,9 @@ class ContainerBox(Box):
         self, command: str, limit: float, errors: str, take: Take, output: _Output,
         stop: asyncio.Event,
     ) -> int | None:  # fmt: skip
-        """The exit code; None where the command had to be stopped from beside."""
-        if self.gone is not None:
-            raise BoxGone(self.gone)
+        """The exit code; None where the command had to be stopped from beside. What it did may have
+        ended the box, which is `broken` then. BoxError where it was not run, BoxGone."""
+        self._check()
         script = command.encode("utf-8", "surrogateescape")
         line = _RUN.format(size=len(script), limit=f"{limit:.3f}", errors=errors)
         process = asyncio.create_task(self._process(line, script, take))
@@ -129,20 +152,59 @@ class ContainerBox(Box):
                 return_when=asyncio.FIRST_COMPLETED,
             )
             if not process.done():
-                await self._kill(output.leader)
+                if not stop.is_set():
+                    await self._look()
+                if self.broken is None:
+                    await self._kill(output.leader)
                 return None
             code = process.result()
         except BoxGone as error:
-            self.gone = str(error)
-            raise
+            raise await self._reason(error) from error
         finally:
             for task in (process, stopped):
                 task.cancel()
             await asyncio.wait((process, stopped))
         if output.leader is None:
-            self.gone = bytes(output.said).decode("utf-8", "replace").strip() or "it has ended"
-            raise BoxGone(self.gone)
+            raise await self._not_run(bytes(output.said).decode("utf-8", "replace").strip())
+        if code in _KILLED:
+            await self._look(patient=False)
         return code
+
+    def _check(self) -> None:
+        """BoxGone, or BoxError, where it has ended already."""
+        if self.gone is not None:
+            raise BoxGone(self.gone)
+        if self.broken is not None:
+            raise BoxError(self.broken)
+
+    async def _look(self, *, patient: bool = True) -> None:
+        """Whether it still runs. Where what ran in it ended it, it is `broken`. BoxGone."""
+        try:
+            ended = await self._ended(patient)
+        except BoxGone as error:
+            self.gone = str(error)
+            raise
+        if ended and time.monotonic() >= self._ends:
+            self.gone = f"it ended by itself after {self._life:g} s"
+            raise BoxGone(self.gone)
+        self.broken = ended or None
+
+    async def _reason(self, error: BoxGone) -> Exception:
+        """Why nobody could tell what came of a command: BoxError where what ran in the box ended
+        it, else the error."""
+        if self.gone is not None:
+            return error
+        await self._look()
+        if self.broken is not None:
+            return BoxError(self.broken)
+        self.gone = str(error)
+        return error
+
+    async def _not_run(self, said: str) -> BoxError:
+        """Of a command that did not begin. A box that runs and takes none has no room for another
+        process, or no bash any more: it is the policy's to mend."""
+        await self._look()
+        return BoxError(self.broken or f"no command can be run: {said[:_SAID] or 'bash is gone'}")
 
     async def _kill(self, leader: int | None) -> None:
         if leader is None:

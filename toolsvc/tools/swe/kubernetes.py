@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import secrets
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
 import aiohttp
@@ -39,6 +40,10 @@ _HOPELESS = {
     *("ImageInspectError", "ImagePullBackOff", "InvalidImageName", "RunContainerError"),
 }
 """Why a container waits, where waiting longer would not help."""
+
+_NOT_RUN = re.compile(r"\bOCI\b|exec failed")
+"""How runtimes speak of a container without bash, or without room for another process."""
+_LOOKS, _BETWEEN_LOOKS = 4, 0.5
 
 _FAILURES = (ApiException, aiohttp.ClientError, OSError)
 
@@ -88,7 +93,9 @@ class KubernetesRunner(Runner):
 
     async def box(self, image: str, checkout: Sequence[Entry]) -> Box:
         name = f"toolwright-{secrets.token_hex(8)}"
-        box = PodBox(self._pods, self._remote, self._namespace, name, self._folder)
+        box = PodBox(
+            self._pods, self._remote, self._namespace, name, self._folder, self._limits.life
+        )
         try:
             manifest: Any = self._manifest(name, image)  # the client takes plain JSON as well
             await self._pods.create_namespaced_pod(
@@ -168,9 +175,11 @@ class KubernetesRunner(Runner):
 
 
 class PodBox(ContainerBox):
-    def __init__(self, pods: Any, remote: Any, namespace: str, name: str, folder: str) -> None:
+    def __init__(
+        self, pods: Any, remote: Any, namespace: str, name: str, folder: str, life: float
+    ) -> None:
         """`pods`: the API; `remote`: the same over web sockets."""
-        super().__init__(folder)
+        super().__init__(folder, life)
         self._pods = pods
         self._remote = remote
         self._namespace = namespace
@@ -212,6 +221,25 @@ class PodBox(ContainerBox):
             raise BoxGone(f"pod {self._name}: the connection was cut")
         return exit_code(self._name, told)
 
+    async def _ended(self, patient: bool) -> str:
+        """The API hears of a container's end a little later than its commands do."""
+        for _ in range(_LOOKS if patient else 1):
+            try:
+                pods = await self._pods.list_namespaced_pod(
+                    self._namespace,
+                    field_selector=f"metadata.name={self._name}",
+                    _request_timeout=_SECONDS,
+                    _preload_content=False,
+                )
+                found = await pods.json()
+            except (*_FAILURES, TimeoutError, ValueError) as error:
+                raise BoxGone(f"pod {self._name}: {_why(error)}") from error
+            ended = how_ended(self._name, found.get("items", []))
+            if ended:
+                return ended
+            await asyncio.sleep(_BETWEEN_LOOKS)
+        return ""
+
 
 async def _configure(settings: client.Configuration) -> None:
     """ConfigException where there is neither a file nor a service account."""
@@ -235,12 +263,34 @@ def is_running(name: str, status: dict[str, Any]) -> bool:
     return bool(phase == "Running")
 
 
+def how_ended(name: str, pods: Sequence[Mapping[str, Any]]) -> str:
+    """How what ran in the pod ended it, of the API's list of pods; "" while it runs. BoxGone where
+    the cluster ended it: it says why, as no container can."""
+    if not pods:
+        raise BoxGone(f"pod {name} was deleted")
+    status = pods[0].get("status", {})
+    if status.get("reason") or pods[0].get("metadata", {}).get("deletionTimestamp"):
+        why = status.get("message") or status.get("reason") or "it is being deleted"
+        raise BoxGone(f"pod {name}: {why}")
+    for container in status.get("containerStatuses", ()):
+        ended = container.get("state", {}).get("terminated")
+        if ended is not None and ended.get("reason") == "OOMKilled":
+            return "the container ran out of memory"
+        if ended is not None:
+            return f"the container's first process ended with exit code {ended.get('exitCode')}"
+    return "" if status.get("phase") == "Running" else f"the pod is {status.get('phase')}"
+
+
 def exit_code(name: str, told: bytes) -> int:
-    """Of the API's word on how a command ended. BoxGone where it was not run to its end."""
+    """Of the API's word on how a command ended. BoxError where the container could not run it,
+    BoxGone where nobody can tell."""
     try:
         return WsApiClient.parse_error_data(told)
     except (KeyError, IndexError, TypeError, ValueError):
-        raise BoxGone(f"pod {name}: {told.decode('utf-8', 'replace')[:300]}") from None
+        why = told.decode("utf-8", "replace")[:300]
+        if _NOT_RUN.search(why):
+            raise BoxError(f"no command can be run: {why}") from None
+        raise BoxGone(f"pod {name}: {why}") from None
 
 
 async def _give(connection: aiohttp.ClientWebSocketResponse, given: bytes) -> None:

@@ -37,6 +37,8 @@ from toolsvc.tools.swe.verification import Verdict, Verification, judge, submitt
 from toolsvc.types import Call, RawFormat, Result, SessionInfo, Text, ToolError
 from toolwright.types import ToolErrorKind
 
+_LOST = "the session and its files are lost"
+
 log = structlog.get_logger(__name__)
 
 
@@ -155,7 +157,7 @@ class SweTool(BuiltIn):
             ran = await state.box.exec(
                 command, limit=call.run_limit, keep=self._output_bytes, cancellation=cancellation
             )
-        except Failed as error:
+        except (Failed, BoxError) as error:
             return _failed(str(error), lost=state.box.broken is not None)
         except BoxGone as error:
             raise Refused(Reason.SESSION_LOST, f"the box was lost: {error}") from error
@@ -229,6 +231,7 @@ def _denial(programs: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def _failed(why: str, *, lost: bool) -> Result:
+    why = f"{why}; {_LOST}" if lost else why
     kind = ToolErrorKind.CRASHED if lost else ToolErrorKind.EXCEPTION
     error = ToolError(kind=kind, message=why, session_lost=lost)
     return Result(observation=(Text(text=why),), error=error)
@@ -246,7 +249,7 @@ def as_result(ran: Ran, run_limit: float) -> Result:
     elif ran.code and not ran.lost:
         notes.append(f"exit code {ran.code}")
     if ran.lost:
-        notes.append(f"{ran.lost}; the session and its files are lost")
+        notes.append(f"{ran.lost}; {_LOST}")
     output = ran.output.decode("utf-8", "replace").rstrip()
     if ran.dropped:
         output = output.rstrip("\ufffd")

@@ -129,8 +129,8 @@ def read_verification(folder: Path, name: str, limit: int) -> Verification:
 async def submitted_tree(box: Box, archives: Archives, most: int, session: str) -> dict[str, Entry]:
     """The tree as the policy leaves it, after all that it left running has ended. BadTree if there
     is none to be had; BoxGone, PoolFull, PoolDown."""
-    await box.exec("kill -9 -1", limit=_COPY_SECONDS, keep=0)
     try:
+        await box.exec("kill -9 -1", limit=_COPY_SECONDS, keep=0)
         data = await box.read(archive_command(), limit=_COPY_SECONDS, most=most)
     except BoxError as error:
         raise BadTree(str(error)) from error
@@ -201,7 +201,10 @@ async def _run(fresh: Box, file: VerificationFile, config: str | None, wanted: i
     if file.report == "pytest":
         command = f"{told_by(config)}\n{command}"
     started = time.perf_counter()
-    ran = await fresh.exec(command, limit=file.seconds, keep=_OUTPUT_BYTES)
+    try:
+        ran = await fresh.exec(command, limit=file.seconds, keep=_OUTPUT_BYTES)
+    except BoxError as error:
+        return Verdict(solved=False, why=f"the tests could not begin: {error}", wanted=wanted)
     seconds = time.perf_counter() - started
     output = ran.output.decode("utf-8", "replace")
     statuses = read_report(file.report, output)
