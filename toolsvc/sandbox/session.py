@@ -47,7 +47,7 @@ class Ending(Enum):
     CANCELLED = "cancelled"
     OUT_OF_MEMORY = "out_of_memory"
     LIMIT = "limit"
-    """The disk limit."""
+    """Of its files, or of locks on them."""
     CRASHED = "crashed"
     """The process ended: os._exit, a segmentation fault, a signal."""
     TAKEN_DOWN = "taken_down"

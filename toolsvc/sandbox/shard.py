@@ -178,6 +178,8 @@ class Shard:
                     f"{message['together'] // MIB} MiB of the machine's memory"
                 )
             self._condemn(message["id"], Ending.LIMIT, reason)
+        elif event == "over_limit":
+            self._condemn(message["id"], Ending.LIMIT, message["reason"])
         elif event == "unusable":
             self._fall(SandboxUnavailable(message["reason"]))
         elif event == "ready":

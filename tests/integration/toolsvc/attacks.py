@@ -251,6 +251,26 @@ SYSTEM_CALLS = {
     "swap": "call('swapon', b'x', 0)",
     "memory for Landlock's rules": "call('landlock_create_ruleset', struct.pack('Q', 1), 8, 0)",
     "move pages": "call('move_pages', 1, 0, 0, 0, 0, 0)",
+    "a lock of an open file": (
+        "lock = struct.pack('hhqqi4x', 1, 0, 0, 1, 0)\n"
+        "fcntl.fcntl(os.open('l', os.O_RDWR | os.O_CREAT), 37, lock)"
+    ),
+    "open files in common": "call('clone', 0x400 | 17, 0, 0, 0, 0) or os._exit(0)",
+    "room of sockets": "socket.socketpair()[0].setsockopt(socket.SOL_SOCKET, 7, 1 << 20)",
+    "memory for compiled filters": (
+        "code = ctypes.create_string_buffer(struct.pack('HBBI', 6, 0, 0, 0))\n"
+        "filter = struct.pack('HxxxxxxQ', 1, ctypes.addressof(code))\n"
+        "socket.socketpair()[0].setsockopt(socket.SOL_SOCKET, 26, filter)"
+    ),
+    "pages in common": "call('prctl', 67, 1, 0, 0, 0)",
+    "a core of its own": "call('prctl', 62, 1, 0, 0, 0)",
+    "calls of newer kernels": """
+for number in range(467, 600):
+    libc.syscall(number, 0, 0, 0, 0, 0, 0)
+    if ctypes.get_errno() != errno.ENOSYS:
+        raise SystemExit(number)
+raise PermissionError("none is there")
+""",
 }
 if kernel.MACHINE == bpf.X86_64:
     SYSTEM_CALLS |= {

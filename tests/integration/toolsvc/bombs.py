@@ -185,6 +185,56 @@ time.sleep(30)
         says="192 MiB",
         limit=15,
     ),
+    "what waits in sockets": Bomb(
+        code="""
+while True:
+    try:
+        if os.fork() == 0:
+            break
+    except BlockingIOError:
+        time.sleep(30)
+held = []
+try:
+    while True:
+        held += socket.socketpair()
+        held[-1].setblocking(False)
+        while True:
+            try:
+                held[-1].send(bytes(100000))
+            except BlockingIOError:
+                break
+except OSError:
+    time.sleep(30)
+""",
+        endings={Ending.OUT_OF_MEMORY},
+        says="192 MiB",
+        limit=15,
+    ),
+    "locks": Bomb(
+        code="""
+for part in range(2):
+    file = os.open(f"locked{part}", os.O_RDWR | os.O_CREAT)
+    for at in range(1500):
+        fcntl.lockf(file, fcntl.LOCK_EX, 1, 2 * at)
+    if os.fork():
+        time.sleep(30)
+""",
+        endings={Ending.LIMIT},
+        says="2000 locks",
+        limit=15,
+    ),
+    "the machine's disks": Bomb(
+        # The kernel would refuse these of a pipe; nothing gets as far as that.
+        code="""
+pipe = os.pipe()[1]
+os.fsync(pipe)
+os.fdatasync(pipe)
+os.posix_fadvise(pipe, 0, 0, os.POSIX_FADV_DONTNEED)
+print("left alone")
+""",
+        endings={Ending.OK},
+        says="left alone",
+    ),
     "a large file": Bomb(
         code="""
 with open("big", "wb") as file:

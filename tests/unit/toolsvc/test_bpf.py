@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import socket
 import struct
 
 import pytest
@@ -14,6 +15,9 @@ KILL = 0x80000000
 EPERM = 0x00050000 | errno.EPERM
 ENOSYS = 0x00050000 | errno.ENOSYS
 EOPNOTSUPP = 0x00050000 | errno.EOPNOTSUPP
+EINVAL = 0x00050000 | errno.EINVAL
+DONE = 0x00050000
+WRITE_BACK = ("sync", "syncfs", "fsync", "fdatasync", "sync_file_range", "fadvise64")
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 HARMLESS = {
     "x86_64": {"read": 0, "write": 1, "mmap": 9, "fork": 57, "execve": 59, "getpid": 39},
@@ -55,11 +59,43 @@ def test_every_listed_call_is_refused_and_its_neighbours_are_not(machine: str) -
     numbers = bpf.NUMBERS[machine]
     listed = set(numbers.values())
     for name, number in numbers.items():
-        if name in ("clone", "fcntl", "socketpair"):
+        if name in ("clone", "fcntl", "prctl", "setsockopt", "socketpair", *WRITE_BACK):
             continue
         assert run(program, machine, number) in (EPERM, ENOSYS, EOPNOTSUPP), name
-    for number in set(range(470)) - listed:
+    for number in set(range(467)) - listed:
         assert run(program, machine, number) == ALLOW, number
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_calls_that_are_newer_than_the_tables_are_absent(machine: str) -> None:
+    program = bpf.session_program(machine)
+    assert max(bpf.NUMBERS[machine].values()) < 467
+    for number in (467, 468, 500, 10000, 0x3FFFFFFF):
+        assert run(program, machine, number) == ENOSYS, number
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_nothing_is_written_back_and_all_is_told_to_be(machine: str) -> None:
+    program = bpf.session_program(machine)
+    for name in WRITE_BACK:
+        assert run(program, machine, bpf.NUMBERS[machine][name]) == DONE, name
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_sockets_keep_their_size_and_have_no_filter(machine: str) -> None:
+    program, number = bpf.session_program(machine), bpf.NUMBERS[machine]["setsockopt"]
+    for option in (7, 8, 26, 32, 33, 50, 51, 52):
+        assert run(program, machine, number, 4, 1, option) == EPERM, option
+    for option in (socket.SO_PASSCRED, socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+        assert run(program, machine, number, 4, 1, option) == ALLOW, option
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_open_files_are_shared_among_threads_alone(machine: str) -> None:
+    program, number = bpf.session_program(machine), bpf.NUMBERS[machine]["clone"]
+    assert run(program, machine, number, 0x400 | 17) == EPERM
+    assert run(program, machine, number, 0x4000 | 0x100 | 17) == ALLOW  # vfork
+    assert run(program, machine, number, CLONE_THREAD) == ALLOW
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
@@ -124,13 +160,17 @@ def test_a_jail_may_make_sessions_and_nothing_else_more_than_they(machine: str) 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_what_is_one_for_all_sessions_is_left_alone(machine: str) -> None:
     program, numbers = bpf.session_program(machine), bpf.NUMBERS[machine]
-    for name in ("F_SETLEASE", "F_NOTIFY", "F_SETPIPE_SZ"):
+    for name in ("F_SETLEASE", "F_NOTIFY", "F_SETPIPE_SZ", "F_OFD_SETLK", "F_OFD_SETLKW"):
         command = getattr(fcntl, name)
         assert run(program, machine, numbers["fcntl"], 3, command) == EPERM, name
     for name in ("F_DUPFD", "F_DUPFD_CLOEXEC", "F_GETFL", "F_SETFL", "F_SETLK", "F_GETLEASE"):
         assert run(program, machine, numbers["fcntl"], 3, getattr(fcntl, name)) == ALLOW, name
     for name in ("setxattr", "lsetxattr", "fsetxattr", "setxattrat"):
         assert run(program, machine, numbers[name]) == EOPNOTSUPP, name
+    for option in (62, 67):  # PR_SCHED_CORE, PR_SET_MEMORY_MERGE
+        assert run(program, machine, numbers["prctl"], option, 1) == EINVAL, option
+    for option in (4, 15, 38):  # PR_SET_DUMPABLE, PR_SET_NAME, PR_SET_NO_NEW_PRIVS
+        assert run(program, machine, numbers["prctl"], option, 1) == ALLOW, option
 
 
 def test_a_machine_without_a_table_is_refused() -> None:

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 import pytest
 
 from toolsvc.sandbox.jailed import measure, share
-from toolsvc.sandbox.jailed.watch import _FULL_LOOK, Member, Watch
+from toolsvc.sandbox.jailed.watch import _FULL_LOOK, _KERNEL_LOOK, Member, Watch
 
 MIB = 1 << 20
 SETTINGS = {
-    "confinement": {"namespaces": True},
+    "confinement": {"namespaces": True, "limits": {"open_files": 64}},
     "jailed": True,
     "memory_bytes": 64 * MIB,
     "disk_bytes": MIB,
@@ -41,19 +41,43 @@ time.sleep(60)
 """
 
 
+MAPS = """
+import mmap, time
+kept = []
+for at in range({count}):
+    kept.append(mmap.mmap(-1, 4096, prot=mmap.PROT_READ * (at % 2)))
+print(flush=True)
+time.sleep(60)
+"""
+FORKS = """
+import fcntl, os, socket, tempfile, time
+common = [socket.socketpair() for _ in range({common})]
+for _ in range({processes}):
+    if os.fork() == 0:
+        pairs = [socket.socketpair() for _ in range({pairs})]
+        with tempfile.TemporaryFile() as file:
+            for at in range({locks}):
+                fcntl.lockf(file, fcntl.LOCK_EX, 1, 2 * at)
+            print(flush=True)
+            time.sleep(60)
+time.sleep(60)
+"""
+
+
 @pytest.fixture
 def watch() -> Watch:
     return Watch(-1, SETTINGS, own_file_systems=True)
 
 
 @contextlib.contextmanager
-def session(code: str) -> Iterator[Member]:
-    """A first process, once what it runs has printed a line."""
+def session(code: str, lines: int = 1) -> Iterator[Member]:
+    """A first process, once what it runs has printed so many lines."""
     process = subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", code], stdout=subprocess.PIPE, start_new_session=True
     )
     assert process.stdout is not None
-    process.stdout.readline()
+    for _ in range(lines):
+        process.stdout.readline()
     member = Member(process.pid, 1, -1, os.memfd_create("output"))
     try:
         yield member
@@ -128,3 +152,43 @@ def test_who_computes_on_two_threads_is_left_alone(watch: Watch) -> None:
     with session("import os\nos.fork()\nprint(flush=True)\nwhile True: pass") as member:
         members = {member.pid: member}
         assert not list(watch.over_share(members, watch.others(members, set())))
+
+
+def test_what_waits_in_sockets_is_held_where_processes_are_many(watch: Watch) -> None:
+    code = FORKS.format(common=0, processes=6, pairs=30, locks=0)
+    with session(code, lines=6) as member:
+        members = {member.pid: member}
+        others = watch.others(members, set())
+        looks = [list(watch.over_memory(members, others)) for _ in range(_KERNEL_LOOK)]
+        excess = looks[-1][0]
+        assert excess.event["held"] > 6 * 60 * 256 * 1024
+        assert member.kernel > 6 * 60 * 256 * 1024
+
+
+def test_sockets_that_several_hold_are_counted_once(watch: Watch) -> None:
+    code = FORKS.format(common=30, processes=6, pairs=0, locks=0)
+    with session(code, lines=6) as member:
+        members = {member.pid: member}
+        (more,) = watch.others(members, set()).values()
+        assert 15 * MIB <= watch._kernel_bytes(more) < 20 * MIB
+
+
+@pytest.mark.parametrize("count", [10, 3000])
+def test_mappings_are_counted_where_they_are_few_and_else_bounded(count: int) -> None:
+    with session(MAPS.format(count=count)) as member:
+        process = member.look()
+        assert process is not None
+        held = measure.kernel_bytes(process, 64, set())
+        most = min(process.mapped // 4096, 65530) * 256
+        assert count * 256 <= held <= most + MIB
+        assert (held < most // 4) == (count == 10)
+
+
+def test_who_holds_many_locks_is_found(watch: Watch) -> None:
+    code = FORKS.format(common=0, processes=2, pairs=0, locks=1200)
+    few = FORKS.format(common=0, processes=1, pairs=0, locks=900)
+    with session(code, lines=2) as many, session(few) as other:
+        members = {many.pid: many, other.pid: other}
+        (excess,) = watch.over_locks(members, watch.others(members, set()))
+        assert excess.member is many
+        assert "locks" in excess.event["reason"]

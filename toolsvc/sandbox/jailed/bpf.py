@@ -10,6 +10,11 @@ Invariants
   Landlock's rules) cannot be had.
 - What is one for all sessions of an account (room of pipes) or lasts on what they have in common
   (leases, news of folders, extended attributes) is left alone.
+- Nothing reaches the machine's disks: what writes files back, or drops them from memory, succeeds
+  at once and does nothing. All that a session can write to is in memory.
+- Every lock on a file belongs to a process, by whose number the watch counts it: no locks of open
+  files, and no table of open files that two processes share.
+- A call that is newer than these tables answers ENOSYS, as it does on an older kernel.
 - `clone3` answers ENOSYS, not EPERM: its flags cannot be seen from here and the C library falls
   back to `clone`, whose flags can.
 
@@ -65,10 +70,13 @@ NUMBERS: dict[str, dict[str, int]] = {
         "bind": 49,
         "listen": 50,
         "socketpair": 53,
+        "setsockopt": 54,
         "clone": 56,
-        "fcntl": 72,
         "semget": 64,
         "msgget": 68,
+        "fcntl": 72,
+        "fsync": 74,
+        "fdatasync": 75,
         "ptrace": 101,
         "syslog": 103,
         "setsid": 112,
@@ -77,8 +85,10 @@ NUMBERS: dict[str, dict[str, int]] = {
         "modify_ldt": 154,
         "pivot_root": 155,
         "_sysctl": 156,
+        "prctl": 157,
         "adjtimex": 159,
         "chroot": 161,
+        "sync": 162,
         "acct": 163,
         "settimeofday": 164,
         "mount": 165,
@@ -99,6 +109,7 @@ NUMBERS: dict[str, dict[str, int]] = {
         "io_setup": 206,
         "io_submit": 209,
         "lookup_dcookie": 212,
+        "fadvise64": 221,
         "clock_settime": 227,
         "mbind": 237,
         "set_mempolicy": 238,
@@ -111,6 +122,7 @@ NUMBERS: dict[str, dict[str, int]] = {
         "inotify_add_watch": 254,
         "migrate_pages": 256,
         "unshare": 272,
+        "sync_file_range": 277,
         "vmsplice": 278,
         "move_pages": 279,
         "accept4": 288,
@@ -121,6 +133,7 @@ NUMBERS: dict[str, dict[str, int]] = {
         "name_to_handle_at": 303,
         "open_by_handle_at": 304,
         "clock_adjtime": 305,
+        "syncfs": 306,
         "setns": 308,
         "process_vm_readv": 310,
         "process_vm_writev": 311,
@@ -149,6 +162,10 @@ NUMBERS: dict[str, dict[str, int]] = {
         "vhangup": 58,
         "quotactl": 60,
         "vmsplice": 75,
+        "sync": 81,
+        "fsync": 82,
+        "fdatasync": 83,
+        "sync_file_range": 84,
         "acct": 89,
         "unshare": 97,
         "kexec_load": 104,
@@ -161,6 +178,7 @@ NUMBERS: dict[str, dict[str, int]] = {
         "setsid": 157,
         "sethostname": 161,
         "setdomainname": 162,
+        "prctl": 167,
         "settimeofday": 170,
         "adjtimex": 171,
         "mq_open": 180,
@@ -174,10 +192,12 @@ NUMBERS: dict[str, dict[str, int]] = {
         "listen": 201,
         "accept": 202,
         "connect": 203,
+        "setsockopt": 208,
         "add_key": 217,
         "request_key": 218,
         "keyctl": 219,
         "clone": 220,
+        "fadvise64": 223,
         "swapon": 224,
         "swapoff": 225,
         "mbind": 235,
@@ -191,6 +211,7 @@ NUMBERS: dict[str, dict[str, int]] = {
         "name_to_handle_at": 264,
         "open_by_handle_at": 265,
         "clock_adjtime": 266,
+        "syncfs": 267,
         "setns": 268,
         "process_vm_readv": 270,
         "process_vm_writev": 271,
@@ -204,6 +225,8 @@ NUMBERS: dict[str, dict[str, int]] = {
 }
 
 _LANDLOCK = ("landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self")
+_NEWER = 467
+"""Calls from this number on are not looked into."""
 _MAKES_SESSIONS = (
     *("clone", "memfd_create", "unshare"),
     *("fsopen", "fsconfig", "fsmount", "move_mount", "mount_setattr"),
@@ -218,13 +241,19 @@ _ABSENT = ("clone3", "io_uring_setup", "io_uring_enter", "io_uring_register", *_
 # this is what file systems say that have none, which programs that copy them are ready for.
 _NOT_SUPPORTED = ("setxattr", "lsetxattr", "fsetxattr", "setxattrat")
 
+_WRITE_BACK = ("sync", "syncfs", "fsync", "fdatasync", "sync_file_range", "fadvise64")
+
 # CLONE_NEWNS | NEWCGROUP | NEWUTS | NEWIPC | NEWUSER | NEWPID | NEWNET
 _NEW_NAMESPACES = 0x00020000 | 0x7E000000
 
 _LD, _JA, _JEQ, _JGE, _JSET, _AND, _RET = 0x20, 0x05, 0x15, 0x35, 0x45, 0x54, 0x06
-_OFFSET_NUMBER, _OFFSET_ARCH, _OFFSET_ARG0, _OFFSET_ARG1 = 0, 4, 16, 24
+_OFFSET_NUMBER, _OFFSET_ARCH, _OFFSET_ARG0, _OFFSET_ARG1, _OFFSET_ARG2 = 0, 4, 16, 24, 32
 _KILL_PROCESS, _ERRNO, _ALLOW = 0x80000000, 0x00050000, 0x7FFF0000
-_F_SETLEASE, _F_NOTIFY, _F_SETPIPE_SZ = 1024, 1026, 1031
+_CLONE_FILES, _CLONE_THREAD = 0x400, 0x10000
+_F_OFD_SETLK, _F_OFD_SETLKW, _F_SETLEASE, _F_NOTIFY, _F_SETPIPE_SZ = 37, 38, 1024, 1026, 1031
+_SO_SNDBUF, _SO_RCVBUF, _SO_ATTACH_FILTER, _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 7, 8, 26, 32, 33
+_SO_ATTACH_BPF, _SO_ATTACH_REUSEPORT_CBPF, _SO_ATTACH_REUSEPORT_EBPF = 50, 51, 52
+_PR_SCHED_CORE, _PR_SET_MEMORY_MERGE = 62, 67
 _AF_UNIX, _SOCK_STREAM, _SOCK_SEQPACKET, _SOCK_TYPE_MASK = 1, 1, 5, 0xF
 
 
@@ -239,23 +268,48 @@ def _return(action: int) -> list[bytes]:
 _REFUSE = _return(_ERRNO | errno.EPERM)
 _NOT_THERE = _return(_ERRNO | errno.ENOSYS)
 _WITHOUT = _return(_ERRNO | errno.EOPNOTSUPP)
+_DONE = _return(_ERRNO)
+_UNKNOWN = _return(_ERRNO | errno.EINVAL)
 _PERMIT = _return(_ALLOW)
 _KILL = _return(_KILL_PROCESS)
 
 _LOOK_AT_CLONE = [
     _op(_LD, _OFFSET_ARG0),
-    _op(_JSET, _NEW_NAMESPACES, 0, 1),
+    _op(_JSET, _NEW_NAMESPACES, 2, 0),
+    _op(_JSET, _CLONE_FILES, 0, 2),
+    _op(_JSET, _CLONE_THREAD, 1, 0),
     *_REFUSE,
     *_PERMIT,
 ]
-_LOOK_AT_FCNTL = [
-    _op(_LD, _OFFSET_ARG1),
-    _op(_JEQ, _F_SETLEASE, 2, 0),
-    _op(_JEQ, _F_NOTIFY, 1, 0),
-    _op(_JEQ, _F_SETPIPE_SZ, 0, 1),
-    *_REFUSE,
-    *_PERMIT,
-]
+
+
+def _look_for(offset: int, values: Sequence[int], answer: list[bytes]) -> list[bytes]:
+    """`answer` where the argument is one of `values`."""
+    last = len(values) - 1
+    return [
+        _op(_LD, offset),
+        *(_op(_JEQ, value, last - at, at == last) for at, value in enumerate(values)),
+        *answer,
+        *_PERMIT,
+    ]
+
+
+_LOOK_AT_FCNTL = _look_for(
+    _OFFSET_ARG1, (_F_OFD_SETLK, _F_OFD_SETLKW, _F_SETLEASE, _F_NOTIFY, _F_SETPIPE_SZ), _REFUSE
+)
+# Memory of the kernel's for buffers and filters. A filter is compiled, and what all of the
+# machine's compiled filters may take together is what a new session's own needs too.
+_LOOK_AT_SETSOCKOPT = _look_for(
+    _OFFSET_ARG2,
+    (
+        *(_SO_SNDBUF, _SO_RCVBUF, _SO_SNDBUFFORCE, _SO_RCVBUFFORCE, _SO_ATTACH_FILTER),
+        *(_SO_ATTACH_BPF, _SO_ATTACH_REUSEPORT_CBPF, _SO_ATTACH_REUSEPORT_EBPF),
+    ),
+    _REFUSE,
+)
+# One keeps all others off the other half of a core; the other looks for pages that somebody else
+# holds too, which tells what those hold.
+_LOOK_AT_PRCTL = _look_for(_OFFSET_ARG0, (_PR_SCHED_CORE, _PR_SET_MEMORY_MERGE), _UNKNOWN)
 _LOOK_AT_SOCKETPAIR = [
     _op(_LD, _OFFSET_ARG0),
     _op(_JEQ, _AF_UNIX, 0, 4),
@@ -294,7 +348,10 @@ def _program(machine: str, *, spared: Sequence[str]) -> bytes:
     special = {
         "clone": _LOOK_AT_CLONE,
         "fcntl": _LOOK_AT_FCNTL,
+        "prctl": _LOOK_AT_PRCTL,
+        "setsockopt": _LOOK_AT_SETSOCKOPT,
         "socketpair": _LOOK_AT_SOCKETPAIR,
+        **dict.fromkeys(_WRITE_BACK, _DONE),
         **dict.fromkeys(_ABSENT, _NOT_THERE),
         **dict.fromkeys(_NOT_SUPPORTED, _WITHOUT),
     }
@@ -306,6 +363,7 @@ def _program(machine: str, *, spared: Sequence[str]) -> bytes:
         if ranges[-1][0] == number:
             ranges.pop()
         ranges += [(number, special.get(name, _REFUSE)), (number + 1, _PERMIT)]
+    ranges.append((_NEWER, _NOT_THERE))
     if machine == X86_64:
         ranges.append((_X32_BIT, _KILL))
     return _finished(machine, ranges)

@@ -18,6 +18,15 @@ _BYTES_OF_A_RECORD = 1024
 _DEEP = 100
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+_HELD_BY_KERNEL = {"socket": 256 * 1024, "pipe": 64 * 1024}
+"""Bytes that wait in one, at most, by how /proc names it. A socket's: the system's default."""
+_MAPPING_BYTES = 256
+_MAPPINGS = 65530
+"""Of one process, at most: the kernel's default."""
+_LOCKS_READ = 1024 * 1024
+"""Characters: some twenty thousand locks."""
+_MAPPINGS_READ = 64 * 1024
+"""Characters of the list, which has some hundred lines for most programs."""
 
 
 def remove_tree(top: int) -> None:
@@ -113,7 +122,7 @@ def _descend(
 
 class Process(NamedTuple):
     """A process at one moment. `held`: bytes in memory and swapped out, and `tables`, by which the
-    kernel finds them."""
+    kernel finds them. `mapped`: bytes of its address space."""
 
     pid: int
     parent: int
@@ -121,6 +130,7 @@ class Process(NamedTuple):
     threads: int
     held: int
     tables: int
+    mapped: int
 
 
 def look_at(pid: int) -> Process | None:
@@ -143,6 +153,7 @@ def look_at(pid: int) -> Process | None:
         _field(text, b"Threads"),
         (_field(text, b"VmRSS") + _field(text, b"VmSwap")) * 1024 + tables,
         tables,
+        _field(text, b"VmSize") * 1024,
     )
 
 
@@ -167,6 +178,55 @@ def exact_bytes(process: Process) -> int:
     except OSError:
         return process.held
     return sum(int(part[1]) * 1024 for part in parts) + process.tables
+
+
+def kernel_bytes(process: Process, open_files: int, seen: set[str]) -> int:
+    """What the kernel holds for its sockets, pipes and mappings, at most. `open_files`: how many it
+    may have. `seen`: what was counted already, which grows."""
+    try:
+        names = os.listdir(f"/proc/{process.pid}/fd")
+    except OSError:  # It hides.
+        return open_files * _HELD_BY_KERNEL["socket"] + _mappings(process) * _MAPPING_BYTES
+    total = _mappings(process) * _MAPPING_BYTES
+    for name in names:
+        with contextlib.suppress(OSError):
+            file = os.readlink(f"/proc/{process.pid}/fd/{name}")
+            if file not in seen:
+                seen.add(file)
+                total += _HELD_BY_KERNEL.get(file.partition(":")[0], 0)
+    return total
+
+
+def _mappings(process: Process) -> int:
+    """How many, exact where they are few, else as many as its address space may hold."""
+    with contextlib.suppress(OSError), open(f"/proc/{process.pid}/maps", "rb", 0) as file:
+        count = read = 0
+        while read < _MAPPINGS_READ:
+            text = file.read(_PAGE)
+            if not text:
+                return count
+            count += text.count(b"\n")
+            read += len(text)
+    return min(process.mapped // _PAGE, _MAPPINGS)
+
+
+def locks() -> list[int]:
+    """For each lock on a file that is held or waited for, the process that does, as far as
+    `_LOCKS_READ` tells."""
+    try:
+        with open("/proc/locks", "rb", 0) as file:
+            text = b""
+            while len(text) < _LOCKS_READ and (more := file.read(_LOCKS_READ)):
+                text += more
+    except OSError:
+        return []
+    found = []
+    for line in text.splitlines():
+        # 7: -> POSIX  ADVISORY  WRITE 1234 00:2d:5 0 EOF
+        words = line.partition(b"ADVISORY")[2].split(None, 2)
+        if len(words) > 1:
+            found.append(int(words[1]))
+    return found
 
 
 def running_threads(process: Process) -> list[int]:

@@ -1,4 +1,5 @@
-"""Finds the sessions that hold more memory or more files, or compute on more threads, than one may.
+"""Finds the sessions that hold more than one may of memory, files or locks, or compute on more
+threads.
 
 The kernel's limits are for one process; these are for all processes of a session together.
 
@@ -7,7 +8,8 @@ Invariants
   /proc are its own to lock.
 - One look at the memory costs a few microseconds a session that has one process, and some ten for
   each further one, whatever the session does: a jail may hold thousands.
-- One look at the files takes a bounded time; what it did not get to is first next time.
+- One look at the files, and the exact figures of memory, take a bounded time; what was not got to
+  is first next time.
 - Where each session has a file system of its own, the kernel holds it to its size; then only
   what all of them take together is watched, since they are kept in the machine's memory.
 
@@ -18,6 +20,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
@@ -31,6 +34,13 @@ _MEMORY_SHARE = 8
 _FULL_LOOK = 8
 """A session's first process is looked at closely one time in so many: four times as dear as its
 memory alone, and what shows then (tables, threads) grows slowly."""
+_MANY = 4
+"""Processes beside a session's first: what the kernel holds for fewer is little."""
+_KERNEL_LOOK = 4
+"""For that a session of so many is looked at one time in so many."""
+_EXACT_SECONDS = 0.1
+_LOCKS = 2000
+"""On files, of one session: some 200 bytes of the kernel's each, which no other figure shows."""
 _STEPS = 200
 """Up from a process to its session's first; a session has fewer processes."""
 
@@ -38,7 +48,7 @@ _STEPS = 200
 class Member:
     """A session's first process, as its parent knows it."""
 
-    __slots__ = ("_output", "_size", "_tables", "folder", "number", "pid", "threads")
+    __slots__ = ("_output", "_size", "_tables", "folder", "kernel", "number", "pid", "threads")
 
     def __init__(self, pid: int, number: int, folder: int, output: int) -> None:
         """Takes over `folder`, an O_PATH descriptor, and `output`, the file that it prints to."""
@@ -46,6 +56,8 @@ class Member:
         self.number = number
         self.folder = folder
         self.threads = 1
+        self.kernel = 0
+        """Bytes that the kernel holds for its processes, if those are many."""
         self._output = output
         self._size = -1
         self._tables = 0
@@ -101,7 +113,9 @@ class Watch:
         self._jailed = bool(settings["jailed"])
         self._memory_bytes = int(settings["memory_bytes"])
         self._disk_bytes = int(settings["disk_bytes"])
+        self._open_files = int(settings["confinement"]["limits"]["open_files"])
         self._seen = 0
+        self._measured = 0
         self._looks = 0
 
     def others(self, members: Mapping[int, Member], helpers: AbstractSet[int]) -> Others:
@@ -127,21 +141,50 @@ class Watch:
         return others
 
     def over_memory(self, members: Mapping[int, Member], others: Others) -> Iterator[Excess]:
-        """The cheap look counts pages that are still shared with the zygote as if they were the
-        session's own, so only sessions that fail it get the exact figure."""
+        """The cheap look counts pages that are still shared with the zygote, or with each other, as
+        if they were each process's own, so only sessions that fail it get the exact figure."""
         self._looks += 1
+        suspects = []
         for pid, member in list(members.items()):
+            more = others.get(pid, [])
             if (member.number + self._looks) % _FULL_LOOK == 0:
                 member.look()
-            more = others.get(pid, [])
-            if member.held_bytes() + sum(process.held for process in more) <= self._memory_bytes:
-                continue
+            if len(more) < _MANY:
+                member.kernel = 0
+            elif (member.number + self._looks) % _KERNEL_LOOK == 0:
+                member.kernel = self._kernel_bytes(more)
+            held = member.held_bytes() + member.kernel + sum(process.held for process in more)
+            if held > self._memory_bytes:
+                suspects.append(member)
+        # Those that were not reached last time come first.
+        suspects.sort(key=lambda member: (member.number <= self._measured, member.number))
+        until = time.monotonic() + _EXACT_SECONDS
+        for member in suspects:
+            self._measured = member.number
+            more = others.get(member.pid, [])
             first = member.look()
-            held = member.printed_bytes() + sum(map(measure.exact_bytes, more))
+            held = member.printed_bytes() + member.kernel + sum(map(measure.exact_bytes, more))
             held += measure.exact_bytes(first) if first is not None else 0
             if held > self._memory_bytes:
                 event = {"event": "over_memory", "id": member.number, "held": held}
-                yield Excess(member, event, [pid, *(process.pid for process in more)])
+                yield Excess(member, event, [member.pid, *(process.pid for process in more)])
+            if time.monotonic() > until:
+                return
+
+    def _kernel_bytes(self, processes: list[measure.Process]) -> int:
+        seen: set[str] = set()
+        return sum(measure.kernel_bytes(one, self._open_files, seen) for one in processes)
+
+    def over_locks(self, members: Mapping[int, Member], others: Others) -> Iterator[Excess]:
+        held = Counter(measure.locks())
+        if sum(held.values()) <= _LOCKS:
+            return
+        for pid, member in list(members.items()):
+            processes = [pid, *(process.pid for process in others.get(pid, []))]
+            if sum(held[process] for process in processes) > _LOCKS:
+                reason = f"its processes held more than {_LOCKS} locks on files"
+                event = {"event": "over_limit", "id": member.number, "reason": reason}
+                yield Excess(member, event, processes)
 
     def over_share(
         self, members: Mapping[int, Member], others: Others
@@ -198,6 +241,8 @@ def _first_of(
     for _ in range(_STEPS):
         if process.parent in members:
             return process.parent
+        if process.parent == 0:  # The first of this pid namespace.
+            return None
         above = found.get(process.parent) or measure.look_at(process.parent)
         if above is None:
             # Its parent ended between two looks, so it has another one now.

@@ -17,7 +17,7 @@ Invariants
 
 Messages are JSON, one a packet. From the host: `{"new": [ids]}`. To the host: `ready`,
 `session` (with the session's socket, its pidfd and its output file), `failed`, `ended` (a list
-of [id, wait status]), `over_memory`, `over_disk`.
+of [id, wait status]), `over_memory`, `over_disk`, `over_limit`.
 """
 
 from __future__ import annotations
@@ -207,6 +207,8 @@ class Zygote:
         for processes, running in self._watch.over_share(self._children, others):
             share.lower(processes, share.niceness(running))
         for excess in self._watch.over_memory(self._children, others):
+            self._end_session(excess)
+        for excess in self._watch.over_locks(self._children, others):
             self._end_session(excess)
         for excess in self._watch.over_disk(self._children):
             self._end_session(excess)
