@@ -18,15 +18,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from mbridge.core.bridge import _MODEL_REGISTRY
 from safetensors.torch import save_file
 from transformers import AutoConfig
 
 from learner import device, disk, parallel, spec
+from learner.architectures import bridge_classes
 from learner.errors import ModelError
 from toolwright.recipe import ARCHITECTURES, VISION_ARCHITECTURES
 
 SHARD_BYTES = 5 << 30
+_CLASSES = bridge_classes()
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".index.json")
 
 
@@ -52,8 +53,7 @@ def open_bridge(folder: Path, dtype: torch.dtype) -> Any:
         )
     if not any(folder.glob("*.safetensors")):
         raise ModelError(f"{folder} has no *.safetensors weights")
-    base = _MODEL_REGISTRY[config.model_type]
-    bridge = _adapted(base)(config, dtype=dtype)
+    bridge = _adapted(_CLASSES[config.model_type])(config, dtype=dtype)
     bridge.set_extra_args(
         sequence_parallel=False,
         attention_dropout=0.0,

@@ -1,10 +1,12 @@
-"""A process of `test_parallel`: loss and whole gradients of fixed rows, for any number of ranks.
+"""What `test_parallel` compares: loss and whole gradients of fixed rows, for any number of ranks.
 
-python gradients_main.py MODEL OUTPUT TENSOR_PARALLEL; under torchrun for several ranks.
+A rank is `python gradients_main.py MODEL FOLDER TENSOR_PARALLEL ...` under torchrun. It computes
+once for each TENSOR_PARALLEL, since its start costs far more, and writes FOLDER/TENSOR_PARALLEL.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -25,7 +27,7 @@ from learner.update import improve, weigh  # noqa: E402
 from tests.integration.learner.rows import make_rows  # noqa: E402
 
 
-def main(folder: Path, output: Path, tensor: int) -> None:
+def compute(folder: Path, output: Path, tensor: int) -> None:
     """Writes the loss, the gradients by Hugging Face name, and the weights two steps later."""
     with parallel.ranks(tensor=tensor):
         policy = load_policy(folder, Optimizer(lr=1e-2, clip=0.5), "float32")
@@ -68,4 +70,8 @@ def main(folder: Path, output: Path, tensor: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))
+    for attempt, tensor in enumerate(sys.argv[3:]):
+        # The keys of a process group stay in torchrun's store: the next needs names of its own,
+        # which it has as if torchrun had started its ranks again.
+        os.environ["TORCHELASTIC_RESTART_COUNT"] = str(attempt)
+        compute(Path(sys.argv[1]), Path(sys.argv[2], tensor), int(tensor))

@@ -1,11 +1,12 @@
-"""Tiny random policies in Hugging Face format, and plain transformers as the judge."""
+"""Tiny random policies in Hugging Face format, and plain transformers as the judge.
+
+transformers' models are imported where they are used: a rank that only wants rows does without."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import torch
-from transformers import AutoModelForCausalLM, Qwen2Config, Qwen3Config
 
 VOCABULARY = 64
 TEMPLATE = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
@@ -26,6 +27,8 @@ KINDS = ("qwen2-tied", "qwen2-untied", "qwen3-tied", "qwen3-untied")
 
 def write_model(folder: Path, kind: str = "qwen3-tied", seed: int = 0) -> Path:
     """A folder with random weights, norms and biases included, and the files beside them."""
+    from transformers import AutoModelForCausalLM, Qwen2Config, Qwen3Config
+
     torch.manual_seed(seed)
     family, tied = kind.split("-")
     config: Qwen2Config | Qwen3Config
@@ -47,6 +50,8 @@ def reference_log_probs(
     folder: Path, tokens: list[int], temperature: float = 1.0
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """([T-1] log-probs of tokens[1:], [T-1] entropies) by transformers."""
+    from transformers import AutoModelForCausalLM
+
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     with torch.no_grad():
         logits = model(torch.tensor([tokens])).logits[0, :-1] / temperature
@@ -57,4 +62,6 @@ def reference_log_probs(
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
     """What transformers loads."""
+    from transformers import AutoModelForCausalLM
+
     return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).state_dict()
