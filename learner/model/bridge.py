@@ -22,8 +22,9 @@ from mbridge.core.bridge import _MODEL_REGISTRY
 from safetensors.torch import save_file
 from transformers import AutoConfig
 
-from learner import device, disk, parallel, spec
+from learner import disk
 from learner.errors import ModelError
+from learner.model import device, parallel, spec
 from toolwright.recipe import ARCHITECTURES, VISION_ARCHITECTURES
 
 SHARD_BYTES = 5 << 30
