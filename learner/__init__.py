@@ -1,5 +1,7 @@
 """The learner: trajectories in, better weights out.
 
-The files tell the way of a step: lease -> batch -> step -> publish -> checkpoint. Text never
-comes here: what is trained on are token ids with authors.
+`run.py` is the loop, `sft.py` the imitation that may come before it. The rooms tell the way of a
+step: `intake` leases groups, `training` makes rows of them and trains, `saving` publishes and
+writes checkpoints. `maths` has the formulas, `model` the network. Text never comes here: what is
+trained on are token ids with authors.
 """

@@ -53,7 +53,7 @@ def run(recipe: RecipePath, set_: Overrides = None) -> None:
     checked = _read(recipe, set_, lambda r: r.table("learner", LearnerTable))
 
     def train() -> Path:
-        from learner import device
+        from learner.model import device
 
         device.install()
         from learner import run as loop
@@ -73,7 +73,7 @@ def sft(recipe: RecipePath, set_: Overrides = None) -> None:
     checked = _read(recipe, set_, lambda r: r.table("sft", SftTable))
 
     def train() -> Path:
-        from learner import device
+        from learner.model import device
 
         device.install()
         from learner import sft as imitation

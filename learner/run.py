@@ -17,21 +17,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from learner import parallel
-from learner.advantages import advantages_of
-from learner.batch import Row, check_vocabulary, rows_of
-from learner.checkpoint import Checkpoints, check_fits, read_state
-from learner.client import EngineClient
 from learner.config import LearnerTable
-from learner.lease import Leased, lease_step
-from learner.ledger import Ledger
+from learner.intake.client import EngineClient
+from learner.intake.lease import Leased, lease_step
+from learner.intake.ledger import Ledger
+from learner.maths.advantages import advantages_of
 from learner.metrics import MetricsLog, gap_of, training_stats, trajectory_stats
-from learner.model import Model, Policy, load_frozen, load_policy
-from learner.objective import PolicyObjective
-from learner.probe import Probe
+from learner.model import parallel
+from learner.model.policy import Model, Policy, load_frozen, load_policy
 from learner.progress import Reporter
-from learner.publish import publish
-from learner.update import Update, improve
+from learner.saving.checkpoint import Checkpoints, check_fits, read_state
+from learner.saving.publish import publish
+from learner.training.batch import Row, check_vocabulary, rows_of
+from learner.training.objective import PolicyObjective
+from learner.training.probe import Probe
+from learner.training.update import Update, improve
 from toolwright.beginning import first_policy
 from toolwright.recipe import Recipe
 from toolwright.types import Group, WeightVersion

@@ -13,18 +13,18 @@ from pathlib import Path
 
 import numpy as np
 
-from learner import parallel
-from learner.batch import Row, check_vocabulary, micro_batches, rows_of
-from learner.checkpoint import Checkpoints, check_fits, read_state
 from learner.config import SftTable
 from learner.errors import DataError
-from learner.ledger import Ledger
-from learner.losses import token_weights
+from learner.intake.ledger import Ledger
+from learner.maths.losses import token_weights
 from learner.metrics import MetricsLog
-from learner.model import Policy, load_policy
-from learner.objective import imitation
+from learner.model import parallel
+from learner.model.policy import Policy, load_policy
 from learner.progress import Reporter
-from learner.step import gradients
+from learner.saving.checkpoint import Checkpoints, check_fits, read_state
+from learner.training.batch import Row, check_vocabulary, micro_batches, rows_of
+from learner.training.objective import imitation
+from learner.training.step import gradients
 from toolwright.recipe import Recipe
 from toolwright.trajectory_files import UnreadableTrajectories, read_trajectories
 

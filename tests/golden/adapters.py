@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from learner import advantages, losses
+from learner.maths import advantages, losses
 from tests.golden.engine_adapters import ENGINE_ADAPTERS
 from tests.golden.toolsvc_adapters import TOOLSVC_ADAPTERS
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from learner import device
+from learner.model import device
 
 device.install()
 
@@ -23,7 +23,7 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def one_rank() -> Iterator[None]:
     """A process group of this process alone."""
-    from learner import parallel
+    from learner.model import parallel
 
     with parallel.ranks():
         yield

@@ -10,20 +10,20 @@ import os
 import sys
 from pathlib import Path
 
-from learner import device
+from learner.model import device
 
 device.install()
 
 import torch  # noqa: E402
 from safetensors.torch import save_file  # noqa: E402
 
-from learner import bridge, parallel  # noqa: E402
-from learner.batch import micro_batches  # noqa: E402
 from learner.config import Kl, Loss, Optimizer  # noqa: E402
-from learner.model import load_frozen, load_policy  # noqa: E402
-from learner.objective import PolicyObjective  # noqa: E402
-from learner.step import gradients, score  # noqa: E402
-from learner.update import improve, weigh  # noqa: E402
+from learner.model import bridge, parallel  # noqa: E402
+from learner.model.policy import load_frozen, load_policy  # noqa: E402
+from learner.training.batch import micro_batches  # noqa: E402
+from learner.training.objective import PolicyObjective  # noqa: E402
+from learner.training.step import gradients, score  # noqa: E402
+from learner.training.update import improve, weigh  # noqa: E402
 from tests.integration.learner.rows import make_rows  # noqa: E402
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learner.batch import Row
+from learner.training.batch import Row
 from tests.integration.learner.models import VOCABULARY
 
 

@@ -15,8 +15,8 @@ from transformers import AutoModelForCausalLM
 from engine.edge.policy_folder import check_policy_folder
 from learner.config import Optimizer
 from learner.errors import ModelError
-from learner.model import load_frozen, load_policy
-from learner.step import score
+from learner.model.policy import load_frozen, load_policy
+from learner.training.step import score
 from tests.integration.learner.models import (
     KINDS,
     TEMPLATE,

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from learner.checkpoint import Checkpoints, check_fits, read_state
 from learner.config import Kl, Loss, Optimizer
 from learner.errors import CheckpointError
-from learner.ledger import Ledger
-from learner.model import Policy, load_policy
-from learner.objective import PolicyObjective
-from learner.update import improve
+from learner.intake.ledger import Ledger
+from learner.model.policy import Policy, load_policy
+from learner.saving.checkpoint import Checkpoints, check_fits, read_state
+from learner.training.objective import PolicyObjective
+from learner.training.update import improve
 from tests.integration.learner.models import write_model
 from tests.integration.learner.rows import make_rows
 from toolwright.types import WeightVersion
@@ -113,7 +113,7 @@ def test_a_death_while_saving_leaves_the_previous_checkpoint(
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         if moment == "tensors":
-            patch.setattr("learner.checkpoint.dist_checkpointing.save", die)
+            patch.setattr("learner.saving.checkpoint.dist_checkpointing.save", die)
         else:
             patch.setattr(Path, "replace", die)
         checkpoints.save(policy, 2, "a", {"step": 2}, Ledger())

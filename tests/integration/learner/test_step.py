@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from learner.batch import Row, collate, micro_batches
 from learner.config import Kl, Loss, Optimizer
-from learner.model import Policy, load_frozen, load_policy
-from learner.objective import PolicyObjective
-from learner.step import gradients, score
-from learner.update import improve, weigh
+from learner.model.policy import Policy, load_frozen, load_policy
+from learner.training.batch import Row, collate, micro_batches
+from learner.training.objective import PolicyObjective
+from learner.training.step import gradients, score
+from learner.training.update import improve, weigh
 from tests.integration.learner.rows import make_rows
 
 BYPASS = PolicyObjective(loss=Loss(), kl=Kl(), correction="bypass")

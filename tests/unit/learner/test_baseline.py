@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learner.advantages import advantages_of, group_advantage
 from learner.config import Advantage
+from learner.maths.advantages import advantages_of, group_advantage
 from toolwright.types import Group, Status, StopReason, Task, Trajectory
 
 stds: Any = st.sampled_from(["population", "sample", "none"])

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learner.batch import Row, check_vocabulary, collate, rows_of, share, split
 from learner.errors import DataError
+from learner.training.batch import Row, check_vocabulary, collate, rows_of, share, split
 from toolwright.types import (
     Author,
     BlobRef,

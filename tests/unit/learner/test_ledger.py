@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learner.ledger import Ledger, Verdict
+from learner.intake.ledger import Ledger, Verdict
 from toolwright.types import (
     Author,
     Segment,

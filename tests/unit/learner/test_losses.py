@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learner import losses
+from learner.maths import losses
 
 N = 6
 

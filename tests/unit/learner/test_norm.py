@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from learner.norm import RmsNorm
+from learner.model.norm import RmsNorm
 
 CONFIG = SimpleNamespace(params_dtype=torch.float32, sequence_parallel=False)
 

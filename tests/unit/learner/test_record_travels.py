@@ -8,8 +8,8 @@ import pytest
 
 from engine.edge.freshness import without_old
 from engine.journal.journal import StoredGroup
-from learner.client import _close_group
 from learner.errors import EngineError
+from learner.intake.client import _close_group
 from toolwright.common.v1 import trajectory_pb2
 from toolwright.types import (
     Author,

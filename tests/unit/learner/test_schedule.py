@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from learner.config import Optimizer
-from learner.schedule import fraction
+from learner.maths.schedule import fraction
 
 
 def test_warm_up_reaches_the_peak_with_its_last_step() -> None:

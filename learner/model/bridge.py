@@ -21,9 +21,10 @@ import torch
 from safetensors.torch import save_file
 from transformers import AutoConfig
 
-from learner import device, disk, parallel, spec
-from learner.architectures import bridge_classes
+from learner import disk
 from learner.errors import ModelError
+from learner.model import device, parallel, spec
+from learner.model.architectures import bridge_classes
 from toolwright.recipe import ARCHITECTURES, VISION_ARCHITECTURES
 
 SHARD_BYTES = 5 << 30

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec
 from megatron.core.transformer.module import MegatronModule
 
-from learner.norm import RmsNorm
+from learner.model.norm import RmsNorm
 
 
 def has_transformer_engine() -> bool:

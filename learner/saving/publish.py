@@ -12,9 +12,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from learner import parallel
-from learner.client import EngineClient
-from learner.model import Policy
+from learner.intake.client import EngineClient
+from learner.model import parallel
+from learner.model.policy import Policy
 from toolwright.types import WeightVersion
 
 

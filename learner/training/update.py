@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from learner import parallel
-from learner.batch import Row, micro_batches
-from learner.losses import token_weights
-from learner.model import Model, Policy
-from learner.objective import PolicyObjective
-from learner.step import gradients, score
+from learner.maths.losses import token_weights
+from learner.model import parallel
+from learner.model.policy import Model, Policy
+from learner.training.batch import Row, micro_batches
+from learner.training.objective import PolicyObjective
+from learner.training.step import gradients, score
 
 
 @dataclass(slots=True, kw_only=True)

@@ -23,10 +23,10 @@ from megatron.core.optimizer import ChainedOptimizer, OptimizerConfig, get_megat
 from megatron.core.tensor_parallel import set_defaults_if_not_set_tensor_model_parallel_attributes
 from megatron.core.transformer.module import Float16Module
 
-from learner import bridge as bridges
-from learner import muon
 from learner.config import Optimizer
-from learner.schedule import fraction
+from learner.maths.schedule import fraction
+from learner.model import bridge as bridges
+from learner.model import muon
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from learner.client import EngineClient
-from learner.ledger import Ledger, Verdict
+from learner.intake.client import EngineClient
+from learner.intake.ledger import Ledger, Verdict
 from toolwright.types import Group, WeightVersion
 
 

@@ -19,9 +19,9 @@ from typing import Literal
 
 import torch
 
-from learner import losses
-from learner.batch import MicroBatch
 from learner.config import Kl, Loss
+from learner.maths import losses
+from learner.training.batch import MicroBatch
 
 Stats = dict[str, torch.Tensor]
 """Scalars of one micro-batch: names that begin with "max_" are maximised over micro-batches and

@@ -18,8 +18,8 @@ import torch
 import torch.distributed as dist
 from megatron.core import parallel_state, tensor_parallel
 
-from learner import device
 from learner.errors import LearnerError
+from learner.model import device
 
 Value = TypeVar("Value")
 

@@ -15,10 +15,11 @@ import numpy as np
 import torch
 from megatron.core.pipeline_parallel import get_forward_backward_func
 
-from learner import device, logprobs, parallel
-from learner.batch import MicroBatch, Row, micro_batches
-from learner.model import Model, Policy
-from learner.objective import Objective, Stats, gap_stats
+from learner.model import device, parallel
+from learner.model.policy import Model, Policy
+from learner.training import logprobs
+from learner.training.batch import MicroBatch, Row, micro_batches
+from learner.training.objective import Objective, Stats, gap_stats
 
 
 def gradients(

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from learner import bridge as bridges
-from learner import parallel
-from learner.batch import Row, rows_of
 from learner.metrics import gap_of
-from learner.model import Model, load_frozen
-from learner.publish import folder_of
-from learner.step import score
+from learner.model import bridge as bridges
+from learner.model import parallel
+from learner.model.policy import Model, load_frozen
+from learner.saving.publish import folder_of
+from learner.training.batch import Row, rows_of
+from learner.training.step import score
 from toolwright.types import Group, WeightVersion
 
 

@@ -33,10 +33,11 @@ from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.filesystem import FileSystemWriter
 from torch.distributed.checkpoint.state_dict_saver import save as save_sharded
 
-from learner import disk, parallel
+from learner import disk
 from learner.errors import CheckpointError
-from learner.ledger import Ledger
-from learner.model import Policy
+from learner.intake.ledger import Ledger
+from learner.model import parallel
+from learner.model.policy import Policy
 
 LATEST = "latest"
 _METADATA = {"chained_optim_avoid_prefix": True}

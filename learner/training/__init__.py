@@ -1,0 +1,1 @@
+"""A step: trajectories to rows and micro-batches, log-probs, loss, gradients, better weights."""
