@@ -12,19 +12,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from types import TracebackType
 from typing import Any, Self
 
 from mcp import Client, MCPError
-from mcp.shared.message import SessionMessage
 from mcp_types import CallToolResult, Tool
 
 from toolsvc.sources.mcp.server import McpServer
 
 MOST_PAGES = 100
 """Of a listing."""
-
-_Item = SessionMessage | Exception
 
 
 class ConnectFailed(Exception):
@@ -44,6 +40,8 @@ class Connection:
         self._client: asyncio.Future[Client] | None = None
         self._task: asyncio.Task[None] | None = None
         self.lost: str | None = None
+        self.users = 0
+        """Tools of a session of ours that share it."""
 
     @property
     def started(self) -> bool:
@@ -117,46 +115,31 @@ class Connection:
 
 
 class _Watched:
-    """A read stream that tells when it ended."""
+    """A read stream that tells when it ended; all else of it is the stream's own."""
 
     def __init__(self, stream: Any, ended: Callable[[], None]) -> None:
         self._stream = stream
         self._ended = ended
 
-    @property
-    def last_context(self) -> Any:
-        return getattr(self._stream, "last_context", None)
-
-    async def receive(self) -> _Item:
-        item: _Item = await self._stream.receive()
-        return item
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> _Item:
+    async def __anext__(self) -> Any:
         try:
-            item: _Item = await self._stream.__anext__()
+            return await self._stream.__anext__()
         except StopAsyncIteration:
             self._ended()
             raise
-        return item
 
     async def __aenter__(self) -> Self:
         await self._stream.__aenter__()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool | None:
-        handled: bool | None = await self._stream.__aexit__(kind, error, trace)
-        return handled
+    async def __aexit__(self, *error: Any) -> None:
+        await self._stream.__aexit__(*error)
 
 
 @asynccontextmanager

@@ -15,7 +15,6 @@ import asyncio
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import mcp_types
@@ -40,29 +39,23 @@ _FOREIGN = re.compile(r"[^A-Za-z0-9_-]")
 log = structlog.get_logger(__name__)
 
 
-@dataclass(slots=True)
-class _Shared:
-    connection: Connection
-    users: int = 0
-
-
 class Sessions:
     """MCP sessions with one server, by the session of ours that they belong to."""
 
     def __init__(self, server: McpServer) -> None:
         self._server = server
-        self._held: dict[str, _Shared] = {}
+        self._held: dict[str, Connection] = {}
         self._starts = asyncio.Semaphore(STARTS)
 
     def __len__(self) -> int:
         return len(self._held)
 
     def join(self, session_id: str) -> Connection:
-        shared = self._held.get(session_id)
-        if shared is None:
-            shared = self._held[session_id] = _Shared(Connection(self._server))
-        shared.users += 1
-        return shared.connection
+        connection = self._held.get(session_id)
+        if connection is None:
+            connection = self._held[session_id] = Connection(self._server)
+        connection.users += 1
+        return connection
 
     async def start(self, connection: Connection) -> None:
         """Refused if the server cannot be had."""
@@ -72,19 +65,12 @@ class Sessions:
             except ConnectFailed as error:
                 raise backend_down(str(error)) from error
 
-    async def leave(self, session_id: str) -> None:
+    async def leave(self, connection: Connection) -> None:
         """The last tool to leave ends the MCP session."""
-        shared = self._held[session_id]
-        shared.users -= 1
-        if shared.users == 0:
-            del self._held[session_id]
-            await shared.connection.close()
-
-
-@dataclass(frozen=True, slots=True)
-class _State:
-    session_id: str
-    connection: Connection
+        connection.users -= 1
+        if not connection.users:
+            self._held = {name: one for name, one in self._held.items() if one is not connection}
+            await connection.close()
 
 
 class McpTool(SchemaTool):
@@ -111,27 +97,27 @@ class McpTool(SchemaTool):
     def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         return super().check(arguments) if self._checks else dict(arguments)
 
-    async def open(self, session: SessionInfo) -> _State:
-        return _State(session.session_id, self._sessions.join(session.session_id))
+    async def open(self, session: SessionInfo) -> Connection:
+        return self._sessions.join(session.session_id)
 
-    async def close(self, state: _State) -> None:
-        await self._sessions.leave(state.session_id)
+    async def close(self, state: Connection) -> None:
+        await self._sessions.leave(state)
 
-    def ready(self, state: _State) -> bool:
-        return state.connection.started
+    def ready(self, state: Connection) -> bool:
+        return state.started
 
-    async def prepare(self, state: _State) -> None:
-        await self._sessions.start(state.connection)
+    async def prepare(self, state: Connection) -> None:
+        await self._sessions.start(state)
 
-    def lost(self, state: _State) -> str | None:
-        return state.connection.lost
+    def lost(self, state: Connection) -> str | None:
+        return state.lost
 
     def figures(self) -> dict[str, float]:
         return {"mcp_sessions": len(self._sessions)}
 
-    async def call(self, state: _State, call: Call) -> Result:
+    async def call(self, state: Connection, call: Call) -> Result:
         try:
-            return as_result(await state.connection.call(self._theirs.name, call.arguments))
+            return as_result(await state.call(self._theirs.name, call.arguments))
         except ConnectionLost as error:
             lost = ToolError(kind=ToolErrorKind.CRASHED, message=str(error), session_lost=True)
             return Result(observation=(Text(text=f"SessionLost: {error}"),), error=lost)
