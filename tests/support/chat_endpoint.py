@@ -56,8 +56,8 @@ class ChatEndpoint:
         )
 
 
-def fault(status: int, **headers: str) -> web.Response:
-    text = json.dumps({"error": {"message": f"status {status}"}})
+def fault(status: int, message: str = "", **headers: str) -> web.Response:
+    text = json.dumps({"error": {"message": message or f"status {status}"}})
     return web.Response(status=status, text=text, content_type="application/json", headers=headers)
 
 

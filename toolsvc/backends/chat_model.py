@@ -16,8 +16,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from http import HTTPStatus
 from typing import Any, Self
 
 import openai
@@ -32,10 +34,18 @@ from toolsvc.errors import BackendDown, BackendRefuses, StartError
 from toolsvc.plugin.tool import STRICT
 from toolsvc.plugin.waiting import waiting
 
-__all__ = ["BudgetSpent", "ChatModel", "ChatModelDown", "ChatModelRefused", "Completion"]
+__all__ = [
+    "BudgetSpent",
+    "ChatModel",
+    "ChatModelDown",
+    "ChatModelRefused",
+    "Completion",
+    "PromptTooLong",
+]
 
 _TRY_AGAIN = (408, 409, 429)
 """And all from 500 on; the client has tried these as often as it may."""
+_TOO_LONG = re.compile(r"context[ _]length|too long|longer than|max_new_tokens. must be <=")
 _LONGEST_PAUSE = 60.0
 """The client's, before it tries again; an endpoint may ask for as much."""
 
@@ -75,6 +85,11 @@ class ChatModelDown(BackendDown):
 
 class ChatModelRefused(BackendRefuses):
     """The endpoint answered that it will not: a wrong key, model or request."""
+
+
+class PromptTooLong(ChatModelRefused):
+    """The endpoint says that the model cannot read so much. Whoever let a policy write a part of
+    the prompt tells it so: asked again, it would be refused again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +157,7 @@ class ChatModel:
         """The model's answer. `messages`: role and content each, as the API has them.
         `json_schema`: what the answer's JSON has to fit; the endpoint sees to it.
 
-        Raises ChatModelDown, ChatModelRefused, BudgetSpent.
+        Raises ChatModelDown, ChatModelRefused (PromptTooLong among them), BudgetSpent.
         """
         request: dict[str, Any] = {
             "model": self._options.model,
@@ -216,9 +231,19 @@ class ChatModel:
             why = f"{where} answered {error.status_code}: {error.message}"
             if error.status_code in _TRY_AGAIN or error.status_code >= 500:
                 raise ChatModelDown(why) from error
+            if too_long(error.status_code, error.message):
+                raise PromptTooLong(why) from error
             raise ChatModelRefused(why) from error
         except (openai.OpenAIError, ValueError) as error:
             raise ChatModelRefused(f"{where} gave no chat completion: {error}") from error
+
+
+def too_long(status: int, message: str) -> bool:
+    """As SGLang, vLLM, TGI and OpenAI's API say it."""
+    return status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE or (
+        status in (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)
+        and _TOO_LONG.search(message) is not None
+    )
 
 
 def _completion(answer: object) -> Completion:

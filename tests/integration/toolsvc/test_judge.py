@@ -95,6 +95,22 @@ async def test_without_a_judge_the_call_is_refused(judge: Judge) -> None:
             await policy.act("<finish>c</finish>")
 
 
+async def test_an_answer_that_the_judge_cannot_read_is_told(judge: Judge) -> None:
+    """It would be refused for ever; a shorter one is graded."""
+    sglang = "The input (9000 tokens) is longer than the model's context length (8192 tokens)."
+    async with chat_endpoint(knows) as endpoint, judge(endpoint) as policy:
+        for status, message in ((400, sglang), (413, "")):
+            endpoint.faults = [fault(status, message)]
+            result = await policy.act(f"<finish>{GOLD * 200}</finish>")
+            assert (result.done, result.reward, result.valid) == (False, None, False)
+            assert said(result) == "the answer is too long: write a shorter one"
+        for message in ("no such model", "messages: wrong role"):
+            endpoint.faults = [fault(400, message)]
+            with pytest.raises(Refused):
+                await policy.act(f"<finish>{message}</finish>")
+        assert (await policy.act(f"<finish>{GOLD}</finish>")).reward == 1.0
+
+
 async def test_a_prompt_of_ones_own(judge: Judge, tmp_path: Path) -> None:
     prompt = tmp_path / "prompt.txt"
     prompt.write_text("Q {question} R {references} A {answer}")

@@ -3,6 +3,8 @@
 import asyncio
 import gzip
 import re
+import socket
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -113,6 +115,55 @@ async def test_an_api_that_will_not_is_refused_at_once(answer: web.Response) -> 
         refused = await reason(one, "<search>a</search>")
         assert (refused.reason, refused.retry_after) == (Reason.BACKEND_DOWN, None)
         assert len(server.requests) == 1
+
+
+async def test_a_query_that_the_api_does_not_take_is_told() -> None:
+    """It would be refused for ever; another one is searched for."""
+    async with search_server() as server, policy(server) as one:
+        server.faults = [web.Response(status=400, text='{"message": "Query pattern not allowed"}')]
+        result = await one.act("<search>a</search>")
+        assert result.error is not None
+        assert result.error.kind is ToolErrorKind.EXCEPTION
+        assert (await one.act("<search>b</search>")).error is None
+        server.faults = [web.Response(status=400, text='{"message": "no such country"}')]
+        await reason(one, "<search>c</search>")
+
+
+async def test_names_that_are_never_found_keep_nobody_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Neither other pages nor the threads of the event loop."""
+    real, asked, over = socket.getaddrinfo, set(), threading.Event()
+
+    def find(host: str, *given: Any, **more: Any) -> Any:
+        """A name server that knows one name, and does not answer for others."""
+        if str(host).endswith(".test") and host != "quick.test":
+            asked.add(host)
+            over.wait(30)
+            raise socket.gaierror(socket.EAI_AGAIN, "no answer")
+        return real("127.0.0.1" if host == "quick.test" else host, *given, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", find)
+    many = 30
+    async with serving(web.get("/", lambda _: web.Response(text="here"))) as port:
+        fetcher = fetch.Fetcher(("quick.test",))
+        try:
+            waiting = [
+                asyncio.create_task(fetcher.fetch(f"http://slow-{number}.test/"))
+                for number in range(many)
+            ]
+            while len(asked) < many:  # noqa: ASYNC110 - until all of them wait
+                await asyncio.sleep(0.01)
+            found = await fetcher.fetch(f"http://quick.test:{port}/")
+            assert found.body == b"here"
+            assert await asyncio.to_thread(lambda: "free") == "free"
+            assert not any(task.done() for task in waiting)
+            over.set()
+            for one in await asyncio.gather(*waiting, return_exceptions=True):
+                assert str(one) == "there is no such host"
+        finally:
+            over.set()
+            await fetcher.close()
 
 
 async def test_the_budget_is_of_queries() -> None:

@@ -166,15 +166,20 @@ async def test_an_action_that_cannot_be_read_has_the_real_tool_s_answer(tmp_path
     assert not again.result.valid
 
 
-async def test_a_lost_session_is_lost_again(tmp_path: Path) -> None:
+async def test_a_policy_that_ended_its_session_is_told_so_again(tmp_path: Path) -> None:
+    """Also in calls that were not recorded: it is not given another attempt."""
     path = tmp_path / "c.jsonl"
     async with recording(path, Note()) as host:
-        await answers(host, "a", ["lose"])
+        real = await answers(host, "a", ["first", "lose", "after"])
     async with replaying(path) as host:
-        await host.open(opening())
-        await host.call(calling("a", arguments={"text": "lose"}))
-        with refused(Reason.SESSION_LOST):
-            await host.call(calling("b", turn=1, arguments={"text": "lose"}))
+        assert await answers(host, "a", ["first", "lose", "after", "beyond"]) == [*real, real[1]]
+        await host.open(opening("b"))
+        await host.call(calling("1", session="b", arguments={"text": "first"}))
+        await host.call(calling("2", session="b", arguments={"text": "lose"}))
+        assert host.renew("o", 60, ["b"]).lost == ()
+        with refused(Reason.INVALID_REQUEST):
+            await host.open(opening("c"))
+            await host.call(calling("1", session="c", arguments={"text": "beyond"}))
 
 
 async def test_a_call_that_was_cancelled_has_no_answer(tmp_path: Path) -> None:

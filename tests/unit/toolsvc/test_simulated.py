@@ -245,6 +245,17 @@ async def test_a_model_that_is_down_or_too_dear_is_nothing_that_the_policy_reads
         assert failure.value.retry_after is None
 
 
+async def test_what_the_model_cannot_read_is_told_to_the_policy(tmp_path: Path) -> None:
+    async with simulated(year, folder=tmp_path) as (host, endpoint):
+        await host.open(opening())
+        endpoint.faults = [fault(400, "This model's maximum context length is 8192 tokens.")]
+        answer = await host.call(asking("a"))
+        assert isinstance(answer, Recorded)
+        assert answer.result.error is not None
+        assert answer.result.error.kind is ToolErrorKind.EXCEPTION
+        assert answer.result.error.message == "film cannot read so much: call it with less"
+
+
 async def test_the_endpoint_may_be_told_the_schema(tmp_path: Path) -> None:
     async with simulated(year, folder=tmp_path, constrained=True) as (host, endpoint):
         await host.open(opening())

@@ -44,7 +44,8 @@ class Played:
         self._key = key
         self._take = take
         self._calls = 0
-        self.lost: str | None = None
+        self._ended: Result | None = None
+        """What said that the session is lost."""
         self.own: dict[str, CassetteTool] = {}
 
     def give(self, tools: Sequence[pb.ToolDescriptor]) -> None:
@@ -52,17 +53,20 @@ class Played:
             self.own.setdefault(tool.name, CassetteTool(self._player, descriptor_from_proto(tool)))
 
     def answer(self, tool: str, arguments: Mapping[str, Any]) -> Result:
-        """Of the next call. Refused, and nothing has changed, if it was not recorded."""
+        """Of the next call. Refused, and nothing has changed, if it was not recorded. A policy that
+        ended its session is told so again, as the real tool tells it, also beyond the recording."""
         key = next_key(self._key, tool, arguments)
         found = self._player.tape.answer(key, self._take)
         if found is None or found.result is None:
+            if self._ended is not None:
+                return self._ended
             raise self._missing(tool, arguments, key, cancelled=found is not None)
         self._key = key
         self._calls += 1
         self.give(found.result.new_tools)
         result = result_from_proto(found.result)
         if result.error is not None and result.error.session_lost:
-            self.lost = result.error.message
+            self._ended = result
         return result
 
     def _missing(
@@ -100,9 +104,6 @@ class CassetteTool(Tool):
 
     async def open(self, session: SessionInfo) -> Played:
         return self._player.sessions.of(session)
-
-    def lost(self, state: Played) -> str | None:
-        return state.lost
 
     def session_tools(self, state: Played) -> Sequence[Tool]:
         return tuple(state.own.values())

@@ -8,9 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from toolsvc.backends.cache import cache_key
+from toolsvc.backends.chat_model import PromptTooLong
 from toolsvc.errors import Reason, Refused
 from toolsvc.plugin.actions import InvalidAction
-from toolsvc.plugin.results import failure
+from toolsvc.plugin.results import ToolFailed, failure
 from toolsvc.plugin.tool import Tool
 from toolsvc.plugin.waiting import waiting
 from toolsvc.schemas.functions import FunctionTool, function_tools
@@ -80,6 +81,8 @@ class SimulatedTool(SchemaTool):
             return failure(
                 ToolErrorKind.EXCEPTION, f"{self.name} gave no answer that fits its schema", told
             )
+        except PromptTooLong as error:
+            raise ToolFailed(f"{self.name} cannot read so much: call it with less") from error
         state.append(EarlierCall(self.name, call.arguments, text))
         return Result.of(text)
 

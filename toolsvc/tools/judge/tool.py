@@ -4,7 +4,8 @@ Invariants
 - The policy reads the same words whatever the verdict: no reference, no reason, no reply of the
   judge is in an observation.
 - A reply that says neither 0 nor 1 is worth 0 and is counted. A judge that cannot be had is a call
-  refused: nothing is recorded, and the policy reads nothing.
+  refused: nothing is recorded, and the policy reads nothing. An answer that is longer than the judge
+  can read is an invalid action.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ import structlog
 from pydantic import Field
 
 from toolsvc.backends.cache import Cache
-from toolsvc.backends.chat_model import ChatModel, ChatModelOptions
+from toolsvc.backends.chat_model import ChatModel, ChatModelOptions, PromptTooLong
 from toolsvc.errors import StartError
+from toolsvc.plugin.actions import InvalidAction
 from toolsvc.plugin.built_in import BuiltIn
 from toolsvc.tools.final import AnswerOptions
 from toolsvc.tools.judge.prompt import DEFAULT, PLACES, judge_prompt, verdict
@@ -82,11 +84,15 @@ class JudgeTool(BuiltIn):
         if self._model is None:
             raise RuntimeError("judge was called before it was started")
         prompt = judge_prompt(self._template, reference, call.arguments["answer"])
-        reply = await self._model.complete(
-            [{"role": "user", "content": prompt}],
-            temperature=0.0,
-            max_tokens=self._options.reply_tokens,
-        )
+        try:
+            reply = await self._model.complete(
+                [{"role": "user", "content": prompt}],
+                temperature=0.0,
+                max_tokens=self._options.reply_tokens,
+            )
+        except PromptTooLong as error:
+            log.warning("an answer is too long for the judge", why=error.message)
+            raise InvalidAction("the answer is too long: write a shorter one") from error
         score = verdict(reply.text)
         if score is None:
             self._unparsable += 1

@@ -23,6 +23,7 @@ from yarl import URL
 from toolsvc.backends.budget import Budget
 from toolsvc.backends.cache import Cache, cache_key
 from toolsvc.backends.single_flight import SingleFlight
+from toolsvc.plugin.results import ToolFailed
 from toolsvc.plugin.waiting import waiting
 from toolsvc.tools.web_search.body import read_body
 from toolsvc.tools.web_search.types import Hit, SearchDown, SearchRefused
@@ -87,7 +88,8 @@ class SearchApi:
         await self._session.close()
 
     async def search(self, query: str, most: int) -> list[Hit]:
-        """Best first, as the API gives them. Raises SearchDown, SearchRefused, BudgetSpent."""
+        """Best first, as the API gives them. Raises SearchDown, SearchRefused, BudgetSpent, and
+        ToolFailed for a query that the API does not take."""
         body: dict[str, str | int] = {"q": query, "num": most}
         body.update({name: value for name, value in self._where.items() if value})
         key = cache_key("web_search", str(self._url), body)
@@ -126,6 +128,8 @@ class SearchApi:
         why = f"{self._url} answered {status}: {answer[:200].decode(errors='replace')}"
         if status == HTTPStatus.TOO_MANY_REQUESTS or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             raise SearchDown(why)
+        if status == HTTPStatus.BAD_REQUEST and b"query" in answer.lower():
+            raise ToolFailed("the search API does not take this query: write another one")
         raise SearchRefused(why)
 
 

@@ -7,6 +7,7 @@ Invariants
 - A fetch is bounded: its time, its redirects, the bytes that are read, and how many run at once, of
   all and of a host. Its time does not run in line: a page is never called slow for the others.
 - Whatever an address or an answer does to the client is the page's doing: PageUnreadable.
+- A name server that does not answer is slow for its own names alone (`backends.lookups`).
 - Only text is read. No cookies, no credentials, no proxy of the environment.
 """
 
@@ -25,6 +26,7 @@ import aiohttp
 from aiohttp.connector import AddrInfoType
 from yarl import URL
 
+from toolsvc.backends.lookups import Lookups
 from toolsvc.tools.web_search.addresses import is_public
 from toolsvc.tools.web_search.body import read_body
 from toolsvc.tools.web_search.types import PageUnreadable
@@ -35,6 +37,9 @@ MOST_BYTES = 2 << 20
 MOST_REDIRECTS = 5
 _AT_ONCE = 32
 _AT_ONCE_OF_A_HOST = 4
+_LOOKUPS = 3 * _AT_ONCE
+"""A fetch gives up after 15 s, the system's resolver after up to 30 s: with twice as many as
+fetches nobody waits in line for a lookup, and a third is to spare."""
 _MARKUP = ("text/html", "application/xhtml+xml")
 _PLAIN = ("application/json", "application/xml")
 _REDIRECTS = (
@@ -78,8 +83,11 @@ class Fetcher:
         self._places_of: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         """By host; gone with the last who holds or waits for one."""
         # Without limits of their own: a line there would eat the time of a fetch.
-        self._public = _session(aiohttp.TCPConnector(limit=0, socket_factory=_public_socket))
-        self._any = _session(aiohttp.TCPConnector(limit=0))
+        lookups = Lookups(_LOOKUPS)
+        self._public = _session(
+            aiohttp.TCPConnector(limit=0, resolver=lookups, socket_factory=_public_socket)
+        )
+        self._any = _session(aiohttp.TCPConnector(limit=0, resolver=lookups))
 
     async def close(self) -> None:
         await self._public.close()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import posixpath
+import time
 import uuid
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
@@ -213,6 +215,60 @@ class FallsOverNumbers(_Choosy):
         except ValueError:
             return True
         return False
+
+
+@broken(Rule.INPUT, "a-hostile-action-is-an-answer")
+class FallsOverDepth(_Choosy):
+    """Cannot stand lists inside of lists."""
+
+    def dislikes(self, request: pb.CallToolRequest) -> bool:
+        return "[" * 60 in request.action
+
+
+@broken(Rule.INPUT, "a-hostile-action-is-an-answer")
+class FallsOverDigits(_Choosy):
+    """Cannot stand integers that its parser does not convert."""
+
+    def dislikes(self, request: pb.CallToolRequest) -> bool:
+        return "9" * 5000 in request.action
+
+
+@broken(Rule.INPUT, "a-hostile-action-is-an-answer")
+class FallsOverHalves(_Choosy):
+    """Cannot stand half a surrogate pair."""
+
+    def dislikes(self, request: pb.CallToolRequest) -> bool:
+        return "\\ud83d" in request.action
+
+
+@broken(Rule.INPUT, "arguments-that-cannot-be-read-are-an-answer")
+class RefusesArguments(Reference):
+    """Takes arguments that are no JSON for a fault of its client."""
+
+    async def call(self, request: pb.CallToolRequest) -> pb.CallToolResponse:
+        try:
+            wire.mapping(request.arguments, request.arguments_json)
+        except ValueError as error:
+            reason = reasons.ERROR_REASON_INVALID_REQUEST
+            raise refusal(reason, str(error), "arguments_json") from error
+        return await super().call(request)
+
+
+@broken(Rule.INPUT, "a-long-hostile-action-keeps-nobody-waiting")
+class Broods(Reference):
+    """Answers brackets at once, and nobody else for a long while."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._until = 0.0
+
+    async def perform(self, session: Session, call: Call) -> pb.CallResult:
+        now = time.monotonic()
+        if "[" * 100_000 in call.request.action:
+            self._until = now + 30
+        elif now < self._until:
+            await asyncio.sleep(self._until - now)
+        return await super().perform(session, call)
 
 
 @broken(Rule.INPUT, "text-of-every-language-comes-back")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -140,7 +139,10 @@ def find_tool(action: str) -> str:
 def read_arguments(request: pb.CallToolRequest, tool: pb.ToolDescriptor) -> Mapping[str, Any]:
     """Arguments by name, as the schema wants them. InvalidAction."""
     if request.HasField("arguments"):
-        arguments: Any = wire.mapping(request.arguments)
+        try:
+            arguments: Any = wire.mapping(request.arguments, request.arguments_json)
+        except ValueError as error:
+            raise InvalidAction(f"arguments_json is {error}") from error
     elif tool.action_format.HasField("tag"):
         arguments = {tool.action_format.tag.argument: _between(request.action, "draw")}
     else:
@@ -194,7 +196,7 @@ def _between(action: str, name: str) -> str:
 
 def _json_call(action: str) -> dict[str, Any]:
     try:
-        call = json.loads(_between(action, "tool_call"))
+        call = wire.read_exact(_between(action, "tool_call"))
     except ValueError as error:
         raise InvalidAction(f"the call is no JSON: {error}") from error
     if not isinstance(call, dict):

@@ -7,10 +7,11 @@ from toolsvc.check.checks.service import (
     blobs,
     describing,
     health,
+    hostile,
     inputs,
     patience,
     reasons,
     streams,
 )
 
-SERVICE = checks_of(health, describing, reasons, patience, streams, blobs, inputs)
+SERVICE = checks_of(health, describing, reasons, patience, streams, blobs, inputs, hostile)

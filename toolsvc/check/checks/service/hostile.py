@@ -1,0 +1,96 @@
+"""What a policy may write to end its own trajectory, or its neighbours': answers, in bounded time.
+
+A call that ends in an error of the service is made again, or its trajectory begins anew. A policy
+that can bring one about throws away what it does not like.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from toolsvc.check.check import check
+from toolsvc.check.client import Client, Session
+from toolsvc.check.connection import Refusal
+from toolsvc.check.subject import Subject
+from toolsvc.check.types import Failed, Rule, expect
+from toolwright import wire
+
+ANSWER_SECONDS = 10.0
+"""For a call that has nothing to do but to be read."""
+LONG = 1 << 20
+VALUES: Mapping[str, str] = {
+    "3,000 brackets without an end": "[" * 3000,
+    "60 nested lists": "[" * 60 + "]" * 60,
+    "a number of 400 digits": "9" * 400,
+    "a number of 5,000 digits": "9" * 5000,
+    "a number above all doubles": "1e999",
+    "NaN": "NaN",
+    "half a surrogate pair": r'"\ud83d"',
+    "a name of half a pair": r'{"\udfff": 1}',
+    "half an object": '{"a": ',
+}
+"""JSON, or nearly so; for a tool that takes no JSON just a text."""
+
+
+@check(Rule.INPUT)
+async def a_hostile_action_is_an_answer(client: Client) -> None:
+    """Actions of brackets without end, numbers that no double holds and half surrogate pairs are
+    answers that the policy sees, not errors of the service."""
+    for subject in _one_of_each_format(client):
+        session = await client.open(subject)
+        for what, value in VALUES.items():
+            await _answered(session, what, action=_written(subject, value))
+
+
+@check(Rule.INPUT)
+async def arguments_that_cannot_be_read_are_an_answer(client: Client) -> None:
+    """An `arguments_json` of brackets without end, of numbers that no double holds, or of what is
+    no JSON is an answer that the policy sees, not an error of the service."""
+    session = await client.open()
+    for what, value in VALUES.items():
+        given = {"arguments": wire.struct({}), "arguments_json": f'{{"a": {value}}}'}
+        await _answered(session, what, action="", **given)
+
+
+@check(Rule.INPUT)
+async def a_long_hostile_action_keeps_nobody_waiting(client: Client) -> None:
+    """1 MiB of brackets is answered in one session, and keeps no call in another one waiting."""
+    for subject in _one_of_each_format(client):
+        hostile, neighbour = await client.open(subject), await client.open(subject)
+        await asyncio.gather(
+            _answered(hostile, "1 MiB of brackets", action=_written(subject, "[" * LONG)),
+            _answered(neighbour, "a call beside 1 MiB of brackets"),
+        )
+        await _answered(neighbour, "a call after 1 MiB of brackets elsewhere")
+
+
+async def _answered(session: Session, what: str, **fields: Any) -> None:
+    """Any result will do. Failed where there is none, or none in time."""
+    limit = session.client.seconds(ANSWER_SECONDS)
+    try:
+        async with asyncio.timeout(limit):
+            result = await session.call(**fields)
+    except Refusal as refusal:
+        raise Failed(f"{what} came to {refusal}: {refusal.message[:200]}") from refusal
+    except TimeoutError:
+        raise Failed(f"{what} had no answer after {limit:g} s") from None
+    expect(result.valid or result.invalid_reason, f"{what} was called invalid without a reason")
+
+
+def _one_of_each_format(client: Client) -> list[Subject]:
+    found: dict[str | None, Subject] = {}
+    for subject in client.subjects:
+        found.setdefault(subject.descriptor.action_format.WhichOneof("format"), subject)
+    return list(found.values())
+
+
+def _written(subject: Subject, value: str) -> str:
+    """As an action; by hand, for no writer of JSON writes such values."""
+    form = subject.descriptor.action_format
+    if not form.HasField("json_call"):
+        return subject.written(value)
+    name = next(iter(sorted(subject.arguments)), "a")
+    call = f'{{"name": "{subject.name}", "arguments": {{"{name}": {value}}}}}'
+    return f"{form.json_call.open}{call}{form.json_call.close}"
