@@ -1,7 +1,8 @@
 """The command line: `learner run RECIPE` and `learner sft RECIPE`.
 
 Imports torch only once a recipe was read and found good, so that mistakes cost no time. An error
-is one sentence on stderr and exit status 1; the last line of a good run is the final folder.
+is one sentence on stderr and the exit status of its class (see `errors`); the last line of a good
+run is the final folder.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ def _finish(train: Callable[[], Path]) -> None:
 
 def _fail(error: Exception) -> NoReturn:
     print(f"learner: {error}", file=sys.stderr)
-    raise typer.Exit(1) from error
+    raise typer.Exit(error.status if isinstance(error, LearnerError) else 1) from error
 
 
 def main() -> None:

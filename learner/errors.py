@@ -4,7 +4,9 @@ from __future__ import annotations
 
 
 class LearnerError(Exception):
-    """Base of the tree: the command line prints the message and exits with status 1."""
+    """Base of the tree: the command line prints the message and exits with the class's status."""
+
+    status = 1
 
 
 class ModelError(LearnerError):
@@ -17,6 +19,12 @@ class CheckpointError(LearnerError):
 
 class EngineError(LearnerError):
     """The engine stayed out of reach, refused a request, or sent something inconsistent."""
+
+
+class DivergedError(LearnerError):
+    """Steps in a row had no finite gradient; nothing of them reached the weights."""
+
+    status = 3
 
 
 class DataError(LearnerError):

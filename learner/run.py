@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from learner.config import LearnerTable
+from learner.errors import DivergedError
 from learner.intake.client import EngineClient
 from learner.intake.lease import Leased, lease_step
 from learner.intake.ledger import Ledger
@@ -27,11 +28,11 @@ from learner.model import parallel
 from learner.model.policy import Model, Policy, load_frozen, load_policy
 from learner.progress import Reporter
 from learner.saving.checkpoint import Checkpoints, check_fits, read_state
-from learner.saving.publish import publish
+from learner.saving.publish import advance, publish
 from learner.training.batch import Row, check_vocabulary, rows_of
 from learner.training.objective import PolicyObjective
 from learner.training.probe import Probe
-from learner.training.update import Update, improve
+from learner.training.update import MOST_BROKEN, Update, improve
 from toolwright.beginning import first_policy
 from toolwright.recipe import Recipe
 from toolwright.types import Group, WeightVersion
@@ -42,7 +43,12 @@ FEW_TOKENS = 128
 
 @dataclass(slots=True, kw_only=True)
 class Run:
-    """What the loop carries from step to step. `client` and `log` live on rank 0 only."""
+    """What the loop carries from step to step. `client` and `log` live on rank 0 only.
+
+    offered: folder of the newest published weights. saved: step of the newest checkpoint. broken:
+    steps in a row without a finite gradient. marked: when the last metrics line was written;
+    seconds: what was spent since, for the next one.
+    """
 
     recipe: Recipe
     table: LearnerTable
@@ -55,7 +61,10 @@ class Run:
     report: Reporter
     client: EngineClient | None = None
     log: MetricsLog | None = None
+    offered: Path
     saved: int = -1
+    broken: int = 0
+    marked: float = field(default_factory=time.monotonic)
     seconds: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -99,6 +108,7 @@ def run(recipe: Recipe) -> Path:
                     policies=recipe.run_folder / "policy",
                 ),
                 report=report,
+                offered=source,
                 saved=version.step if resumed else -1,
             )
             if first:
@@ -169,23 +179,24 @@ def start(run: Run, *, resumed: bool) -> None:
         run.report.say(
             f"the engine holds {ahead}, these weights are {parent}: going on as {run.version}"
         )
-    publish(
+    run.offered = publish(
         run.policy,
         run.client,
         run.policies,
         run.version,
         parent=parent,
         kept=run.table.keep_policies,
-    )
+    ).folder
     if run.client is not None and resumed:
         run.client.acknowledge(run.ledger.mark)
     run.report.say(f"published {run.version} from {run.policy.source}")
 
 
 def step(run: Run) -> None:
-    """One version: lease, train, publish, and at times a checkpoint."""
-    began = time.monotonic()
-    run.seconds = {}
+    """One version: lease, train, publish, tell, and at times a checkpoint.
+
+    DivergedError after MOST_BROKEN steps in a row without a finite gradient.
+    """
     at = run.version
     leased: Leased | None = None
     if run.client is not None:
@@ -216,19 +227,37 @@ def step(run: Run) -> None:
     if gap.get("gap_tokens", 0) < FEW_TOKENS:
         gap = run.probe(leased.groups if leased is not None else (), at) or gap
     run.seconds["train_s"] = time.monotonic() - trained
+    run.broken = run.broken + 1 if update.broken and not update.moved else 0
     run.version = replace(at, step=at.step + 1)
-    published = publish(
-        run.policy, run.client, run.policies, run.version, kept=run.table.keep_policies
-    )
-    run.seconds["export_s"] = published.export_s
-    run.seconds["publish_s"] = published.publish_s
-    run.seconds["paused_s"] = published.paused_s
+    if run.broken < MOST_BROKEN:
+        offer(run)
+    if leased is not None:
+        # Before the checkpoint: a step that a checkpoint holds has its line, whatever dies.
+        tell(run, at, leased, update, gap)
+    if run.broken >= MOST_BROKEN:
+        raise DivergedError(
+            f"steps {run.version.step - MOST_BROKEN + 1} to {run.version.step} had no finite "
+            f"gradient, the last for {update.broken} of {run.table.updates} updates; the weights "
+            f"are those of {run.offered}. Look at nonfinite_rows in learner.jsonl, and at the "
+            "rates; the same command goes on from the newest checkpoint"
+        )
     last = run.version.step == run.recipe.shared.run.steps
     if last or run.version.step % run.table.checkpoint_every == 0:
         save(run)
-    run.seconds["step_s"] = time.monotonic() - began
-    if leased is not None:
-        tell(run, at, leased, update, gap)
+
+
+def offer(run: Run) -> None:
+    """The version to the samplers. Weights that a broken step left alone are not written again."""
+    if run.broken:
+        published = advance(run.client, run.version, run.offered)
+    else:
+        published = publish(
+            run.policy, run.client, run.policies, run.version, kept=run.table.keep_policies
+        )
+    run.offered = published.folder
+    run.seconds["export_s"] = published.export_s
+    run.seconds["publish_s"] = published.publish_s
+    run.seconds["paused_s"] = published.paused_s
 
 
 def save(run: Run) -> None:
@@ -251,8 +280,9 @@ def prepare(run: Run, groups: Sequence[Group]) -> list[Row]:
     """Rows with their advantages. A masked trajectory has no row; its reward may count in its
     group's baseline."""
     values = advantages_of(groups, run.table.advantage)
+    silent = {g.id for g in groups if not any(values[t.id] for t in g.trajectories)}
     rows = [
-        replace(row, advantage=values[trajectory.id])
+        replace(row, advantage=values[trajectory.id], silent=group.id in silent)
         for group in groups
         for trajectory in group.trajectories
         for row in rows_of(
@@ -275,7 +305,23 @@ def objective(run: Run) -> PolicyObjective:
 def tell(
     run: Run, at: WeightVersion, leased: Leased, update: Update, gap: dict[str, float]
 ) -> None:
-    """Metrics line, TensorBoard, progress."""
+    """Metrics line, TensorBoard, progress.
+
+    A line's seconds are those since the line before, with the checkpoint that was written then.
+    """
+    now = time.monotonic()
+    seconds = {**run.seconds, "step_s": now - run.marked}
+    run.marked, run.seconds = now, {}
+    if update.dropped:
+        run.report.say(
+            f"step {run.version.step}: {len(update.dropped)} sequences left the batch, their "
+            f"log-probs, loss or gradients were not finite; the first is of {update.dropped[0]}"
+        )
+    if run.broken:
+        run.report.say(
+            f"step {run.version.step}: no finite gradient, the weights stay "
+            f"({run.broken} of {MOST_BROKEN} steps in a row)"
+        )
     facts = trajectory_stats(leased.groups, at)
     values: dict[str, Any] = {
         "version": str(run.version),
@@ -286,17 +332,18 @@ def tell(
         "grad_norm": update.grad_norm,
         "learning_rate": update.rate,
         "skipped_update": update.skipped,
-        "tokens_per_s": update.tokens / run.seconds["train_s"],
+        "nonfinite_rows": len(update.dropped),
+        "nonfinite_updates": update.broken,
+        "tokens_per_s": update.tokens / seconds["train_s"],
         "duplicate_groups": leased.duplicates,
         "conflicting_groups": leased.conflicts,
-        **run.seconds,
+        **seconds,
     }
     if run.log is not None:
         run.log.write(run.version.step, values)
-    seconds = run.seconds
     run.report.step(
         run.version.step,
         f"reward {facts.get('reward', 0.0):.3f}  gap {gap.get('gap_max', float('nan')):.1e}  "
         f"stale {facts.get('staleness_mean', 0.0):.1f}  lease {seconds['lease_s']:.1f} s  "
-        f"train {seconds['train_s']:.1f} s  publish {seconds['publish_s']:.1f} s",
+        f"train {seconds['train_s']:.1f} s  publish {seconds.get('publish_s', 0.0):.1f} s",
     )

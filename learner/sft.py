@@ -6,6 +6,7 @@ number; a resumed run sees just what an uninterrupted one would.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,18 +14,17 @@ from pathlib import Path
 
 import numpy as np
 
-from learner.config import SftTable
-from learner.errors import DataError
+from learner.config import Loss, SftTable
+from learner.errors import DataError, DivergedError
 from learner.intake.ledger import Ledger
-from learner.maths.losses import token_weights
 from learner.metrics import MetricsLog
 from learner.model import parallel
 from learner.model.policy import Policy, load_policy
 from learner.progress import Reporter
 from learner.saving.checkpoint import Checkpoints, check_fits, read_state
-from learner.training.batch import Row, check_vocabulary, micro_batches, rows_of
+from learner.training.batch import Row, check_vocabulary, rows_of
 from learner.training.objective import imitation
-from learner.training.step import gradients
+from learner.training.update import MOST_BROKEN, Part, counts_of, finite_gradients
 from toolwright.recipe import Recipe
 from toolwright.trajectory_files import UnreadableTrajectories, read_trajectories
 
@@ -94,39 +94,48 @@ def _train(
     report: Reporter,
 ) -> None:
     picks = order(len(traces), table.seed, done * table.batch_size)
+    broken = 0
     log = MetricsLog(home, "sft") if parallel.is_first() else None
     for step in range(done, table.steps):
         started = time.monotonic()
         rows = [row for _ in range(table.batch_size) for row in traces[next(picks)]]
-        weights = token_weights([row.count for row in rows], "token-mean")
-        rows = [replace(row, weight=w) for row, w in zip(rows, weights, strict=True)]
-        parts = micro_batches(
-            rows,
-            rank=parallel.data_rank(),
-            ranks=parallel.data_size(),
-            budget=table.tokens_per_microbatch,
-        )
+        counts = counts_of(rows, drop_silent=False)
+        part = Part(rows=rows, counts=counts, loss=Loss(), everything=True)
         rate = policy.set_rate(step, table.steps)
-        stats = gradients(policy, parts, imitation, entropy=False)
-        norm = policy.update()
+        stats, norm, dropped = finite_gradients(
+            policy, part, imitation, table.tokens_per_microbatch, entropy=False
+        )
+        if math.isfinite(norm):
+            policy.update(norm)
+            broken = 0
+        else:
+            broken += 1
+            report.say(f"step {step + 1}: no finite gradient, the weights stay")
         seconds = time.monotonic() - started
         tokens = sum(row.length for row in rows)
         if log is not None:
             log.write(
                 step + 1,
                 {
-                    "loss": stats["loss"],
+                    "loss": stats.get("loss", math.nan),
                     "grad_norm": norm,
+                    "nonfinite_rows": len(dropped),
                     "learning_rate": rate,
                     "tokens": tokens,
                     "tokens_per_s": tokens / seconds,
                     "step_s": seconds,
                 },
             )
+        if broken >= MOST_BROKEN:
+            raise DivergedError(
+                f"{MOST_BROKEN} steps in a row up to {step + 1} had no finite gradient: the "
+                "policy's weights or sft.optimizer's rates are at fault; the newest checkpoint is "
+                "from before"
+            )
         last = step + 1 == table.steps
         report.step(
             step + 1,
-            f"loss {stats['loss']:.4f}  {tokens / seconds:.0f} tokens/s",
+            f"loss {stats.get('loss', math.nan):.4f}  {tokens / seconds:.0f} tokens/s",
             line=last or (step + 1) % LINE_EVERY == 0,
         )
         if last or (step + 1) % table.checkpoint_every == 0:
@@ -141,6 +150,7 @@ def _identity(policy: Policy, table: SftTable, traces: int) -> dict[str, object]
         "kind": "sft",
         "model": policy.shape,
         "optimizer": table.optimizer.kind,
+        "precision": table.precision,
         "seed": table.seed,
         "batch_size": table.batch_size,
         "traces": traces,

@@ -1,8 +1,8 @@
 """Muon inside Megatron's optimizer wrapper.
 
 Megatron 0.16's own Muon needs a package that does not install on Python 3.11; torch.optim.Muon
-goes into Megatron's float32 wrapper instead, beside the wrapped Adam in one chain: gradient norm,
-clipping and checkpoints treat both alike. Muon takes the 2-D weights but the embeddings, Adam the
+goes into Megatron's wrapper of the weights' dtype instead, beside the wrapped Adam in one chain:
+gradient norm, clipping and checkpoints treat both alike. Muon takes the 2-D weights but the embeddings, Adam the
 rest. The rate is scaled to Adam's update size ("match_rms_adamw"), which makes it the same for
 Megatron's fused q-k-v and gate-up matrices as for their parts.
 
@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 from megatron.core import parallel_state
-from megatron.core.optimizer.optimizer import FP32Optimizer
+from megatron.core.optimizer.optimizer import Float16OptimizerWithFloat16Params, FP32Optimizer
 
 MOMENTUM = 0.95
 NEWTON_SCHULZ_STEPS = 5
@@ -42,7 +42,10 @@ def hidden_from_adam(model: torch.nn.Module) -> Iterator[list[torch.nn.Parameter
 
 
 def wrapped(parameters: list[torch.nn.Parameter], lr: float, config: Any) -> Any:
-    """A Megatron float32 optimizer around torch's Muon. `config`: that of the chain's Adam."""
+    """A Megatron optimizer around torch's Muon. `config`: that of the chain's Adam.
+
+    bfloat16 weights have float32 masters, which Muon moves.
+    """
     group = {
         "params": parameters,
         # What Megatron's checkpoints tell groups apart by.
@@ -59,7 +62,11 @@ def wrapped(parameters: list[torch.nn.Parameter], lr: float, config: Any) -> Any
         ns_steps=NEWTON_SCHULZ_STEPS,
         adjust_lr_fn="match_rms_adamw",
     )
-    optimizer = FP32Optimizer(muon, config, _zero_momentum)
+    optimizer: Any
+    if config.bf16:
+        optimizer = Float16OptimizerWithFloat16Params(muon, config, None, _zero_momentum)
+    else:
+        optimizer = FP32Optimizer(muon, config, _zero_momentum)
     optimizer.grad_stats_parallel_group = parallel_state.get_model_parallel_group()
     optimizer.tp_group = parallel_state.get_tensor_model_parallel_group()
     return optimizer

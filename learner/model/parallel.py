@@ -100,6 +100,13 @@ def barrier() -> None:
         dist.barrier()
 
 
+def reduce_over_all(tensor: torch.Tensor, op: str) -> torch.Tensor:
+    """The tensor summed ("sum") or maximised ("max") over every rank, in place."""
+    if dist.get_world_size() > 1:
+        dist.all_reduce(tensor, op=dist.ReduceOp.SUM if op == "sum" else dist.ReduceOp.MAX)
+    return tensor
+
+
 def reduce_over_data(tensor: torch.Tensor, op: str) -> torch.Tensor:
     """The tensor summed ("sum") or maximised ("max") over the data-parallel ranks, in place."""
     if data_size() > 1:

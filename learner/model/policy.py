@@ -9,6 +9,7 @@ Does not know where batches come from or what the loss is.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,13 +21,14 @@ from megatron.core.distributed import (
     finalize_model_grads,
 )
 from megatron.core.optimizer import ChainedOptimizer, OptimizerConfig, get_megatron_optimizer
+from megatron.core.optimizer.clip_grads import clip_grad_by_total_norm_fp32
 from megatron.core.tensor_parallel import set_defaults_if_not_set_tensor_model_parallel_attributes
 from megatron.core.transformer.module import Float16Module
 
 from learner.config import Optimizer
 from learner.maths.schedule import fraction
 from learner.model import bridge as bridges
-from learner.model import muon
+from learner.model import device, muon, parallel
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -90,6 +92,17 @@ class Policy(Model):
     settings: Optimizer
     peaks: list[float]
 
+    def apply_settings(self) -> None:
+        """The recipe's betas and weight decay, in place of a checkpoint's or Megatron's defaults.
+
+        Norms and biases have no weight decay: Megatron marks their groups, and leaves it to a
+        scheduler that is not used here to act on the mark. Rates come with `set_rate`.
+        """
+        for group in self.optimizer.param_groups:
+            if "betas" in group:  # Adam's; Muon has none, and no decay
+                group["betas"] = (self.settings.beta1, self.settings.beta2)
+                group["weight_decay"] = self.settings.weight_decay * group["wd_mult"]
+
     def set_rate(self, step: int, steps: int) -> float:
         """Sets every group's rate for update `step` (from 0) of `steps`; returns Adam's."""
         share = fraction(self.settings, step, steps)
@@ -101,10 +114,21 @@ class Policy(Model):
         self.network.zero_grad_buffer()
         self.optimizer.zero_grad()
 
-    def update(self) -> float:
-        """One optimizer step on the gradients of the last backward; their norm before clipping."""
-        _done, norm, _zeros = self.optimizer.step()
-        return float(norm)
+    def gradient_norm(self) -> float:
+        """Global norm of the last backward's gradients; NaN on all ranks if not finite on one."""
+        self.optimizer.prepare_grads()
+        norm = float(self.optimizer.get_grad_norm())
+        verdict = torch.tensor([0.0 if math.isfinite(norm) else 1.0], device=device.device())
+        return norm if not parallel.reduce_over_all(verdict, "max").item() else math.nan
+
+    def update(self, norm: float) -> None:
+        """One optimizer step on the gradients whose norm `gradient_norm` found, clipped."""
+        if not math.isfinite(norm):
+            raise ValueError(f"gradients with a norm of {norm} move no weights")
+        for part in self.optimizer.chained_optimizers:
+            if parameters := part.get_parameters():
+                clip_grad_by_total_norm_fp32(parameters, self.settings.clip, norm)
+        self.optimizer.step_with_ready_grads()
 
     def save(self, folder: Path) -> None:
         """Leaves a complete Hugging Face folder (see `bridge.save_folder`)."""
@@ -148,7 +172,7 @@ def load_policy(folder: Path, settings: Optimizer, precision: str) -> Policy:
     complete_state(optimizer)
     bridge.config.finalize_model_grads_func = finalize_model_grads
     bridge.config.grad_scale_func = optimizer.scale_loss
-    return Policy(
+    policy = Policy(
         bridge=bridge,
         network=wrapped,
         selection=selection,
@@ -157,6 +181,8 @@ def load_policy(folder: Path, settings: Optimizer, precision: str) -> Policy:
         settings=settings,
         peaks=peaks,
     )
+    policy.apply_settings()
+    return policy
 
 
 def load_frozen(folder: Path, precision: str) -> Model:

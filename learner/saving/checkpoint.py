@@ -50,6 +50,13 @@ class Checkpoints:
         self.folder = folder
         self._kept = kept
 
+    def sweep(self) -> None:
+        """Removes what a process left behind that died while it wrote. Rank 0, before anything."""
+        if self.folder.is_dir():
+            for path in self.folder.glob(".step-*.unfinished"):
+                shutil.rmtree(path)
+            (self.folder / f".{LATEST}").unlink(missing_ok=True)
+
     def latest(self) -> Path | None:
         """The newest complete checkpoint; None in a fresh run."""
         pointer = self.folder / LATEST
@@ -113,6 +120,7 @@ class Checkpoints:
             with torch.no_grad():
                 policy.bare.load_state_dict(loaded["model"])
                 policy.optimizer.load_state_dict(_with_step(loaded["optimizer"]))
+                policy.apply_settings()
         except (
             KeyError,
             ValueError,
@@ -162,7 +170,9 @@ def _sharded(policy: Policy, *, loading: bool) -> dict[str, Any]:
 
 def _with_step(state: dict[Any, Any]) -> dict[Any, Any]:
     """Puts back the step count of a fresh Adam, which Megatron leaves out because it is 0."""
-    for part in (state,) if "param_groups" in state else state.values():
+    alone = "param_groups" in state or "optimizer" in state
+    for wrapped in (state,) if alone else state.values():
+        part = wrapped.get("optimizer", wrapped)  # bfloat16 has its float32 masters beside it
         moments = [own for own in part["state"].values() if isinstance(own, dict)]
         if any("exp_avg" in own for own in moments):
             part["state"].setdefault("common_step", torch.tensor(0.0))

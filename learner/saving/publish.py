@@ -20,8 +20,10 @@ from toolwright.types import WeightVersion
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """Seconds: writing the folder, the engine's whole publish, the samplers' pause in it."""
+    """Where the weights lie. Seconds: writing them, the engine's whole publish, the samplers' pause
+    in it."""
 
+    folder: Path
     export_s: float
     publish_s: float
     paused_s: float
@@ -56,7 +58,24 @@ def publish(
         _forget_old(root, folder, kept)
     parallel.barrier()
     return Published(
-        export_s=exported - started, publish_s=time.monotonic() - exported, paused_s=paused
+        folder=folder,
+        export_s=exported - started,
+        publish_s=time.monotonic() - exported,
+        paused_s=paused,
+    )
+
+
+def advance(client: EngineClient | None, version: WeightVersion, folder: Path) -> Published:
+    """Calls the weights of a published folder `version` too. All ranks call it.
+
+    For a step that did not move the weights: nothing is written, and the engine, which admits one
+    batch a version, goes on.
+    """
+    started = time.monotonic()
+    paused = client.publish(version, None, str(folder)) if client is not None else 0.0
+    parallel.barrier()
+    return Published(
+        folder=folder, export_s=0.0, publish_s=time.monotonic() - started, paused_s=paused
     )
 
 

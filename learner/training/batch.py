@@ -28,7 +28,8 @@ class Row:
     tokens: int64; target: bool, a policy token that carries loss (never the first token);
     behaviour: float32 sampler log-probs; temperature: float32; fresh: bool, written by the
     weights that are current; old, reference: float32 log-probs computed here, or None.
-    advantage: of the trajectory. weight: of each target in the batch's loss.
+    advantage: of the trajectory. silent: no member of its group has an advantage. weight: of each
+    target in the batch's loss.
     """
 
     trajectory: str
@@ -38,6 +39,7 @@ class Row:
     temperature: np.ndarray
     fresh: np.ndarray
     advantage: float = 0.0
+    silent: bool = False
     weight: float = 0.0
     old: np.ndarray | None = None
     reference: np.ndarray | None = None

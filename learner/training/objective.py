@@ -25,10 +25,11 @@ from learner.training.batch import MicroBatch
 
 Stats = dict[str, torch.Tensor]
 """Scalars of one micro-batch: names that begin with "max_" are maximised over micro-batches and
-ranks, all others are summed; divisions come last (see `metrics`)."""
+ranks, all others are summed; divisions come last (see `metrics`). The names follow from the
+settings alone, never from the rows: ranks reduce them together."""
 
 Objective = Callable[[MicroBatch, torch.Tensor, torch.Tensor], tuple[torch.Tensor, Stats]]
-"""(micro-batch, [n] log-probs, [n] entropies) -> (scalar loss, stats)."""
+"""(micro-batch, [n] log-probs, [n] entropies) -> ([n] token losses before weighing, stats)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,24 +65,25 @@ class PolicyObjective:
             stats["weight"] = weight.sum()
             stats["weight_squared"] = weight.square().sum()
             stats["weight_capped"] = (losses.importance(start, batch.behaviour) > cap).sum()
-        if self.kl.coefficient > 0 and batch.reference is not None:
-            distance = losses.kl(logp, batch.reference, self.kl.estimator)
+        if self.kl.coefficient > 0:
+            # A micro-batch without rows has no reference, and still the names of all others.
+            reference = batch.reference if len(logp) else torch.zeros_like(logp)
+            if reference is None:
+                raise ValueError("a KL term needs rows that were scored by the reference")
+            distance = losses.kl(logp, reference, self.kl.estimator)
             token_loss = token_loss + self.kl.coefficient * distance
             stats["kl_reference"] = distance.detach().sum()
-        loss = (token_loss * batch.weight).sum()
         stats["clipped"] = clip.clipped.sum()
         stats["dual_clipped"] = clip.dual_clipped.sum()
         stats["ratio"] = clip.ratio.detach().sum()
-        stats["loss"] = loss.detach().clone()
-        return loss, stats
+        return token_loss, stats
 
 
 def imitation(
-    batch: MicroBatch, logp: torch.Tensor, _entropy: torch.Tensor
+    _batch: MicroBatch, logp: torch.Tensor, _entropy: torch.Tensor
 ) -> tuple[torch.Tensor, Stats]:
     """Negative log-likelihood of the targets (SFT)."""
-    loss = -(logp * batch.weight).sum()
-    return loss, {"loss": loss.detach().clone()}
+    return -logp, {}
 
 
 @torch.no_grad()

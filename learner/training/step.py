@@ -23,23 +23,38 @@ from learner.training.objective import Objective, Stats, gap_stats
 
 
 def gradients(
-    policy: Policy, batch: Sequence[MicroBatch], objective: Objective, *, entropy: bool = True
+    policy: Policy,
+    batch: Sequence[MicroBatch],
+    objective: Objective,
+    *,
+    entropy: bool = True,
+    broken: torch.Tensor | None = None,
 ) -> dict[str, float]:
     """Leaves the batch's gradient in the policy's buffers; returns the stats over all ranks.
 
     batch: this data-parallel rank's micro-batches; ranks may hold different numbers of them.
-    entropy: whether the objective wants entropies (zeros otherwise).
+    entropy: whether the objective wants entropies (zeros otherwise). broken: [rows of the whole
+    batch] zeros, on this rank's device; above 0 afterwards, on every rank, for a row with a
+    log-prob or a loss that is not finite.
     """
     policy.zero_grad()
     scale = len(batch) * parallel.data_size()
 
     def finish(part: MicroBatch, logits: torch.Tensor) -> tuple[torch.Tensor, Stats]:
         logp, entropies = _score(part, logits, with_entropy=entropy)
-        loss, stats = objective(part, logp, entropies)
+        token_loss, stats = objective(part, logp, entropies)
+        weighed = token_loss * part.weight
+        loss = weighed.sum()
+        stats["loss"] = loss.detach().clone()
+        if broken is not None:
+            finite = logp.detach().isfinite() & weighed.detach().isfinite()
+            broken.index_add_(0, part.row, (~finite).to(broken.dtype))
         # An empty micro-batch still has to reach every weight's gradient hook.
         return loss * scale if len(logp) else logits.sum() * 0.0, stats
 
     parts = _schedule(policy, batch, finish, forward_only=False)
+    if broken is not None:
+        parallel.reduce_over_all(broken, "max")
     return _collect(parts)
 
 

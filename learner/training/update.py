@@ -1,43 +1,112 @@
 """A batch into better weights: token weights, optimizer steps.
 
-Invariants: nothing but rows crosses into a step; rows that cannot move the weights are not
-forwarded (they stay in the metrics, and in the means unless the recipe drops them); no rows left
-means no optimizer step.
+Invariants
+- Nothing but rows crosses into a step; rows that cannot move the weights are not forwarded (they
+  stay in the metrics, and in the means unless the recipe drops them); no rows left means no
+  optimizer step.
+- No broken number reaches the weights (spec 11): a row with an input, a log-prob, a loss or a
+  gradient that is not finite leaves the batch, its means included, and is counted. Gradients that
+  are not finite all the same move nothing. All ranks decide alike.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+import torch
+
+from learner.config import Loss
 from learner.maths.losses import token_weights
-from learner.model import parallel
+from learner.model import device, parallel
 from learner.model.policy import Model, Policy
-from learner.training.batch import Row, micro_batches
-from learner.training.objective import PolicyObjective
+from learner.training.batch import MicroBatch, Row, micro_batches
+from learner.training.objective import Objective, PolicyObjective
 from learner.training.step import gradients, score
+
+MOST_BROKEN = 3
+"""Steps in a row without a finite gradient. One may be chance."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Update:
     """What happened: summed stats (see `objective.Stats`), mean gradient norm before clipping,
-    rate, forwarded tokens, whether no optimizer step was taken."""
+    rate, forwarded tokens.
+
+    moved: optimizer steps taken. broken: left out because no finite gradient was found. dropped:
+    trajectories of the rows that left the batch.
+    """
 
     sums: dict[str, float] = field(default_factory=dict)
     grad_norm: float = 0.0
     rate: float = 0.0
     tokens: int = 0
-    skipped: bool = False
+    moved: int = 0
+    broken: int = 0
+    dropped: list[str] = field(default_factory=list)
+
+    @property
+    def skipped(self) -> bool:
+        """The weights are what they were."""
+        return not self.moved
 
 
-def weigh(rows: Sequence[Row], *, mode: str, norm: float, drop_silent: bool) -> list[Row]:
-    """Rows with each target's share of the loss; `drop_silent`: rows of advantage 0 get none."""
-    counts = [0 if drop_silent and row.advantage == 0 else row.count for row in rows]
-    weights = token_weights(counts, mode, norm=norm)
-    return [
-        replace(row, weight=weight if count else 0.0)
-        for row, weight, count in zip(rows, weights, counts, strict=True)
-    ]
+@dataclass(slots=True)
+class Part:
+    """The rows of one optimizer step, and what each counts in the means (0: it has left).
+
+    everything: rows without an advantage move the weights too.
+    """
+
+    rows: list[Row]
+    counts: list[int]
+    loss: Loss
+    everything: bool
+
+    def forwarded(self) -> list[int]:
+        """Places of the rows that can move the weights."""
+        return [
+            place
+            for place, (row, count) in enumerate(zip(self.rows, self.counts, strict=True))
+            if count and (row.advantage or self.everything)
+        ]
+
+    def weighed(self) -> list[Row]:
+        """The same rows with each target's share of the loss."""
+        weights = token_weights(self.counts, self.loss.aggregation, norm=self.loss.norm)
+        return [replace(self.rows[place], weight=weights[place]) for place in self.forwarded()]
+
+    def score(self, model: Model, budget: int, field: str) -> None:
+        """Fills a field ("old" or "reference") of the rows that can move the weights."""
+        places = self.forwarded()
+        scored, _ = score(model, [self.rows[p] for p in places], budget, field)  # type: ignore[arg-type]
+        for place, row in zip(places, scored, strict=True):
+            self.rows[place] = row
+
+    def drop(self, places: Sequence[int]) -> list[str]:
+        """Takes rows out, of the means too; their trajectories."""
+        for place in places:
+            self.counts[place] = 0
+        return [self.rows[place].trajectory for place in places]
+
+    def drop_unreadable(self) -> list[str]:
+        """Takes out the rows whose inputs are not finite."""
+        return self.drop([p for p in self.forwarded() if not inputs_are_finite(self.rows[p])])
+
+
+def inputs_are_finite(row: Row) -> bool:
+    """Whether what the loss reads of a row are numbers: advantage, temperature, log-probs."""
+    if not np.isfinite(np.float32(row.advantage)):
+        return False
+    read = (row.behaviour, row.temperature, row.old, row.reference)
+    return all(values is None or np.isfinite(values[row.target]).all() for values in read)
+
+
+def counts_of(rows: Sequence[Row], *, drop_silent: bool) -> list[int]:
+    """Targets of each row; `drop_silent`: rows of groups without a signal have none."""
+    return [0 if drop_silent and row.silent else row.count for row in rows]
 
 
 def improve(
@@ -57,31 +126,86 @@ def improve(
     step, steps: place in the rate's schedule. The log-probs of the weights at the start are
     computed only where they differ from the current ones, that is with several updates.
     """
-    loss = objective.loss
     done = Update(rate=policy.set_rate(step, steps))
-    chunks = [
-        weigh(part, mode=loss.aggregation, norm=loss.norm, drop_silent=drop_silent)
-        for part in (rows[start::updates] for start in range(updates))
-    ]
-    with_kl = objective.kl.coefficient > 0
-    chunks = [[r for r in part if r.weight and (r.advantage or with_kl)] for part in chunks]
-    chunks = [part for part in chunks if part]
-    if reference is not None:
-        chunks = [score(reference, part, budget, "reference")[0] for part in chunks]
-    if len(chunks) > 1 and objective.correction != "bypass":
-        chunks = [score(policy, part, budget, "old")[0] for part in chunks]
-    norms = []
-    for number, part in enumerate(chunks):
-        mine = micro_batches(
-            part, rank=parallel.data_rank(), ranks=parallel.data_size(), budget=budget
+    parts = [
+        Part(
+            rows=list(chunk),
+            counts=counts_of(chunk, drop_silent=drop_silent),
+            loss=objective.loss,
+            everything=objective.kl.coefficient > 0,
         )
-        stats = gradients(policy, mine, objective)
-        norms.append(policy.update())
-        done.tokens += sum(row.length for row in part)
-        _add(done.sums, stats, moved=number > 0)
-    done.skipped = not chunks
+        for chunk in (rows[start::updates] for start in range(updates))
+    ]
+    parts = [part for part in parts if part.forwarded()]
+    for part in parts:
+        done.dropped += part.drop_unreadable()
+    if reference is not None:
+        for part in parts:
+            part.score(reference, budget, "reference")
+    if len(parts) > 1 and objective.correction != "bypass":
+        for part in parts:
+            part.score(policy, budget, "old")
+    norms = []
+    for part in parts:
+        done.dropped += part.drop_unreadable()
+        stats, norm, dropped = finite_gradients(policy, part, objective, budget)
+        done.dropped += dropped
+        if not math.isfinite(norm):
+            done.broken += 1
+            continue
+        policy.update(norm)
+        norms.append(norm)
+        _add(done.sums, stats, moved=done.moved > 0)
+        done.moved += 1
+        done.tokens += sum(part.rows[place].length for place in part.forwarded())
     done.grad_norm = sum(norms) / len(norms) if norms else 0.0
     return done
+
+
+def finite_gradients(
+    policy: Policy, part: Part, objective: Objective, budget: int, *, entropy: bool = True
+) -> tuple[dict[str, float], float, list[str]]:
+    """(stats, gradient norm, trajectories of the rows that were dropped on the way).
+
+    The policy's buffers hold the gradient of the rows that are left in the part. The norm is NaN
+    when no row is left, or when the gradient is not finite and no single row is the reason.
+    """
+    dropped: list[str] = []
+    while rows := part.weighed():
+        places = part.forwarded()
+        broken = torch.zeros(len(rows), device=device.device())
+        stats = gradients(policy, _mine(rows, budget), objective, entropy=entropy, broken=broken)
+        found = broken.nonzero().flatten().tolist()
+        if not found:
+            norm = policy.gradient_norm()
+            if math.isfinite(norm):
+                return stats, norm, dropped
+            found = _culprits(policy, rows, list(range(len(rows))), objective, budget)
+        if not found:
+            break
+        dropped += part.drop([places[index] for index in found])
+    return {}, math.nan, dropped
+
+
+def _culprits(
+    policy: Policy, rows: Sequence[Row], chosen: list[int], objective: Objective, budget: int
+) -> list[int]:
+    """Which of the chosen rows have a gradient of their own that is not finite, by halving."""
+    gradients(policy, _mine([rows[index] for index in chosen], budget), objective, entropy=False)
+    if math.isfinite(policy.gradient_norm()):
+        return []
+    if len(chosen) == 1:
+        return chosen
+    half = len(chosen) // 2
+    return [
+        index
+        for side in (chosen[:half], chosen[half:])
+        for index in _culprits(policy, rows, side, objective, budget)
+    ]
+
+
+def _mine(rows: Sequence[Row], budget: int) -> list[MicroBatch]:
+    return micro_batches(rows, rank=parallel.data_rank(), ranks=parallel.data_size(), budget=budget)
 
 
 def _add(sums: dict[str, float], stats: dict[str, float], *, moved: bool) -> None:

@@ -75,6 +75,7 @@ class FakeEngine(rollout_pb2_grpc.RolloutServiceServicer, policy_pb2_grpc.Policy
         self.write = write
         self.version: t.WeightVersion | None = None
         self.folder = Path()
+        self.folders: dict[int, Path] = {}
         self.published: list[tuple[t.WeightVersion, t.WeightVersion | None]] = []
         self.groups: dict[int, tuple[t.WeightVersion, pb.GroupInfo, list[pb.Trajectory]]] = {}
         self.durable = 0
@@ -101,6 +102,7 @@ class FakeEngine(rollout_pb2_grpc.RolloutServiceServicer, policy_pb2_grpc.Policy
             if (version, parent) not in self.published:
                 self.published.append((version, parent))
             self.version, self.folder = version, Path(request.path)
+            self.folders[version.step] = self.folder
             return policy_pb2.PublishWeightsResponse(version=request.version, samplers=1)
 
     def GetPolicy(self, request, context):

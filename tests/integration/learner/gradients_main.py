@@ -23,8 +23,8 @@ from learner.model.policy import load_frozen, load_policy  # noqa: E402
 from learner.training.batch import micro_batches  # noqa: E402
 from learner.training.objective import PolicyObjective  # noqa: E402
 from learner.training.step import gradients, score  # noqa: E402
-from learner.training.update import improve, weigh  # noqa: E402
-from tests.integration.learner.rows import make_rows  # noqa: E402
+from learner.training.update import improve  # noqa: E402
+from tests.integration.learner.rows import make_rows, weighed  # noqa: E402
 
 
 def compute(folder: Path, output: Path, tensor: int) -> None:
@@ -32,8 +32,9 @@ def compute(folder: Path, output: Path, tensor: int) -> None:
     with parallel.ranks(tensor=tensor):
         policy = load_policy(folder, Optimizer(lr=1e-2, clip=0.5), "float32")
         objective = PolicyObjective(loss=Loss(), kl=Kl(coefficient=0.1), correction="decoupled")
-        rows = weigh(make_rows(9), mode="seq-mean-token-mean", norm=1.0, drop_silent=False)
-        rows, _ = score(load_frozen(folder, "float32"), rows, 60, "reference")
+        rows = weighed(make_rows(9), "seq-mean-token-mean")
+        reference = load_frozen(folder, "float32")
+        rows, _ = score(reference, rows, 60, "reference")
         mine = micro_batches(rows, rank=parallel.data_rank(), ranks=parallel.data_size(), budget=60)
         stats = gradients(policy, mine, objective)
         weights = [p.detach().clone() for p in policy.bare.parameters()]
@@ -54,12 +55,12 @@ def compute(folder: Path, output: Path, tensor: int) -> None:
                 policy,
                 make_rows(9 if step == 0 else 1, seed=step),
                 objective,
-                reference=None,
+                reference=reference,
                 updates=1,
                 budget=60,
                 step=step,
                 steps=2,
-                drop_silent=False,
+                drop_silent=True,
             )
             out[f"norm.{step}"] = torch.tensor(done.grad_norm)
         with torch.no_grad():

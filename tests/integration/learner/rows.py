@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from learner.config import Aggregation, Loss
 from learner.training.batch import Row
+from learner.training.update import Part, counts_of
 from tests.integration.learner.models import VOCABULARY
+
+
+def weighed(
+    rows: Sequence[Row], mode: Aggregation = "token-mean", *, drop_silent: bool = False
+) -> list[Row]:
+    """Rows with what each target weighs in the loss."""
+    counts = counts_of(rows, drop_silent=drop_silent)
+    loss = Loss(aggregation=mode)
+    return Part(rows=list(rows), counts=counts, loss=loss, everything=True).weighed()
 
 
 def make_rows(

@@ -47,21 +47,67 @@ def flat(policy: Policy) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("kind", SETTINGS)
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize("before", [0, 3])
 def test_resume_is_exact(
-    tmp_path: Path, model_folder: Path, one_rank: None, kind: str, before: int
+    tmp_path: Path, model_folder: Path, one_rank: None, kind: str, precision: str, before: int
 ) -> None:
-    policy = load_policy(model_folder, SETTINGS[kind], "float32")
+    policy = load_policy(model_folder, SETTINGS[kind], precision)
     train(policy, range(before))
     checkpoints = Checkpoints(tmp_path, kept=2)
     path = checkpoints.save(policy, before, "a", {"step": before}, Ledger())
     norms = train(policy, range(before, before + 3))
 
-    other = load_policy(model_folder, SETTINGS[kind], "float32")
+    other = load_policy(model_folder, SETTINGS[kind], precision)
     train(other, range(7, 9))  # some other state, to be overwritten
     checkpoints.load(other, path)
     assert train(other, range(before, before + 3)) == norms
     assert torch.equal(flat(other), flat(policy))
+
+
+@pytest.mark.parametrize("kind", SETTINGS)
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_norms_and_biases_do_not_decay(
+    tmp_path: Path, one_rank: None, kind: str, precision: str
+) -> None:
+    """Gradients of zero leave the decay alone to move a weight."""
+    settings = Optimizer(kind=kind, lr=0.1, muon_lr=0.1, weight_decay=0.5)  # type: ignore[arg-type]
+    policy = load_policy(write_model(tmp_path / "qwen2", "qwen2-untied"), settings, precision)
+    before = {n: p.detach().clone() for n, p in policy.bare.named_parameters()}
+    policy.zero_grad()
+    policy.set_rate(0, 10)
+    policy.update(policy.gradient_norm())
+    moved = {n for n, p in policy.bare.named_parameters() if not torch.equal(p, before[n])}
+    matrices = {n for n, p in before.items() if p.dim() > 1}
+    assert any(name.endswith("bias") for name in before)
+    if kind == "muon":  # Muon has no decay
+        matrices = {n for n in matrices if "embedding" in n or "output_layer" in n}
+    assert moved == matrices
+
+
+def test_a_changed_decay_and_beta_take_effect_on_resume(
+    tmp_path: Path, model_folder: Path, one_rank: None
+) -> None:
+    policy = load_policy(model_folder, Optimizer(lr=1e-2, weight_decay=0.1), "float32")
+    train(policy, range(2))
+    path = Checkpoints(tmp_path, kept=2).save(policy, 2, "a", {}, Ledger())
+    changed = Optimizer(lr=1e-2, weight_decay=0.3, beta1=0.5, beta2=0.6)
+    other = load_policy(model_folder, changed, "float32")
+    Checkpoints(tmp_path, kept=2).load(other, path)
+    assert {(g["weight_decay"], g["betas"]) for g in other.optimizer.param_groups} == {
+        (0.3, (0.5, 0.6)),
+        (0.0, (0.5, 0.6)),
+    }
+
+
+def test_leftovers_of_a_death_are_swept(tmp_path: Path, model_folder: Path, one_rank: None) -> None:
+    policy = load_policy(model_folder, SETTINGS["adam"], "float32")
+    checkpoints = Checkpoints(tmp_path, kept=2)
+    path = checkpoints.save(policy, 1, "a", {}, Ledger())
+    (tmp_path / ".step-00000002-a.unfinished" / "model").mkdir(parents=True)
+    (tmp_path / ".latest").write_text("step-0000")
+    checkpoints.sweep()
+    assert {p.name for p in tmp_path.iterdir()} == {path.name, "latest"}
 
 
 def test_muon_moves_the_matrices_and_adam_the_rest(model_folder: Path, one_rank: None) -> None:

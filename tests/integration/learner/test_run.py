@@ -127,14 +127,20 @@ def test_resume_at_the_published_version_keeps_the_lineage(
 ) -> None:
     recipe = recipe_for(tmp_path, model_folder, engine)
 
-    def die_at_two(run: loop.Run, *_rest: Any) -> None:
+    save = loop.save
+
+    def die_at_two(run: loop.Run) -> None:
+        save(run)
         if run.version.step == 2:
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(loop, "tell", die_at_two)
+        patch.setattr(loop, "save", die_at_two)
         loop.run(recipe)
+    # Whatever dies, a step that a checkpoint holds has its line.
+    assert [line["step"] for line in metrics(tmp_path)] == [1, 2]
     loop.run(recipe)
+    assert [line["step"] for line in metrics(tmp_path)] == [1, 2, 3, 4]
     assert steps_of(engine) == [0, 1, 2, 3, 4]
     assert len({version.lineage for version, _ in engine.published}) == 1
     assert [entry["sequence_number"] for entry in ledger(tmp_path)] == list(range(1, 13))

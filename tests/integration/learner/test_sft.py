@@ -90,9 +90,9 @@ def test_a_resumed_run_ends_where_an_uninterrupted_one_does(
 
     from learner import sft as module
 
-    real = module.gradients
+    real = module.finite_gradients
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(module, "gradients", die_after_five)
+        patch.setattr(module, "finite_gradients", die_after_five)
         sft(recipe)
     resumed = sft(recipe)
     first, second = weights(whole), weights(resumed)

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from learner.config import Kl, Loss, Optimizer
+from learner.config import Aggregation, Kl, Loss, Optimizer
 from learner.model.policy import Policy, load_frozen, load_policy
 from learner.training.batch import Row, collate, micro_batches
 from learner.training.objective import PolicyObjective
 from learner.training.step import gradients, score
-from learner.training.update import improve, weigh
-from tests.integration.learner.rows import make_rows
+from learner.training.update import improve
+from tests.integration.learner.rows import make_rows, weighed
 
 BYPASS = PolicyObjective(loss=Loss(), kl=Kl(), correction="bypass")
 
@@ -24,10 +24,6 @@ BYPASS = PolicyObjective(loss=Loss(), kl=Kl(), correction="bypass")
 @pytest.fixture
 def policy(model_folder: Path, one_rank: None) -> Policy:
     return load_policy(model_folder, Optimizer(lr=1e-3), "float32")
-
-
-def weighed(rows: Sequence[Row], mode: str = "token-mean") -> list[Row]:
-    return weigh(rows, mode=mode, norm=1.0, drop_silent=False)
 
 
 def gradient_of(
@@ -41,7 +37,7 @@ def gradient_of(
 @pytest.mark.parametrize(
     "mode", ["token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "seq-sum-token-sum-norm"]
 )
-def test_splitting_and_padding_change_nothing(policy: Policy, mode: str) -> None:
+def test_splitting_and_padding_change_nothing(policy: Policy, mode: Aggregation) -> None:
     """Invariants 1, 2, 3: one row a micro-batch has no padding at all, one batch has the most."""
     rows = weighed(make_rows(7), mode)
     loss, grad = gradient_of(policy, rows, budget=100_000)
@@ -73,8 +69,7 @@ def test_on_policy_is_reinforce(policy: Policy, correction: str) -> None:
     assert loss == pytest.approx(-sum(r.weight * r.count * r.advantage for r in rows), abs=1e-6)
 
     def reinforce(batch, logp, entropy):  # type: ignore[no-untyped-def]
-        value = -(logp * batch.advantage * batch.weight).sum()
-        return value, {"loss": value.detach().clone()}
+        return -logp * batch.advantage, {}
 
     gradients(policy, micro_batches(rows, rank=0, ranks=1, budget=100), reinforce)
     expected = torch.cat([p.main_grad.flatten() for p in policy.bare.parameters()])
@@ -109,20 +104,26 @@ def test_rate_zero_leaves_every_bit(policy: Policy) -> None:
 
 def test_rows_without_a_signal_cost_nothing_and_still_count(policy: Policy) -> None:
     rows = make_rows(6)
-    silent = [replace(r, advantage=0.0) for r in rows]
+    silent = [replace(r, advantage=0.0, silent=True) for r in rows]
     done = improve_once(policy, silent)
     assert done.skipped
     assert done.tokens == 0
     assert improve_once(policy, []).skipped
 
     mixed = rows[:3] + silent[3:]
-    counted, dropped = (
-        weigh(mixed, mode="token-mean", norm=1.0, drop_silent=drop) for drop in (False, True)
-    )
+    counted, dropped = (weighed(mixed, drop_silent=drop) for drop in (False, True))
     live = sum(r.count for r in rows[:3])
     assert counted[0].weight == pytest.approx(1 / sum(r.count for r in rows))
     assert dropped[0].weight == pytest.approx(1 / live)
-    assert dropped[3].weight == 0.0
+    assert len(dropped) == 3
+
+
+def test_a_member_without_an_advantage_counts_while_its_group_has_a_signal(policy: Policy) -> None:
+    """A reward that happens to be its group's mean is no reason to leave the batch."""
+    rows = make_rows(3)
+    rows[0] = replace(rows[0], advantage=0.0)
+    (_, one, _) = weighed(rows, drop_silent=True)
+    assert one.weight == pytest.approx(1 / sum(r.count for r in rows))
 
 
 def test_several_updates_take_the_start_of_the_batch_as_proximal(policy: Policy) -> None:

@@ -1,0 +1,250 @@
+"""No broken number reaches the weights (spec 11)."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from learner import run as loop
+from learner.cli import app
+from learner.config import Kl, Loss, Optimizer
+from learner.errors import DivergedError
+from learner.model.policy import Policy, load_frozen, load_policy
+from learner.sft import sft
+from learner.training.batch import Row
+from learner.training.objective import PolicyObjective
+from learner.training.update import Update, improve
+from tests.integration.learner.fake_engine import FakeEngine, random_group
+from tests.integration.learner.models import VOCABULARY, weights
+from tests.integration.learner.rows import make_rows
+from tests.integration.learner.test_run import metrics, recipe_for
+from tests.integration.learner.test_sft import write_recipe
+from toolwright import types as t
+from toolwright.trajectory_files import write_trajectories
+
+UNSEEN = VOCABULARY - 1
+"""A token that no other row holds: what is wrong with its embedding is wrong with one row."""
+
+
+@pytest.fixture
+def engine() -> Iterator[FakeEngine]:
+    server = FakeEngine()
+    yield server
+    server.stop()
+
+
+def rows_without_one_token() -> list[Row]:
+    return [replace(r, tokens=r.tokens % UNSEEN) for r in make_rows(6)]
+
+
+def take(policy: Policy, rows: list[Row], *, kl: float = 0.0, updates: int = 1) -> Update:
+    objective = PolicyObjective(loss=Loss(), kl=Kl(coefficient=kl), correction="token_truncate")
+    return improve(
+        policy,
+        rows,
+        objective,
+        reference=load_frozen(policy.source, "float32") if kl else None,
+        updates=updates,
+        budget=60,
+        step=0,
+        steps=10,
+        drop_silent=False,
+    )
+
+
+def flat(policy: Policy) -> torch.Tensor:
+    return torch.cat([p.detach().flatten() for p in policy.bare.parameters()])
+
+
+def with_nan(row: Row, name: str) -> Row:
+    if name == "advantage":
+        return replace(row, advantage=math.nan)
+    if name == "loss":  # a number by itself; times the correction's weight it is none
+        far = np.where(row.target, -30.0, row.behaviour).astype(np.float32)
+        return replace(row, advantage=-3e38, behaviour=far)
+    values = getattr(row, name).copy()
+    values[np.flatnonzero(row.target)[0]] = -math.inf if name == "behaviour" else math.nan
+    return replace(row, **{name: values})
+
+
+@pytest.mark.parametrize("name", ["advantage", "loss", "behaviour", "temperature"])
+def test_a_row_with_a_broken_number_leaves_batch_and_means(
+    model_folder: Path, one_rank: None, name: str
+) -> None:
+    """The update is the one of the other rows alone, to the last bit."""
+    rows = make_rows(6)
+    expected, found = (load_policy(model_folder, Optimizer(lr=1e-2), "float32") for _ in range(2))
+    alone = take(expected, [rows[0], rows[1], *rows[3:]])
+    rows[2] = with_nan(rows[2], name)
+    done = take(found, rows)
+    assert done.dropped == ["t2"]
+    assert (done.moved, done.broken) == (1, 0)
+    assert done.grad_norm == alone.grad_norm
+    assert done.sums == alone.sums
+    assert torch.equal(flat(found), flat(expected))
+
+
+@pytest.mark.parametrize("kl", [0.0, 0.1])
+def test_a_row_whose_log_probs_are_broken_leaves_the_batch(
+    model_folder: Path, one_rank: None, kl: float
+) -> None:
+    """The others are learnt from, as if it had not been there."""
+    rows = rows_without_one_token()
+    expected, found = (load_policy(model_folder, Optimizer(lr=1e-2), "float32") for _ in range(2))
+    take(expected, rows[:2] + rows[3:], kl=kl)
+    tokens = rows[2].tokens.copy()
+    tokens[0] = UNSEEN
+    rows[2] = replace(rows[2], tokens=tokens)
+    done = broken_embedding(found, rows, kl)
+    assert done.dropped == ["t2"]
+    assert done.moved == 1
+    assert torch.equal(flat(found), flat(expected))
+
+
+def broken_embedding(policy: Policy, rows: list[Row], kl: float) -> Update:
+    """One update while the prompt of row 2 gives no numbers, by a hook on the embedding."""
+
+    def spoil(_module: Any, args: Any, out: torch.Tensor) -> torch.Tensor:
+        tokens = args[0]
+        return torch.where((tokens == UNSEEN).unsqueeze(-1), torch.full_like(out, math.nan), out)
+
+    handle = policy.bare.embedding.word_embeddings.register_forward_hook(spoil)
+    try:
+        return take(policy, rows, kl=kl)
+    finally:
+        handle.remove()
+
+
+def overflow(policy: Policy) -> Any:
+    """From now on the backward of a token UNSEEN in the input overflows; the forward is whole."""
+
+    def spoil(_module: Any, args: Any, out: torch.Tensor) -> torch.Tensor:
+        tokens = args[0]
+        if out.requires_grad:
+            out.register_hook(
+                lambda g: (
+                    torch.where((tokens == UNSEEN).unsqueeze(-1), torch.inf, g)
+                    if g.shape[:2] == tokens.shape
+                    else g
+                )
+            )
+        return out
+
+    return policy.bare.embedding.word_embeddings.register_forward_hook(spoil)
+
+
+def test_a_row_with_a_broken_gradient_is_found_and_leaves_the_batch(
+    model_folder: Path, one_rank: None
+) -> None:
+    rows = rows_without_one_token()
+    expected, found = (load_policy(model_folder, Optimizer(lr=1e-2), "float32") for _ in range(2))
+    take(expected, rows[:2] + rows[3:])
+    tokens = rows[2].tokens.copy()
+    tokens[0] = UNSEEN
+    rows[2] = replace(rows[2], tokens=tokens)
+    handle = overflow(found)
+    done = take(found, rows)
+    handle.remove()
+    assert done.dropped == ["t2"]
+    assert (done.moved, done.broken) == (1, 0)
+    assert torch.equal(flat(found), flat(expected))
+
+
+def test_gradients_without_a_number_move_nothing(model_folder: Path, one_rank: None) -> None:
+    policy = load_policy(model_folder, Optimizer(lr=1e-2, weight_decay=0.1), "float32")
+    before = flat(policy).clone()
+    rows = [replace(r, tokens=np.full_like(r.tokens, UNSEEN)) for r in make_rows(3)]
+    handle = overflow(policy)
+    done = take(policy, rows)
+    handle.remove()
+    assert (done.moved, done.broken, len(done.dropped)) == (0, 1, 3)
+    assert torch.equal(flat(policy), before)
+    assert take(policy, make_rows(4)).moved == 1, "the optimizer goes on afterwards"
+
+
+def test_of_several_updates_the_whole_ones_count(model_folder: Path, one_rank: None) -> None:
+    policy = load_policy(model_folder, Optimizer(lr=1e-2), "float32")
+    rows = make_rows(6)
+    rows[1::2] = [with_nan(row, "advantage") for row in rows[1::2]]
+    done = take(policy, rows, updates=2)
+    assert (done.moved, done.broken, len(done.dropped)) == (1, 1, 3)
+    assert bool(flat(policy).isfinite().all())
+
+
+def spoiled(reward: float) -> Any:
+    def write(number: int, version: t.WeightVersion, folder: Path) -> Any:
+        members = random_group(number, version, folder)
+        if version.step not in (1, 2, 3):
+            return members
+        return [replace(member, reward=reward) for member in members]
+
+    return write
+
+
+def test_a_broken_step_publishes_no_weights_and_three_end_the_run(
+    tmp_path: Path, model_folder: Path, engine: FakeEngine
+) -> None:
+    """Steps 2, 3 and 4 are broken. The version moves on, which is what admits the next batch."""
+    engine.write = spoiled(math.nan)
+    recipe = recipe_for(tmp_path, model_folder, engine, **{"run.steps": 8})
+    with pytest.raises(DivergedError, match="steps 2 to 4"):
+        loop.run(recipe)
+    folders = engine.folders
+    assert sorted(folders) == [0, 1, 2, 3]
+    assert folders[2] == folders[3] == folders[1] != folders[0]
+    lines = metrics(tmp_path)
+    assert [line["nonfinite_rows"] for line in lines] == [0, 12, 12, 12]
+    assert [line["nonfinite_updates"] for line in lines] == [0, 1, 1, 1]
+    assert all(bool(w.isfinite().all()) for w in weights(folders[3]).values())
+
+
+def test_two_broken_steps_are_survived(
+    tmp_path: Path, model_folder: Path, engine: FakeEngine
+) -> None:
+    whole = spoiled(math.nan)
+    engine.write = lambda number, version, folder: (random_group if version.step == 3 else whole)(
+        number, version, folder
+    )
+    final = loop.run(recipe_for(tmp_path, model_folder, engine, **{"run.steps": 5}))
+    assert [line["nonfinite_updates"] for line in metrics(tmp_path)] == [0, 1, 1, 0, 0]
+    assert all(bool(w.isfinite().all()) for w in weights(final).values())
+
+
+def test_a_diverged_run_has_a_status_of_its_own(
+    tmp_path: Path, model_folder: Path, engine: FakeEngine
+) -> None:
+    engine.write = spoiled(math.inf)
+    recipe = recipe_for(tmp_path, model_folder, engine)
+    set_ = [f"run.engine={engine.address}", "run.steps=8", "learner.lease_wait_s=0.2"]
+    command = ["run", str(recipe.path), *[word for s in set_ for word in ("--set", s)]]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 3
+    assert "no finite gradient" in done.stderr
+
+
+def test_imitation_stops_as_well(tmp_path: Path, model_folder: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    broken = load_file(model_folder / "model.safetensors")
+    broken["model.norm.weight"][0] = math.nan
+    folder = tmp_path / "broken"
+    folder.mkdir()
+    for file in model_folder.iterdir():
+        if file.suffix != ".safetensors":
+            (folder / file.name).write_bytes(file.read_bytes())
+    save_file(broken, folder / "model.safetensors", metadata={"format": "pt"})
+    version = t.WeightVersion(lineage="a", step=0)
+    write_trajectories(tmp_path / "traces", random_group(0, version, Path()))
+    with pytest.raises(DivergedError, match="3 steps in a row"):
+        sft(write_recipe(tmp_path, folder))
+    lines = (tmp_path / "run" / "sft" / "sft.jsonl").read_text().splitlines()
+    assert [json.loads(line)["nonfinite_rows"] for line in lines] == [4, 4, 4]
