@@ -4,7 +4,7 @@ is played."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
@@ -16,7 +16,7 @@ from toolsvc.fleet.hosts import HostProcess, Ready
 from toolsvc.fleet.link import HostLink
 from toolsvc.fleet.own_hosts import OwnHosts
 from toolsvc.fleet.placing import Placer
-from toolsvc.fleet.resources import NOTHING
+from toolsvc.fleet.resources import NOTHING, Resources
 from toolsvc.fleet.sessions import Sessions
 from toolsvc.fleet.starting import Starter
 from toolsvc.host.task_blobs import BLOB_BYTES, TaskBlobs
@@ -75,17 +75,12 @@ class Front:
 
 @asynccontextmanager
 async def fronting(*doubles: ToolDouble, words: Sequence[Any] = ()) -> AsyncIterator[Front]:
-    """Before hosts that are served and that sessions share; `words`: what Ray says of each."""
+    """Before hosts that are served and that sessions share; `words`: what is heard of each."""
     said = words or [Word(()) for _ in doubles]
     front = Front([link_to(double, word) for double, word in zip(doubles, said, strict=True)])
     server = grpc.aio.server(options=(("grpc.so_reuseport", 0),))
-    starter = cast("Starter", Started(front.links))
-    async with asyncio.TaskGroup() as group:
-        blobs = TaskBlobs(BLOB_BYTES)
-        own = OwnHosts(front.sessions, starter, group)
-        placer = Placer({"python": NOTHING}, NOTHING, front.sessions, blobs, own)
-        listed = pb.ListToolsResponse(tools=[PYTHON])
-        servicer = FrontServicer(listed, front.sessions, blobs, placer, starter)
+    listed = pb.ListToolsResponse(tools=[PYTHON])
+    async with answering(front, {"python": NOTHING}, listed) as servicer:
         tool_pb2_grpc.add_ToolServiceServicer_to_server(servicer, server)
         channel = open_channel(f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}")
         front.stub = tool_pb2_grpc.ToolServiceStub(channel)
@@ -95,4 +90,21 @@ async def fronting(*doubles: ToolDouble, words: Sequence[Any] = ()) -> AsyncIter
         finally:
             await channel.close()
             await server.stop(0)
+
+
+@asynccontextmanager
+async def answering(
+    front: Front,
+    needs: Mapping[str, Resources] | None = None,
+    listed: pb.ListToolsResponse | None = None,
+) -> AsyncIterator[FrontServicer]:
+    """What a front answers with, which is to be served. Its hosts are given up with the block."""
+    starter = cast("Starter", Started(front.links))
+    async with asyncio.TaskGroup() as group:
+        blobs = TaskBlobs(BLOB_BYTES)
+        own = OwnHosts(front.sessions, starter, group)
+        placer = Placer(needs, NOTHING, front.sessions, blobs, own)
+        try:
+            yield FrontServicer(listed, front.sessions, blobs, placer, starter)
+        finally:
             await asyncio.gather(*(link.close() for link in front.links))
