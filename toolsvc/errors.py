@@ -6,8 +6,6 @@ StartError         the service cannot start; the message is one sentence that na
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from enum import Enum
 
 RETRY_SECONDS = 1.0
@@ -76,23 +74,6 @@ def backend_down(why: str) -> Refused:
 
 class StartError(Exception):
     """For the operator, who reads nothing but its message."""
-
-
-@contextlib.contextmanager
-def start_error_alone() -> Iterator[None]:
-    """The first StartError that leaves the block in groups of exceptions leaves it as itself."""
-    try:
-        yield
-    except BaseExceptionGroup as failures:
-        cannot_start = failures.subgroup(StartError)
-        if cannot_start is None:
-            raise
-        raise _first(cannot_start) from None
-
-
-def _first(failures: BaseExceptionGroup[StartError]) -> StartError:
-    first = failures.exceptions[0]
-    return _first(first) if isinstance(first, BaseExceptionGroup) else first
 
 
 def first_line(error: BaseException) -> str:

@@ -1,7 +1,7 @@
 """One process that serves tools: what it is told, how it begins, and how it ends.
 
-`serve_alone` is the whole service; with `--workers` each worker is put together from the same
-parts (`workers.worker`).
+`serve_alone` is the whole service; where there are several hosts, each of them and their front are
+put together from the same parts (`fleet`).
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ async def serve_alone(config: ServiceConfig) -> None:
         names = tuple(descriptor.name for descriptor in host.list_tools())
         announce(names, bound(config.listen, server.port), host.isolation)
         await stop.wait()
-        await drain(server, host)
+        await drain(host, server)
 
 
 @contextlib.asynccontextmanager
@@ -158,8 +158,8 @@ async def tools_of(config: ServiceConfig) -> list[Tool]:
     return await load_tools(config.tools, parse_settings(list(config.settings)), config.sandbox)
 
 
-def make_server(config: ServiceConfig, listen: str, **how: Any) -> Server:
-    """A gRPC server with the service's token and certificate; `how` are `Server`'s arguments."""
+def make_server(config: ServiceConfig, listen: str) -> Server:
+    """A gRPC server with the service's token and certificate."""
     return Server(
         listen,
         tokens=tokens_here(),
@@ -167,7 +167,6 @@ def make_server(config: ServiceConfig, listen: str, **how: Any) -> Server:
         clients=_clients(config),
         insecure=config.insecure,
         probed=config.health,
-        **how,
     )
 
 
@@ -188,11 +187,12 @@ def settle() -> None:
     gc.freeze()
 
 
-async def drain(server: Server, host: Host) -> None:
+async def drain(host: Host, *servers: Server) -> None:
     """Refuses what is new, and gives what runs its grace."""
-    await server.set_serving(False)
+    for server in servers:
+        await server.set_serving(False)
     await host.drain(DRAIN_SECONDS)
-    await server.stop(1.0)
+    await asyncio.gather(*(server.stop(1.0) for server in servers))
     log.info("stopped", sessions=len(host.session_ids))
 
 

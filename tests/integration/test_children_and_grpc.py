@@ -33,7 +33,7 @@ loop.run(main())
 """
 
 
-@pytest.mark.parametrize("program", ["engine.cli", "toolsvc.cli", "toolsvc.workers.worker"])
+@pytest.mark.parametrize("program", ["engine.cli", "toolsvc.cli", "toolsvc.fleet.local.worker"])
 def test_grpc_has_no_hand_in_a_fork(program: str) -> None:
     """Its handlers announce themselves on standard error, and have killed children."""
     done = subprocess.run(

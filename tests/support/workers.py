@@ -89,12 +89,14 @@ def fresh() -> str:
 
 async def one_at_each(client: Client, **fields: Any) -> dict[str, str]:
     """A session on every one of two workers: session by endpoint."""
-    at: dict[str, str] = {}
-    while len(at) < 2:
+    at: dict[str, list[str]] = {}
+    while len(at) < 2:  # the worker with the fewest gets the next, so none is closed before
         session = fresh()
-        if at.setdefault(await client.open(session, **fields), session) != session:
-            await client.close(session)
-    return at
+        at.setdefault(await client.open(session, **fields), []).append(session)
+    for sessions in at.values():
+        for spare in sessions[1:]:
+            await client.close(spare)
+    return {endpoint: sessions[0] for endpoint, sessions in at.items()}
 
 
 def refusal(failure: pytest.ExceptionInfo[ServiceError]) -> str:

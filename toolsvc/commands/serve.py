@@ -11,15 +11,15 @@ from typing import Annotated
 
 import typer
 
-from toolsvc.cluster.own_cluster import keep_to_this_machine
 from toolsvc.commands.endings import Unusable, one_sentence
+from toolsvc.fleet.local.serving import serve_locally
+from toolsvc.fleet.ray.own_cluster import keep_to_this_machine
 from toolsvc.host.observation import DEFAULT_LIMIT
 from toolsvc.host.task_blobs import DEFAULT_ROOM
 from toolsvc.plugin.built_in import BUILT_IN
 from toolsvc.sandbox.config import MIB, Backend, Isolation, SandboxConfig
 from toolsvc.serving import ServiceConfig, leave, log_to_stderr, serve_alone
 from toolsvc.sources.elsewhere import SOURCES
-from toolsvc.workers.supervisor import supervise
 from toolwright import loop
 from toolwright.rpc.options import is_unix
 
@@ -206,8 +206,8 @@ def serve(
                 )
             if not ray_address:
                 keep_to_this_machine()
-            from toolsvc.cluster.resources import Resources
-            from toolsvc.cluster.serving import Shape, serve_on_ray
+            from toolsvc.fleet.ray.serving import Shape, serve_on_ray
+            from toolsvc.fleet.resources import Resources
 
             room = Resources(cpus=host_cpus, gpus=host_gpus, memory_bytes=host_memory_mib * MIB)
             serve_on_ray(config, Shape(address=ray_address, hosts=hosts, host=room))
@@ -220,7 +220,7 @@ def serve(
                 raise Unusable("--advertise and --worker-port are for --workers of two or more")
             loop.run(serve_alone(config))
         else:
-            loop.run(supervise(config, workers, advertise=advertise, first_port=worker_port))
+            loop.run(serve_locally(config, workers, advertise=advertise, first_port=worker_port))
     leave(0)
 
 

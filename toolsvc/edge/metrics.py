@@ -1,9 +1,9 @@
 """The service's Prometheus metrics, and the text of the page that shows them.
 
 Counters and histograms are counted as a `Watch` of the host; gauges are read when the page is
-asked for, so they cost nothing between. With workers, each makes a page of its own and `merge`
-puts them on one, where the label `worker` keeps them apart: a sum in which one worker began anew at
-0 would look to Prometheus as if the service had.
+asked for, so they cost nothing between. Where there are several hosts, each makes a page of its own
+and `merge` puts them on one, where the label `host` keeps them apart: a sum in which one host began
+anew at 0 would look to Prometheus as if the service had.
 """
 
 from __future__ import annotations
@@ -117,15 +117,15 @@ def _family(name: str) -> Metric:
 
 
 def merge(pages: Mapping[str, str]) -> list[Metric]:
-    """Pages in Prometheus' text format, by worker, as the families of one page."""
+    """Pages in Prometheus' text format, by host, as the families of one page."""
     families: dict[str, Metric] = {}
-    for worker, page in pages.items():
+    for host, page in pages.items():
         for found in text_string_to_metric_families(page):
             family = families.setdefault(
                 found.name, Metric(found.name, found.documentation, found.type)
             )
             for sample in found.samples:
-                family.add_sample(sample.name, {**sample.labels, "worker": worker}, sample.value)
+                family.add_sample(sample.name, {**sample.labels, "host": host}, sample.value)
     return list(families.values())
 
 

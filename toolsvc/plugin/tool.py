@@ -68,7 +68,7 @@ class Tool:
     to start."""
     cpus: float = 0.0
     """Cores that a session keeps busy; with `gpus` and `memory_bytes` what a cluster sets aside for
-    it (`toolsvc.cluster`). Nothing holds the tool to it."""
+    it (`toolsvc.fleet.ray`). Nothing holds the tool to it."""
     gpus: float = 0.0
     memory_bytes: int = 0
     callable: bool = True

@@ -39,6 +39,9 @@ SERVER = (
     # are what these servers are for, and each call has a queue limit of its own.
     ("grpc.server.max_pending_requests", MOST_PENDING),
     ("grpc.server.max_pending_requests_hard_limit", MOST_PENDING),
+    # By default gRPC shares a port with whoever shares it too: another process would get half of
+    # the clients.
+    ("grpc.so_reuseport", 0),
 )
 
 PROBED = (("grpc.max_receive_message_length", 4096), *SERVER[2:])

@@ -2,13 +2,13 @@
 
 Listens on loopback or a Unix socket; any other address asks its callers for a bearer token or for a
 certificate of their own, or `insecure` is said aloud: a certificate of the server's says who it is,
-and lets anybody in. A port that is taken is an error; it is shared only with servers that share it
-too. Nothing is read of a caller who is not let in.
+and lets anybody in. A port that is taken is an error, and none is shared. Nothing is read of a
+caller who is not let in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import grpc
@@ -33,28 +33,21 @@ class Server:
         certificate: Certificate | None = None,
         clients: bytes | None = None,
         insecure: bool = False,
-        more: Sequence[str] = (),
         probed: str = "",
-        share_port: bool = False,
     ) -> None:
         """`tokens`: asked for where there are any. `clients`, beside `certificate`: PEM
-        certificates of who must have signed the callers' own, which TCP then asks for. `more`:
-        addresses that it answers at too. `probed`: one that answers grpc.health.v1 and nothing
-        else, in plain text and to everybody, for probes that know neither TLS nor tokens; "" =
-        none. `share_port`: other servers of this account may listen on the same ports
-        (SO_REUSEPORT); the kernel spreads connections."""
-        for address in (listen, *more):
-            if not (options.is_local(address) or tokens or (certificate and clients) or insecure):
-                raise ListenError(
-                    f"{address} is reachable from other machines: set a bearer token "
-                    f"({options.TOKEN_VARIABLE}), or listen on 127.0.0.1"
-                )
+        certificates of who must have signed the callers' own, which TCP then asks for. `probed`: an
+        address that answers grpc.health.v1 and nothing else, in plain text and to everybody, for
+        probes that know neither TLS nor tokens; "" = none."""
+        if not (options.is_local(listen) or tokens or (certificate and clients) or insecure):
+            raise ListenError(
+                f"{listen} is reachable from other machines: set a bearer token "
+                f"({options.TOKEN_VARIABLE}), or listen on 127.0.0.1"
+            )
         interceptors = (_RequireBearer(tokens),) if tokens else ()
-        shared = ("grpc.so_reuseport", int(share_port))
-        self._server = grpc.aio.server(interceptors=interceptors, options=(*options.SERVER, shared))
-        self._for_probes = grpc.aio.server(options=(*options.PROBED, shared)) if probed else None
+        self._server = grpc.aio.server(interceptors=interceptors, options=options.SERVER)
+        self._for_probes = grpc.aio.server(options=options.PROBED) if probed else None
         self._listen = listen
-        self._more = more
         self._probed_at = probed
         self._certificate = certificate
         self._clients = clients
@@ -74,8 +67,6 @@ class Server:
         or not ours."""
         reflection.enable_server_reflection(self._names, self._server)
         self.port = self._bind(self._listen)
-        for address in self._more:
-            self._bind(address)
         if self._for_probes is not None:
             _bind_plain(self._for_probes, self._probed_at)
             await self._for_probes.start()

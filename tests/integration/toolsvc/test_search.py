@@ -177,7 +177,7 @@ async def test_every_worker_answers_on_http(start: Any, folder: Path) -> None:
             assert (status, answer["result"][0][0]["id"]) == (200, "4")
             async with session.get(f"http://127.0.0.1:{metrics}/metrics") as page:
                 text = await page.text()
-            asked = set(re.findall(r'queries_total\{tool="search",worker="(\d)"\} [1-9]', text))
+            asked = set(re.findall(r'queries_total\{host="(\d)",tool="search"\} [1-9]', text))
 
 
 def test_what_cannot_be_served_is_one_sentence(

@@ -79,7 +79,6 @@ def test_a_port_that_others_hold_is_not_shared(
     [
         (("--listen", "0.0.0.0:0", "--insecure"), "--advertise HOST"),
         (("--listen", "0.0.0.0:0", "--advertise", "localhost"), "TOOLWRIGHT_TOKEN"),
-        (("--listen", "127.0.0.1:0", "--health", "127.0.0.1:0"), "--health 127.0.0.1:0: with"),
     ],
 )
 def test_what_is_missing_is_said(

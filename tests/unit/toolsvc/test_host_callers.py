@@ -8,9 +8,9 @@ import pytest
 
 from tests.support.callers import asking_as
 from tests.support.hosts import Counter, calling, opening, refused
-from toolsvc.cluster.resources import NOTHING
-from toolsvc.cluster.sessions import Sessions
 from toolsvc.errors import Reason
+from toolsvc.fleet.resources import NOTHING
+from toolsvc.fleet.sessions import Sessions
 from toolsvc.host.host import Host
 from toolsvc.types import ForkRequest
 

@@ -110,21 +110,21 @@ class Given(Collector):
         return self._families
 
 
-def test_workers_share_a_page_and_keep_their_numbers_apart() -> None:
+def test_hosts_share_a_page_and_keep_their_numbers_apart() -> None:
     pages = {}
-    for worker, calls in (("0", 1), ("1", 3)):
+    for host, calls in (("0", 1), ("1", 3)):
         metrics = Metrics(SERVED)
         for _ in range(calls):
             metrics.call_recorded(recorded("a"))
-        pages[worker] = page(metrics.registry)
+        pages[host] = page(metrics.registry)
     registry = CollectorRegistry()
     registry.register(Given(merge(pages)))
     text = page(registry)
-    assert 'toolsvc_calls_total{outcome="ok",tool="a",worker="0"} 1.0' in text
-    assert 'toolsvc_calls_total{outcome="ok",tool="a",worker="1"} 3.0' in text
+    assert 'toolsvc_calls_total{host="0",outcome="ok",tool="a"} 1.0' in text
+    assert 'toolsvc_calls_total{host="1",outcome="ok",tool="a"} 3.0' in text
     assert text.count("# TYPE toolsvc_calls_total counter") == 1
     assert text.count("# TYPE toolsvc_run_seconds histogram") == 1
-    assert 'toolsvc_run_seconds_count{tool="a",worker="1"} 3.0' in text
+    assert 'toolsvc_run_seconds_count{host="1",tool="a"} 3.0' in text
 
 
 async def seen(port: int, **headers: str) -> tuple[int, str]:

@@ -1,0 +1,137 @@
+"""One worker as the front has it: a process that is started by exec, so at any time, and asked over
+its standard input and output.
+
+When the front ends, by whatever signal, so does the worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from typing import Any, TypeVar
+
+import structlog
+
+from toolsvc.errors import StartError
+from toolsvc.fleet.hosts import BEAT_SECONDS, HostGone, Ready
+from toolsvc.fleet.local.messages import (
+    LONGEST_LINE,
+    TO_FRONT,
+    AskMetrics,
+    AskSessions,
+    Assignment,
+    Failed,
+    Holding,
+    Message,
+    MetricsPage,
+    Started,
+)
+
+WORKER = (sys.executable, "-P", "-m", "toolsvc.fleet.local.worker")
+START_SECONDS = 600.0
+"""For a worker to listen: a large index takes minutes. Then it is killed, for one that hangs would
+keep its slot empty for ever."""
+
+log = structlog.get_logger("toolsvc.fleet")
+
+Answer = TypeVar("Answer", bound=Message)
+
+
+class Child:
+    """A `HostProcess`."""
+
+    def __init__(self, assignment: Assignment) -> None:
+        self._assignment = assignment
+        self._name = f"worker {assignment.slot}"
+        self._process: asyncio.subprocess.Process | None = None
+        self._hearing: asyncio.Task[None] | None = None
+        self._asked: dict[type[Message], asyncio.Future[Any]] = {}
+        """What is still to be answered, by the kind of answer: one question of a kind at a time."""
+
+    async def start(self) -> Ready:
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *WORKER,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                limit=LONGEST_LINE,
+                start_new_session=True,  # Ctrl-C is for the front, which lets them drain.
+            )
+        except OSError as error:
+            raise StartError(f"{self._name} could not be started: {error}") from error
+        self._hearing = asyncio.create_task(self._hear(self._process))
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                return (await self._ask(self._assignment, Started)).ready
+        except TimeoutError:
+            raise StartError(
+                f"{self._name} did not start within {START_SECONDS:g} s; see its errors"
+            ) from None
+        except HostGone:
+            raise StartError(
+                f"{self._name} died at its start, with exit code {self._process.returncode}; see "
+                "its errors"
+            ) from None
+
+    async def beat(self) -> frozenset[str]:
+        if self._hearing is not None:
+            await asyncio.wait((self._hearing,), timeout=BEAT_SECONDS)
+        return (await self._ask(AskSessions(), Holding)).sessions
+
+    async def page(self) -> str:
+        return (await self._ask(AskMetrics(), MetricsPage)).text
+
+    async def end(self) -> None:
+        self._signal(signal.SIGTERM)
+        if self._hearing is not None:
+            await asyncio.wait((self._hearing,))
+
+    async def kill(self) -> None:
+        self._signal(signal.SIGKILL)
+        if self._hearing is not None:
+            await asyncio.wait((self._hearing,))
+
+    async def _ask(self, question: Message, kind: type[Answer]) -> Answer:
+        """HostGone where it ends without an answer."""
+        if self._hearing is None or self._hearing.done():
+            raise self._gone()
+        answer = self._asked.get(kind)
+        if answer is None:
+            answer = self._asked[kind] = asyncio.get_running_loop().create_future()
+            stdin = None if self._process is None else self._process.stdin
+            if stdin is not None and not stdin.is_closing():
+                # Not awaited: what waits for a worker that does not listen is a line of each kind.
+                stdin.write(question.line())
+        found: Answer = await asyncio.shield(answer)
+        return found
+
+    async def _hear(self, process: asyncio.subprocess.Process) -> None:
+        """What it says until its end, which follows nonsense."""
+        try:
+            while process.stdout is not None and (line := await process.stdout.readline()):
+                self._answered(TO_FRONT.validate_json(line))
+        except (ValueError, KeyError) as error:
+            log.error("worker killed", pid=process.pid, reason=f"it said {error}")  # noqa: TRY400
+            self._signal(signal.SIGKILL)
+        await process.wait()
+        for answer in self._asked.values():
+            answer.set_exception(self._gone())
+            answer.exception()  # Looked at, so that one for which nobody waits is not logged.
+
+    def _answered(self, message: Message) -> None:
+        """KeyError for what was not asked."""
+        if isinstance(message, Failed):
+            self._asked.pop(Started).set_exception(StartError(message.sentence))
+        else:
+            self._asked.pop(type(message)).set_result(message)
+
+    def _gone(self) -> HostGone:
+        code = None if self._process is None else self._process.returncode
+        return HostGone(f"{self._name} died, with exit code {code}")
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(number)

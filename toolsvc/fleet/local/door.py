@@ -1,0 +1,143 @@
+"""ToolService at a worker's own endpoint.
+
+Calls of the sessions that are here are answered here. All else the front answers, which the worker
+asks on the client's behalf: it alone knows where every session is, and places new ones and forks. A
+call of a session that is somewhere else it refuses, and names the place.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+import grpc.aio
+
+from toolsvc.edge.call_stream import Asked
+from toolsvc.edge.service import ToolServicer
+from toolsvc.fleet.link import LONGEST_SECONDS, unreachable
+from toolsvc.host.host import Host
+from toolwright.common.v1 import reasons_pb2
+from toolwright.rpc.auth import on_behalf
+from toolwright.rpc.channel import open_channel
+from toolwright.rpc.errors import ServiceError, TransportError, answers_errors, from_rpc_error
+from toolwright.tool.v1 import tool_pb2 as pb
+from toolwright.tool.v1 import tool_pb2_grpc
+
+
+class FrontLink:
+    """The way back to the front, for the `caller` of each request. Async context manager."""
+
+    def __init__(self, address: str, token: str) -> None:
+        self._token = token
+        self._channel = open_channel(address)
+        self._stub: Any = tool_pb2_grpc.ToolServiceStub(self._channel)
+
+    async def __aenter__(self) -> FrontLink:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._channel.close()
+
+    async def ask(self, method: str, request: Any, context: Any) -> Any:
+        """One RPC of ToolService within the time of the client's. ServiceError: what the front
+        says, or BACKEND_DOWN where it does not answer."""
+        try:
+            return await getattr(self._stub, method)(request, **self._terms(context))
+        except grpc.aio.AioRpcError as error:
+            raise _said(error) from error
+
+    async def blob(self, sha256: str, context: Any) -> bytes:
+        """Raises as `ask` does."""
+        pieces = self._stub.GetBlob(pb.GetBlobRequest(sha256=sha256), **self._terms(context))
+        try:
+            return b"".join([piece.data async for piece in pieces])
+        except grpc.aio.AioRpcError as error:
+            raise _said(error) from error
+
+    def _terms(self, context: Any) -> dict[str, Any]:
+        return {
+            "metadata": (("authorization", on_behalf(self._token)),),
+            "timeout": min(context.time_remaining() or LONGEST_SECONDS, LONGEST_SECONDS),
+        }
+
+
+def _asked_of_the_front(method: str) -> Any:
+    """A method whose answer is the front's."""
+
+    @answers_errors
+    async def answer(self: DoorServicer, request: Any, context: Any) -> Any:
+        return await self.front.ask(method, request, context)
+
+    return answer
+
+
+class DoorServicer(ToolServicer):
+    """toolwright.tool.v1.ToolService on the `Host` of one worker."""
+
+    def __init__(self, host: Host, name: str, front: FrontLink) -> None:
+        super().__init__(host, name)
+        self.front = front
+
+    OpenSession = _asked_of_the_front("OpenSession")
+    ForkSession = _asked_of_the_front("ForkSession")
+    CloseSession = _asked_of_the_front("CloseSession")
+    RenewLeases = _asked_of_the_front("RenewLeases")
+    PutBlob = _asked_of_the_front("PutBlob")
+    _call_there = _asked_of_the_front("CallTool")
+    _cancel_there = _asked_of_the_front("CancelCall")
+    _look_there = _asked_of_the_front("GetSession")
+
+    async def CallTool(self, request: pb.CallToolRequest, context: Any) -> pb.CallToolResponse:
+        here = self._is_here(request.session_id)
+        call = super().CallTool if here else self._call_there
+        answer: pb.CallToolResponse = await call(request, context)
+        return answer
+
+    def begin_call(self, asked: Asked, request: pb.CallToolRequest) -> None:
+        if self._is_here(request.session_id):
+            super().begin_call(asked, request)
+        else:
+            asked.work(self._begin_there(asked, request))
+
+    async def CancelCall(
+        self, request: pb.CancelCallRequest, context: Any
+    ) -> pb.CancelCallResponse:
+        here = self._is_here(request.session_id)
+        cancel = super().CancelCall if here else self._cancel_there
+        answer: pb.CancelCallResponse = await cancel(request, context)
+        return answer
+
+    async def GetSession(
+        self, request: pb.GetSessionRequest, context: Any
+    ) -> pb.GetSessionResponse:
+        here = self._is_here(request.session_id)
+        look = super().GetSession if here else self._look_there
+        answer: pb.GetSessionResponse = await look(request, context)
+        return answer
+
+    async def blob(self, sha256: str, context: Any) -> bytes:
+        try:
+            return await super().blob(sha256, context)
+        except ServiceError as error:
+            if error.reason != reasons_pb2.ERROR_REASON_BLOB_NOT_FOUND:
+                raise
+        return await self.front.blob(sha256, context)
+
+    async def _begin_there(self, asked: Asked, request: pb.CallToolRequest) -> None:
+        asked.end(await self.front.ask("CallTool", request, asked.context))
+
+    def _is_here(self, session_id: str) -> bool:
+        """Or is none, which needs no front to be told."""
+        return not session_id or self._host.knows(session_id)
+
+
+def _said(rpc_error: grpc.aio.AioRpcError) -> ServiceError:
+    error = from_rpc_error(rpc_error)
+    if isinstance(error, TransportError):
+        return unreachable(f"the front does not answer: {error}")
+    return error

@@ -1,0 +1,130 @@
+"""A host in a process of its own, one of several on this machine.
+
+It is told what to be on its standard input, and answers on its standard output (`messages`).
+It ends on SIGTERM, when that input ends, and, by the kernel's hand, with the front.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import signal
+from collections.abc import AsyncIterator
+from typing import BinaryIO
+
+import structlog
+
+from toolsvc.errors import StartError
+from toolsvc.fleet.hosts import Ready
+from toolsvc.fleet.local.door import DoorServicer, FrontLink
+from toolsvc.fleet.local.messages import (
+    LONGEST_LINE,
+    TO_WORKER,
+    AskSessions,
+    Assignment,
+    Failed,
+    Holding,
+    Message,
+    MetricsPage,
+    Started,
+)
+from toolsvc.fleet.running import RunningHost
+from toolsvc.serving import bound, leave, log_to_stderr, make_server, service_name
+from toolwright import loop
+from toolwright.rpc.errors import ListenError
+from toolwright.rpc.options import is_unix
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    front = _Front()
+    log_to_stderr()
+    try:
+        loop.run(_work(front))
+    except (StartError, ListenError) as error:
+        front.say(Failed(sentence=str(error)))
+        leave(1)
+        raise SystemExit(1) from None
+    leave(0)
+
+
+class _Front:
+    """Both ends of the pipe. What plugins print goes to standard error, and they read nothing."""
+
+    def __init__(self) -> None:
+        self._input = os.fdopen(os.dup(0), "rb")
+        self._output: BinaryIO = os.fdopen(os.dup(1), "wb")
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(2, 1)
+
+    def say(self, message: Message) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            self._output.write(message.line())
+            self._output.flush()
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        """Ends with the front."""
+        reader = asyncio.StreamReader(limit=LONGEST_LINE)
+        loop = asyncio.get_running_loop()
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), self._input)
+        while line := await reader.readline():
+            yield line
+
+
+async def _work(front: _Front) -> None:
+    lines = front.lines()
+    line = await anext(lines, b"")
+    if not line:
+        return
+    first = TO_WORKER.validate_json(line)
+    if not isinstance(first, Assignment):
+        raise TypeError(f"the first message is {first.kind}, not an assignment")
+    structlog.contextvars.bind_contextvars(host=first.slot)
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    running = RunningHost()
+    async with FrontLink(first.front, first.token) as back:
+        try:
+            front.say(Started(ready=await _start(running, first, back)))
+            hearing = asyncio.create_task(_hear(front, lines, running))
+            hearing.add_done_callback(lambda _: stop.set())
+            await stop.wait()
+        finally:
+            await running.end()
+        hearing.cancel()
+        await asyncio.gather(hearing, return_exceptions=True)
+
+
+async def _start(running: RunningHost, told: Assignment, back: FrontLink) -> Ready:
+    host, _ = await running.start(told.config, (), told.link, told.token)
+    server = make_server(told.config, told.listen)
+    await running.serve(server, DoorServicer(host, service_name(), back))
+    return Ready(
+        link=told.link,
+        endpoint=bound(_advertised(told), server.port),
+        tools=tuple(descriptor.name for descriptor in host.list_tools()),
+        isolation=host.isolation,
+    )
+
+
+async def _hear(front: _Front, lines: AsyncIterator[bytes], running: RunningHost) -> None:
+    async for line in lines:
+        if isinstance(TO_WORKER.validate_json(line), AskSessions):
+            front.say(Holding(sessions=running.sessions()))
+        else:
+            front.say(MetricsPage(text=running.page()))
+
+
+def _advertised(assignment: Assignment) -> str:
+    """The address as clients write it, before its port is known."""
+    if is_unix(assignment.listen) or not assignment.advertise:
+        return assignment.listen
+    return f"{assignment.advertise}:0"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""The certificate of one host: made when it starts, signed by itself, trusted by the front alone,
+which is told of it by Ray. Its key leaves the host's process for nowhere.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+
+from toolsvc.fleet.hosts import HOST_NAME
+from toolwright.rpc.tls import Certificate
+
+_LIFE = timedelta(days=3650)
+"""Longer than any process lives."""
+_CLOCKS = timedelta(days=1)
+"""By which the nodes' clocks may differ."""
+
+
+def self_signed() -> Certificate:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, HOST_NAME)])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _CLOCKS)
+        .not_valid_after(now + _LIFE)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(HOST_NAME)]), critical=False)
+        .sign(key, SHA256())
+    )
+    return Certificate(
+        chain=certificate.public_bytes(Encoding.PEM),
+        key=key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
+    )

@@ -1,0 +1,80 @@
+"""What a host has and what a session takes, in the units in which Ray deals it out; pure.
+
+Ray counts and does not confine: what a session is allowed to use is its tool's own matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import astuple, dataclass
+
+from toolsvc.errors import StartError
+from toolsvc.plugin.tool import Tool
+
+GIB = 1 << 30
+MOST_SHARED_BYTES = GIB
+"""Memory up to which a session shares its host with others."""
+_SLACK = 1e-6
+"""Below Ray's own unit, a ten-thousandth: sums of fractions are not exact."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resources:
+    cpus: float = 0.0
+    gpus: float = 0.0
+    memory_bytes: int = 0
+
+    def __add__(self, other: Resources) -> Resources:
+        return Resources(
+            cpus=self.cpus + other.cpus,
+            gpus=self.gpus + other.gpus,
+            memory_bytes=self.memory_bytes + other.memory_bytes,
+        )
+
+    def __str__(self) -> str:
+        words = (
+            counted(self.cpus, "CPU") if self.cpus else "",
+            counted(self.gpus, "GPU") if self.gpus else "",
+            f"{self.memory_bytes / GIB:.3g} GiB" if self.memory_bytes else "",
+        )
+        return ", ".join(filter(None, words)) or "nothing"
+
+    def fits(self, room: Resources) -> bool:
+        return all(
+            want <= have + _SLACK for want, have in zip(astuple(self), astuple(room), strict=True)
+        )
+
+    def times_in(self, room: Resources) -> float:
+        """How often it fits; infinity where it is nothing."""
+        pairs = zip(astuple(self), astuple(room), strict=True)
+        return min(((have + _SLACK) // want for want, have in pairs if want), default=float("inf"))
+
+
+def counted(number: float, what: str) -> str:
+    """For example "2 hosts"."""
+    return f"{number:g} {what}{'s' * (number != 1)}"
+
+
+NOTHING = Resources()
+
+
+def declared(tool: Tool) -> Resources:
+    """What a session of the tool takes. StartError for what nobody can have."""
+    needs = Resources(cpus=tool.cpus, gpus=tool.gpus, memory_bytes=tool.memory_bytes)
+    if min(astuple(needs)) < 0:
+        raise StartError(f"tool {tool.name!r} asks for less than nothing: {needs}")
+    if needs.gpus > 1 and needs.gpus % 1:
+        raise StartError(
+            f"tool {tool.name!r} asks for {needs.gpus:g} GPUs: say a part of one, or whole ones"
+        )
+    return needs
+
+
+def together(needs: Iterable[Resources]) -> Resources:
+    return sum(needs, NOTHING)
+
+
+def apart(needs: Resources, host: Resources) -> bool:
+    """Whether a session needs an actor of its own: it wants a GPU, more than `MOST_SHARED_BYTES`,
+    or more than a whole shared `host` has."""
+    return bool(needs.gpus) or needs.memory_bytes > MOST_SHARED_BYTES or not needs.fits(host)

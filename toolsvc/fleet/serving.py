@@ -1,0 +1,176 @@
+"""The service of several hosts: how it begins, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import structlog
+
+from toolsvc.edge.metrics import page_of_all
+from toolsvc.edge.service import SERVICE_NAME
+from toolsvc.errors import StartError
+from toolsvc.fleet.front import FrontServicer
+from toolsvc.fleet.hosts import HostProcess, Wanted
+from toolsvc.fleet.link import HostLink
+from toolsvc.fleet.own_hosts import OwnHosts
+from toolsvc.fleet.placing import Placer
+from toolsvc.fleet.resources import NOTHING, Resources
+from toolsvc.fleet.sessions import Sessions
+from toolsvc.fleet.shared import SharedHosts
+from toolsvc.fleet.starting import Starter
+from toolsvc.host.admission import PERMITS_PER_CORE
+from toolsvc.host.task_blobs import BLOB_BYTES, TaskBlobs
+from toolsvc.serving import ServiceConfig, announce, bound, make_server, metrics_face, settle
+from toolwright.rpc.auth import TokenOnBehalf
+from toolwright.rpc.errors import ListenError
+from toolwright.rpc.server import Server
+from toolwright.tool.v1 import tool_pb2 as pb
+from toolwright.tool.v1 import tool_pb2_grpc
+
+log = structlog.get_logger("toolsvc.fleet")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """What the hosts of a service are, and how many of them sessions share."""
+
+    hosts: int
+    named: str
+    """For example "2 workers"."""
+    make: Callable[[Wanted], HostProcess]
+    token: str
+    """That front and hosts ask each other for."""
+    link: str = ""
+    """Where hosts reach the front; "" = they never ask it."""
+    room: Resources = NOTHING
+    """Of each shared host."""
+    needs: Mapping[str, Resources] | None = None
+    """Of a session, by tool; None = sessions need no more than a place, and a host says which tools
+    there are."""
+    tools: tuple[str, ...] = ()
+    """Names of those whose sessions share hosts; none = all."""
+    listed: pb.ListToolsResponse | None = None
+    """What ListTools answers; None = what a host answers."""
+    start_seconds: float | None = None
+    """For all hosts together, at the service's start; None = each has a limit of its own."""
+    why_late: str = ""
+    """Said where that was too short."""
+
+
+def no_verltool(config: ServiceConfig) -> None:
+    if config.verltool_http:
+        raise StartError(
+            "--verltool-http is for one process: leave --workers and --backend out, or start "
+            "another service"
+        )
+
+
+def of_one_host(config: ServiceConfig, hosts: int, cores: float | None = None) -> ServiceConfig:
+    """What one of so many hosts is to be, which has `cores` of its own; None = its part of this
+    machine's. Any may have to take all sessions, once the others have died."""
+    hosts = max(1, hosts)
+    if cores is None:
+        cores = (os.cpu_count() or 1) / hosts
+    return replace(
+        config,
+        health="",
+        blob_room=max(BLOB_BYTES, config.blob_room // hosts),
+        permits=max(1, int(PERMITS_PER_CORE * cores)),
+        sandbox=replace(
+            config.sandbox,
+            ready=math.ceil(config.sandbox.ready / hosts),
+            shards=math.ceil(config.sandbox.shards / hosts),
+        ),
+    )
+
+
+async def serve_fleet(config: ServiceConfig, kind: Kind, stop: asyncio.Event) -> None:
+    """Serves until `stop`. StartError or ListenError before that; StartError also where, later, a
+    host cannot start and no other lives."""
+    server = make_server(config, config.listen)
+    doors = [server]
+    if kind.link:
+        doors.append(Server(kind.link, tokens=TokenOnBehalf(kind.token)))
+    sessions: Sessions[HostLink] = Sessions(config.max_sessions, kind.room)
+    starter = Starter(kind.make, kind.token)
+    shared = SharedHosts(sessions, starter, kind.room, kind.tools, server.set_serving)
+    try:
+        with _sentence_alone():
+            async with (
+                metrics_face(config, page_of_all(shared.metrics)),
+                asyncio.TaskGroup() as group,
+            ):
+                own = OwnHosts(sessions, starter, group)
+                blobs = TaskBlobs(config.blob_room)
+                placer = Placer(kind.needs, kind.room, sessions, blobs, own)
+                front = FrontServicer(kind.listed, sessions, blobs, placer, starter)
+                for door in doors:
+                    await _listen(door, front)
+                where = bound(config.listen, server.port)
+                running = [
+                    group.create_task(_run(kind, shared, where)),
+                    group.create_task(_expire(blobs)),
+                ]
+                await stop.wait()
+                placer.draining = True
+                await server.set_serving(False)
+                own.stop()
+                for task in running:
+                    task.cancel()
+    finally:
+        await starter.end()
+        await asyncio.gather(*(door.stop(1.0) for door in doors))
+        log.info("stopped", sessions=len(sessions))
+
+
+@contextlib.contextmanager
+def _sentence_alone() -> Iterator[None]:
+    """The first StartError or ListenError that leaves the block in groups of exceptions leaves it
+    as itself."""
+    try:
+        yield
+    except BaseExceptionGroup as failures:
+        told: BaseException | None = failures.subgroup((StartError, ListenError))
+        while isinstance(told, BaseExceptionGroup):
+            told = told.exceptions[0]
+        if told is None:
+            raise
+        raise told from None
+
+
+async def _listen(door: Server, front: FrontServicer) -> None:
+    """Answers from now on, though there is no host yet: a port that is taken is told at once."""
+
+    def register(grpc_server: Any) -> None:
+        tool_pb2_grpc.add_ToolServiceServicer_to_server(front, grpc_server)
+
+    door.add(SERVICE_NAME, register)
+    await door.start(serving=False)
+
+
+async def _run(kind: Kind, shared: SharedHosts, where: str) -> None:
+    try:
+        async with asyncio.timeout(kind.start_seconds):
+            hosts = await shared.start(kind.hosts)
+    except TimeoutError:
+        raise StartError(
+            f"{len(shared.hosts)} of {kind.hosts} hosts of {kind.room} were up after "
+            f"{kind.start_seconds:g} s: {kind.why_late}"
+        ) from None
+    settle()
+    names = hosts[0].tools if kind.listed is None else [tool.name for tool in kind.listed.tools]
+    isolation = ",".join(sorted({host.isolation for host in hosts} - {""}))
+    announce(tuple(names), where, isolation, f", {kind.named}")
+    await shared.keep()
+
+
+async def _expire(blobs: TaskBlobs) -> None:
+    while True:
+        await asyncio.sleep(1.0)
+        blobs.expire()

@@ -1,0 +1,117 @@
+"""The hosts that sessions share: so many slots, each filled again when its host is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+import structlog
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+
+from toolsvc.edge.metrics import merge
+from toolsvc.errors import StartError
+from toolsvc.fleet.hosts import Wanted
+from toolsvc.fleet.link import HostLink
+from toolsvc.fleet.resources import Resources
+from toolsvc.fleet.restarts import Restarts
+from toolsvc.fleet.sessions import Sessions
+from toolsvc.fleet.starting import Starter
+from toolsvc.fleet.watching import watch
+
+PAGE_SECONDS = 5.0
+
+log = structlog.get_logger("toolsvc.fleet")
+
+
+class SharedHosts:
+    """`start`, then `keep` until cancelled."""
+
+    def __init__(
+        self,
+        sessions: Sessions[HostLink],
+        starter: Starter,
+        room: Resources,
+        tools: tuple[str, ...],
+        serving: Callable[[bool], Awaitable[None]],
+    ) -> None:
+        """`room`: of a host; `tools`: names of those that it serves, none = all; `serving`: told
+        whether there is a host."""
+        self._sessions = sessions
+        self._starter = starter
+        self._room = room
+        self._tools = tools
+        self._serving = serving
+        self._slots: dict[int, HostLink] = {}
+        self._replaced = self._lost = 0
+
+    @property
+    def hosts(self) -> list[HostLink]:
+        """That live."""
+        return [host for host in self._slots.values() if not host.lost]
+
+    async def start(self, number: int) -> list[HostLink]:
+        """So many hosts, once all of them are up. A StartError in groups of exceptions if one
+        cannot start."""
+        async with asyncio.TaskGroup() as group:
+            filling = [group.create_task(self._fill(slot)) for slot in range(number)]
+        await self._serving(True)
+        return [task.result() for task in filling]
+
+    async def keep(self) -> None:
+        """Keeps as many alive. A StartError in groups of exceptions if one cannot start and no
+        other lives."""
+        async with asyncio.TaskGroup() as group:
+            for slot in self._slots:
+                group.create_task(self._keep(slot))
+
+    async def metrics(self) -> list[Metric]:
+        """Of every host that answers in time, and of the fleet itself."""
+        slots = {slot: host for slot, host in self._slots.items() if not host.lost}
+
+        async def page(host: HostLink) -> str:
+            try:
+                async with asyncio.timeout(PAGE_SECONDS):
+                    return await host.page()
+            except TimeoutError:
+                return ""
+
+        pages = await asyncio.gather(*map(page, slots.values()))
+        return [
+            GaugeMetricFamily("toolsvc_hosts", "living hosts that sessions share", len(slots)),
+            CounterMetricFamily("toolsvc_hosts_replaced", "replaced hosts", self._replaced),
+            CounterMetricFamily("toolsvc_sessions_lost", "lost with their hosts", self._lost),
+            *merge(dict(zip(map(str, slots), pages, strict=True))),
+        ]
+
+    async def _fill(self, slot: int) -> HostLink:
+        wanted = Wanted(slot=slot, needs=self._room, tools=self._tools)
+        host = self._slots[slot] = await self._starter.start(wanted)
+        self._sessions.join(host)
+        return host
+
+    async def _keep(self, slot: int) -> None:
+        """One slot: a host, its end, the next one."""
+        restarts = Restarts()
+        while True:
+            began = time.monotonic()
+            lost = await watch(self._slots[slot], self._sessions)
+            self._lost += lost
+            await self._serving(bool(self.hosts))
+            await self._replace(slot, restarts, time.monotonic() - began)
+            self._replaced += 1
+            await self._serving(True)
+
+    async def _replace(self, slot: int, restarts: Restarts, lived: float) -> None:
+        while True:
+            await asyncio.sleep(restarts.pause(lived))
+            try:
+                await self._fill(slot)
+            except StartError as error:
+                if not self.hosts:
+                    raise
+                log.error("host not replaced", slot=slot, reason=str(error))  # noqa: TRY400
+                lived = 0.0
+            else:
+                return

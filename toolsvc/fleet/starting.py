@@ -1,0 +1,50 @@
+"""From a wish for a host to one that answers, and which of those there are."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+
+from toolsvc.fleet.hosts import HostProcess, Wanted
+from toolsvc.fleet.link import HostLink
+
+
+class Starter:
+    """Of all hosts of one service."""
+
+    def __init__(self, make: Callable[[Wanted], HostProcess], token: str) -> None:
+        """`make`: of a host that is not started yet; `token`: that all of them ask for, and that
+        nobody else has."""
+        self._make = make
+        self._token = token
+        self._numbers = itertools.count()
+        self._starting: set[HostProcess] = set()
+        self._started: list[HostLink] = []
+
+    @property
+    def hosts(self) -> list[HostLink]:
+        """Those that were started and are not given up."""
+        self._started = [host for host in self._started if not host.lost]
+        return list(self._started)
+
+    async def start(self, wanted: Wanted) -> HostLink:
+        """As soon as there is room for it, however long that takes. StartError with the sentence
+        that the host gave, or that it died."""
+        process = self._make(wanted)
+        self._starting.add(process)
+        try:
+            ready = await process.start()
+        except BaseException:
+            await process.kill()
+            self._starting.discard(process)
+            raise
+        self._starting.discard(process)
+        host = HostLink(next(self._numbers), process, ready, self._token)
+        self._started = [*self.hosts, host]
+        return host
+
+    async def end(self) -> None:
+        """Lets every host drain, and kills what is still starting."""
+        starting = (process.kill() for process in self._starting)
+        await asyncio.gather(*(host.end() for host in self.hosts), *starting)
