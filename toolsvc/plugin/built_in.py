@@ -54,8 +54,8 @@ class BuiltIn(Tool):
 
     Options: ClassVar[type[BaseModel]] = NoOptions
 
-    def __init__(self, options: Any) -> None:
-        """`options`: an `Options`."""
+    def __init__(self, options: Any = None) -> None:
+        """`options`: an `Options`; for a tool without any, nothing."""
         self._options = options
 
     @classmethod

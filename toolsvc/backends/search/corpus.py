@@ -2,7 +2,8 @@
 
 The layout is Search-R1's (Jin et al. 2025, arXiv 2503.09516). Nothing of the text is kept in
 memory: a passage is found by its byte offset in the mapped file, 8 bytes a passage, which are
-mapped too. So 21 million passages cost no more than the pages that are read.
+mapped too. So 21 million passages cost no more than the pages that are read. (`bm25s` has a corpus
+as well: its offsets are a list, 48 bytes a passage in every worker, in a file beside the corpus.)
 """
 
 from __future__ import annotations
