@@ -101,7 +101,7 @@ async def test_a_trainer_reads_the_frames_that_it_knows(
         told = await answer.json()
     right, wrong, blocks, fence, rows = told["observations"]
     assert right == "\n<result>\n1\n</result>\n"
-    assert wrong.startswith('\n<result>\nTraceback (most recent call last):\n  File "main.py", line 82')
+    assert '(most recent call last):\n  File "main.py", line 82, in <module>\n' in wrong
     assert blocks == "\n<o>\n/tmp\n</o>\n"
     assert fence == "\n```output\na\n```\n"
     reminder = "<reminder>You have 1 turns left to complete the task.</reminder></observation>\n\n"

@@ -1,8 +1,8 @@
 """A policy's Python as VerlTool's `python_code` runs it; pure.
 
-There every action is a program of its own, in a folder of its own, behind a preamble of imports. Its
-output comes first and its errors after it, and its lines are numbered with the preamble's. Here our
-`python` tool runs such a program as a process of its session, and prints what it came to.
+There every action is a program of its own, in a folder of its own, behind a preamble of imports.
+Its output comes first and its errors after it, and its lines are numbered with the preamble's. Here
+our `python` tool runs such a program as a process of its session, and prints what it came to.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NOT_CALLED = (
     *("os.system", "os.popen", "os.spawn", "os.fork", "os.exec", "sys.exit", "os._exit"),
     "os.kill",
 )
-_RUNS = '''\
+_RUNS = """\
 import os, subprocess, sys, tempfile
 def run(text, given, seconds):
     with tempfile.TemporaryDirectory() as folder:
@@ -50,7 +50,7 @@ def run(text, given, seconds):
         )
         print((out + "\\n" + errors + late).strip(" \\n") + {end!a})
 run({text!a}, {given!a}, {seconds})
-'''
+"""
 
 
 def program(code: str, given: str) -> str:
@@ -68,6 +68,6 @@ def preamble() -> str:
 
 def blocked(code: str) -> bool:
     """Whether it is not run there."""
-    return any(
-        f"import {name}" in code or f"from {name}" in code for name in _NOT_IMPORTED
-    ) or any(name in code for name in _NOT_CALLED)
+    return any(f"import {name}" in code or f"from {name}" in code for name in _NOT_IMPORTED) or any(
+        name in code for name in _NOT_CALLED
+    )
