@@ -1,9 +1,9 @@
 """Names of hosts that strangers chose, looked up beside each other.
 
 Invariants
-- A name server that does not answer keeps a thread for each name that waits for it, and nobody else:
-  neither the event loop's few threads, by which the service finds its own backends, nor lookups of
-  other names.
+- A name server that does not answer keeps a thread for each name that waits for it, and nothing
+  else: neither the event loop's few threads, by which the service finds its own backends, nor
+  lookups of other names.
 - At most `at_once` are under way, given up ones among them: the system's resolver cannot be
   stopped, only left behind. More wait in line.
 """

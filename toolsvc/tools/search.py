@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -135,7 +136,8 @@ class SearchTool(BuiltIn):
         except QueueFull:
             raise _overloaded(call) from None
         cancellation.on_request(ticket.answer.cancel)
-        limit = asyncio.timeout(call.run_limit)
+        limit = asyncio.timeout(call.run_limit)  # of its place in line, then of the search
+        ticket.on_begin = partial(_begin_anew, limit, call.run_limit)
         try:
             async with limit:
                 return as_result(await ticket.answer, quoted=self._options.titles == "quoted")
@@ -157,6 +159,11 @@ class SearchTool(BuiltIn):
                 subject=call.call_id,
                 retry_after=RETRY_SECONDS,
             ) from error
+
+
+def _begin_anew(limit: asyncio.Timeout, seconds: float) -> None:
+    if not limit.expired():
+        limit.reschedule(asyncio.get_running_loop().time() + seconds)
 
 
 def as_result(answer: Answer, *, quoted: bool) -> Result:

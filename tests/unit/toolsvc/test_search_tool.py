@@ -155,6 +155,31 @@ async def test_a_run_limit_is_told_to_the_policy_only_if_the_search_had_begun(
     await tool.stop()
 
 
+async def test_time_in_line_is_no_part_of_the_run_limit(
+    tool: SearchTool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search that began within its limit has all of it from then on."""
+    real, gates, begun = SearchIndex.search, [threading.Event() for _ in range(2)], []
+
+    def search(index: SearchIndex, queries: Sequence[Query], k: int) -> Found:
+        begun.append(len(begun))
+        assert gates[begun[-1]].wait(10)
+        return real(index, queries, k)
+
+    monkeypatch.setattr(SearchIndex, "search", search)
+    await tool.start()
+    first = asyncio.create_task(tool.run(None, call("apples"), Cancellation()))
+    while not begun:  # noqa: ASYNC110 - until it is in the searcher's thread
+        await asyncio.sleep(0.01)
+    asked = asyncio.create_task(tool.run(None, call("apples", run_limit=2.0), Cancellation()))
+    for gate in gates:
+        await asyncio.sleep(1.2)  # of it in line, then of its own
+        gate.set()
+    assert (await asked).error is None
+    assert (await first).error is None
+    await tool.stop()
+
+
 async def test_a_cancelled_call_says_so(tool: SearchTool, monkeypatch: pytest.MonkeyPatch) -> None:
     held = Held(tool, monkeypatch)
     await tool.start()

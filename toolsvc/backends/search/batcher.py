@@ -31,13 +31,15 @@ class BatchFailed(Exception):
 class Ticket(Generic[Item, Answer]):
     """A place in the queue. Cancelling `answer` gives it up."""
 
-    __slots__ = ("answer", "begun", "item")
+    __slots__ = ("answer", "begun", "item", "on_begin")
 
     def __init__(self, item: Item) -> None:
         self.item = item
         self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self.begun = False
         """Its batch is being computed."""
+        self.on_begin: Callable[[], object] | None = None
+        """Called when that begins."""
 
 
 class Batcher(Generic[Item, Answer]):
@@ -108,6 +110,8 @@ class Batcher(Generic[Item, Answer]):
             ticket = self._waiting.popleft()
             if not ticket.answer.done():
                 ticket.begun = True
+                if ticket.on_begin is not None:
+                    ticket.on_begin()
                 batch.append(ticket)
         if not self._waiting:
             self._arrived.clear()

@@ -2,8 +2,8 @@
 kind; pure.
 
 Follows `python_code`, `bash_terminal`, `sql` and `search_retrieval` of verl_tool/servers/tools, and
-tool_server.py where no tool takes an action. The frames are theirs to the byte. What stands inside
-of them is what our tool said: rows of `sql`, output of `bash` and tracebacks look as ours do.
+tool_server.py where no tool takes an action. The frames are theirs to the byte, and so is what
+`python` and `search` say inside of them; rows of `sql` and output of `bash` look as ours do.
 """
 
 from __future__ import annotations
@@ -12,6 +12,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from toolsvc.sources.verltool.program import (
+    BLOCKED,
+    END,
+    GRACE_SECONDS,
+    SECONDS,
+    blocked,
+    program,
+)
 from toolsvc.types import Result, Text
 from toolwright.types import ToolErrorKind
 
@@ -37,8 +45,11 @@ NO_CALL = Told("", done=False, valid=False)
 class Form:
     """Of one tool."""
 
-    def read(self, action: str) -> dict[str, Any] | None:
-        """Arguments of our tool; None where theirs would not take the action."""
+    run_limit: float | None = None
+    """Seconds, where it is not our tool's own."""
+
+    def read(self, action: str, extra: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Arguments of our tool; None where theirs would not take the action, or not run it."""
         raise NotImplementedError
 
     def without_call(self, action: str, extra: Mapping[str, Any], alone: bool) -> Told | None:
@@ -52,28 +63,42 @@ class Form:
 
 
 class _Python(Form):
-    def read(self, action: str) -> dict[str, Any] | None:
-        blocks = (
-            list(_between(action, _PYTHON_TAG, "</python>"))
-            or list(_between(action, _PYTHON_FENCE, "```"))
-            or list(_between(action, _PY_FENCE, "```"))
-        )
-        if not blocks:
+    run_limit = SECONDS + GRACE_SECONDS
+
+    def read(self, action: str, extra: Mapping[str, Any]) -> dict[str, Any] | None:
+        code = _python_of(action)
+        if code is None or blocked(code):
             return None
-        code = "\n".join(block.strip() for block in blocks)
-        return {"code": f"{code}\nNone"}  # there the value of a last expression is not shown
+        inputs = list(_between(action, _INPUT_FENCE, "\n```"))
+        given = inputs[0].strip() if inputs else extra.get("stdin", "")
+        return {"code": program(code, given if isinstance(given, str) else "")}
+
+    def without_call(self, action: str, extra: Mapping[str, Any], alone: bool) -> Told | None:
+        if _python_of(action) is not None:
+            return Told(_framed_python(action, BLOCKED), done=False, valid=True)
+        return super().without_call(action, extra, alone)
 
     def told(self, action: str, extra: Mapping[str, Any], result: Result) -> Told:
         text = _text(result)
-        if result.error is not None and result.error.kind is ToolErrorKind.TIMEOUT:
-            seconds = result.error.message.rpartition("after ")[2].partition(" s")[0]
-            printed = text.removesuffix(result.error.message)
-            text = f"{printed}\nExecution timed out after {seconds} seconds."
+        if result.error is None:
+            text = text.removesuffix(END)
+        elif result.error.kind is ToolErrorKind.TIMEOUT:
+            text = f"Execution timed out after {SECONDS} seconds."
         return Told(_framed_python(action, text.strip(" \n")[:_LONGEST]), done=False, valid=True)
 
 
+def _python_of(action: str) -> str | None:
+    """All blocks as one program; None where there is none."""
+    blocks = (
+        list(_between(action, _PYTHON_TAG, "</python>"))
+        or list(_between(action, _PYTHON_FENCE, "```"))
+        or list(_between(action, _PY_FENCE, "```"))
+    )
+    return "\n".join(block.strip() for block in blocks) if blocks else None
+
+
 class _Bash(Form):
-    def read(self, action: str) -> dict[str, Any] | None:
+    def read(self, action: str, extra: Mapping[str, Any]) -> dict[str, Any] | None:
         blocks = (
             list(_between(action, _BASH_TAG, "</bash>"))
             or list(_between(action, _BASH_FENCE, "```"))
@@ -87,7 +112,7 @@ class _Bash(Form):
 
 
 class _Sql(Form):
-    def read(self, action: str) -> dict[str, Any] | None:
+    def read(self, action: str, extra: Mapping[str, Any]) -> dict[str, Any] | None:
         statement = _last(action, "<sql>", "</sql>")
         return None if statement is None else {"action": f"<sql>{statement}</sql>"}
 
@@ -106,7 +131,7 @@ class _Sql(Form):
 
 
 class _Search(Form):
-    def read(self, action: str) -> dict[str, Any] | None:
+    def read(self, action: str, extra: Mapping[str, Any]) -> dict[str, Any] | None:
         queries = list(_between(action, _SEARCH_TAG, "</search>"))
         return {"query": queries[-1].strip()} if queries else None
 
@@ -145,6 +170,7 @@ def no_tool(descriptions: Mapping[str, str]) -> Told:
 _PYTHON_TAG = re.compile("<python>")
 _PYTHON_FENCE = re.compile("```\n?python")
 _PY_FENCE = re.compile("```\n?py")
+_INPUT_FENCE = re.compile("```input\n")
 _BASH_TAG = re.compile("<bash>")
 _BASH_FENCE = re.compile(r"```\s*(?:bash|shell|sh)")
 _TERMINAL_FENCE = re.compile(r"```\s*terminal")

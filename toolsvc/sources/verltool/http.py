@@ -181,9 +181,9 @@ class ObservationServer(HttpServer):
         action = item.action
         call: ToolCall | None = None
         for name, form in self._forms.items():
-            arguments = form.read(action.text)
+            arguments = form.read(action.text, action.extra)
             if arguments is not None:
-                call = ToolCall(name, arguments)
+                call = ToolCall(name, arguments, form.run_limit)
                 break
             told = form.without_call(action.text, action.extra, len(self._host.tools) == 1)
             if told is not None:

@@ -57,6 +57,8 @@ class ToolCall(NamedTuple):
 
     tool: str
     arguments: Mapping[str, Any]
+    run_limit: float | None = None
+    """Seconds; None = the tool's own."""
 
 
 @dataclass(slots=True)
@@ -210,7 +212,7 @@ def _request(session_id: str, action: Action, turn: int, call: ToolCall | None) 
         turns_left=left if isinstance(left, int) else 0,
         last_step=action.last_step,
         queue_limit=QUEUE_SECONDS,
-        run_limit=None,
+        run_limit=None if call is None else call.run_limit,
         wait=LONGEST_WAIT,
         metadata=action.extra,
         digest=repr(action).encode(),

@@ -4,8 +4,8 @@ Invariants
 - The policy reads the same words whatever the verdict: no reference, no reason, no reply of the
   judge is in an observation.
 - A reply that says neither 0 nor 1 is worth 0 and is counted. A judge that cannot be had is a call
-  refused: nothing is recorded, and the policy reads nothing. An answer that is longer than the judge
-  can read is an invalid action.
+  refused: nothing is recorded, and the policy reads nothing. An answer that is longer than the
+  judge can read is an invalid action.
 """
 
 from __future__ import annotations

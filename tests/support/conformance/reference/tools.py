@@ -14,6 +14,7 @@ from typing import Any
 
 from toolwright import wire
 from toolwright.common.v1 import media_pb2
+from toolwright.json_data import read_exact
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import ToolErrorKind
 
@@ -196,7 +197,7 @@ def _between(action: str, name: str) -> str:
 
 def _json_call(action: str) -> dict[str, Any]:
     try:
-        call = wire.read_exact(_between(action, "tool_call"))
+        call = read_exact(_between(action, "tool_call"))
     except ValueError as error:
         raise InvalidAction(f"the call is no JSON: {error}") from error
     if not isinstance(call, dict):

@@ -56,7 +56,7 @@ async def arguments_that_cannot_be_read_are_an_answer(client: Client) -> None:
 
 @check(Rule.INPUT)
 async def a_long_hostile_action_keeps_nobody_waiting(client: Client) -> None:
-    """1 MiB of brackets is answered in one session, and keeps no call in another one waiting."""
+    """An action of 1 MiB of brackets is answered, and keeps no call in another session waiting."""
     for subject in _one_of_each_format(client):
         hostile, neighbour = await client.open(subject), await client.open(subject)
         await asyncio.gather(
