@@ -1,4 +1,4 @@
-"""The command line: `learner run RECIPE` and `learner sft RECIPE`.
+"""The command line: `learner run RECIPE`, `learner sft RECIPE`, `learner check MODEL`.
 
 Imports torch only once a recipe was read and found good, so that mistakes cost no time. An error
 is one sentence on stderr and the exit status of its class (see `errors`); the last line of a good
@@ -84,6 +84,31 @@ def sft(recipe: RecipePath, set_: Overrides = None) -> None:
     _finish(train)
 
 
+@app.command()
+def check(
+    model: Annotated[Path, typer.Argument(help="a Hugging Face folder", show_default=False)],
+) -> None:
+    """Compares one forward of a policy folder with transformers, in float32.
+
+    Prints the largest difference of a token's log-prob. Fails, by name, for a setting of the
+    folder's config.json that this learner does not compute, and for numbers that differ.
+    """
+
+    def compare() -> str:
+        from learner.model import device
+
+        device.install()
+        from learner import check as comparison
+
+        found = comparison.check(model)
+        return (
+            f"{model}: log-probs of {found.tokens} tokens agree with transformers within "
+            f"{found.worst:.1e} (mean {found.mean:.1e})"
+        )
+
+    _finish(compare)
+
+
 def _read(path: Path, overrides: list[str] | None, check: Callable[[Recipe], object]) -> Recipe:
     try:
         recipe = load_recipe(path, overrides or ())
@@ -93,9 +118,9 @@ def _read(path: Path, overrides: list[str] | None, check: Callable[[Recipe], obj
     return recipe
 
 
-def _finish(train: Callable[[], Path]) -> None:
+def _finish(work: Callable[[], object]) -> None:
     try:
-        final = train()
+        last = work()
     except (LearnerError, OSError) as error:
         _fail(error)
     except KeyboardInterrupt:
@@ -105,7 +130,7 @@ def _finish(train: Callable[[], Path]) -> None:
         )
         raise typer.Exit(130) from None
     if os.environ.get("RANK", "0") == "0":
-        print(final)
+        print(last)
 
 
 def _fail(error: Exception) -> NoReturn:

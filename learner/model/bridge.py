@@ -25,6 +25,7 @@ from learner import disk
 from learner.errors import ModelError
 from learner.model import device, parallel, spec
 from learner.model.architectures import bridge_classes
+from learner.model.settings import check_settings, frequencies
 from toolwright.recipe import ARCHITECTURES, VISION_ARCHITECTURES
 
 SHARD_BYTES = 5 << 30
@@ -54,8 +55,13 @@ def open_bridge(folder: Path, dtype: torch.dtype) -> Any:
         )
     if not any(folder.glob("*.safetensors")):
         raise ModelError(f"{folder} has no *.safetensors weights")
+    check_settings(config, folder)
     bridge = _adapted(_CLASSES[config.model_type])(config, dtype=dtype)
+    scaled = frequencies(config)
+    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     bridge.set_extra_args(
+        # A factor on queries and on keys is its square on their product.
+        softmax_scale=scaled[1] ** 2 / head**0.5 if scaled is not None else None,
         sequence_parallel=False,
         attention_dropout=0.0,
         variable_seq_lengths=False,
@@ -69,6 +75,9 @@ def new_model(bridge: Any, folder: Path) -> torch.nn.Module:
     """A GPTModel with the folder's weights, on this rank's device, in the bridge's dtype."""
     model = bridge._model_provider([])(pre_process=True, post_process=True)
     model = model.to(device.device())
+    scaled = frequencies(bridge.hf_config)
+    if scaled is not None:
+        model.rotary_pos_emb.inv_freq = scaled[0].to(device.device())
     load_weights(bridge, model, folder)
     return model  # type: ignore[no-any-return]
 

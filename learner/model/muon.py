@@ -2,9 +2,9 @@
 
 Megatron 0.16's own Muon needs a package that does not install on Python 3.11; torch.optim.Muon
 goes into Megatron's wrapper of the weights' dtype instead, beside the wrapped Adam in one chain:
-gradient norm, clipping and checkpoints treat both alike. Muon takes the 2-D weights but the embeddings, Adam the
-rest. The rate is scaled to Adam's update size ("match_rms_adamw"), which makes it the same for
-Megatron's fused q-k-v and gate-up matrices as for their parts.
+gradient norm, clipping and checkpoints treat both alike. Muon takes the 2-D weights but the
+embeddings, Adam the rest. The rate is scaled to Adam's update size ("match_rms_adamw"), which makes
+it the same for Megatron's fused q-k-v and gate-up matrices as for their parts.
 
 Whole matrices only: no tensor parallelism.
 """

@@ -1,0 +1,71 @@
+"""What of a Hugging Face configuration changes the model's numbers.
+
+Invariant: such a setting is computed as transformers and the samplers do, or refused by its name;
+none is passed over in silence. Sizes, norms' epsilon and tied embeddings are mbridge's to map.
+
+Frequencies of rotary positions come from transformers' own functions, so that linear, yarn and
+llama3 scaling are those of the folder to the digit. What depends on the length of a sequence
+(dynamic, longrope) is refused: the sampler would see another length than a training row has.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+from learner.errors import ModelError
+
+SCALED = ("linear", "yarn", "llama3")
+"""Kinds of rotary positions beside the plain ones."""
+
+
+def check_settings(config: Any, folder: Path) -> None:
+    """ModelError that names the setting which this learner does not compute."""
+    rope = config.rope_parameters
+    layers = set(getattr(config, "layer_types", None) or ["full_attention"])
+    refused = {
+        "hidden_act": (config.hidden_act, config.hidden_act == "silu", "'silu'"),
+        "attention_bias": (
+            getattr(config, "attention_bias", False),
+            not getattr(config, "attention_bias", False),
+            "false",
+        ),
+        "layer_types / use_sliding_window": (
+            sorted(layers),
+            layers == {"full_attention"},
+            "full attention in every layer",
+        ),
+        "rope_parameters.rope_type": (
+            rope["rope_type"],
+            rope["rope_type"] in ("default", *SCALED),
+            f"'default', {', '.join(map(repr, SCALED))}",
+        ),
+        "rope_parameters.partial_rotary_factor": (
+            rope.get("partial_rotary_factor", 1.0),
+            rope.get("partial_rotary_factor", 1.0) == 1.0,
+            "1.0",
+        ),
+        "quantization_config": (
+            "a quantised folder",
+            getattr(config, "quantization_config", None) is None,
+            "none: train the unquantised folder",
+        ),
+    }
+    for name, (value, fits, wanted) in refused.items():
+        if not fits:
+            raise ModelError(
+                f"{folder}: {name} = {value} in its config.json would train another model than "
+                f"the samplers run; the learner computes {wanted}"
+            )
+
+
+def frequencies(config: Any) -> tuple[torch.Tensor, float] | None:
+    """([head size / 2] inverse frequencies, factor on queries and keys); None for plain ones."""
+    kind = config.rope_parameters["rope_type"]
+    if kind == "default":
+        return None
+    inverse, factor = ROPE_INIT_FUNCTIONS[kind](config, torch.device("cpu"))
+    return inverse, float(factor)
