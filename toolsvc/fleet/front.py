@@ -221,7 +221,9 @@ class FrontServicer(Servicer):
         except ServiceError as error:
             # The host holds nothing, and nobody else is asking it to. What was not heard of
             # at all, `watch` clears up.
-            if placed.opening == 1 and not placed.opened and not _is_unsure(error):
+            if error.reason == reasons_pb2.ERROR_REASON_SESSION_CLOSED:
+                self._sessions.end(placed, "it was closed")
+            elif placed.opening == 1 and not placed.opened and not _is_unsure(error):
                 self._sessions.drop(placed)
             raise
         finally:

@@ -7,6 +7,7 @@ that differs, and `HostProcess` says it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -50,6 +51,8 @@ class Wanted:
     needs: Resources
     tools: tuple[str, ...]
     """Names of those that it is to serve; none = all."""
+    closed: Callable[[str], None]
+    """Told of each session that its client closes without the front."""
 
 
 class HostProcess(Protocol):

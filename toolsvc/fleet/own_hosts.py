@@ -59,7 +59,9 @@ class OwnHosts:
     ) -> HostLink | Refused:
         try:
             async with asyncio.timeout(limit):
-                wanted = Wanted(slot=None, needs=placed.needs, tools=tools)
+                wanted = Wanted(
+                    slot=None, needs=placed.needs, tools=tools, closed=self._sessions.closed
+                )
                 host = await self._starter.start(wanted)
         except TimeoutError:
             self._sessions.drop(placed)

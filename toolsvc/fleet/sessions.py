@@ -160,6 +160,12 @@ class Sessions(Generic[H]):
             self._ended.popitem(last=False)
         self.drop(placed)
 
+    def closed(self, session_id: str) -> None:
+        """Its client has closed it at its host."""
+        placed = self._living.get(session_id)
+        if placed is not None:
+            self.end(placed, "it was closed")
+
     def drop(self, placed: Placed[H]) -> None:
         """As if it had never been asked for, unless it has ended already."""
         if self._living.get(placed.session_id) is not placed:

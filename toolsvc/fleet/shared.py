@@ -86,7 +86,9 @@ class SharedHosts:
         ]
 
     async def _fill(self, slot: int) -> HostLink:
-        wanted = Wanted(slot=slot, needs=self._room, tools=self._tools)
+        wanted = Wanted(
+            slot=slot, needs=self._room, tools=self._tools, closed=self._sessions.closed
+        )
         host = self._slots[slot] = await self._starter.start(wanted)
         self._sessions.join(host)
         return host

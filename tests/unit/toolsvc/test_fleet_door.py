@@ -126,7 +126,6 @@ class Worker:
     endpoint: str
     link: str
     tool: Counter
-    host: Host
 
 
 @dataclass
@@ -168,20 +167,23 @@ async def fleet() -> AsyncIterator[Fleet]:
     """Two workers."""
     private = somewhere()
     async with AsyncExitStack() as stack:
-        workers, links = [], []
-        for slot in range(2):
-            tool, ready = (
-                Counter(),
-                Ready(link=somewhere(), endpoint=somewhere(), tools=("counter",), isolation=""),
-            )
+        readys = [
+            Ready(link=somewhere(), endpoint=somewhere(), tools=("counter",), isolation="")
+            for _ in range(2)
+        ]
+        word = cast("HostProcess", Word(()))
+        front = Front([HostLink(slot, word, ready, TOKEN) for slot, ready in enumerate(readys)])
+        workers, public = [], somewhere()
+        for ready in readys:
+            tool = Counter()
             host = await stack.enter_async_context(Host([tool]))
             back = await stack.enter_async_context(FrontLink(private, TOKEN))
-            trusting, door = ToolServicer(host, "test"), DoorServicer(host, "test", back)
-            await stack.enter_async_context(served(ready.link, TokenOnBehalf(TOKEN), trusting))
+            door = DoorServicer(host, "test", back, front.sessions.closed)
+            await stack.enter_async_context(
+                served(ready.link, TokenOnBehalf(TOKEN), ToolServicer(host, "test"))
+            )
             await stack.enter_async_context(served(ready.endpoint, TOKENS, door))
-            links.append(HostLink(slot, cast("HostProcess", Word(())), ready, TOKEN))
-            workers.append(Worker(ready.endpoint, ready.link, tool, host))
-        front, public = Front(links), somewhere()
+            workers.append(Worker(ready.endpoint, ready.link, tool))
         servicer = await stack.enter_async_context(answering(front))
         await stack.enter_async_context(served(private, TokenOnBehalf(TOKEN), servicer))
         await stack.enter_async_context(served(public, TOKENS, servicer))
@@ -242,6 +244,24 @@ async def test_whatever_door_closes_a_session_its_place_is_free_at_once(fleet: F
             for ask in (other.call(door.address), other.open(door.address)):
                 with refused("SESSION_CLOSED"):
                     await ask
+
+
+async def test_a_session_that_is_closed_while_it_opens_is_never_opened(fleet: Fleet) -> None:
+    doors = await fleet.doors()
+    for number in range(4):
+        worker, name = fleet.workers[number % 2], f"s{number}"
+        worker.tool.free.clear()
+        worker.tool.asked.clear()
+        opening = asyncio.create_task(doors[0].open(name))
+        await worker.tool.asked.wait()
+        closer = doors[0] if number < 2 else next(d for d in doors if d.address == worker.endpoint)
+        assert await closer.close(name)
+        for ask in (opening, doors[0].open(name), doors[1].open(name)):
+            with refused("SESSION_CLOSED"):
+                await ask
+        worker.tool.free.set()
+        await doors[0].open(f"held{number}")  # the next one goes to the other worker
+    assert fleet.opened() == [f"held{number}" for number in range(4)]
 
 
 async def test_a_fork_lives_with_its_parent_and_every_door_knows_of_it(fleet: Fleet) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from toolwright.rpc.auth import Tokens, caller, tokens_here
+from toolwright.rpc.auth import TokenOnBehalf, Tokens, caller, on_behalf, tokens_here
 from toolwright.rpc.errors import ListenError
 from toolwright.rpc.options import TOKEN_VARIABLE, TOKENS_VARIABLE
 
@@ -33,6 +33,23 @@ async def test_who_asks_is_known_in_what_the_request_causes_and_nowhere_else() -
 def test_nobody_else_is_let_in(authorization: str | bytes) -> None:
     assert not Tokens("secret", {"other": "o"}).let_in(authorization)
     assert Tokens().let_in(authorization)
+
+
+@pytest.mark.parametrize("owner", ["", "alice", "a.b", "ärger\N{SNOWMAN}"])
+async def test_a_process_of_the_same_service_asks_on_its_callers_behalf(owner: str) -> None:
+    door, clients = TokenOnBehalf("private"), Tokens("free", {"token": owner or "nobody"})
+
+    async def asked_by_client(token: str) -> str:
+        assert clients.let_in(f"Bearer {token}")
+        return on_behalf("private")
+
+    header = await asyncio.create_task(asked_by_client("token" if owner else "free"))
+    assert header.isascii()
+    assert door.let_in(header.encode())
+    assert door.let_in(header)
+    assert caller() == owner
+    for wrong in ("", "Bearer private", "Bearer free", header.replace("private", "free")):
+        assert not door.let_in(wrong)
 
 
 def test_tokens_come_from_the_environment_and_from_a_file(

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import signal
 import sys
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import structlog
@@ -22,6 +23,7 @@ from toolsvc.fleet.local.messages import (
     AskMetrics,
     AskSessions,
     Assignment,
+    Closed,
     Failed,
     Holding,
     Message,
@@ -42,8 +44,10 @@ Answer = TypeVar("Answer", bound=Message)
 class Child:
     """A `HostProcess`."""
 
-    def __init__(self, assignment: Assignment) -> None:
+    def __init__(self, assignment: Assignment, closed: Callable[[str], None]) -> None:
+        """`closed`: see `Wanted`."""
         self._assignment = assignment
+        self._closed = closed
         self._name = f"worker {assignment.slot}"
         self._process: asyncio.subprocess.Process | None = None
         self._hearing: asyncio.Task[None] | None = None
@@ -122,7 +126,9 @@ class Child:
 
     def _answered(self, message: Message) -> None:
         """KeyError for what was not asked."""
-        if isinstance(message, Failed):
+        if isinstance(message, Closed):
+            self._closed(message.session_id)
+        elif isinstance(message, Failed):
             self._asked.pop(Started).set_exception(StartError(message.sentence))
         else:
             self._asked.pop(type(message)).set_result(message)

@@ -1,12 +1,13 @@
 """ToolService at a worker's own endpoint.
 
-Calls of the sessions that are here are answered here. All else the front answers, which the worker
-asks on the client's behalf: it alone knows where every session is, and places new ones and forks. A
-call of a session that is somewhere else it refuses, and names the place.
+What is asked of a session that is here is answered here, its forks apart. All else the front
+answers, which the worker asks on the client's behalf: it alone knows where every session is, and
+places new ones and forks. A call of a session that is elsewhere it refuses, and names the place.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -79,15 +80,20 @@ def _asked_of_the_front(method: str) -> Any:
 class DoorServicer(ToolServicer):
     """toolwright.tool.v1.ToolService on the `Host` of one worker."""
 
-    def __init__(self, host: Host, name: str, front: FrontLink) -> None:
+    def __init__(
+        self, host: Host, name: str, front: FrontLink, closed: Callable[[str], None]
+    ) -> None:
+        """`closed`: tells the front of a session that was closed here, before its client hears of
+        it."""
         super().__init__(host, name)
         self.front = front
+        self._tell_closed = closed
 
     OpenSession = _asked_of_the_front("OpenSession")
     ForkSession = _asked_of_the_front("ForkSession")
-    CloseSession = _asked_of_the_front("CloseSession")
     RenewLeases = _asked_of_the_front("RenewLeases")
     PutBlob = _asked_of_the_front("PutBlob")
+    _close_there = _asked_of_the_front("CloseSession")
     _call_there = _asked_of_the_front("CallTool")
     _cancel_there = _asked_of_the_front("CancelCall")
     _look_there = _asked_of_the_front("GetSession")
@@ -118,6 +124,16 @@ class DoorServicer(ToolServicer):
         here = self._is_here(request.session_id)
         look = super().GetSession if here else self._look_there
         answer: pb.GetSessionResponse = await look(request, context)
+        return answer
+
+    async def CloseSession(
+        self, request: pb.CloseSessionRequest, context: Any
+    ) -> pb.CloseSessionResponse:
+        here = self._is_here(request.session_id)
+        close = super().CloseSession if here else self._close_there
+        answer: pb.CloseSessionResponse = await close(request, context)
+        if here and answer.closed:
+            self._tell_closed(request.session_id)
         return answer
 
     async def blob(self, sha256: str, context: Any) -> bytes:

@@ -2,7 +2,7 @@
 standard input and output.
 
 The front says `Assignment` once, then asks `AskSessions` and `AskMetrics`. The worker answers each:
-`Started` or `Failed`, `Holding`, `MetricsPage`.
+`Started` or `Failed`, `Holding`, `MetricsPage`. Unasked it says `Closed`.
 """
 
 from __future__ import annotations
@@ -68,6 +68,13 @@ class Holding(Message):
     sessions: frozenset[str]
 
 
+class Closed(Message):
+    """A client has closed a session at the worker's own endpoint."""
+
+    kind: Literal["closed"] = "closed"
+    session_id: str
+
+
 class MetricsPage(Message):
     kind: Literal["metrics_page"] = "metrics_page"
     text: str
@@ -75,7 +82,7 @@ class MetricsPage(Message):
 
 
 ToWorker = Assignment | AskSessions | AskMetrics
-ToFront = Started | Failed | Holding | MetricsPage
+ToFront = Started | Failed | Holding | Closed | MetricsPage
 
 TO_WORKER: TypeAdapter[ToWorker] = TypeAdapter(Annotated[ToWorker, Field(discriminator="kind")])
 TO_FRONT: TypeAdapter[ToFront] = TypeAdapter(Annotated[ToFront, Field(discriminator="kind")])

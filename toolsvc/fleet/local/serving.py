@@ -41,7 +41,8 @@ async def serve_locally(
                 link=f"{links}-{next(generations)}",
                 front=links,
                 token=token,
-            )
+            ),
+            wanted.closed,
         )
 
     kind = Kind(hosts=workers, named=counted(workers, "worker"), make=make, token=token, link=links)

@@ -11,7 +11,7 @@ import contextlib
 import ctypes
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import BinaryIO
 
 import structlog
@@ -24,6 +24,7 @@ from toolsvc.fleet.local.messages import (
     TO_WORKER,
     AskSessions,
     Assignment,
+    Closed,
     Failed,
     Holding,
     Message,
@@ -66,6 +67,9 @@ class _Front:
             self._output.write(message.line())
             self._output.flush()
 
+    def tell_closed(self, session_id: str) -> None:
+        self.say(Closed(session_id=session_id))
+
     async def lines(self) -> AsyncIterator[bytes]:
         """Ends with the front."""
         reader = asyncio.StreamReader(limit=LONGEST_LINE)
@@ -89,7 +93,7 @@ async def _work(front: _Front) -> None:
     running = RunningHost()
     async with FrontLink(first.front, first.token) as back:
         try:
-            front.say(Started(ready=await _start(running, first, back)))
+            front.say(Started(ready=await _start(running, first, back, front.tell_closed)))
             hearing = asyncio.create_task(_hear(front, lines, running))
             hearing.add_done_callback(lambda _: stop.set())
             await stop.wait()
@@ -99,10 +103,12 @@ async def _work(front: _Front) -> None:
         await asyncio.gather(hearing, return_exceptions=True)
 
 
-async def _start(running: RunningHost, told: Assignment, back: FrontLink) -> Ready:
+async def _start(
+    running: RunningHost, told: Assignment, back: FrontLink, closed: Callable[[str], None]
+) -> Ready:
     host, _ = await running.start(told.config, (), told.link, told.token)
     server = make_server(told.config, told.listen)
-    await running.serve(server, DoorServicer(host, service_name(), back))
+    await running.serve(server, DoorServicer(host, service_name(), back, closed))
     return Ready(
         link=told.link,
         endpoint=bound(_advertised(told), server.port),
