@@ -52,9 +52,10 @@ PAGES = {
         setInterval(() => { for (const end = Date.now() + 300; Date.now() < end;); }, 400);
         </script>""",
     "/3d": """<title>3d</title><p id="p"></p><script>
-        const made = kind => document.createElement('canvas').getContext(kind) ? ' is there' : ' is not';
-        p.append(['webgl', 'webgl2', '2d'].map(kind => kind + made(kind))
-            .join(', '));</script>""",
+        for (const kind of ['webgl', 'webgl2', '2d']) {
+            const made = document.createElement('canvas').getContext(kind);
+            p.append(kind + (made ? ' is there. ' : ' is not. '));
+        }</script>""",
     "/powers": """<title>Powers</title><p id="p"></p><script>
         const say = text => p.append(text + ' ');
         navigator.permissions.query({name: 'geolocation'}).then(r => say('geolocation ' + r.state));

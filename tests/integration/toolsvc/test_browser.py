@@ -346,7 +346,7 @@ async def test_who_makes_the_browser_hold_much_is_ended_and_nobody_else(
 
 
 async def test_what_pages_would_draw_in_a_process_that_all_share_is_off(policy: Surfer) -> None:
-    assert "webgl is not, webgl2 is not, 2d is there" in await policy.go("/3d")
+    assert "webgl is not. webgl2 is not. 2d is there." in await policy.go("/3d")
 
 
 def children(name: str) -> list[psutil.Process]:
