@@ -36,6 +36,26 @@ PAGES = {
             held.push(new Uint8Array(16 << 20).fill(held.length + 1));
             if (held.length < 128) setTimeout(eat, 50);
         }</script><button onclick="eat()">eat</button>""",
+    "/hoarder": """<title>Hoarder</title><script>
+        const held = [];
+        function hoard() {
+            held.push(new Blob([new Uint8Array(4 << 20).fill(held.length)]));
+            if (held.length < 256) setTimeout(hoard, 20);
+        }</script><button onclick="hoard()">hoard</button>""",
+    "/cacher": """<title>Cacher</title><script>
+        async function store() {
+            const cache = await caches.open('all');
+            for (let n = 0; n < 256; n++)
+                await cache.put('/' + n, new Response(new Uint8Array(4 << 20).fill(n)));
+        }</script><button onclick="store()">hoard</button>""",
+    "/spinner": """<title>Spinner</title><p>spins</p><script>
+        setInterval(() => { for (const end = Date.now() + 300; Date.now() < end;); }, 400);
+        </script>""",
+    "/3d": """<title>3d</title><p id="p"></p><script>
+        for (const kind of ['webgl', 'webgl2', '2d']) {
+            const made = document.createElement('canvas').getContext(kind);
+            p.append(kind + (made ? ' is there. ' : ' is not. '));
+        }</script>""",
     "/powers": """<title>Powers</title><p id="p"></p><script>
         const say = text => p.append(text + ' ');
         navigator.permissions.query({name: 'geolocation'}).then(r => say('geolocation ' + r.state));

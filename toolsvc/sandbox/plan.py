@@ -112,15 +112,16 @@ def _prefixes(python: str) -> set[str]:
     return {prefix for prefix in found if not f"{prefix}/".startswith("/usr/")}
 
 
-def find_account(config: SandboxConfig) -> Account:
-    """Who foreign code runs as. SandboxUnavailable if there is no such account."""
+def find_account(config: SandboxConfig, accounts: tuple[str, ...] = _ACCOUNTS) -> Account:
+    """Who foreign code runs as: where the service is root, the first of `accounts` that there is,
+    unless the operator named another. SandboxUnavailable if there is no such account."""
     if os.geteuid() != 0:
         if config.user is not None and config.user != pwd.getpwuid(os.geteuid()).pw_name:
             raise SandboxUnavailable(
                 f"only root can run the sandbox as {config.user}: leave --sandbox-user out"
             )
         return Account(uid=os.geteuid(), gid=os.getegid(), other=False)
-    wanted = _ACCOUNTS if config.user is None else (config.user,)
+    wanted = accounts if config.user is None else (config.user,)
     for name in wanted:
         with contextlib.suppress(KeyError):
             entry = pwd.getpwnam(name)
@@ -129,7 +130,7 @@ def find_account(config: SandboxConfig) -> Account:
             return Account(uid=entry.pw_uid, gid=entry.pw_gid, other=True)
     raise SandboxUnavailable(
         f"the service runs as root and there is no account {' or '.join(wanted)} for the sandbox: "
-        "`useradd --system --no-create-home toolwright`, or --sandbox-user NAME"
+        f"`useradd --system --no-create-home {wanted[0]}` makes one"
     )
 
 

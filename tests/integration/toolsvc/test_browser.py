@@ -17,6 +17,7 @@ from tests.support.surfer import Surfer, serving
 from toolsvc.errors import Reason, Refused, StartError
 from toolsvc.host.host import Host
 from toolsvc.sandbox.config import Backend, SandboxConfig
+from toolsvc.sandbox.plan import find_account
 from toolsvc.types import Media, Text
 from toolwright.types import ToolErrorKind
 
@@ -322,6 +323,32 @@ async def test_a_hungry_page_is_killed_and_its_session_goes_on(pages: Site) -> N
         assert "Page: 1\n" in await other.go("/counted")
 
 
+@pytest.mark.parametrize("path", ["/hoarder", "/cacher"])
+async def test_who_makes_the_browser_hold_much_is_ended_and_nobody_else(
+    pages: Site, path: str
+) -> None:
+    async with serving(pages.address, shared_mib=256) as host:
+        hoarder, other = Surfer(host, pages), Surfer(host, pages)
+        await other.go("/count")
+        await other.go("/spinner")
+        await hoarder.go("/count")
+        await hoarder.go(path)
+        await hoarder.act("click", ref=hoarder.ref("button"))
+        async with asyncio.timeout(50):
+            while "made the browser hold too much" not in hoarder.seen:
+                result = await hoarder.act("read")
+        assert result.error is not None
+        assert (result.error.kind, result.error.session_lost) == (ToolErrorKind.CRASHED, False)
+        assert "Page: 0\n" in await hoarder.go("/counted")
+        assert "Page: 1\n" in await other.go("/counted")
+        assert figures(host) == (1, 2)
+        assert host._tools["browser"].figures()["pages_killed_total"] == 1
+
+
+async def test_what_pages_would_draw_in_a_process_that_all_share_is_off(policy: Surfer) -> None:
+    assert "webgl is not. webgl2 is not. 2d is there." in await policy.go("/3d")
+
+
 def children(name: str) -> list[psutil.Process]:
     """Those of this process that live and are called so."""
     found = []
@@ -386,6 +413,15 @@ async def test_pages_are_confined_and_chromium_is_not_root(policy: Surfer, brows
     assert os.geteuid() not in {0} or all(
         0 not in process.uids() for process in children("chromium")
     )
+
+
+async def test_chromium_has_an_account_of_its_own(policy: Surfer) -> None:
+    """Where the service is root; else there is one account for all."""
+    await policy.go("/hello")
+    sandbox = find_account(SandboxConfig())
+    accounts = {process.uids().real for process in children("chromium")}
+    assert accounts
+    assert (sandbox.uid in accounts) == (os.geteuid() != 0)
 
 
 async def test_without_a_sandbox_only_where_it_is_said_twice(pages: Site) -> None:

@@ -5,6 +5,8 @@ Invariants
   said so twice. Chromium never runs as root.
 - It reaches the hosts of its allow-list and no other.
 - Once `ended` is set, every context in it is gone.
+- A page that makes the processes grow which all pages share is ended for it, not the browser, as
+  long as it can be told which.
 - `close` leaves no process and no profile. Nor does the death of this process: the driver notices
   that its pipe closed, ends the browser and removes the profile. Only a driver that is killed
   leaves folders `playwright*` in the temporary one.
@@ -32,7 +34,8 @@ from toolsvc.sandbox.config import MIB
 from toolsvc.sandbox.plan import Account
 from toolsvc.tools.browser.allow import AllowList
 from toolsvc.tools.browser.errors import BrowserLost, BrowserUnavailable
-from toolsvc.tools.browser.processes import confined, own_memory
+from toolsvc.tools.browser.growth import Growth
+from toolsvc.tools.browser.processes import confined, effort, own_memory
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 START_SECONDS = 120.0
@@ -41,9 +44,16 @@ _CLOSE_SECONDS = 8.0
 _ANSWER_SECONDS = 30.0
 """For a question that takes milliseconds: a machine may be busy, but not so busy."""
 _WATCH_SECONDS = 1.0
+_BLAME_SECONDS = 5.0
+"""For a page that was ended to be seen ending, and for what it held to be given back."""
+_BLAMED_FOR = 4
+"""Nobody is blamed for less than this part of what the shared processes may hold."""
 _LAUNCHER = Path(__file__).with_name("chromium.sh")
 _SWITCHES = (
     "--disable-gpu",
+    # What pages draw by these without a graphics card is kept by a process that all pages share,
+    # without end.
+    "--disable-3d-apis",
     # Packets over UDP would pass by the proxy, which is what keeps pages to the allow-list. The
     # second is the name that older Chromiums know.
     "--webrtc-ip-handling-policy=disable_non_proxied_udp",
@@ -65,6 +75,8 @@ class Plan:
     sandboxed: bool
     page_bytes: int
     """Memory of one renderer; one that holds more is killed."""
+    shared_bytes: int
+    """Memory of all other processes of one browser; above it who made them grow is ended."""
 
 
 def find_program(given: Path | None) -> str:
@@ -93,8 +105,14 @@ class Chromium:
         self._watch: asyncio.Task[None] | None = None
         self._refusing = socket.socket()
         self.ended = asyncio.Event()
+        self._growth = Growth()
+        self._blamed_at: float | None = None
+        """When a renderer was killed for what it made others hold, until somebody owns up."""
+        self._patient_until = 0.0
         self.killed_pages = 0
-        """Renderers that held too much memory."""
+        """Renderers that held too much memory, or made others hold too much."""
+        self.overgrown = False
+        """It holds too much, and nobody can be blamed for it."""
 
     @classmethod
     async def start(cls, plan: Plan) -> Chromium:
@@ -128,6 +146,12 @@ class Chromium:
         if not self.ended.is_set():
             await self._renderers()
         return not self.ended.is_set()
+
+    def is_blamed(self) -> bool:
+        """Asked when a page crashed: whether that was for what it made the shared processes hold.
+        Once for each page that was."""
+        at, self._blamed_at = self._blamed_at, None
+        return at is not None and self._now() - at < _BLAME_SECONDS
 
     async def close(self) -> None:
         """Ends it, whatever is open in it. Never fails."""
@@ -190,19 +214,48 @@ class Chromium:
             raise BrowserUnavailable(_no_sandbox(", ".join(sorted(faults))))
 
     async def _keep_watch(self) -> None:
-        """Kills renderers that hold too much; notices a driver that died, which tells nobody."""
+        """Kills renderers that hold too much, or make the others hold too much; notices a driver
+        that died, which tells nobody."""
         while not self.ended.is_set():
-            for pid in await self._renderers():
-                held = own_memory(pid)
-                if held > self._plan.page_bytes:
-                    log.warning("page killed", held_mib=held // MIB)
-                    self.killed_pages += 1
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
+            renderers, shared = await self._processes()
+            for pid in renderers:
+                if own_memory(pid) > self._plan.page_bytes:
+                    self._kill_page(pid, "it held too much memory")
+            held = sum(map(own_memory, shared))
+            self._growth.look(held, {pid: effort(pid) for pid in renderers})
+            if held > self._plan.shared_bytes and self._now() >= self._patient_until:
+                self._relieve(held, shared)
             await asyncio.sleep(_WATCH_SECONDS)
 
+    def _relieve(self, held: int, shared: list[int]) -> None:
+        bound = self._plan.shared_bytes
+        heaviest = self._growth.heaviest()
+        if heaviest is not None and heaviest[1] >= bound // _BLAMED_FOR:
+            pid, charge = heaviest
+            self._growth.forgive(pid)
+            self._blamed_at = self._now()
+            self._patient_until = self._now() + _BLAME_SECONDS
+            self._kill_page(pid, f"it made other processes hold {charge // MIB} MiB")
+            return
+        if not self.overgrown:
+            self.overgrown = True
+            log.warning("browser takes no more sessions", held_mib=held // MIB)
+        if held > 2 * bound:
+            log.error("browser ended", held_mib=held // MIB)
+            for pid in shared:
+                _kill(pid)
+
+    def _kill_page(self, pid: int, why: str) -> None:
+        log.warning("page killed", why=why, held_mib=own_memory(pid) // MIB)
+        self.killed_pages += 1
+        _kill(pid)
+
     async def _renderers(self) -> list[int]:
-        """Process ids; [] where the browser does not answer, which then counts as ended."""
+        return (await self._processes())[0]
+
+    async def _processes(self) -> tuple[list[int], list[int]]:
+        """Process ids of pages, and of all else; none where the browser does not answer, which then
+        counts as ended."""
         if self._devtools is None:
             raise RuntimeError("the browser has not been started")
         try:
@@ -210,8 +263,19 @@ class Chromium:
                 answer = await self._devtools.send("SystemInfo.getProcessInfo")
         except (PlaywrightError, TimeoutError):
             self.ended.set()
-            return []
-        return [one["id"] for one in answer["processInfo"] if one["type"] == "renderer"]
+            return [], []
+        found: tuple[list[int], list[int]] = ([], [])
+        for one in answer["processInfo"]:
+            found[one["type"] != "renderer"].append(one["id"])
+        return found
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
 
 
 def _why_not(plan: Plan, complaint: str) -> str:

@@ -2,8 +2,8 @@
 
 Invariants
 - At most `sessions` sessions hold a seat, at most `per_browser` in one browser; others wait.
-- A browser that ended, or that served its share of sessions, takes no new ones. Chromium grows with
-  what it has done.
+- A browser that ended, that holds too much memory, or that served its share of sessions, takes no
+  new ones. Chromium grows with what it has done.
 - A browser without sessions is closed, unless it is the only one: the next session finds it warm.
 """
 
@@ -35,7 +35,8 @@ class Berth:
         self.served = SHARE
 
     def has_room(self, per_browser: int) -> bool:
-        used_up = self.chromium.ended.is_set() or self.served >= SHARE
+        chromium = self.chromium
+        used_up = chromium.ended.is_set() or chromium.overgrown or self.served >= SHARE
         return not used_up and self.sessions < per_browser
 
 

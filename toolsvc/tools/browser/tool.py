@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,7 +25,7 @@ from toolsvc.plugin.results import failure
 from toolsvc.plugin.tool import STRICT, Cancellation
 from toolsvc.sandbox.config import MIB, Isolation, SandboxConfig
 from toolsvc.sandbox.errors import SandboxUnavailable
-from toolsvc.sandbox.plan import find_account, is_sandboxed
+from toolsvc.sandbox.plan import Account, find_account, is_sandboxed
 from toolsvc.tools.browser.allow import AllowList
 from toolsvc.tools.browser.arguments import BrowserArguments
 from toolsvc.tools.browser.chromium import Chromium, Plan, find_program
@@ -37,6 +38,10 @@ from toolwright.types import ToolErrorKind
 
 _PATIENCE_SECONDS = 5.0
 """With a context that is being made for a session which does not want it any more."""
+
+_ACCOUNTS = ("toolwright-browser", "news", "nobody")
+"""Of Chromium, where the service is root: not the sandbox's, whose sessions would share with it
+what the kernel counts for an account. The second owns nothing on most machines."""
 
 _CALLS_PER_CORE = 4
 """Pages wait for their servers for a part of the time."""
@@ -62,6 +67,12 @@ class BrowserOptions(BaseModel):
     )
     pages: int = Field(default=4, ge=1, description="windows of one session")
     page_mib: int = Field(default=512, ge=64, description="memory of one page's process")
+    shared_mib: int = Field(
+        default=1024, ge=128, description="memory of what all pages of a browser share"
+    )
+    user: str | None = Field(
+        default=None, description="account that Chromium runs as when the service is root"
+    )
     text_chars: int = Field(default=8000, ge=100, description="of a page, shown at once")
     navigation_seconds: float = Field(
         default=15, gt=0, description="for an address to answer, and again for its page to load"
@@ -139,10 +150,11 @@ class BrowserTool(BuiltIn):
         try:
             self._plan = Plan(
                 program=find_program(self._options.program),
-                account=find_account(self._sandbox),
+                account=self._account(),
                 allow=self._allow,
                 sandboxed=is_sandboxed(self._sandbox),
                 page_bytes=self._options.page_mib * MIB,
+                shared_bytes=self._options.shared_mib * MIB,
             )
             await self._fleet.start()
         except (BrowserUnavailable, SandboxUnavailable) as error:
@@ -162,11 +174,16 @@ class BrowserTool(BuiltIn):
         return _Session()
 
     async def close(self, state: _Session) -> None:
+        await self._leave(state)
+
+    async def _leave(self, state: _Session) -> None:
+        """Gives the session's context and its place in the browser back, if it has one."""
         berth, state.berth = state.berth, None
+        visit, state.visit = state.visit, None
         if berth is None:
             return
         try:
-            if state.visit is not None and not await state.visit.end():
+            if visit is not None and not await visit.end():
                 berth.retire()
         finally:
             await self._fleet.give_back(berth)
@@ -207,6 +224,8 @@ class BrowserTool(BuiltIn):
             state.lost = str(error)
             return Result()
         except PageFailed as error:
+            if visit.overgrown:
+                await self._leave(state)
             return failure(
                 ToolErrorKind.CRASHED if error.crashed else ToolErrorKind.EXCEPTION, str(error)
             )
@@ -217,6 +236,12 @@ class BrowserTool(BuiltIn):
         text, cut = describe(view, arguments.start, self._options.text_chars)
         images = [] if view.image is None else [Media(media_type="image/png", data=view.image)]
         return Result.of(text, *images, truncated=cut)
+
+    def _account(self) -> Account:
+        """SandboxUnavailable if there is none."""
+        if self._options.user is None and os.geteuid() != 0:
+            return find_account(self._sandbox)
+        return find_account(replace(self._sandbox, user=self._options.user), _ACCOUNTS)
 
     async def _settle_in(self, state: _Session) -> None:
         try:

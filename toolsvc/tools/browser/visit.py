@@ -37,6 +37,10 @@ _CLOSE_SECONDS = 5.0
 _MOST_NOTES = 5
 _LONGEST_NOTE = 200
 _CRASHED = "the page crashed, or held too much memory, and was closed"
+_OVERGROWN = (
+    "the page made the browser hold too much for it (blobs, databases, caches), so it was closed, "
+    "and all that the browser kept of this session is gone"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +69,9 @@ class Visit:
         self._given_up: set[Page] = set()
         """Pages that do not answer, and may take their time to close."""
         self._shown: Page | None = None
+        self.overgrown = False
+        """It made the browser hold too much; nothing can be done in it any more."""
+        self._ending: asyncio.Task[bool] | None = None
         self._in_flight: set[Request] = set()
         self._quiet = asyncio.Event()
         context.set_default_timeout(ELEMENT_SECONDS * 1000)
@@ -90,6 +97,11 @@ class Visit:
 
     async def end(self) -> bool:
         """Closes the context and every page in it. False if that cannot be done."""
+        if self._ending is None:
+            self._ending = asyncio.create_task(self._end())
+        return await asyncio.shield(self._ending)
+
+    async def _end(self) -> bool:
         try:
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await self._context.close()
@@ -100,6 +112,8 @@ class Visit:
     async def act(self, arguments: BrowserArguments) -> View:
         """Does what is asked and looks at the page. PageFailed if it cannot be done, BrowserLost if
         the browser ended."""
+        if self.overgrown:
+            raise PageFailed(_OVERGROWN, crashed=True)
         self._in_flight.clear()
         self._quiet.set()
         try:
@@ -190,6 +204,8 @@ class Visit:
     async def _explained(self, error: PlaywrightError) -> PageFailed | BrowserLost:
         if not await self._chromium.answers():
             return BrowserLost("the browser ended")
+        if self.overgrown:
+            return PageFailed(_OVERGROWN, crashed=True)
         if not self._crashed:
             return PageFailed(why_not_done(str(error)))
         with contextlib.suppress(PlaywrightError):
@@ -202,11 +218,18 @@ class Visit:
             self._notes.append(text)
 
     async def _on_page(self, page: Page) -> None:
-        page.on("crash", lambda _: self._crashed.add(page))
+        page.on("crash", self._on_crash)
         if len(self._context.pages) > self._bounds.pages:
             self._note(f"{self._bounds.pages} windows are open already: another one was closed")
             with contextlib.suppress(PlaywrightError):
                 await page.close()
+
+    def _on_crash(self, page: Page) -> None:
+        self._crashed.add(page)
+        if self._chromium.is_blamed():
+            self.overgrown = True
+            # Databases and caches go with the context alone.
+            self._ending = asyncio.create_task(self._end())
 
     async def _on_dialog(self, dialog: Dialog) -> None:
         self._note(f'{dialog.type} "{short(dialog.message, _LONGEST_NOTE)}" was answered with OK')
