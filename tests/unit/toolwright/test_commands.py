@@ -47,8 +47,11 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> typer.Typer:
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [(["greet"], "hello you\n"), (["greet", "--name", "me"], "hello me\n")]
-    + [(["more", "deeper"], "deep\n")],
+    [
+        (["greet"], "hello you\n"),
+        (["greet", "--name", "me"], "hello me\n"),
+        (["more", "deeper"], "deep\n"),
+    ],
 )
 def test_a_command_runs_without_the_imports_of_others(
     app: typer.Typer, words: list[str], said: str
