@@ -158,6 +158,8 @@ def _identity(policy: Policy, table: SftTable, traces: int) -> dict[str, object]
 
 
 def _resume(policy: Policy, table: SftTable, checkpoints: Checkpoints, traces: int) -> int:
+    if parallel.is_first():
+        checkpoints.sweep()
     path = checkpoints.latest()
     if path is None:
         return 0
