@@ -31,6 +31,7 @@ from learner.progress import Reporter
 from learner.saving.checkpoint import Checkpoints, check_fits, read_state
 from learner.saving.publish import advance, publish, sweep
 from learner.training.batch import Row, check_vocabulary, rows_of
+from learner.training.memory import free_bytes, too_long
 from learner.training.objective import PolicyObjective
 from learner.training.probe import Probe
 from learner.training.update import MOST_BROKEN, Update, improve
@@ -125,6 +126,7 @@ def run(recipe: Recipe) -> Path:
                     )
                 )
                 state.log = stack.enter_context(MetricsLog(recipe.run_folder, "learner"))
+            warn_of_long_rows(state)
             start(state, resumed=resumed)
             while state.version.step < shared.run.steps:
                 step(state)
@@ -207,6 +209,18 @@ def start(run: Run, *, resumed: bool) -> None:
     if resumed:
         acknowledge(run)
     run.report.say(f"published {run.version} from {run.policy.source}")
+
+
+def warn_of_long_rows(run: Run) -> None:
+    """Says so where the longest response that the recipe allows does not fit the memory."""
+    longest = min(
+        run.recipe.shared.task.limits.response,
+        int(run.policy.bridge.hf_config.max_position_embeddings),
+    )
+    vocabulary = int(run.policy.shape["vocabulary"]) // parallel.tensor_size()
+    sentence = too_long(longest, vocabulary, free_bytes(), mend="set task.limits.response")
+    if sentence is not None:
+        run.report.say(sentence)
 
 
 def step(run: Run) -> None:

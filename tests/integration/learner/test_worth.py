@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -65,3 +67,17 @@ def test_patience_ends_with_a_checkpoint_and_status_4(
     engine.write = random_group
     assert CliRunner().invoke(app, command).exit_code == 0
     assert [line["step"] for line in metrics(tmp_path)] == list(range(1, 10))
+
+
+def test_a_response_that_cannot_fit_is_said_before_the_first_lease(
+    tmp_path: Path, model_folder: Path, engine: FakeEngine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "long"
+    shutil.copytree(model_folder, folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 10**9}))
+    changes = {"run.steps": 1, "task.limits.response": 10**9}
+    loop.run(recipe_for(tmp_path, folder, engine, **changes))
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first.startswith("a sequence with 1000000000 trained tokens takes about")
+    assert "set task.limits.response to at most" in first
