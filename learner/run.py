@@ -128,6 +128,7 @@ def run(recipe: Recipe) -> Path:
                 state.log = stack.enter_context(MetricsLog(recipe.run_folder, "learner"))
             warn_of_long_rows(state)
             start(state, resumed=resumed)
+            state.marked = time.monotonic()
             while state.version.step < shared.run.steps:
                 step(state)
             if state.saved != state.version.step:
