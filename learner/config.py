@@ -94,6 +94,11 @@ class LearnerTable(Table):
         default=8, ge=0, description="scored for the gap when training shows few; 0 = no probe"
     )
     lease_wait_s: float = Field(default=20.0, gt=0, description="one long poll for groups")
+    patience_steps: int = Field(
+        default=20,
+        ge=0,
+        description="steps in a row that teach nothing; 0 = without end",
+    )
     engine_patience_s: float = Field(
         default=600.0, gt=0, description="how long the engine may be out of reach"
     )

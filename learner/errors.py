@@ -27,5 +27,11 @@ class DivergedError(LearnerError):
     status = 3
 
 
+class WorthlessError(LearnerError):
+    """learner.patience_steps steps in a row taught nothing: masked, empty, or without a signal."""
+
+    status = 4
+
+
 class DataError(LearnerError):
     """Trajectories that cannot be trained on: empty file, ids outside of the vocabulary."""

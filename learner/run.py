@@ -14,12 +14,13 @@ import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from learner.config import LearnerTable
-from learner.errors import DivergedError
-from learner.intake.client import EngineClient
+from learner.errors import DivergedError, WorthlessError
+from learner.intake.client import PUBLISH_S, EngineClient, lease_deadline
 from learner.intake.lease import Leased, lease_step
 from learner.intake.ledger import Ledger
 from learner.maths.advantages import advantages_of
@@ -28,11 +29,13 @@ from learner.model import parallel
 from learner.model.policy import Model, Policy, load_frozen, load_policy
 from learner.progress import Reporter
 from learner.saving.checkpoint import Checkpoints, check_fits, read_state
-from learner.saving.publish import advance, publish
+from learner.saving.publish import advance, publish, sweep
 from learner.training.batch import Row, check_vocabulary, rows_of
+from learner.training.memory import free_bytes, too_long
 from learner.training.objective import PolicyObjective
 from learner.training.probe import Probe
 from learner.training.update import MOST_BROKEN, Update, improve
+from learner.worth import why_worthless
 from toolwright.beginning import first_policy
 from toolwright.recipe import Recipe
 from toolwright.types import Group, WeightVersion
@@ -46,8 +49,8 @@ class Run:
     """What the loop carries from step to step. `client` and `log` live on rank 0 only.
 
     offered: folder of the newest published weights. saved: step of the newest checkpoint. broken:
-    steps in a row without a finite gradient. marked: when the last metrics line was written;
-    seconds: what was spent since, for the next one.
+    steps in a row without a finite gradient. worthless: steps in a row that taught nothing.
+    marked: when the last metrics line was written; seconds: what was spent since, for the next.
     """
 
     recipe: Recipe
@@ -64,6 +67,7 @@ class Run:
     offered: Path
     saved: int = -1
     broken: int = 0
+    worthless: int = 0
     marked: float = field(default_factory=time.monotonic)
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -78,7 +82,11 @@ def run(recipe: Recipe) -> Path:
     table = recipe.table("learner", LearnerTable)
     shared = recipe.shared
     final = recipe.run_folder / "final"
-    with parallel.ranks(tensor=table.parallel.tensor, seed=shared.run.seed):
+    with parallel.ranks(
+        tensor=table.parallel.tensor,
+        seed=shared.run.seed,
+        wait=longest_alone(table, shared.run.groups_per_step),
+    ):
         first = parallel.is_first()
         if first:
             recipe.write_resolved("learner", table)
@@ -118,7 +126,9 @@ def run(recipe: Recipe) -> Path:
                     )
                 )
                 state.log = stack.enter_context(MetricsLog(recipe.run_folder, "learner"))
+            warn_of_long_rows(state)
             start(state, resumed=resumed)
+            state.marked = time.monotonic()
             while state.version.step < shared.run.steps:
                 step(state)
             if state.saved != state.version.step:
@@ -127,10 +137,18 @@ def run(recipe: Recipe) -> Path:
     return final
 
 
+def longest_alone(table: LearnerTable, groups: int) -> timedelta:
+    """How long rank 0 may keep the others waiting: one call to the engine, and its retries."""
+    seconds = max(PUBLISH_S, lease_deadline(table.lease_wait_s, groups)) + table.engine_patience_s
+    return parallel.RANKS_WAIT + timedelta(seconds=seconds)
+
+
 def restore(
     recipe: Recipe, table: LearnerTable, policy: Policy, checkpoints: Checkpoints
 ) -> tuple[WeightVersion, Ledger, bool]:
     """(version, ledger, whether there was a checkpoint). CheckpointError when it does not fit."""
+    if parallel.is_first():
+        checkpoints.sweep()
     path = checkpoints.latest()
     if path is None:
         fresh = WeightVersion(lineage=parallel.from_first(secrets.token_hex(4)), step=0)
@@ -160,6 +178,8 @@ def start(run: Run, *, resumed: bool) -> None:
     by a run that never wrote one) they are published under a new lineage.
     """
     newest = parallel.from_first(run.client.policy() if run.client is not None else None)
+    if run.client is not None:
+        sweep(run.policies, newest)
     if not resumed and newest is not None and newest.step == 0:
         run.version = newest
         run.report.say(f"training starts from {newest}, {run.policy.source}")
@@ -187,15 +207,28 @@ def start(run: Run, *, resumed: bool) -> None:
         parent=parent,
         kept=run.table.keep_policies,
     ).folder
-    if run.client is not None and resumed:
-        run.client.acknowledge(run.ledger.mark)
+    if resumed:
+        acknowledge(run)
     run.report.say(f"published {run.version} from {run.policy.source}")
+
+
+def warn_of_long_rows(run: Run) -> None:
+    """Says so where the longest response that the recipe allows does not fit the memory."""
+    longest = min(
+        run.recipe.shared.task.limits.response,
+        int(run.policy.bridge.hf_config.max_position_embeddings),
+    )
+    vocabulary = int(run.policy.shape["vocabulary"]) // parallel.tensor_size()
+    sentence = too_long(longest, vocabulary, free_bytes(), mend="set task.limits.response")
+    if sentence is not None:
+        run.report.say(sentence)
 
 
 def step(run: Run) -> None:
     """One version: lease, train, publish, tell, and at times a checkpoint.
 
-    DivergedError after MOST_BROKEN steps in a row without a finite gradient.
+    DivergedError after MOST_BROKEN steps in a row without a finite gradient, WorthlessError after
+    learner.patience_steps that taught nothing.
     """
     at = run.version
     leased: Leased | None = None
@@ -207,10 +240,15 @@ def step(run: Run) -> None:
             count=run.recipe.shared.run.groups_per_step,
             wait=run.table.lease_wait_s,
             say=run.report.say,
+            beat=parallel.still_waiting,
         )
         run.seconds["lease_s"] = leased.seconds
-    mine = prepare(run, leased.groups) if leased is not None else None
-    rows = parallel.from_first(mine)
+    mine: tuple[list[Row], str | None] | None = None
+    if leased is not None:
+        prepared = prepare(run, leased.groups)
+        mine = prepared, why_worthless(leased.groups, prepared)
+    rows, reason = parallel.from_first(mine)
+    run.worthless = run.worthless + 1 if reason else 0
     trained = time.monotonic()
     update = improve(
         run.policy,
@@ -241,9 +279,18 @@ def step(run: Run) -> None:
             f"are those of {run.offered}. Look at nonfinite_rows in learner.jsonl, and at the "
             "rates; the same command goes on from the newest checkpoint"
         )
+    if reason:
+        run.report.say(f"step {run.version.step} taught nothing: {reason}")
     last = run.version.step == run.recipe.shared.run.steps
-    if last or run.version.step % run.table.checkpoint_every == 0:
+    out_of_patience = 0 < run.table.patience_steps <= run.worthless
+    if last or out_of_patience or run.version.step % run.table.checkpoint_every == 0:
         save(run)
+    if out_of_patience and not last:
+        raise WorthlessError(
+            f"{run.worthless} steps in a row taught nothing, up to step {run.version.step}: "
+            f"{reason}. Mend that and start the same command again, or set "
+            "learner.patience_steps higher (0 is without end)"
+        )
 
 
 def offer(run: Run) -> None:
@@ -270,10 +317,16 @@ def save(run: Run) -> None:
         "mark": parallel.from_first(run.ledger.mark),
     }
     run.checkpoints.save(run.policy, run.version.step, run.version.lineage, state, run.ledger)
-    if run.client is not None:
-        run.client.acknowledge(run.ledger.mark)
+    acknowledge(run)
     run.saved = run.version.step
     run.seconds["checkpoint_s"] = time.monotonic() - began
+
+
+def acknowledge(run: Run) -> None:
+    """Tells the engine what the newest checkpoint holds; the ledger need not name it any longer."""
+    if run.client is not None:
+        run.client.acknowledge(run.ledger.mark)
+        run.ledger.settle(run.ledger.mark)
 
 
 def prepare(run: Run, groups: Sequence[Group]) -> list[Row]:
@@ -332,6 +385,7 @@ def tell(
         "grad_norm": update.grad_norm,
         "learning_rate": update.rate,
         "skipped_update": update.skipped,
+        "worthless_steps": run.worthless,
         "nonfinite_rows": len(update.dropped),
         "nonfinite_updates": update.broken,
         "tokens_per_s": update.tokens / seconds["train_s"],

@@ -23,6 +23,7 @@ from learner.model.policy import Policy, load_policy
 from learner.progress import Reporter
 from learner.saving.checkpoint import Checkpoints, check_fits, read_state
 from learner.training.batch import Row, check_vocabulary, rows_of
+from learner.training.memory import free_bytes, too_long
 from learner.training.objective import imitation
 from learner.training.update import MOST_BROKEN, Part, counts_of, finite_gradients
 from toolwright.recipe import Recipe
@@ -46,6 +47,11 @@ def sft(recipe: Recipe) -> Path:
         done = _resume(policy, table, checkpoints, len(traces))
         with Reporter("sft", table.steps, done, quiet=not parallel.is_first()) as report:
             report.say(f"{len(traces)} traces, {table.steps - done} steps to go from {source}")
+            longest = max(row.count for rows in traces for row in rows)
+            vocabulary = int(policy.shape["vocabulary"]) // parallel.tensor_size()
+            sentence = too_long(longest, vocabulary, free_bytes(), mend="cut the traces")
+            if sentence is not None:
+                report.say(sentence)
             _train(policy, table, traces, checkpoints, done, home, report)
         policy.save(final)
     return final
@@ -158,6 +164,8 @@ def _identity(policy: Policy, table: SftTable, traces: int) -> dict[str, object]
 
 
 def _resume(policy: Policy, table: SftTable, checkpoints: Checkpoints, traces: int) -> int:
+    if parallel.is_first():
+        checkpoints.sweep()
     path = checkpoints.latest()
     if path is None:
         return 0

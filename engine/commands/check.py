@@ -31,6 +31,7 @@ def check(recipe: Recipe, table: EngineTable, *, connect: bool) -> list[str]:
     lines += [
         f"table [{name}] is not checked: its package is not installed" for name in check_all(recipe)
     ]
+    lines += warnings_of(recipe)
     shared = recipe.shared
     codec = build_codec(recipe)
     lines.append(f"policy: vocabulary {codec.vocab_size}, end of turn {codec.end_of_turn!r}")
@@ -44,6 +45,25 @@ def check(recipe: Recipe, table: EngineTable, *, connect: bool) -> list[str]:
     return [*lines, f"not asked: {asked} (--connect asks them)"]
 
 
+def warnings_of(recipe: Recipe) -> list[str]:
+    """What a run may do and seldom wants to: nothing is learnt, or not as often as it says."""
+    run = recipe.shared.run
+    learner = recipe.raw.get("learner", {})
+    lines = []
+    if run.group_size == 1 and learner.get("advantage", {}).get("singleton") != "raw":
+        lines.append(
+            "warning: run.group_size = 1 leaves nothing to compare a rollout with: every advantage "
+            "is 0 (learner.advantage.singleton = 'raw' takes the reward itself)"
+        )
+    rollouts = run.groups_per_step * run.group_size
+    if learner.get("updates", 1) > rollouts:
+        lines.append(
+            f"warning: learner.updates = {learner['updates']} deals a batch of {rollouts} rollouts "
+            "into more parts than it has: some updates get none"
+        )
+    return lines
+
+
 async def _sources(
     recipe: Recipe, table: EngineTable, protocol: Protocol, codec: HuggingFaceCodec
 ) -> list[str]:
@@ -54,6 +74,12 @@ async def _sources(
         f"first prompt: {tokens} tokens without tools",
         f"first task: {task.id}: {(task.prompt or str(task.messages[-1]))[:120]}",
     ]
+    room = recipe.shared.task.limits.model
+    if tokens >= room:
+        lines.append(
+            f"warning: the first prompt has {tokens} tokens and task.limits.model is {room}: no "
+            "token is left for an answer"
+        )
     if source.bad_rows:
         lines.append(f"task source: {source.bad_rows} of {source.rows} rows are no tasks")
         lines += [f"  {row}" for row in source.first_bad_rows(BAD_ROWS_SHOWN)]

@@ -10,6 +10,7 @@ kept. A function that raises, takes too long or returns nonsense leaves a Score 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -31,6 +32,20 @@ from toolwright.types import Status, Trajectory
 log = structlog.get_logger("reward")
 
 
+def _check_arguments(path: str, function: Callable[..., Any], given: str) -> None:
+    """StartupError for a function that cannot be called with one argument."""
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # of C code, which does not tell
+        return
+    try:
+        signature.bind(object())
+    except TypeError as error:
+        raise StartupError(
+            f"task.reward: {path!r} takes {signature}, and is called with {given} alone ({error})"
+        ) from error
+
+
 class Rewards:
     """The reward function of one recipe, and what its stops mean.
 
@@ -47,13 +62,16 @@ class Rewards:
         threads: int = 8,
         rules: StopRules | None = None,
     ) -> None:
-        """StartupError when the path names no callable."""
+        """StartupError when the path names nothing that can be called with one argument."""
         try:
             self._function: Callable[[Any], Any] = load_object(path, folder)
         except ImportPathError as error:
             raise StartupError(f"task.reward: {error}") from error
         if not callable(self._function):
             raise StartupError(f"task.reward: {path!r} is no function")
+        _check_arguments(
+            path, self._function, "a list of trajectories" if per_group else "a trajectory"
+        )
         self.per_group = per_group
         self.rules = rules or StopRules()
         self._seconds = seconds

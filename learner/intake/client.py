@@ -38,6 +38,12 @@ PUBLISH_S = 900.0
 REMIND_S = 10.0
 
 
+def lease_deadline(wait: float, count: int) -> float:
+    """Seconds that a lease may take: its stream restarts the wait with every group, so this only
+    catches a connection that hangs."""
+    return (wait + SHORT_S) * (count + 1)
+
+
 class EngineClient:
     """A channel to one engine; a context manager.
 
@@ -117,9 +123,7 @@ class EngineClient:
                 version=wire.version_to_proto(version),
                 wait=wire.duration(wait),
             )
-            # The stream restarts its wait with every group: the deadline only catches a
-            # connection that hangs.
-            deadline = (wait + SHORT_S) * (count + 1)
+            deadline = lease_deadline(wait, count)
             members: list[trajectory_pb2.Trajectory] = []
             try:
                 async for item in self._rollout.LeaseGroups(request, timeout=deadline):

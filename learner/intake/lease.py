@@ -33,8 +33,12 @@ def lease_step(
     count: int,
     wait: float,
     say: Callable[[str], None],
+    beat: Callable[[], None],
 ) -> Leased:
-    """`count` groups that were never consumed, entered into the ledger at `version`."""
+    """`count` groups that were never consumed, entered into the ledger at `version`.
+
+    beat: called after every lease that leaves the step incomplete.
+    """
     started = time.monotonic()
     groups: list[Group] = []
     skipped = {Verdict.DUPLICATE: 0, Verdict.CONFLICT: 0}
@@ -59,6 +63,8 @@ def lease_step(
         if not offered:
             waited = time.monotonic() - started
             say(f"waiting for groups: {len(groups)} of {count} after {waited:.0f} s")
+        if len(groups) < count:
+            beat()
     return Leased(
         groups=tuple(groups),
         duplicates=skipped[Verdict.DUPLICATE],

@@ -2,7 +2,8 @@
 
 Invariants: in the lineage of the surviving weights a group is consumed at most once; the ledger
 is part of the checkpoint, so that weights and ledger can never disagree; the mark is the sequence
-number up to which everything was consumed or dropped on purpose.
+number up to which everything was consumed or dropped on purpose. What lies below the acknowledged
+mark is one number: the engine has deleted it and leases nothing from there.
 """
 
 from __future__ import annotations
@@ -38,14 +39,16 @@ class Verdict(Enum):
 
 @dataclass(slots=True)
 class Ledger:
-    """Consumed groups in order of consumption, and the mark.
+    """Groups consumed since the last acknowledgement in order of consumption, and the mark.
 
-    It holds every group of the run and is written whole with each checkpoint: about 200 bytes a
-    group, 100 MB after half a million groups.
+    acknowledged: the number up to which the engine was told that everything is durable here.
+    settled: how many of the groups up to it were consumed.
     """
 
     entries: list[Entry] = field(default_factory=list)
     mark: int = 0
+    acknowledged: int = 0
+    settled: int = 0
     _hashes: dict[str, str] = field(default_factory=dict)
 
     def judge(self, group: str, content_hash: str) -> Verdict:
@@ -77,9 +80,18 @@ class Ledger:
         """Moves the mark beyond a group that is not wanted."""
         self.mark = max(self.mark, sequence_number)
 
+    def settle(self, acknowledged: int) -> None:
+        """The engine knows that everything up to this number is durable: it is only counted now."""
+        self.acknowledged = max(self.acknowledged, acknowledged)
+        kept = [entry for entry in self.entries if entry.sequence_number > self.acknowledged]
+        self.settled += len(self.entries) - len(kept)
+        self.entries = kept
+        self._hashes = {entry.group: entry.content_hash for entry in kept}
+
     def dump(self) -> str:
-        """JSON lines: the mark first, then the entries."""
-        lines = [json.dumps({"mark": self.mark})]
+        """JSON lines: the numbers first, then the entries."""
+        head = {"mark": self.mark, "acknowledged": self.acknowledged, "settled": self.settled}
+        lines = [json.dumps(head)]
         lines += [json.dumps(asdict(entry)) for entry in self.entries]
         return "\n".join(lines) + "\n"
 
@@ -87,7 +99,7 @@ class Ledger:
     def parse(cls, text: str) -> Ledger:
         """Inverse of `dump`. ValueError for anything else."""
         head, *rest = text.splitlines()
-        ledger = cls(mark=json.loads(head)["mark"])
+        ledger = cls(**json.loads(head))
         for line in rest:
             entry = Entry(**json.loads(line))
             ledger.entries.append(entry)

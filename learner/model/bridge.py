@@ -112,8 +112,9 @@ def save_folder(bridge: Any, model: torch.nn.Module, source: Path, folder: Path)
             if parallel.is_first()
         }
     if parallel.is_first():
+        for left in folder.parent.glob(f".{folder.name}.*"):
+            shutil.rmtree(left)  # of a process that died here
         unfinished = folder.with_name(f".{folder.name}.{os.getpid()}")
-        shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(parents=True)
         _save_weights(weights, unfinished)
         _copy_the_rest(source, unfinished, bridge.dtype)

@@ -3,7 +3,8 @@
 Megatron-core names CUDA in buffers, optimizer, schedules and clipping. On a machine without it,
 `install` lets the CPU answer for that name: requests for a "cuda" device give CPU tensors, streams
 and synchronisation do nothing, the device's random generator is torch's own. Nothing of Megatron
-is edited. With CUDA, `install` does nothing at all, and the same learner code runs there.
+is edited. With CUDA `install` only looks whether TransformerEngine loads, and the same learner code
+runs there.
 
 Call `install` before Megatron is imported: then torch.compile is never started for its small
 fused functions either, which on a CPU would want a C++ compiler and seconds of the start.
@@ -18,6 +19,8 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -27,7 +30,8 @@ _installed: list[TorchFunctionMode] = []
 
 
 def install() -> None:
-    """Prepares the process; a second call and a machine with CUDA change nothing."""
+    """Prepares the process; a second call and a machine with CUDA change nothing more."""
+    _hide_what_is_broken("transformer_engine", "pytorch")
     if torch.cuda.is_available() or _installed:
         return
     if "OMP_NUM_THREADS" not in os.environ:
@@ -92,6 +96,27 @@ def _names_cuda(value: Any) -> bool:
 
 def _uncompiled(function: Callable[..., Any] | None = None, **_options: Any) -> Any:
     return function if function is not None else (lambda inner: inner)
+
+
+def _hide_what_is_broken(package: str, module: str) -> None:
+    """Makes a package that is installed and cannot be imported look absent, aloud.
+
+    Megatron falls back where the import fails as that of an absent package does. A library that
+    does not load fails otherwise, and so would every place that asks whether it is installed.
+    """
+    if package in sys.modules or find_spec(package) is None:
+        return
+    try:
+        import_module(f"{package}.{module}")
+    except (ImportError, OSError, RuntimeError, AttributeError, AssertionError) as error:
+        for name in [n for n in sys.modules if n.partition(".")[0] == package]:
+            del sys.modules[name]
+        sys.modules[package] = None  # type: ignore[assignment]
+        reason = " ".join(str(error).split())[:200]
+        print(
+            f"learner: {package} is installed and does not load ({reason}): going on without it",
+            file=sys.stderr,
+        )
 
 
 def _stand_in_for(cuda: Any) -> None:

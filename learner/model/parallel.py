@@ -7,6 +7,7 @@ Rank 0 is the only one that talks to the engine and writes files that are not sh
 from __future__ import annotations
 
 import gc
+import math
 import os
 import tempfile
 from collections.abc import Iterator
@@ -23,15 +24,19 @@ from learner.model import device
 
 Value = TypeVar("Value")
 
-RANKS_WAIT = timedelta(days=7)
-"""The others wait in a collective while rank 0 waits for groups, which takes what it takes."""
+RANKS_WAIT = timedelta(minutes=30)
+"""How long a rank waits for the others before it says that one of them hangs. Whatever rank 0 may
+do alone for longer is told to the others on the way: see `still_waiting`."""
+
+_STILL_WAITING = "rank 0 still waits"
 
 
 @contextmanager
-def ranks(*, tensor: int = 1, seed: int = 0) -> Iterator[None]:
+def ranks(*, tensor: int = 1, seed: int = 0, wait: timedelta = RANKS_WAIT) -> Iterator[None]:
     """The process group while the block runs.
 
-    tensor: ranks of one model copy; the world size divided by it is the data-parallel size.
+    tensor: ranks of one model copy; the world size divided by it is the data-parallel size. wait:
+    longest time between two meetings of the ranks; a rank that waits longer ends with an error.
     LearnerError when it does not divide.
     """
     device.install()
@@ -46,7 +51,7 @@ def ranks(*, tensor: int = 1, seed: int = 0) -> Iterator[None]:
     backend = "nccl" if device.has_cuda() else "gloo"
     with tempfile.TemporaryDirectory(prefix="learner-ranks-") as folder:
         if "RANK" in os.environ:
-            dist.init_process_group(backend, timeout=RANKS_WAIT)
+            dist.init_process_group(backend, timeout=wait)
         else:
             # A file instead of a port: two learners on one machine never meet.
             dist.init_process_group(
@@ -54,10 +59,13 @@ def ranks(*, tensor: int = 1, seed: int = 0) -> Iterator[None]:
                 init_method=f"file://{folder}/rendezvous",
                 rank=0,
                 world_size=1,
-                timeout=RANKS_WAIT,
+                timeout=wait,
             )
         try:
-            parallel_state.initialize_model_parallel(tensor_model_parallel_size=tensor)
+            parallel_state.initialize_model_parallel(
+                tensor_model_parallel_size=tensor,
+                distributed_timeout_minutes=max(1, math.ceil(wait.total_seconds() / 60)),
+            )
             torch.manual_seed(seed)
             tensor_parallel.model_parallel_cuda_manual_seed(seed)
             yield
@@ -90,9 +98,17 @@ def from_first(value: Value | None) -> Value:
     """Rank 0's value on every rank; the others pass None."""
     if dist.get_world_size() == 1:
         return value  # type: ignore[return-value]
-    box: list[Any] = [value]
-    dist.broadcast_object_list(box, src=0)
-    return box[0]  # type: ignore[no-any-return]
+    while True:
+        box: list[Any] = [value]
+        dist.broadcast_object_list(box, src=0)
+        if is_first() or box[0] != _STILL_WAITING:
+            return box[0]  # type: ignore[no-any-return]
+
+
+def still_waiting() -> None:
+    """Rank 0 tells the others, who are in `from_first`, that it lives and has no value yet."""
+    if dist.get_world_size() > 1:
+        dist.broadcast_object_list([_STILL_WAITING], src=0)
 
 
 def barrier() -> None:

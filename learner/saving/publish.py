@@ -79,6 +79,24 @@ def advance(client: EngineClient | None, version: WeightVersion, folder: Path) -
     )
 
 
+def sweep(root: Path, newest: WeightVersion | None) -> None:
+    """Removes what a learner left that died while it published. Rank 0, before it publishes.
+
+    That is: folders that were not written to their end, and versions after `newest`, the engine's,
+    in the same lineage: nobody was told of them.
+    """
+    for path in list(root.iterdir()) if root.is_dir() else []:
+        lineage, _, step = path.name.rpartition("-")
+        untold = (
+            newest is not None
+            and lineage == newest.lineage
+            and step.isdecimal()
+            and int(step) > newest.step
+        )
+        if path.is_dir() and (untold or path.name.startswith(".")):
+            shutil.rmtree(path)
+
+
 def _forget_old(root: Path, newest: Path, kept: int) -> None:
     others = [p for p in root.iterdir() if p.is_dir() and p != newest and p.name[0] != "."]
     others.sort(key=lambda path: path.stat().st_mtime_ns)

@@ -159,15 +159,20 @@ def share(rows: Sequence[Row], rank: int, ranks: int) -> list[int]:
 def split(rows: Sequence[Row], indices: Sequence[int], budget: int) -> list[list[int]]:
     """Micro-batches of similar lengths: at most `budget` padded tokens each, one row at least.
 
-    Never empty: a rank without rows gets one micro-batch without any, so that all ranks join the
-    collective operations of the backward pass.
+    The largest comes first: what does not fit the memory fails at a step's start. Never empty: a
+    rank without rows gets one micro-batch without any, so that all ranks join the collective
+    operations of the backward pass.
     """
     parts: list[list[int]] = [[]]
     for index in sorted(indices, key=lambda i: (rows[i].length, i)):
         if parts[-1] and (len(parts[-1]) + 1) * rows[index].length > budget:
             parts.append([])
         parts[-1].append(index)
-    return parts
+    return sorted(parts, key=lambda part: -_padded(rows, part))
+
+
+def _padded(rows: Sequence[Row], part: Sequence[int]) -> int:
+    return len(part) * max((rows[index].length for index in part), default=0)
 
 
 def collate(rows: Sequence[Row], indices: Sequence[int]) -> MicroBatch:

@@ -120,11 +120,13 @@ class Run:
         assert code == 0, f"exit code {code}\n{self.logs()}"
 
     def ledger(self) -> list[dict[str, Any]]:
-        """Entries of the newest checkpoint, in order of consumption."""
-        checkpoints = self.folder / "run" / "checkpoints"
-        latest = checkpoints / (checkpoints / "latest").read_text().strip()
-        _mark, *entries = (latest / "ledger.jsonl").read_text().splitlines()
-        return [json.loads(line) for line in entries]
+        """Entries of all checkpoints, in order of consumption; each has those since the last."""
+        entries: list[dict[str, Any]] = []
+        for path in sorted((self.folder / "run" / "checkpoints").glob("step-*")):
+            head, *rest = map(json.loads, (path / "ledger.jsonl").read_text().splitlines())
+            assert head["settled"] == len(entries)
+            entries += rest
+        return entries
 
     def journal(self) -> dict[int, tuple[str, str, bool]]:
         """Sequence number to (group, hash, dropped); the engine must not run."""
@@ -174,7 +176,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
         "sampler": {"endpoints": [f"http://127.0.0.1:{sampler}"]},
         "tools": {"python": {"service": f"127.0.0.1:{tools}"}},
         "engine": {"drain_s": 5.0},
-        "learner": {"checkpoint_every": 3, "optimizer": {"lr": 1e-4}},
+        "learner": {"checkpoint_every": 3, "keep_checkpoints": 99, "optimizer": {"lr": 1e-4}},
     }
     recipe = tmp_path / "recipe.toml"
     recipe.write_text(to_toml(tables))

@@ -282,6 +282,22 @@ def test_check_starts_what_the_engine_would_start(run: Command) -> None:
     assert line.startswith("engine: tools.end: `toolsvc serve finsih`: ")
 
 
+def test_check_warns_of_what_teaches_nothing(run: Command) -> None:
+    said = run("check").stdout
+    assert "warning" not in said
+    said = run("check", run={"group_size": 1}, learner={"updates": 999}).stdout
+    assert "warning: run.group_size = 1 leaves nothing to compare a rollout with" in said
+    assert "warning: learner.updates = 999 deals a batch" in said
+    said = run("check", task={"limits": {"model": 8}}).stdout
+    assert "tokens and task.limits.model is 8: no token is left for an answer" in said
+
+
+def test_a_reward_that_cannot_be_called_as_it_will_be(run: Command) -> None:
+    (run.folder / "two.py").write_text("def score(answer, truth):\n    return 0.0\n")
+    line = sentence(run("check", task={"reward": "./two.py:score"}))
+    assert "'./two.py:score' takes (answer, truth), and is called with a trajectory alone" in line
+
+
 def test_check_needs_no_service_that_it_does_not_ask(run: Command) -> None:
     result = run("check", tools={"python": {"service": f"127.0.0.1:{free_port()}"}})
     assert result.exit_code == 0

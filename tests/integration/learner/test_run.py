@@ -35,6 +35,7 @@ def recipe_for(folder: Path, model: Path, engine: FakeEngine, **changes: Any) ->
     given = {
         "run.engine": f'"{engine.address}"',
         "learner.checkpoint_every": 2,
+        "learner.keep_checkpoints": 99,
         "learner.lease_wait_s": 0.2,
         "learner.optimizer.lr": 1e-3,
     }
@@ -42,10 +43,13 @@ def recipe_for(folder: Path, model: Path, engine: FakeEngine, **changes: Any) ->
 
 
 def ledger(folder: Path) -> list[dict[str, Any]]:
-    """Entries of the newest checkpoint."""
-    home = folder / "run" / "checkpoints"
-    path = home / (home / "latest").read_text().strip()
-    return [json.loads(line) for line in (path / "ledger.jsonl").read_text().splitlines()[1:]]
+    """Entries of all checkpoints, in order of consumption; each has those since the last."""
+    entries: list[dict[str, Any]] = []
+    for path in sorted((folder / "run" / "checkpoints").glob("step-*")):
+        head, *rest = map(json.loads, (path / "ledger.jsonl").read_text().splitlines())
+        assert head["settled"] == len(entries)
+        entries += rest
+    return entries
 
 
 def metrics(folder: Path) -> list[dict[str, Any]]:
@@ -144,6 +148,38 @@ def test_resume_at_the_published_version_keeps_the_lineage(
     assert steps_of(engine) == [0, 1, 2, 3, 4]
     assert len({version.lineage for version, _ in engine.published}) == 1
     assert [entry["sequence_number"] for entry in ledger(tmp_path)] == list(range(1, 13))
+
+
+def test_what_a_death_left_half_published_is_swept(
+    tmp_path: Path, model_folder: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder of step 3 is written, and the engine never hears of it."""
+    recipe = recipe_for(tmp_path, model_folder, engine)
+    policies = tmp_path / "run" / "policy"
+    offer = loop.offer
+
+    def die_at_three(run: loop.Run) -> None:
+        if run.version.step == 3:
+            run.policy.save(policies / f"{run.version.lineage}-3")
+            (policies / f".{run.version.lineage}-4.99").mkdir()
+            raise KeyboardInterrupt
+        offer(run)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(loop, "offer", die_at_three)
+        loop.run(recipe)
+    lineage = engine.version.lineage  # type: ignore[union-attr]
+    assert (policies / f"{lineage}-3").is_dir()
+    left: list[set[str]] = []
+    start = loop.start
+
+    def look(run: loop.Run, *, resumed: bool) -> None:
+        start(run, resumed=resumed)
+        left.append({path.name for path in policies.iterdir()})
+
+    monkeypatch.setattr(loop, "start", look)
+    loop.run(recipe)
+    assert left == [{f"{lineage}-{step}" for step in (0, 1, 2)}]
 
 
 def test_an_engine_that_is_ahead_of_a_fresh_run_gets_a_new_lineage(
@@ -267,6 +303,7 @@ def test_kill_minus_nine_and_the_same_command_again(
     command = [sys.executable, "-m", "learner.cli", "run", str(recipe.path)]
     command += ["--set", f"run.engine={engine.address}", "--set", "run.steps=6"]
     command += ["--set", "learner.checkpoint_every=2", "--set", "learner.lease_wait_s=0.2"]
+    command += ["--set", "learner.keep_checkpoints=99"]
     root = Path(__file__).parents[3]
     path = os.pathsep.join([str(root), str(root / "proto")])
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}

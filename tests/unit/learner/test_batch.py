@@ -130,9 +130,10 @@ def test_micro_batches_keep_the_budget_or_hold_one_row(lengths: list[int], budge
     parts = split(rows, range(len(rows)), budget)
     assert sorted(index for part in parts for index in part) == list(range(len(rows)))
     assert len(parts) >= 1
-    for part in parts:
-        padded = len(part) * max((rows[i].length for i in part), default=0)
+    sizes = [len(part) * max((rows[i].length for i in part), default=0) for part in parts]
+    for part, padded in zip(parts, sizes, strict=True):
         assert padded <= budget or len(part) == 1
+    assert sizes == sorted(sizes, reverse=True), "what does not fit shows at the start"
 
 
 def test_index_points_before_each_target() -> None:

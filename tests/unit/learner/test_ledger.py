@@ -76,6 +76,25 @@ def test_the_mark_never_moves_back() -> None:
     assert ledger.mark == 5
 
 
+def test_what_is_acknowledged_is_one_number() -> None:
+    ledger = Ledger()
+    for number in range(1, 1001):
+        ledger.consume(sequence_number=number, group=f"g{number}", content_hash="x", version=V)
+        if number % 100 == 0:
+            ledger.settle(number)
+            assert len(ledger.dump()) < 100
+    ledger.consume(sequence_number=1002, group="last", content_hash="x", version=V)
+    assert (ledger.settled, ledger.acknowledged, ledger.mark) == (1000, 1000, 1002)
+    again = Ledger.parse(ledger.dump())
+    assert again == ledger
+    assert again.judge("last", "x") is Verdict.DUPLICATE
+
+
+def test_a_ledger_of_before_is_read() -> None:
+    old = Ledger.parse('{"mark": 7}\n')
+    assert (old.mark, old.acknowledged, old.settled) == (7, 0, 0)
+
+
 @given(st.lists(st.tuples(st.integers(0, 99), st.text(max_size=5)), unique_by=lambda x: x[1]))
 def test_round_trip(groups: list[tuple[int, str]]) -> None:
     ledger = Ledger()

@@ -1,0 +1,83 @@
+"""Steps that teach nothing are said aloud, counted, and in a row the end of the run."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from learner import run as loop
+from learner.cli import app
+from tests.integration.learner.fake_engine import FakeEngine, random_group
+from tests.integration.learner.test_run import ledger, metrics, recipe_for
+from toolwright import types as t
+
+
+def silent_from(step: int, until: int = 99) -> Any:
+    def write(number: int, version: t.WeightVersion, folder: Path) -> Any:
+        members = random_group(number, version, folder)
+        if step <= version.step < until:
+            return [replace(member, reward=1.0) for member in members]
+        return members
+
+    return write
+
+
+@pytest.fixture
+def engine() -> Iterator[FakeEngine]:
+    server = FakeEngine()
+    yield server
+    server.stop()
+
+
+def test_a_signal_in_between_begins_the_count_again(
+    tmp_path: Path, model_folder: Path, engine: FakeEngine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine.write = silent_from(1, 3)
+    changes = {"run.steps": 5, "learner.patience_steps": 3}
+    loop.run(recipe_for(tmp_path, model_folder, engine, **changes))
+    assert [line["worthless_steps"] for line in metrics(tmp_path)] == [0, 1, 2, 0, 0]
+    said = [line for line in capsys.readouterr().out.splitlines() if "taught nothing" in line]
+    assert said == [
+        f"step {step} taught nothing: 3 of 3 groups without a signal, all rewards of a group are "
+        "equal (12 of 12 are 1)"
+        for step in (2, 3)
+    ]
+
+
+def test_patience_ends_with_a_checkpoint_and_status_4(
+    tmp_path: Path, model_folder: Path, engine: FakeEngine
+) -> None:
+    engine.write = silent_from(1)
+    recipe = recipe_for(tmp_path, model_folder, engine)
+    set_ = [f"run.engine={engine.address}", "run.steps=9", "learner.lease_wait_s=0.2"]
+    set_ += ["learner.patience_steps=2", "learner.keep_checkpoints=99"]
+    command = ["run", str(recipe.path), *[word for s in set_ for word in ("--set", s)]]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 4
+    assert "2 steps in a row taught nothing, up to step 3: 3 of 3 groups" in done.stderr
+    assert [entry["step"] for entry in ledger(tmp_path)] == [0] * 3 + [1] * 3 + [2] * 3
+
+    engine.write = random_group
+    assert CliRunner().invoke(app, command).exit_code == 0
+    assert [line["step"] for line in metrics(tmp_path)] == list(range(1, 10))
+
+
+def test_a_response_that_cannot_fit_is_said_before_the_first_lease(
+    tmp_path: Path, model_folder: Path, engine: FakeEngine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "long"
+    shutil.copytree(model_folder, folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 10**9}))
+    changes = {"run.steps": 1, "task.limits.response": 10**9}
+    loop.run(recipe_for(tmp_path, folder, engine, **changes))
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first.startswith("a sequence with 1000000000 trained tokens takes about")
+    assert "set task.limits.response to at most" in first

@@ -1,0 +1,89 @@
+"""A step that teaches nothing says why, with its counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from learner.config import Advantage
+from learner.maths.advantages import advantages_of
+from learner.training.batch import rows_of
+from learner.worth import why_worthless
+from tests.integration.learner.fake_engine import random_group
+from toolwright.types import Event, Group, StopReason, Trajectory, WeightVersion
+
+V = WeightVersion(lineage="a", step=0)
+Change = Callable[[Trajectory], Trajectory]
+
+
+def reason_of(change: Change, *, groups: int = 4, size: int = 4) -> str | None:
+    """What is said of groups whose members were changed so."""
+    made = [
+        Group(id=f"g{n}", trajectories=tuple(map(change, random_group(n, V, Path(), size=size))))
+        for n in range(groups)
+    ]
+    values = advantages_of(made, Advantage())
+    rows = [
+        replace(row, advantage=values[t.id])
+        for group in made
+        for t in group.trajectories
+        for row in rows_of(t, temperature=1.0)
+    ]
+    return why_worthless(made, rows)
+
+
+def failed(member: Trajectory) -> Trajectory:
+    error = Event(kind="reward", turn=0, data={"error": "my_reward.py line 12:\nKeyError 'answer'"})
+    return replace(member, masked=True, stop_reason=StopReason.REWARD_ERROR, events=(error,))
+
+
+def without_loss(member: Trajectory) -> Trajectory:
+    (sequence,) = member.sequences
+    segments = tuple(replace(segment, trainable=False) for segment in sequence.segments)
+    return replace(member, sequences=(replace(sequence, segments=segments),))
+
+
+def without_difference(member: Trajectory) -> Trajectory:
+    return replace(member, reward=0.5)
+
+
+def test_a_step_with_a_signal_has_no_reason() -> None:
+    assert reason_of(lambda member: member) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            failed,
+            "16 of 16 trajectories masked: reward_error 16 "
+            "(my_reward.py line 12: KeyError 'answer')",
+        ),
+        (without_loss, "16 of 16 trajectories have no token that carries loss: answered 16"),
+        (
+            without_difference,
+            "4 of 4 groups without a signal, all rewards of a group are equal (16 of 16 are 0.5)",
+        ),
+    ],
+)
+def test_the_reason_has_its_count(change: Change, said: str) -> None:
+    assert reason_of(change) == said
+
+
+def test_what_is_masked_beside_what_has_no_loss_is_said_too() -> None:
+    def change(member: Trajectory) -> Trajectory:
+        return failed(member) if member.index == 0 else without_loss(member)
+
+    assert reason_of(change) == (
+        "12 of 16 trajectories have no token that carries loss: answered 12; "
+        "4 masked: reward_error 4 (my_reward.py line 12: KeyError 'answer')"
+    )
+
+
+def test_lone_members_are_the_reason() -> None:
+    assert reason_of(lambda member: member, size=1) == (
+        "4 of 4 groups have one member: nothing to compare it with"
+    )
