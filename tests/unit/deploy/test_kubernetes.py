@@ -14,9 +14,9 @@ import typer
 
 from tests.support.manifests import FOLDER, Manifest, kustomization, manifest, manifests
 from toolsvc.cli import app
+from toolsvc.fleet.link import END_SECONDS
 from toolsvc.plugin.built_in import built_in, parse_settings, validated
 from toolsvc.sandbox.config import Backend
-from toolsvc.fleet.link import END_SECONDS
 from toolwright.rpc.options import TOKEN_VARIABLE
 
 VERSIONS = ("1.33", kubernetes_validate.latest_version())
