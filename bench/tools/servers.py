@@ -30,7 +30,7 @@ GRACE_S = 60.0
 LOOK_S = 0.1
 ANSWER_S = 10.0
 ROOM = 1.25
-"""Sessions that the service may hold, to those that are opened: some of the last load's may still be
+"""Sessions that the service may hold, to those that are opened: some of the last load may still be
 ending."""
 _SERVING = re.compile(r"^serving .* on (\S+?:\d+|unix:[^,\s]+)", re.MULTILINE)
 
