@@ -30,8 +30,8 @@ GRACE_S = 60.0
 LOOK_S = 0.1
 ANSWER_S = 10.0
 ROOM = 1.25
-"""Sessions that the service may hold, to those that are opened: several workers share them out by
-a hash, which is never quite even."""
+"""Sessions that the service may hold, to those that are opened: some of the last load may still be
+ending."""
 _SERVING = re.compile(r"^serving .* on (\S+?:\d+|unix:[^,\s]+)", re.MULTILINE)
 
 

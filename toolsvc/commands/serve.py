@@ -151,13 +151,14 @@ def serve(
     the service says why and does not start. Bounds: memory by a watch every 0.5 s over all
     processes of a session, all else by the kernel; files by the watch where it cannot.
 
-    With --workers N, N processes share the address. Each session is placed on one of them, whose
-    own endpoint the client uses from then on. --max-sessions, --blobs-mib, --ready and --shards
-    are of the whole service. A worker that dies loses its own sessions and is replaced.
+    With --workers N, N processes hold the sessions. This one places each on the worker with the
+    fewest, whose own endpoint the client calls from then on. --max-sessions, --blobs-mib, --ready
+    and --shards are of the whole service. A worker that dies loses its own sessions and is
+    replaced.
 
-    With --backend ray, --hosts actors of a Ray cluster hold the sessions and this process alone is
-    spoken to; a tool that asks for a GPU or more than 1 GiB gets an actor for each session. When a
-    node dies its sessions are lost, no others, and its hosts are replaced.
+    With --backend ray, --hosts actors of a Ray cluster hold them, and this process alone is spoken
+    to; a tool that asks for a GPU or more than 1 GiB gets an actor for each session. When a node
+    dies its sessions are lost, no others, and its hosts are replaced.
 
     On SIGTERM calls in flight get 10 s, then every session ends and no process is left.
     """

@@ -16,7 +16,7 @@ from toolwright.rpc.errors import TransportError
 from .conftest import Service
 
 
-async def test_workers_send_each_other_the_token(
+async def test_every_worker_asks_for_the_token(
     start: Callable[..., Service], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TOOLWRIGHT_TOKEN", "secret")

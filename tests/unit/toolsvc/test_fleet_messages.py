@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from toolsvc.edge.wire import LONGEST_ID
 from toolsvc.fleet.hosts import Ready
 from toolsvc.fleet.local.messages import (
+    LONGEST_LINE,
     TO_FRONT,
     TO_WORKER,
     AskMetrics,
@@ -19,6 +21,7 @@ from toolsvc.fleet.local.messages import (
     Message,
     MetricsPage,
     Started,
+    longest_line,
 )
 from toolsvc.sandbox.config import Isolation, SandboxConfig
 from toolsvc.serving import ServiceConfig
@@ -73,3 +76,10 @@ def test_to_the_front(message: Message) -> None:
     line = message.line()
     assert line.count(b"\n") == 1
     assert TO_FRONT.validate_json(line) == message
+
+
+def test_whatever_ids_clients_choose_their_line_is_short_enough() -> None:
+    ids = frozenset(
+        "\x01" * (LONGEST_ID - 1) + chr(0x4E00 + number) for number in range(CONFIG.max_sessions)
+    )
+    assert len(Holding(sessions=ids).line()) < longest_line(CONFIG) - LONGEST_LINE + 100

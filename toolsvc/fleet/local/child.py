@@ -18,7 +18,6 @@ import structlog
 from toolsvc.errors import StartError
 from toolsvc.fleet.hosts import BEAT_SECONDS, HostGone, Ready
 from toolsvc.fleet.local.messages import (
-    LONGEST_LINE,
     TO_FRONT,
     AskMetrics,
     AskSessions,
@@ -29,6 +28,7 @@ from toolsvc.fleet.local.messages import (
     Message,
     MetricsPage,
     Started,
+    longest_line,
 )
 
 WORKER = (sys.executable, "-P", "-m", "toolsvc.fleet.local.worker")
@@ -60,7 +60,7 @@ class Child:
                 *WORKER,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
-                limit=LONGEST_LINE,
+                limit=longest_line(self._assignment.config),
                 start_new_session=True,  # Ctrl-C is for the front, which lets them drain.
             )
         except OSError as error:

@@ -11,11 +11,19 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from toolsvc.edge.wire import LONGEST_ID
 from toolsvc.fleet.hosts import Ready
 from toolsvc.serving import ServiceConfig
 
+_ESCAPED = 6
+"""Bytes that JSON takes for one character, at most."""
 LONGEST_LINE = 16 << 20
-"""Bytes; a page of metrics and the ids of all sessions are the longest, far below."""
+"""Bytes; a page of metrics is the longest message but `Holding`, far below."""
+
+
+def longest_line(config: ServiceConfig) -> int:
+    """Bytes; the longest is `Holding` with ids that clients chose."""
+    return LONGEST_LINE + config.max_sessions * LONGEST_ID * _ESCAPED
 
 
 class Message(BaseModel):
