@@ -45,7 +45,12 @@ class Completed(NamedTuple):
 
 
 class Unusable(Exception):
-    """The connection broke, or cannot be brought back into order."""
+    """The connection broke, or cannot be brought back into order. `state`: the server's SQLSTATE,
+    "" where it gave none."""
+
+    def __init__(self, why: str, state: str = "") -> None:
+        super().__init__(why)
+        self.state = state
 
 
 class TooLarge(Exception):
@@ -84,7 +89,7 @@ async def run_statement(
             elif status == _STATUS.FATAL_ERROR:
                 state = _field(result, pq.DiagnosticField.SQLSTATE)
                 if connection.status == pq.ConnStatus.BAD or state.startswith(_SHUTDOWN):
-                    raise Unusable(_text(result.error_message))
+                    raise Unusable(_text(result.error_message), state)
                 if not (full and state == CANCELLED):
                     completed = Completed(_failure(result, state), state)
             else:  # COPY, which takes the connection over
