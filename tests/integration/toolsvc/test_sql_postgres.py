@@ -286,6 +286,22 @@ async def test_a_statement_that_ends_its_own_connection_is_told(host: MakeHost) 
             assert running.renew("tests", 60, [session.session_id]).lost == ()
 
 
+@pytest.mark.parametrize("code", ["40001", "40P01", "55P03", "57P01", "57P02", "57014", "53200"])
+async def test_a_code_that_a_policy_raises_is_its_own_error(host: MakeHost, code: str) -> None:
+    """Not another session's, nor the server's end, by which its call would be asked again."""
+    raises = f"BEGIN RAISE EXCEPTION 'mine' USING ERRCODE = '{code}'; END"
+    async with host(writable=True) as running:
+        session = trajectory(running)
+        await ask(
+            session, f"CREATE FUNCTION pg_temp.f() RETURNS int LANGUAGE plpgsql AS $${raises}$$"
+        )
+        told = await session.act("<sql>SELECT pg_temp.f()</sql>")
+        assert told.error is not None
+        assert (told.error.kind, told.error.session_lost) == (ToolErrorKind.EXCEPTION, False)
+        assert "mine" in said(told)
+        assert "(1 row)" in await ask(session, "SELECT 1")
+
+
 async def test_a_policy_sets_no_limit_for_its_own_thoughts(host: MakeHost) -> None:
     async with host(writable=True) as running:
         session = trajectory(running)
