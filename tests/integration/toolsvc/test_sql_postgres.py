@@ -250,20 +250,13 @@ _SLEEPING = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT pg_s
 async def test_a_killed_backend_loses_a_writer_and_not_a_reader(
     host: MakeHost, server: PostgresServer
 ) -> None:
-    for writable, sql in ((True, "SELECT 1"), (False, "SELECT 1"), (True, "SELECT pg_sleep(60)")):
+    for writable in (True, False):
         async with host(writable=writable) as running:
             session = trajectory(running)
             await ask(session, "SELECT 1")
-            if "sleep" in sql:
-                call = asyncio.create_task(session.act(f"<sql>{sql}</sql>"))
-                await until(lambda: bool(server.ask(_SLEEPING)))
-                kill(server)
-                with pytest.raises(Refused) as failure:
-                    await call
-            else:
-                kill(server)
-                with pytest.raises(Refused) as failure:
-                    await ask(session, sql)
+            kill(server)
+            with pytest.raises(Refused) as failure:
+                await ask(session, "SELECT 1")
             if writable:
                 assert failure.value.reason is Reason.SESSION_LOST
                 with pytest.raises(Refused) as failure:
@@ -272,6 +265,66 @@ async def test_a_killed_backend_loses_a_writer_and_not_a_reader(
             else:
                 assert failure.value.reason is Reason.BACKEND_DOWN
                 assert "(1 row)" in await ask(session, "SELECT 1")
+
+
+async def test_a_statement_that_ends_its_own_connection_is_told(host: MakeHost) -> None:
+    """The policy that wrote it gets no other attempt by it."""
+    for writable in (True, False):
+        async with host(writable=writable) as running:
+            session = trajectory(running)
+            told = await session.act("<sql>SELECT pg_terminate_backend(pg_backend_pid())</sql>")
+            assert told.error is not None
+            assert told.error.kind is ToolErrorKind.CRASHED
+            assert told.error.session_lost == writable
+            again = await session.act("<sql>SELECT 1</sql>")
+            if writable:
+                assert again.error is not None
+                assert again.error.session_lost
+                assert "the statement ended its own connection" in said(again)
+            else:
+                assert "(1 row)" in said(again)
+            assert running.renew("tests", 60, [session.session_id]).lost == ()
+
+
+@pytest.mark.parametrize("code", ["40001", "40P01", "55P03", "57P01", "57P02", "57014", "53200"])
+async def test_a_code_that_a_policy_raises_is_its_own_error(host: MakeHost, code: str) -> None:
+    """Not another session's, nor the server's end, by which its call would be asked again."""
+    raises = f"BEGIN RAISE EXCEPTION 'mine' USING ERRCODE = '{code}'; END"
+    async with host(writable=True) as running:
+        session = trajectory(running)
+        await ask(
+            session, f"CREATE FUNCTION pg_temp.f() RETURNS int LANGUAGE plpgsql AS $${raises}$$"
+        )
+        told = await session.act("<sql>SELECT pg_temp.f()</sql>")
+        assert told.error is not None
+        assert (told.error.kind, told.error.session_lost) == (ToolErrorKind.EXCEPTION, False)
+        assert "mine" in said(told)
+        assert "(1 row)" in await ask(session, "SELECT 1")
+
+
+async def test_a_policy_sets_no_limit_for_its_own_thoughts(host: MakeHost) -> None:
+    async with host(writable=True) as running:
+        session = trajectory(running)
+        await ask(session, "DELETE FROM city WHERE name = 'Oslo'")
+        limit = "SELECT set_config('idle_in_transaction_session_timeout', '50', false)"
+        assert "50" in await ask(session, limit)
+        await asyncio.sleep(0.4)
+        assert "(1 row)" in await ask(session, "SELECT 1")
+
+
+async def test_a_server_that_dies_under_a_statement_is_a_lost_session(
+    host: MakeHost, server: PostgresServer
+) -> None:
+    async with host(writable=True) as running:
+        session = trajectory(running)
+        await ask(session, "SELECT 1")
+        call = asyncio.create_task(session.act("<sql>SELECT pg_sleep(60)</sql>"))
+        await until(lambda: bool(server.ask(_SLEEPING)))
+        server.crash()
+        with pytest.raises(Refused) as failure:
+            await call
+        assert failure.value.reason is Reason.SESSION_LOST
+        server.start()
 
 
 def kill(server: PostgresServer) -> None:

@@ -82,10 +82,9 @@ while True:
     try:
         os.fork()
     except OSError:
-        time.sleep(0.05)' > /dev/null 2>&1 &
-while { sleep 0; } 2> /dev/null; do :; done
+        time.sleep(0.05)' > /dev/null 2>&1 & sleep 2
 """
-"""Until no process can be made; each of its processes takes the place of one that ends."""
+"""Each of its processes takes the place of one that ends."""
 
 
 async def test_what_a_policy_does_to_its_own_container_is_told(
@@ -104,18 +103,19 @@ async def test_what_a_policy_does_to_its_own_container_is_told(
             assert (told.error.kind, told.error.session_lost) == (ToolErrorKind.CRASHED, True)
             assert "first process ended with exit code 137" in said(told)
 
-        await fills.act(call("execute_bash", command=FILLS_ITS_BOX))
         await deletes.act(call("execute_bash", command="rm -f /bin/bash /usr/bin/bash"))
-        for session in (fills, deletes):
-            for action in (call("execute_bash", command="true"), call("search", search_term="x")):
-                told = await session.act(action)
-                assert told.error is not None, told
-                assert (told.error.kind, told.error.session_lost) == (
-                    ToolErrorKind.EXCEPTION,
-                    False,
-                )
-                assert "no command can be run" in said(told)
-            assert (await submit(session)).reward == 0.0
+        for action in (call("execute_bash", command="true"), call("search", search_term="x")):
+            told = await deletes.act(action)
+            assert told.error is not None, told
+            assert (told.error.kind, told.error.session_lost) == (ToolErrorKind.EXCEPTION, False)
+            assert "no command can be run" in said(told)
+        assert (await submit(deletes)).reward == 0.0
+
+        await fills.act(call("execute_bash", command=FILLS_ITS_BOX), run_limit=3.0)
+        # One may find a place that another left, and none for what it begins itself.
+        told = await fills.act(call("execute_bash", command="echo here"), run_limit=3.0)
+        assert told.error is not None or "exit code" in said(told) or said(told) == "here"
+        assert (await submit(fills)).reward == 0.0
 
         await lost.open()
         podman.ask("rm", "--force", "--all")

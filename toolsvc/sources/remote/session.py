@@ -75,9 +75,8 @@ class RemoteSession:
             ) from None
         known = {descriptor.name for descriptor in self.tools}
         self.tools += [one for one in answer.new_tools if one.name not in known]
+        # Where it says that the session is lost, that is the policy's doing: it is asked on.
         result = result_from_proto(answer)
-        if result.error is not None and result.error.session_lost:
-            self.lost = result.error.message
         if any(isinstance(part, BlobRef) for part in result.observation):
             result = await self._with_media(result)
         return result

@@ -11,6 +11,8 @@ Invariants
   (`powers`), which is checked in each database before its first statement.
 - A session that may write is lost with its connection. One that may only read has nothing to
   lose: the next statement gets another connection.
+- What a statement does to its own connection is an answer, and so is each later one where the
+  session may write: the policy gets no other attempt by it.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ GRACE_SECONDS = 1.0
 _CONNECT_SECONDS = 10
 _AGAIN_SECONDS = 0.05
 """Before another try where all roles are taken: the server frees one soon after its session."""
+_LOOKS = 20
 _OLDEST = 140000
 
 Connection = psycopg.AsyncConnection[tuple[object, ...]]
@@ -48,13 +51,17 @@ class _Transaction:
     """A session's state. `connection`, and the `dsn` of its role: None before the first
     statement."""
 
-    __slots__ = ("connection", "database", "dsn", "lost")
+    __slots__ = ("connection", "database", "dsn", "ended", "lost", "server")
 
     def __init__(self, database: str | None) -> None:
         self.database = database
         self.connection: Connection | None = None
         self.dsn: str | None = None
         self.lost: str | None = None
+        self.ended: str | None = None
+        """How its own statement ended it; each later one is told so."""
+        self.server = ""
+        """When that of the connection was started."""
 
 
 class PostgresBackend:
@@ -120,7 +127,7 @@ class PostgresBackend:
         await self._drop(session)
 
     def ready(self, session: _Transaction) -> bool:
-        return session.connection is not None
+        return session.connection is not None or session.ended is not None
 
     def lost(self, session: _Transaction) -> str | None:
         return session.lost
@@ -133,6 +140,7 @@ class PostgresBackend:
                 await self._examine(connection)
                 mode = "READ WRITE" if self._writable else "READ ONLY"
                 await connection.execute(f"BEGIN {mode}")
+                session.server = await _started(connection)
             except BaseException:
                 await connection.close()
                 self._give_back(session)
@@ -189,6 +197,8 @@ class PostgresBackend:
     async def run(
         self, session: _Transaction, sql: str, limit: float, cancellation: Cancellation
     ) -> Answer:
+        if session.ended is not None:
+            return _lost(session.ended, ToolErrorKind.CRASHED)
         connection = session.connection
         if connection is None:
             raise RuntimeError("run before prepare")
@@ -214,6 +224,8 @@ class PostgresBackend:
             answer = work.result()
         except (asyncio.CancelledError, Unusable, TooLarge, psycopg.Error) as error:
             await self._drop(session)
+            if isinstance(error, Unusable) and stopped is ToolErrorKind.NONE:
+                return await self._ended_by_itself(session, error)
             return self._broken(session, error, stopped, limit)
         if stopped is ToolErrorKind.CANCELLED and answer.kind is not ToolErrorKind.NONE:
             return Answer(text="Error: cancelled", kind=stopped)
@@ -240,7 +252,8 @@ class PostgresBackend:
         if status not in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
             raise Unusable("the statement ended the session's transaction")
         if answer.kind is ToolErrorKind.NONE and self._writable:
-            await connection.execute("RELEASE SAVEPOINT before")
+            # Nor may it have set a limit by which the session ends while the policy thinks.
+            await connection.execute(f"RELEASE SAVEPOINT before; {_NO_TIMEOUTS}")
         else:
             await connection.execute("ROLLBACK TO SAVEPOINT before; RELEASE SAVEPOINT before")
         if failure in _CONTENTION:
@@ -254,24 +267,41 @@ class PostgresBackend:
         self, session: _Transaction, error: BaseException, stopped: ToolErrorKind, limit: float
     ) -> Answer:
         """The connection is gone: of the statement's doing, or Refused."""
-        lost = self._writable
         if isinstance(error, TooLarge):
-            kind, text = ToolErrorKind.LIMIT, f"a row is larger than {ROW_BYTES >> 20} MiB"
-        elif stopped is not ToolErrorKind.NONE:
-            kind = stopped
-            text = (
-                "cancelled" if stopped is ToolErrorKind.CANCELLED else f"stopped after {limit:g} s"
-            )
-        else:
-            why = f"PostgreSQL ended the connection: {first_line(error)}"
-            if lost:
-                session.lost = why
-                raise Refused(Reason.SESSION_LOST, why)
-            raise backend_down(why)
-        if lost:
-            session.lost = text
-            text += "; the transaction and its changes are lost"
-        return Answer(text=f"Error: {text}", kind=kind, lost=lost)
+            return self._end(session, ToolErrorKind.LIMIT, f"a row exceeds {ROW_BYTES >> 20} MiB")
+        if stopped is ToolErrorKind.CANCELLED:
+            return self._end(session, stopped, "cancelled")
+        if stopped is not ToolErrorKind.NONE:
+            return self._end(session, stopped, f"stopped after {limit:g} s")
+        raise self._refusal(session, error)
+
+    async def _ended_by_itself(self, session: _Transaction, error: Unusable) -> Answer:
+        """The connection went while the statement ran: of its doing where the server serves on, for
+        nobody can tell whether somebody else ended it. Refused."""
+        if error.state == _CRASH_OF_ANOTHER or not await self._serves_on(session):
+            raise self._refusal(session, error)
+        return self._end(session, ToolErrorKind.CRASHED, "the statement ended its own connection")
+
+    async def _serves_on(self, session: _Transaction) -> bool:
+        for _ in range(_LOOKS):
+            with contextlib.suppress(psycopg.Error):
+                async with await self._first(session.database) as connection:
+                    return await _started(connection) == session.server
+            await asyncio.sleep(_AGAIN_SECONDS)  # Its role may not be free yet.
+        return False
+
+    def _end(self, session: _Transaction, kind: ToolErrorKind, text: str) -> Answer:
+        if not self._writable:
+            return Answer(text=f"Error: {text}", kind=kind)
+        session.ended = text
+        return _lost(text, kind)
+
+    def _refusal(self, session: _Transaction, error: BaseException) -> Refused:
+        why = f"PostgreSQL ended the connection: {first_line(error)}"
+        if not self._writable:
+            return backend_down(why)
+        session.lost = why
+        return Refused(Reason.SESSION_LOST, why)
 
     async def _no_connection(self, session: _Transaction, error: psycopg.Error) -> Refused:
         """A connection that fails has no error code, so the server is asked for the reason."""
@@ -331,9 +361,30 @@ class PostgresBackend:
             self._places.release()
 
 
+_NO_TIMEOUTS = (
+    "SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN "
+    "('idle_in_transaction_session_timeout', 'idle_session_timeout', 'transaction_timeout')"
+)
+
 _CONTENTION = ("55P03", "40P01", "40001")
 """SQLSTATEs: lock not to be had, deadlock, serialization failure. Nothing for a policy to read:
 it has no part in what other trajectories hold."""
+
+
+_CRASH_OF_ANOTHER = "57P02"
+"""SQLSTATE: the server ends all its processes after one of them crashed."""
+
+
+def _lost(why: str, kind: ToolErrorKind) -> Answer:
+    text = f"Error: {why}; the transaction and its changes are lost"
+    return Answer(text=text, kind=kind, lost=True)
+
+
+async def _started(connection: Connection) -> str:
+    """When the server was started."""
+    cursor = await connection.execute("SELECT pg_postmaster_start_time()::text")
+    (told,) = await cursor.fetchone() or ("",)
+    return str(told)
 
 
 def _is_taken(error: psycopg.Error, dsn: str) -> bool:

@@ -32,6 +32,9 @@ ROW_BYTES = 32 * 1024 * 1024
 
 CANCELLED = "57014"
 OUT_OF_MEMORY = "53200"
+USER_RAISED = "P0001"
+_RAISED = "exec_stmt_raise"
+"""Of the server's source: RAISE in PL/pgSQL."""
 _SHUTDOWN = "57P0"
 """Of SQLSTATEs: the server is ending the connection."""
 _STATUS = pq.ExecStatus
@@ -45,7 +48,12 @@ class Completed(NamedTuple):
 
 
 class Unusable(Exception):
-    """The connection broke, or cannot be brought back into order."""
+    """The connection broke, or cannot be brought back into order. `state`: the server's SQLSTATE,
+    "" where it gave none."""
+
+    def __init__(self, why: str, state: str = "") -> None:
+        super().__init__(why)
+        self.state = state
 
 
 class TooLarge(Exception):
@@ -83,8 +91,10 @@ async def run_statement(
                 completed = Completed(Answer(text=_text(result.command_status)))
             elif status == _STATUS.FATAL_ERROR:
                 state = _field(result, pq.DiagnosticField.SQLSTATE)
+                if _field(result, pq.DiagnosticField.SOURCE_FUNCTION) == _RAISED:
+                    state = USER_RAISED  # A policy's function may name any code.
                 if connection.status == pq.ConnStatus.BAD or state.startswith(_SHUTDOWN):
-                    raise Unusable(_text(result.error_message))
+                    raise Unusable(_text(result.error_message), state)
                 if not (full and state == CANCELLED):
                     completed = Completed(_failure(result, state), state)
             else:  # COPY, which takes the connection over

@@ -44,7 +44,7 @@ _STOPPED = (124, 137)
 _KILLED = (137, 255)
 """Exit codes of a command that was killed with all else in its container, as programs tell it."""
 _RUN = (
-    'script=$(head -c {size}); echo $$; exec timeout -s INT -k 1 {limit} bash -c "$script" '
+    'script=$(head -c {size}) && echo $$ && exec timeout -s INT -k 1 {limit} bash -c "$script" '
     "</dev/null {errors}"
 )
 
