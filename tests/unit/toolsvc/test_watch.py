@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from toolsvc.sandbox.jailed import measure, share
+from toolsvc.sandbox.jailed import watch as watch_module
 from toolsvc.sandbox.jailed.watch import _FULL_LOOK, _KERNEL_LOOK, _LOCKS_LOOK, Member, Watch
 
 MIB = 1 << 20
@@ -97,6 +98,16 @@ def test_a_child_that_hides_is_its_parents(watch: Watch) -> None:
         (excess,) = watch.over_memory({member.pid: member}, others)
         assert (excess.event["id"], excess.processes) == (1, [member.pid, child.pid])
         assert excess.event["held"] > 80 * MIB
+
+
+def test_exact_figures_are_taken_in_turns(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch_module, "_EXACT_SECONDS", 0.0)
+    holds = "block = bytearray(80 << 20)\nimport time\nprint(flush=True)\ntime.sleep(60)"
+    with session(holds) as one, session(holds) as other:
+        other.number = 2
+        members = {one.pid: one, other.pid: other}
+        found = [[excess.member for excess in watch.over_memory(members, {})] for _ in range(3)]
+        assert found == [[one], [other], [one]]
 
 
 def test_tables_of_a_first_process_are_seen_after_some_looks(watch: Watch) -> None:
