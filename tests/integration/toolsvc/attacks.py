@@ -262,7 +262,14 @@ SYSTEM_CALLS = {
         "filter = struct.pack('HxxxxxxQ', 1, ctypes.addressof(code))\n"
         "socket.socketpair()[0].setsockopt(socket.SOL_SOCKET, 26, filter)"
     ),
-    "pages in common": "call('prctl', 67, 1, 0, 0, 0)",
+    "pages in common": (
+        "held(lambda: call('prctl', 67, 1, 0, 0, 0),"
+        " lambda: mmap.mmap(-1, 1 << 20).madvise(mmap.MADV_MERGEABLE))"
+    ),
+    "a handle of who made the socket": (
+        "held(lambda: socket.socket(fileno=os.dup(3)).getsockopt(socket.SOL_SOCKET, 77, 4),"
+        " lambda: socket.socket(fileno=os.dup(3)).setsockopt(socket.SOL_SOCKET, 76, 1))"
+    ),
     "a core of its own": "call('prctl', 62, 1, 0, 0, 0)",
     "calls of newer kernels": """
 for number in range(467, 600):

@@ -15,6 +15,8 @@ class Bomb:
     says: str = ""
     """What the output or the reason holds, if the ending does not tell enough."""
     limit: float = 4.0
+    alike: bool = False
+    """Held by what is the same behind every wall, so it is tried behind two."""
 
 
 _OF_FILES = {Ending.LIMIT, Ending.EXCEPTION}
@@ -209,6 +211,7 @@ except OSError:
         endings={Ending.OUT_OF_MEMORY},
         says="192 MiB",
         limit=15,
+        alike=True,
     ),
     "locks": Bomb(
         code="""
@@ -222,6 +225,7 @@ for part in range(2):
         endings={Ending.LIMIT},
         says="2000 locks",
         limit=15,
+        alike=True,
     ),
     "the machine's disks": Bomb(
         # The kernel would refuse these of a pipe; nothing gets as far as that.
@@ -234,6 +238,7 @@ print("left alone")
 """,
         endings={Ending.OK},
         says="left alone",
+        alike=True,
     ),
     "a large file": Bomb(
         code="""

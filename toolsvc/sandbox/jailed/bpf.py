@@ -62,6 +62,7 @@ _COMMON = {
 NUMBERS: dict[str, dict[str, int]] = {
     X86_64: {
         **_COMMON,
+        "madvise": 28,
         "shmget": 29,
         "shmat": 30,
         "socket": 41,
@@ -71,6 +72,7 @@ NUMBERS: dict[str, dict[str, int]] = {
         "listen": 50,
         "socketpair": 53,
         "setsockopt": 54,
+        "getsockopt": 55,
         "clone": 56,
         "semget": 64,
         "msgget": 68,
@@ -193,6 +195,7 @@ NUMBERS: dict[str, dict[str, int]] = {
         "accept": 202,
         "connect": 203,
         "setsockopt": 208,
+        "getsockopt": 209,
         "add_key": 217,
         "request_key": 218,
         "keyctl": 219,
@@ -200,6 +203,7 @@ NUMBERS: dict[str, dict[str, int]] = {
         "fadvise64": 223,
         "swapon": 224,
         "swapoff": 225,
+        "madvise": 233,
         "mbind": 235,
         "set_mempolicy": 237,
         "migrate_pages": 238,
@@ -253,7 +257,9 @@ _CLONE_FILES, _CLONE_THREAD = 0x400, 0x10000
 _F_OFD_SETLK, _F_OFD_SETLKW, _F_SETLEASE, _F_NOTIFY, _F_SETPIPE_SZ = 37, 38, 1024, 1026, 1031
 _SO_SNDBUF, _SO_RCVBUF, _SO_ATTACH_FILTER, _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 7, 8, 26, 32, 33
 _SO_ATTACH_BPF, _SO_ATTACH_REUSEPORT_CBPF, _SO_ATTACH_REUSEPORT_EBPF = 50, 51, 52
+_SO_PASSPIDFD, _SO_PEERPIDFD = 76, 77
 _PR_SCHED_CORE, _PR_SET_MEMORY_MERGE = 62, 67
+_MADV_MERGEABLE = 12
 _AF_UNIX, _SOCK_STREAM, _SOCK_SEQPACKET, _SOCK_TYPE_MASK = 1, 1, 5, 0xF
 
 
@@ -303,13 +309,16 @@ _LOOK_AT_SETSOCKOPT = _look_for(
     _OFFSET_ARG2,
     (
         *(_SO_SNDBUF, _SO_RCVBUF, _SO_SNDBUFFORCE, _SO_RCVBUFFORCE, _SO_ATTACH_FILTER),
-        *(_SO_ATTACH_BPF, _SO_ATTACH_REUSEPORT_CBPF, _SO_ATTACH_REUSEPORT_EBPF),
+        *(_SO_ATTACH_BPF, _SO_ATTACH_REUSEPORT_CBPF, _SO_ATTACH_REUSEPORT_EBPF, _SO_PASSPIDFD),
     ),
     _REFUSE,
 )
+# A handle of the zygote's process, or, by the option above, of the service's.
+_LOOK_AT_GETSOCKOPT = _look_for(_OFFSET_ARG2, (_SO_PEERPIDFD,), _REFUSE)
 # One keeps all others off the other half of a core; the other looks for pages that somebody else
 # holds too, which tells what those hold.
 _LOOK_AT_PRCTL = _look_for(_OFFSET_ARG0, (_PR_SCHED_CORE, _PR_SET_MEMORY_MERGE), _UNKNOWN)
+_LOOK_AT_MADVISE = _look_for(_OFFSET_ARG2, (_MADV_MERGEABLE,), _UNKNOWN)
 _LOOK_AT_SOCKETPAIR = [
     _op(_LD, _OFFSET_ARG0),
     _op(_JEQ, _AF_UNIX, 0, 4),
@@ -350,6 +359,8 @@ def _program(machine: str, *, spared: Sequence[str]) -> bytes:
         "fcntl": _LOOK_AT_FCNTL,
         "prctl": _LOOK_AT_PRCTL,
         "setsockopt": _LOOK_AT_SETSOCKOPT,
+        "getsockopt": _LOOK_AT_GETSOCKOPT,
+        "madvise": _LOOK_AT_MADVISE,
         "socketpair": _LOOK_AT_SOCKETPAIR,
         **dict.fromkeys(_WRITE_BACK, _DONE),
         **dict.fromkeys(_ABSENT, _NOT_THERE),

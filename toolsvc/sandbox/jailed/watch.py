@@ -41,6 +41,9 @@ _KERNEL_LOOK = 4
 _EXACT_SECONDS = 0.1
 _LOCKS = 2000
 """On files, of one session: some 200 bytes of the kernel's each, which no other figure shows."""
+_LOCKS_LOOK = 4
+"""The list of locks is read one time in so many: for a moment that takes, nobody on the machine
+locks anything."""
 _STEPS = 200
 """Up from a process to its session's first; a session has fewer processes."""
 
@@ -117,6 +120,7 @@ class Watch:
         self._seen = 0
         self._measured = 0
         self._looks = 0
+        self._lock_looks = 0
 
     def others(self, members: Mapping[int, Member], helpers: AbstractSet[int]) -> Others:
         """`helpers`: processes of the zygote's own."""
@@ -176,6 +180,9 @@ class Watch:
         return sum(measure.kernel_bytes(one, self._open_files, seen) for one in processes)
 
     def over_locks(self, members: Mapping[int, Member], others: Others) -> Iterator[Excess]:
+        self._lock_looks += 1
+        if self._lock_looks % _LOCKS_LOOK:
+            return
         held = Counter(measure.locks())
         if sum(held.values()) <= _LOCKS:
             return
