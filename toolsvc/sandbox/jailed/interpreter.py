@@ -33,6 +33,7 @@ _OUTPUT = 1
 _PLAIN = True
 """compile's dont_inherit: this module's `from __future__` is not the foreign code's."""
 _REHEARSAL = "print(0)\n0"
+_WITH_A_TREE = "if 0:\n  0"
 _REHEARSALS = 20
 """Python rewrites code that ran some eight times into a faster form."""
 
@@ -90,6 +91,7 @@ class Interpreter:
             self._pid = os.getpid()
             for _ in range(_REHEARSALS):
                 self.run(_REHEARSAL, 8)
+                self.run(_WITH_A_TREE, 8)
         finally:
             os.dup2(output, _OUTPUT)
             os.close(output)
@@ -207,6 +209,9 @@ class Interpreter:
 
 def _compiled(code: str, name: str) -> tuple[types.CodeType | None, types.CodeType | None]:
     """The statements, and the expression that ends them, where there are such."""
+    in_two = _compiled_in_two(code, name)
+    if in_two is not None:
+        return in_two
     try:  # Most calls are one expression, which needs no tree.
         return None, compile(code, name, "eval", 0, _PLAIN)
     except SyntaxError:
@@ -217,6 +222,28 @@ def _compiled(code: str, name: str) -> tuple[types.CodeType | None, types.CodeTy
     if last is None:
         return statements, None
     return statements, compile(ast.Expression(last.value), name, "eval", 0, _PLAIN)
+
+
+def _compiled_in_two(code: str, name: str) -> tuple[types.CodeType, types.CodeType] | None:
+    """The same of a program whose last line is an expression, without a tree, which costs several
+    times as much; None where that is not sure.
+
+    What is a program up to a line's end has ended there: nothing that comes at the start of the
+    next line goes on with it, but what is no expression (`else`).
+    """
+    told = code.rstrip()
+    at = told.rfind("\n") + 1
+    if not at or "\r" in code or not (told[at].isalnum() or told[at] in "_([{'\""):
+        return None
+    before = code[:at]
+    if before.endswith("\\\n"):
+        return None
+    try:
+        # At its own line, for the errors that it may raise.
+        last = compile("\n" * before.count("\n") + told[at:], name, "eval", 0, _PLAIN)
+        return compile(before, name, "exec", 0, _PLAIN), last
+    except (SyntaxError, ValueError):
+        return None  # What is wrong with it, if anything, is told as of a program.
 
 
 def prepare() -> Interpreter:
