@@ -14,7 +14,7 @@ from typing import Any
 
 # Each imports only those before it; the driver stands where it finds all that it may import.
 _BEFORE_THE_DRIVER = ("wire", "bpf", "kernel", "confine", "measure", "homes", "share", "preload")
-_AFTER_THE_DRIVER = ("watch", "zygote")
+_AFTER_THE_DRIVER = ("watch", "forker", "zygote")
 _PARTS_OF_A_DRIVER = {
     "shell": ("channel", "texts", "files", "bash"),
     "database": ("channel", "table"),

@@ -173,7 +173,8 @@ async def settled(sandbox: Sandbox, jails: list[psutil.Process]) -> None:
     async with asyncio.timeout(60):
         while True:
             fill = sandbox.statistics
-            living = sum(found.processes for found in held_in_jails(jails))
+            # But for the one process of each jail that forks.
+            living = sum(found.processes - 1 for found in held_in_jails(jails))
             if fill.ready == fill.living == living == READY and not fill.creating:
                 return
             await asyncio.sleep(0.1)

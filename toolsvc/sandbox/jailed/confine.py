@@ -95,7 +95,6 @@ class Confinement:
         # The zygote hides its own memory from its user; the watch over a session's needs to see.
         kernel.dumpable()
         self._volunteer_for_the_oom_killer()
-        os.environ["HOME"] = os.environ["TMPDIR"] = os.getcwd()
         kernel.no_new_privileges()
         if self.landlock_abi:
             own = (folder, kernel.own_folder_rights(self.landlock_abi))

@@ -40,7 +40,8 @@ class Homes(Protocol):
         """Descriptor of a new, empty folder. OSError if there can be none."""
 
     def enter(self, folder: int) -> None:
-        """In the session's process: makes it the working folder. OSError if it cannot be."""
+        """In the session's process: makes it the working folder, HOME and TMPDIR. OSError if it
+        cannot be."""
 
     def give_up(self, folder: int) -> int:
         """Takes over the descriptor; the session's processes are gone. The pid of the child that
@@ -63,6 +64,7 @@ class FileSystems:
 
     def settle(self) -> None:
         kernel.make_all_mounts_read_only()
+        _live_at(_PLACE)
 
     def make(self) -> int:
         return kernel.new_file_system(self._options)
@@ -85,7 +87,7 @@ class WholeJail:
         self.bounded = measure.file_system_size(self.root) <= disk_bytes + _PAGE
 
     def settle(self) -> None:
-        pass
+        _live_at(_PLACE)
 
     def make(self) -> int:
         return os.dup(self.root)
@@ -116,6 +118,7 @@ class Folders:
 
     def enter(self, folder: int) -> None:
         os.fchdir(folder)
+        _live_at(os.getcwd())
 
     def give_up(self, folder: int) -> int:
         """By a child, since a full one may take long. What cannot be removed now goes with the
@@ -137,6 +140,12 @@ def homes(settings: Mapping[str, Any]) -> Homes:
     if settings["confinement"]["namespaces"]:
         return FileSystems(disk_bytes)
     return WholeJail(disk_bytes)
+
+
+def _live_at(path: str) -> None:
+    """What programs take for their own folder. Where it is the same in every session, it is said
+    once in the zygote."""
+    os.environ["HOME"] = os.environ["TMPDIR"] = path
 
 
 def _make(path: str) -> int:

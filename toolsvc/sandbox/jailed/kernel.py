@@ -19,6 +19,14 @@ _libc = ctypes.CDLL(None, use_errno=True)
 # Keeps the interpreter lock over the call: `clone` returns twice and only one side could
 # otherwise take the lock back.
 _locked = ctypes.PyDLL(None, use_errno=True)
+# Named here, for good: a function that a child were the first to ask for it would have to find
+# anew, in each child.
+_prctl, _syscall, _locked_syscall = _libc.prctl, _libc.syscall, _locked.syscall
+_before_fork, _after_fork_parent, _after_fork_child = (
+    _locked.PyOS_BeforeFork,
+    _locked.PyOS_AfterFork_Parent,
+    _locked.PyOS_AfterFork_Child,
+)
 
 MACHINE = os.uname().machine
 _CLONE = {"x86_64": 56, "aarch64": 220}
@@ -29,6 +37,8 @@ _CLONE_NEWUSER = 0x10000000
 _CLONE_NEWPID = 0x20000000
 OWN_NAMESPACES = _CLONE_NEWUSER | _CLONE_NEWPID | _CLONE_NEWNS
 """What a session in a shared jail has of its own."""
+CLONE_PARENT = 0x00008000
+"""The new process is a child of this one's parent."""
 _CLONE_CHILD_CLEARTID = 0x00200000
 _CLONE_CHILD_SETTID = 0x01000000
 
@@ -81,42 +91,46 @@ def _check(result: int, what: str) -> int:
 
 def prctl(option: int, argument: int = 0) -> int:
     return _check(
-        _libc.prctl(option, ctypes.c_ulong(argument), ctypes.c_ulong(0), 0, 0), f"prctl {option}"
+        _prctl(option, ctypes.c_ulong(argument), ctypes.c_ulong(0), 0, 0), f"prctl {option}"
     )
 
 
-def clone(flags: int) -> int:
-    """`os.fork` with namespace flags: 0 in the child, the child's pid in the parent.
+class Clone:
+    """`os.fork` with flags: called, it returns 0 in the child and the child's pid in the parent.
 
     One fork where `unshare` would need two (a new pid namespace is entered only by children),
     which is a third of the cost of a session's process. The interpreter's own fork hooks run;
     the C library's do not, so the caller must be single-threaded.
     """
-    address = ctypes.c_void_p()
-    tid = 0
-    if _libc.prctl(_PR_GET_TID_ADDRESS, ctypes.byref(address), 0, 0, 0) == 0:
-        # As the C library's own fork does, so that the child's thread knows its new number.
-        tid = address.value or 0
-        flags |= _CLONE_CHILD_SETTID | _CLONE_CHILD_CLEARTID if tid else 0
-    order = (0, 0, tid, 0) if MACHINE == "x86_64" else (0, 0, 0, tid)
-    arguments = [
-        ctypes.c_long(value) for value in (_CLONE[MACHINE], flags | signal.SIGCHLD, *order)
-    ]
-    _locked.PyOS_BeforeFork()
-    pid = int(_locked.syscall(*arguments))
-    if pid == 0:
-        _locked.PyOS_AfterFork_Child()
-        return 0
-    number = ctypes.get_errno()
-    _locked.PyOS_AfterFork_Parent()
-    if pid < 0:
-        raise OSError(number, f"clone with new namespaces: {os.strerror(number)}")
-    return pid
+
+    def __init__(self, flags: int) -> None:
+        address = ctypes.c_void_p()
+        tid = 0
+        if _prctl(_PR_GET_TID_ADDRESS, ctypes.byref(address), 0, 0, 0) == 0:
+            # As the C library's own fork does, so that the child's thread knows its new number.
+            tid = address.value or 0
+            flags |= _CLONE_CHILD_SETTID | _CLONE_CHILD_CLEARTID if tid else 0
+        order = (0, 0, tid, 0) if MACHINE == "x86_64" else (0, 0, 0, tid)
+        self._arguments = [
+            ctypes.c_long(value) for value in (_CLONE[MACHINE], flags | signal.SIGCHLD, *order)
+        ]
+
+    def __call__(self) -> int:
+        _before_fork()
+        pid = int(_locked_syscall(*self._arguments))
+        if pid == 0:
+            _after_fork_child()
+            return 0
+        number = ctypes.get_errno()
+        _after_fork_parent()
+        if pid < 0:
+            raise OSError(number, f"clone with new namespaces: {os.strerror(number)}")
+        return pid
 
 
 def landlock_abi() -> int:
     """Version of the kernel's Landlock interface; 0 where it has none or has it switched off."""
-    return max(0, int(_libc.syscall(_LANDLOCK_CREATE, None, ctypes.c_size_t(0), 1)))
+    return max(0, int(_syscall(_LANDLOCK_CREATE, None, ctypes.c_size_t(0), 1)))
 
 
 def landlock_rights(abi: int) -> int:
@@ -145,22 +159,22 @@ def landlock_restrict(abi: int, allowed: list[tuple[int, int]]) -> None:
     )
     size = 24 if abi >= 6 else 16 if abi >= 4 else 8
     ruleset = _check(
-        _libc.syscall(_LANDLOCK_CREATE, attributes, ctypes.c_size_t(size), 0), "landlock ruleset"
+        _syscall(_LANDLOCK_CREATE, attributes, ctypes.c_size_t(size), 0), "landlock ruleset"
     )
     for descriptor, granted in allowed:
         rule = struct.pack("=Qi", granted & rights, descriptor)
         _check(
-            _libc.syscall(_LANDLOCK_ADD, ruleset, _LANDLOCK_RULE_PATH_BENEATH, rule, 0),
+            _syscall(_LANDLOCK_ADD, ruleset, _LANDLOCK_RULE_PATH_BENEATH, rule, 0),
             "landlock rule",
         )
-    _check(_libc.syscall(_LANDLOCK_RESTRICT, ruleset, 0), "landlock")
+    _check(_syscall(_LANDLOCK_RESTRICT, ruleset, 0), "landlock")
     os.close(ruleset)
 
 
 def in_a_jail() -> bool:
     """Whether somebody took this process's privileges and system calls away."""
-    unprivileged = _libc.prctl(_PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1
-    return unprivileged and _libc.prctl(_PR_GET_SECCOMP, 0, 0, 0, 0) == _SECCOMP_MODE_FILTER
+    unprivileged = int(_prctl(_PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0))
+    return unprivileged == 1 and int(_prctl(_PR_GET_SECCOMP, 0, 0, 0, 0)) == _SECCOMP_MODE_FILTER
 
 
 def no_new_privileges() -> None:
@@ -189,11 +203,11 @@ def drop_capabilities(*, in_own_namespace: bool, keep: int = 0) -> None:
         # Both need CAP_SETPCAP, which only the maker of a user namespace holds here.
         prctl(_PR_SET_SECUREBITS, _SECUREBITS_NO_ROOT_LOCKED)
         capability = 0
-        while _libc.prctl(_PR_CAPBSET_DROP, ctypes.c_ulong(capability), 0, 0, 0) == 0:
+        while _prctl(_PR_CAPBSET_DROP, ctypes.c_ulong(capability), 0, 0, 0) == 0:
             capability += 1
     header = struct.pack("=II", _CAPABILITY_VERSION_3, 0)
     data = struct.pack("=6I", keep, keep, 0, 0, 0, 0)
-    _check(_libc.syscall(_CAPSET[MACHINE], header, data), "capset")
+    _check(_syscall(_CAPSET[MACHINE], header, data), "capset")
 
 
 class SeccompProgram:
@@ -207,7 +221,7 @@ class SeccompProgram:
     def install(self) -> None:
         """Irrevocable. Needs `no_new_privileges` before it."""
         _check(
-            _libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, self._header, 0, 0),
+            _prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, self._header, 0, 0),
             "seccomp filter",
         )
 
@@ -235,9 +249,7 @@ def make_all_mounts_read_only() -> None:
     What is mounted elsewhere from now on does not appear here."""
     attributes = struct.pack("=QQQQ", _MOUNT_ATTR_RDONLY, 0, _MS_PRIVATE, 0)
     _check(
-        _libc.syscall(
-            _MOUNT_SETATTR, _AT_FDCWD, b"/", _AT_RECURSIVE, attributes, ctypes.c_size_t(32)
-        ),
+        _syscall(_MOUNT_SETATTR, _AT_FDCWD, b"/", _AT_RECURSIVE, attributes, ctypes.c_size_t(32)),
         "mount_setattr",
     )
 
@@ -245,13 +257,13 @@ def make_all_mounts_read_only() -> None:
 def new_file_system(options: Mapping[bytes, bytes]) -> int:
     """Descriptor of the root of an empty tmpfs that is mounted nowhere. It lives for as long as
     somebody holds it or it is mounted."""
-    context = _check(_libc.syscall(_FSOPEN, b"tmpfs", 1), "fsopen")
+    context = _check(_syscall(_FSOPEN, b"tmpfs", 1), "fsopen")
     try:
         for name, value in options.items():
-            _check(_libc.syscall(_FSCONFIG, context, _SET_STRING, name, value, 0), "fsconfig")
-        _check(_libc.syscall(_FSCONFIG, context, _CREATE, None, None, 0), "fsconfig")
+            _check(_syscall(_FSCONFIG, context, _SET_STRING, name, value, 0), "fsconfig")
+        _check(_syscall(_FSCONFIG, context, _CREATE, None, None, 0), "fsconfig")
         flags = _MOUNT_ATTR_NOSUID | _MOUNT_ATTR_NODEV
-        return _check(_libc.syscall(_FSMOUNT, context, 1, flags), "fsmount")
+        return _check(_syscall(_FSMOUNT, context, 1, flags), "fsmount")
     finally:
         os.close(context)
 
@@ -259,6 +271,6 @@ def new_file_system(options: Mapping[bytes, bytes]) -> int:
 def mount_at(file_system: int, path: bytes) -> None:
     """Mounts what `new_file_system` made, in this process's mount namespace alone."""
     _check(
-        _libc.syscall(_MOVE_MOUNT, file_system, b"", _AT_FDCWD, path, _FROM_DESCRIPTOR),
+        _syscall(_MOVE_MOUNT, file_system, b"", _AT_FDCWD, path, _FROM_DESCRIPTOR),
         "move_mount",
     )

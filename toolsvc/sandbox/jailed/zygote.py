@@ -1,8 +1,8 @@
-"""The jail's first Python process: it forks one confined child for each session.
+"""The jail's first Python process: it has one confined child for each session.
 
 Owns, inside the jail: the making of sessions, the reaping of children, and the end, or the
 priority, of those that the watch finds above their limits. Where a session's files are is `homes`'
-business.
+business; how its process comes is `forker`'s.
 
 Invariants
 - What a session does once it is confined is its driver's: a module of this package with
@@ -34,12 +34,11 @@ import signal
 import socket
 import sys
 import time
-import traceback
 from collections.abc import Mapping
 from typing import Any
 
-from . import homes, kernel, measure, preload, share, watch, wire
-from .confine import SESSION_SOCKET, Confinement
+from . import forker, homes, kernel, measure, preload, share, watch, wire
+from .confine import Confinement
 
 WATCH_SECONDS = 0.5
 _ENDED_AT_ONCE = 1000
@@ -85,6 +84,7 @@ class Zygote:
             "python": ".".join(map(str, sys.version_info[:3])),
             "disk_bounded": self._homes.bounded,
         }
+        self._forker = self._make_forker()
         self._tell(ready, [])
         poll = select.poll()
         poll.register(self._control.fileno(), select.POLLIN)
@@ -101,6 +101,15 @@ class Zygote:
                 with contextlib.suppress(OSError):
                     self._watch_all()
                 watch_at = time.monotonic() + WATCH_SECONDS
+
+    def _make_forker(self) -> forker.Forker:
+        birth = forker.Birth(self._homes, self._confinement, self._driver, self._state)
+        flags = self._confinement.clone_flags
+        if not self._confinement.namespaces:
+            return forker.Here(birth, flags)
+        beside = forker.Beside(birth, flags)
+        self._helpers.add(beside.pid)
+        return beside
 
     def _tell(self, message: Mapping[str, Any], descriptors: list[int]) -> None:
         data = json.dumps(message).encode()
@@ -134,9 +143,7 @@ class Zygote:
             host, session = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             host_fd, session_fd = host.detach(), session.detach()
             ours += [host_fd, session_fd]
-            pid = kernel.clone(self._confinement.clone_flags)
-            if pid == 0:
-                self._be_session(folder, output, session_fd)
+            pid = self._forker.fork(folder, output, session_fd)
             self._children[pid] = watch.Member(pid, number, folder, output)
             ours.remove(output)
             pidfd = os.pidfd_open(pid)
@@ -152,31 +159,6 @@ class Zygote:
             for descriptor in ours:
                 os.close(descriptor)
 
-    def _be_session(self, folder: int, output: int, session_fd: int) -> None:
-        """The child's whole life. Does not return."""
-        try:
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            # All of ours are above the four that stay. Each is opened for this session: what is
-            # set of an open file would be set for all that share it.
-            os.dup2(os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC), 0, inheritable=True)
-            os.dup2(output, 1, inheritable=True)
-            os.dup2(output, 2, inheritable=True)
-            os.dup2(session_fd, SESSION_SOCKET, inheritable=False)
-            channel = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, fileno=SESSION_SOCKET)
-            try:
-                self._homes.enter(folder)
-                self._confinement.apply(folder)
-            except BaseException as error:
-                reason = f"{type(error).__name__}: {error}".encode()[:1000]
-                channel.send(bytes((wire.LAST, wire.BROKEN)) + reason)
-                raise
-            self._driver.serve(self._state, channel)
-        except BaseException:  # noqa: BLE001 - the child of a fork must not return
-            os.write(2, traceback.format_exc().encode())
-        finally:
-            os._exit(70)
-
     def _reap(self) -> None:
         with contextlib.suppress(BlockingIOError):
             os.read(self._wake_read, 4096)
@@ -188,6 +170,8 @@ class Zygote:
                 break
             if pid == 0:
                 break
+            if pid == self._forker.pid:
+                self._end()  # Without it no session can be made.
             child = self._children.pop(pid, None)
             if child is not None:
                 ended.append([child.number, status])
