@@ -30,6 +30,8 @@ import aiohttp
 import psutil
 import pytest
 
+from tests.support.other_weights import write_other_weights
+
 ROOT = Path(__file__).resolve().parents[2]
 LAUNCHER = ROOT / "deploy" / "sglang-cpu" / "serve.py"
 PYTHON = ROOT / ".venv-sglang" / "bin" / "python"
@@ -41,7 +43,7 @@ VOCABULARY = 512
 WRITE_MODEL = """
 import sys, torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
-torch.manual_seed(int(sys.argv[2]))
+torch.manual_seed(0)
 config = Qwen3Config(
     vocab_size=512, hidden_size=128, intermediate_size=384, num_hidden_layers=4,
     num_attention_heads=4, num_key_value_heads=2, head_dim=32, max_position_embeddings=4096,
@@ -148,11 +150,10 @@ def served(model: Path, log: Path, *, wrapper: tuple[str, ...] = ()) -> Iterator
 def models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Two random policies of one shape."""
     assert PYTHON.exists(), f"{PYTHON} is missing: run make setup"
-    folders = [tmp_path_factory.mktemp("policy") for _ in range(2)]
-    for seed, folder in enumerate(folders):
-        command = [str(PYTHON), "-c", WRITE_MODEL, str(folder), str(seed)]
-        subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
-    return folders
+    folder = tmp_path_factory.mktemp("policy")
+    command = [str(PYTHON), "-c", WRITE_MODEL, str(folder / "one")]
+    subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    return [folder / "one", write_other_weights(folder / "one", folder / "two")]
 
 
 @pytest.fixture(scope="module")
