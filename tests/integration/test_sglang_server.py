@@ -252,6 +252,11 @@ async def update(http: aiohttp.ClientSession, folder: Path, version: str) -> Non
     raise AssertionError(said)
 
 
+def test_its_children_are_forks(server: Server) -> None:
+    """What is spawned imports all again, and has a process that tracks its resources."""
+    assert len(server.members()) == 3
+
+
 async def test_streams_new_ids_with_their_logprobs(http: aiohttp.ClientSession) -> None:
     stream = await chunks(http, body("deltas", ignore_eos=True))
     triples = [t for chunk in stream for t in chunk["meta_info"]["output_token_logprobs"]]
@@ -369,7 +374,7 @@ async def test_updated_weights_are_the_ones_that_answer(
 
 
 def test_nothing_outlives_the_process_that_started_it(models: list[Path], tmp_path: Path) -> None:
-    # The starter ends while SGLang's children still import: the moment that SGLang itself misses.
+    # The starter ends while SGLang's children still begin: the moment that SGLang itself misses.
     starter = (
         "import subprocess, sys, time; "
         "subprocess.Popen(sys.argv[1:], process_group=0); time.sleep(600)"
