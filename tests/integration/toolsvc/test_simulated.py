@@ -28,7 +28,7 @@ async def test_a_service_that_a_model_plays_keeps_the_contract(
             check, running.address, *OF_CALLS, folder=tmp_path
         )
     assert code == 0, shown
-    assert findings["passed"] >= 15, shown
+    assert findings["passed"] >= 22, shown
     assert endpoint.requests
 
 
