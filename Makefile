@@ -13,6 +13,8 @@ export OMP_NUM_THREADS := 1
 export TORCH_COMPILE_DISABLE := 1
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
+# Some hundred processes start in a test run: without bytecode each would compile what it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 SEEDS ?= 1
 CONTROL ?=
@@ -37,7 +39,7 @@ demo: setup ## train the calculator agent: make demo [SEEDS=3] [CONTROL=1]
 
 test: setup test-packages house ## everything that can be tested on this machine
 	@$(VENV_PYTHON) -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder -m "not alone"
-	$(VENV_PYTHON) -m pytest -m alone
+	$(VENV_PYTHON) -m pytest -m alone $$(grep -rl --include='test_*.py' 'mark\.alone' tests)
 
 test-packages: # what only the tests need of Debian
 	@deploy/setup/system.sh $(TEST_PACKAGES)

@@ -1,22 +1,17 @@
-"""The `toolsvc` command line: which commands there are, and where."""
+"""The `toolsvc` command line: which commands there are."""
 
 from __future__ import annotations
 
 import typer
 
-from toolwright.commands import commands_of
+from toolsvc.commands.call import call
+from toolsvc.commands.check import check
+from toolsvc.commands.index import app as index
+from toolsvc.commands.list import list_tools
+from toolsvc.commands.mcp import mcp
+from toolsvc.commands.serve import serve
 
 app = typer.Typer(
-    cls=commands_of(
-        {
-            "serve": "toolsvc.commands.serve:serve",
-            "list": "toolsvc.commands.list:list_tools",
-            "call": "toolsvc.commands.call:call",
-            "check": "toolsvc.commands.check:check",
-            "mcp": "toolsvc.commands.mcp:mcp",
-            "index": "toolsvc.commands.index:app",
-        }
-    ),
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -24,9 +19,12 @@ app = typer.Typer(
 )
 
 
-@app.callback()
-def _commands() -> None:
-    """A group has a callback of its own, where its commands are not known yet."""
+app.command()(serve)
+app.command("list")(list_tools)
+app.command()(call)
+app.command()(check)
+app.command()(mcp)
+app.add_typer(index, name="index")
 
 
 def main() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +21,7 @@ from tests.chaos.crowd import Crowd
 from tests.chaos.judge import judge
 from tests.chaos.workload import Workload
 from tests.support.recipes import merged
+from tests.support.waiting import blocks
 
 TIMEOUT = 1500.0 if FULL else 150.0
 SAMPLER_AWAY_S = 540.0 if FULL else 5.0
@@ -82,9 +82,9 @@ def end(crowd: Crowd) -> None:
 
 def test_a_sampler_that_dies_for_longer_than_every_patience(tmp_path: Path) -> None:
     with crowd_of(tmp_path, 64 if FULL else 16, changes={} if FULL else SHORT) as crowd:
-        time.sleep(0.5)
+        blocks(0.5, "the crowd is at work")
         crowd.kill_sampler()
-        time.sleep(SAMPLER_AWAY_S)
+        blocks(SAMPLER_AWAY_S, "the sampler is away")
         assert not crowd.consumer.groups, "it was killed too late"
         crowd.start_sampler()
         end(crowd)
@@ -94,9 +94,9 @@ def test_a_sampler_that_dies_for_longer_than_every_patience(tmp_path: Path) -> N
 def test_a_tool_service_that_is_away_for_a_while(tmp_path: Path) -> None:
     changes: dict[str, Any] = {"task": {"limits": {"seconds": 4.0}}}
     with crowd_of(tmp_path, 64 if FULL else 16, changes={} if FULL else changes) as crowd:
-        time.sleep(0.5)
+        blocks(0.5, "the crowd is at work")
         crowd.kill_tools()
-        time.sleep(TOOLS_AWAY_S)
+        blocks(TOOLS_AWAY_S, "the tools are away")
         crowd.start_tools()
         end(crowd)
         assert crowd.logged("tool_service_away")
@@ -106,10 +106,10 @@ def test_a_tool_service_that_is_away_for_a_while(tmp_path: Path) -> None:
 @pytest.mark.only_in_full
 def test_a_tool_service_that_is_stopped_and_says_nothing(tmp_path: Path) -> None:
     with crowd_of(tmp_path, 64 if FULL else 16) as crowd:
-        time.sleep(0.5)
+        blocks(0.5, "the crowd is at work")
         assert crowd.tools is not None
         crowd.tools.send_signal(signal.SIGSTOP)
-        time.sleep(STOPPED_S)
+        blocks(STOPPED_S, "the tools say nothing")
         crowd.tools.send_signal(signal.SIGCONT)
         end(crowd)
         assert crowd.logged("tool_service_away"), "silence was not noticed"

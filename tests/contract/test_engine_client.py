@@ -13,6 +13,7 @@ from bench.scripted import Break, BreakHow, Faults, ScriptedSampler, Timing, cyc
 from engine.sampler.wire.client import SamplerClient, ServerRefused, ServerUnreachable
 from engine.sampler.wire.events import Chunk, ChunkReader, WireError
 from engine.sampler.wire.request import generate_request
+from tests.support.waiting import passes
 from toolwright.types import FinishKind, SamplingParams
 
 STOP = 260
@@ -111,7 +112,7 @@ async def test_abort(client: SamplerClient, incremental: bool) -> None:
     body = request("a", 4000)
     body["sampling_params"]["stop_token_ids"] = []
     reading = asyncio.create_task(read(client, body, incremental=incremental))
-    await asyncio.sleep(0.1)
+    await passes(0.1, "the reply is under way")
     await client.abort("a")
     chunks = await reading
     assert chunks[-1].finish is not None
@@ -123,9 +124,9 @@ async def test_abort_in_the_queue_adds_no_token(client: SamplerClient, increment
     body = request("a", 4000)
     body["sampling_params"]["stop_token_ids"] = []
     reading = asyncio.create_task(read(client, body, incremental=incremental))
-    await asyncio.sleep(0.1)
+    await passes(0.1, "the reply is under way")
     await client.pause("retract")
-    await asyncio.sleep(0.05)
+    await passes(0.05, "the reply is taken back into the queue")
     await client.abort("a")
     chunks = await reading
     await client.resume()
@@ -140,7 +141,7 @@ async def test_weights_change_under_the_stream(
     body = request("a", 60)
     body["sampling_params"]["stop_token_ids"] = []
     reading = asyncio.create_task(read(client, body, incremental=incremental))
-    await asyncio.sleep(0.05)
+    await passes(0.05, "the reply is under way")
     await client.pause("retract")
     await client.update_from_disk(str(tmp_path), "v1", flush_cache=True)
     assert await client.weight_version() == "v1"

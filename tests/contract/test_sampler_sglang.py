@@ -17,6 +17,7 @@ from tests.contract import real_sampler
 from tests.contract.client import WireClient
 from tests.contract.sampler.target import Target
 from tests.contract.sampler_suite import CHECKS, Check
+from tests.support.other_weights import write_other_weights
 
 SERIAL = itertools.count()
 
@@ -24,10 +25,8 @@ SERIAL = itertools.count()
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("models")
-    return (
-        real_sampler.write_model(folder / "one", 1),
-        real_sampler.write_model(folder / "two", 2),
-    )
+    one = real_sampler.write_model(folder / "one", 1)
+    return one, write_other_weights(one, folder / "two")
 
 
 @pytest.fixture(scope="module")

@@ -30,6 +30,8 @@ import aiohttp
 import psutil
 import pytest
 
+from tests.support.other_weights import write_other_weights
+
 ROOT = Path(__file__).resolve().parents[2]
 LAUNCHER = ROOT / "deploy" / "sglang-cpu" / "serve.py"
 PYTHON = ROOT / ".venv-sglang" / "bin" / "python"
@@ -41,7 +43,7 @@ VOCABULARY = 512
 WRITE_MODEL = """
 import sys, torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
-torch.manual_seed(int(sys.argv[2]))
+torch.manual_seed(0)
 config = Qwen3Config(
     vocab_size=512, hidden_size=128, intermediate_size=384, num_hidden_layers=4,
     num_attention_heads=4, num_key_value_heads=2, head_dim=32, max_position_embeddings=4096,
@@ -148,11 +150,10 @@ def served(model: Path, log: Path, *, wrapper: tuple[str, ...] = ()) -> Iterator
 def models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Two random policies of one shape."""
     assert PYTHON.exists(), f"{PYTHON} is missing: run make setup"
-    folders = [tmp_path_factory.mktemp("policy") for _ in range(2)]
-    for seed, folder in enumerate(folders):
-        command = [str(PYTHON), "-c", WRITE_MODEL, str(folder), str(seed)]
-        subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
-    return folders
+    folder = tmp_path_factory.mktemp("policy")
+    command = [str(PYTHON), "-c", WRITE_MODEL, str(folder / "one")]
+    subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    return [folder / "one", write_other_weights(folder / "one", folder / "two")]
 
 
 @pytest.fixture(scope="module")
@@ -249,6 +250,11 @@ async def update(http: aiohttp.ClientSession, folder: Path, version: str) -> Non
         assert "still running" in said["message"], said
         await asyncio.sleep(0.1)
     raise AssertionError(said)
+
+
+def test_its_children_are_forks(server: Server) -> None:
+    """What is spawned imports all again, and has a process that tracks its resources."""
+    assert len(server.members()) == 3
 
 
 async def test_streams_new_ids_with_their_logprobs(http: aiohttp.ClientSession) -> None:
@@ -368,7 +374,7 @@ async def test_updated_weights_are_the_ones_that_answer(
 
 
 def test_nothing_outlives_the_process_that_started_it(models: list[Path], tmp_path: Path) -> None:
-    # The starter ends while SGLang's children still import: the moment that SGLang itself misses.
+    # The starter ends while SGLang's children still begin: the moment that SGLang itself misses.
     starter = (
         "import subprocess, sys, time; "
         "subprocess.Popen(sys.argv[1:], process_group=0); time.sleep(600)"

@@ -8,7 +8,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from toolsvc.check.checks.calls import CALLS
+
 CHECK = [sys.executable, "-c", "from toolsvc.cli import main; main()", "check"]
+
+OF_CALLS = tuple(word for one in CALLS for word in ("--only", one.name))
+"""What becomes of a tool's calls. All else that the suite asks is answered by the host, alike for
+every tool in it: `test_check_tools` asks it once."""
 
 PLUGIN = """
 import asyncio

@@ -13,7 +13,7 @@ import pytest
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.engines import Running
 from tests.support.tools import ToolDouble, add_up
-from tests.support.waiting import until
+from tests.support.waiting import holds_for, until
 from toolwright import wire
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.common.v1 import trajectory_pb2
@@ -92,7 +92,7 @@ async def test_a_lease_waits_for_what_comes(world: MakeWorld) -> None:
         groups = await run.learner.lease(version, count=3)
         mark = groups[-1].info.sequence_number
         waiting = asyncio.create_task(run.learner.lease(step(version, 1), after=mark, count=2))
-        await asyncio.sleep(0.1)
+        await holds_for(0.1, lambda: not waiting.done(), "the lease to wait")
         assert not waiting.done()
         await run.learner.publish(step(version, 1), here.weights("1"))
         assert len(await waiting) == 2

@@ -13,7 +13,7 @@ from engine.lanes.evaluation import suite as suites
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.evaluations import NONE, evaluated, lane, lines, lost, rows, suite, v
 from tests.support.tools import ToolDouble, serving
-from tests.support.waiting import until
+from tests.support.waiting import holds_for, until
 
 
 async def test_a_failed_evaluation_ends_the_engine(world: MakeWorld) -> None:
@@ -113,7 +113,7 @@ async def test_an_outage_of_a_tool_service_is_no_wrong_answer(world: MakeWorld) 
         await until(lambda: len(here.tools.ran) >= 2, "calls")
         _, _, port = here.tools.address.rpartition(":")
         await here.tools.stop()
-        await asyncio.sleep(2.0)
+        await holds_for(2.0, lambda: lines(run.folder) == [], "no row while the service is away")
         assert lines(run.folder) == []
         async with serving(here.tools, int(port)):
             await evaluated(run, 1)

@@ -23,7 +23,7 @@ from tests.support.evaluations import (
     v,
 )
 from tests.support.recipes import write_recipe
-from tests.support.waiting import until
+from tests.support.waiting import passes, until
 
 
 async def test_what_was_evaluated_is_not_evaluated_again(world: MakeWorld) -> None:
@@ -106,7 +106,7 @@ async def test_an_evaluation_that_a_drain_cut_is_done_again(world: MakeWorld) ->
         version = await run.learner.version()
         publish = asyncio.create_task(run.learner.publish(v(version, 1), here.weights("1")))
         await until(lambda: len(of_evaluation(here)) == 3, "the evaluation")
-        await asyncio.sleep(0.1)
+        await passes(0.1, "the evaluation's first turns are under way")
         await run.drain()
         with pytest.raises(Exception, match="shutting down"):
             await publish

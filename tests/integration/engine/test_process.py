@@ -17,7 +17,7 @@ from tests.integration.engine.conftest import MakeWorld, World
 from tests.support.engines import Learner, in_order, listening
 from tests.support.recipes import TASK_FILE, write_recipe
 from tests.support.tools import ToolDouble, add_up
-from tests.support.waiting import until
+from tests.support.waiting import holds_for, until
 from toolwright.rpc.channel import open_channel
 from toolwright.tool.v1 import tool_pb2 as pb
 
@@ -102,7 +102,7 @@ async def test_killed_and_started_again_and_drained(world: MakeWorld) -> None:
         assert (await learner.status()).running == 2
 
         engine.terminate()
-        await asyncio.sleep(0.2)
+        await holds_for(0.2, lambda: engine.returncode is None, "the drain to wait")
         assert engine.returncode is None
         tools.release.set()
         code, said = await ended(engine)

@@ -14,7 +14,7 @@ from bench.scripted import Faults, ScriptedSampler, Timing
 from engine.errors import StartupError
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.support.engines import Learner
-from tests.support.waiting import PATIENCE, until
+from tests.support.waiting import PATIENCE, holds_for, until
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.policy.v1 import policy_pb2
 from toolwright.rpc.channel import call, may_retry, open_channel
@@ -158,7 +158,11 @@ async def test_the_same_publish_asked_again_joins_the_one_under_way(world: MakeW
         await begun.wait()
         # Another version waits for its turn, and comes after it.
         later = asyncio.create_task(run.learner.publish(v(version, 2), here.weights("2")))
-        await asyncio.sleep(0.05)
+        await holds_for(
+            0.05,
+            lambda: sampler_version(here) == str(version),
+            "the later version to wait for its turn",
+        )
         assert sampler_version(here) == str(version)
         go.set()
         assert {answer.samplers for answer in await asyncio.gather(*asks)} == {1}
@@ -298,7 +302,7 @@ async def test_with_no_sampler_left_a_publish_waits_for_one(world: MakeWorld) ->
         await run.learner.lease(version)
         await here.sampler.__aexit__()
         publish = asyncio.create_task(run.learner.publish(v(version, 1), here.weights("1")))
-        await asyncio.sleep(0.5)
+        await holds_for(0.5, lambda: not publish.done(), "the publish to wait")
         assert not publish.done()
         assert await run.learner.version() == version
         async with ScriptedSampler(script=script, port=port) as back:

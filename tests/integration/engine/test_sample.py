@@ -16,7 +16,7 @@ from engine.sample.store import Store
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.collected import Choosy, collect, keep, kept
 from tests.support.dialogue import ANSWER, CALL
-from tests.support.waiting import until
+from tests.support.waiting import holds_for, until
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.errors import ServiceError
 
@@ -120,7 +120,7 @@ async def test_nothing_is_sampled_from_weights_that_came_meanwhile(world: MakeWo
     work = asyncio.create_task(collect(here, changes={"engine": {"max_concurrent": 1}}))
     await until(lambda: len(here.sampler.requests) >= 2, "a request")
     here.sampler.scheduler.rename_weights("other.1")
-    await asyncio.sleep(0.7)
+    await holds_for(0.7, lambda: not work.done(), "the work to wait for the weights")
     assert not work.done()
     here.sampler.scheduler.rename_weights("default")
     await work

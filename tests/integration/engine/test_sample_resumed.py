@@ -15,7 +15,7 @@ from engine.commands.sample import Stopped
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.collected import collect, kept, progress
 from tests.support.recipes import merged, write_recipe
-from tests.support.waiting import until
+from tests.support.waiting import holds_for, until
 
 
 async def test_a_larger_n_goes_on_from_what_is_done(world: MakeWorld) -> None:
@@ -118,7 +118,7 @@ async def test_on_a_full_disk_it_waits(world: MakeWorld, monkeypatch: pytest.Mon
     unfinished.symlink_to("/dev/full")
     work = asyncio.create_task(collect(here, n=2))
     await until(lambda: len(here.sampler.requests) >= 4, "the trajectories")
-    await asyncio.sleep(0.2)
+    await holds_for(0.2, lambda: not work.done(), "the work to wait for room")
     assert not work.done()
     unfinished.unlink()
     assert (await work).startswith("2 of 2 tasks: 2 kept")

@@ -19,7 +19,7 @@ from tests.support.long_actions import LONG, actions
 from tests.support.net import free_port
 from tests.support.recipes import ONE
 from tests.support.tools import ToolDouble, add_up
-from tests.support.waiting import until
+from tests.support.waiting import passes, until
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import Author, FinishKind, Status, StopReason, WeightVersion
 
@@ -246,7 +246,7 @@ async def test_without_a_sampler_the_clock_of_a_trajectory_stands_still(world: M
         version = await run.learner.version()
         await until(lambda: streaming(here), "a stream")
         await here.sampler.__aexit__()
-        await asyncio.sleep(3)
+        await passes(3, "the sampler is away")
         await sampler.restart()
         (group,) = await run.learner.lease(version)
     await sampler.close()

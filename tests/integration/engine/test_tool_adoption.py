@@ -27,7 +27,7 @@ from tests.support.tools import (
     serving,
     session_lost,
 )
-from tests.support.waiting import until
+from tests.support.waiting import passes, until
 from toolwright.recipe import Tool
 from toolwright.rpc.errors import abort
 from toolwright.tool.v1 import tool_pb2 as pb
@@ -143,10 +143,10 @@ async def test_strangers_are_closed_and_only_when_that_is_said(count: tuple[Serv
     tools = ToolServices({"count": table}, OWNER)
     await tools.open()
     keeping = asyncio.create_task(tools.keep_leases())
-    await asyncio.sleep(0.8)  # renewals, which close nothing yet
+    await passes(0.8, "leases are renewed, which closes nothing yet")
     adopted, _ = await tools.adopt("a", refs["a"])
     await tools.close_strangers({"b"})
-    await asyncio.sleep(0.5)
+    await passes(0.5, "leases are renewed")
     found, _ = await tools.adopt("b", refs["b"])
     with pytest.raises(SessionLost):
         await tools.adopt("c", refs["c"])

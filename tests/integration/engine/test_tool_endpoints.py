@@ -29,7 +29,7 @@ from tests.support.tools import (
     text,
     unavailable,
 )
-from tests.support.waiting import until
+from tests.support.waiting import passes, until
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.recipe import Tool
 from toolwright.rpc.errors import ServiceError
@@ -300,7 +300,7 @@ async def test_a_service_that_goes_and_comes_back(world: MakeWorld) -> None:
             leased = asyncio.create_task(run.learner.lease(await run.learner.version(), wait=40))
             await double.called.wait()
             await double.stop()
-            await asyncio.sleep(3.0)
+            await passes(3.0, "the service is away")
             double.run = add_up
             async with serving(double, int(double.address.rpartition(":")[2])):
                 (group,) = await leased

@@ -27,7 +27,7 @@ from tests.support.tools import (
     text,
     unavailable,
 )
-from tests.support.waiting import until
+from tests.support.waiting import passes, until
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.recipe import Tool
 from toolwright.rpc.errors import ServiceError
@@ -152,7 +152,7 @@ async def test_a_drain_does_not_wait_for_a_group_that_cannot_run(world: MakeWorl
     here = await world(tools=ToolDouble(faults=faults), run=ONE, engine={"patience_s": 0.01})
     async with here.engine() as run:
         await until(lambda: len(here.tools.asked) >= 3, "three attempts")
-        await asyncio.sleep(0.05)
+        await passes(0.05, "the group waits for its next attempt")
         async with asyncio.timeout(5):
             await run.drain()
     here.tools.faults.clear()

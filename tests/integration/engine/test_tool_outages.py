@@ -25,7 +25,7 @@ from engine.types import Call
 from tests.integration.toolsvc.conftest import start_service
 from tests.support.net import free_port
 from tests.support.tools import ToolDouble, add_up, serving, unavailable
-from tests.support.waiting import until
+from tests.support.waiting import passes, until
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.recipe import Tool
 from toolwright.rpc.errors import ServiceError
@@ -134,7 +134,7 @@ async def test_who_waits_for_room_can_be_cancelled_and_the_next_comes_in() -> No
         first = asyncio.create_task(tools.open_session("first", TASK))
         await until(lambda: double.refused > 0, "a refusal")
         second = asyncio.create_task(tools.open_session("second", TASK))
-        await asyncio.sleep(0.05)
+        await passes(0.05, "the second waits for room too")
         first.cancel()
         await asyncio.gather(first, return_exceptions=True)
         holder.close()
@@ -152,7 +152,7 @@ async def test_a_service_that_stays_full_is_said_at_growing_intervals(
     with capture_logs() as said:
         async with serving(double), kept({"python": Tool(service=double.address)}) as tools:
             waiting = [asyncio.create_task(tools.open_session(f"s{n}", TASK)) for n in range(3)]
-            await asyncio.sleep(2.5)
+            await passes(2.5, "the service stays full")
             for one in waiting:
                 one.cancel()
             await asyncio.gather(*waiting, return_exceptions=True)
@@ -248,7 +248,7 @@ async def test_a_service_that_is_killed_and_back_costs_attempts_and_no_trajector
                 await until(lambda: tools.statistics()["nap"].calls_in_flight > 5, "calls")
                 service.process.kill()
                 await asyncio.to_thread(service.process.wait)
-                await asyncio.sleep(2.0)
+                await passes(2.0, "the service is away")
                 service = await asyncio.to_thread(nap_service, port)
                 async with asyncio.timeout(60):
                     await asyncio.gather(*running)
@@ -286,7 +286,7 @@ async def test_a_service_that_is_stopped_is_noticed_and_nothing_is_lost(
                 running = [asyncio.create_task(trajectory(one)) for one in environments]
                 await until(lambda: tools.statistics()["nap"].calls_in_flight == 4, "calls")
                 os.kill(service.process.pid, signal.SIGSTOP)
-                await asyncio.sleep(4.5)
+                await passes(4.5, "the service says nothing")
                 assert tools.statistics()["nap"].seconds_away > 2.0
                 os.kill(service.process.pid, signal.SIGCONT)
                 assert await asyncio.gather(*running) == ["slept 0.5"] * 4

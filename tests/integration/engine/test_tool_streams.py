@@ -17,7 +17,7 @@ from engine.tools.link import endpoint as link
 from engine.tools.services import ToolServices
 from engine.types import Call
 from tests.support.tools import InStream, ToolDouble, add_up, serving, text
-from tests.support.waiting import until
+from tests.support.waiting import passes, until
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.recipe import Tool
 from toolwright.tool.v1 import tool_pb2 as pb
@@ -159,7 +159,7 @@ async def test_calls_of_a_stream_that_breaks_are_asked_again_and_run_once(
         pending = [send(environment, "2+3", turn=1) for environment in environments]
         await until(lambda: len(double.ran) == 10, "the calls")
         double.end.set()
-        await asyncio.sleep(0.1)
+        await passes(0.1, "the streams break")
         double.end = None
         go_on.set()
         replies = await asyncio.gather(*(one.result() for one in pending))
@@ -278,7 +278,7 @@ async def test_who_says_running_at_once_is_not_asked_in_a_circle() -> None:
         tools = services(double)
         environment = await tools.open_session("s", Task(id="t"))
         pending = send(environment, "1")
-        await asyncio.sleep(1.0)
+        await passes(1.0, "the call goes on")
         assert 2 <= len(double.asked) <= 8
         environment.close()
         with pytest.raises(Exception, match="closed"):

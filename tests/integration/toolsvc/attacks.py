@@ -1,4 +1,4 @@
-"""Foreign code that means harm, by name: each text runs in a session of its own.
+"""Foreign code that means harm, by name: each text begins in an empty folder of a session.
 
 The texts find `TARGET` (what the attacker is kind enough to be told: see `test_sandbox_attacks`)
 and the helpers of `PRELUDE`. A try is held when it ends in an OSError (or one of `DENIALS`); any

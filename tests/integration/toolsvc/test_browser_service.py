@@ -1,8 +1,5 @@
 """`toolsvc serve browser` as people run it: the contract, and its sudden death."""
 
-import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +7,7 @@ import psutil
 import pytest
 
 from tests.integration.toolsvc.conftest import Service
+from tests.support.checking import check
 from tests.support.site import site
 
 CHECKS = (
@@ -43,20 +41,14 @@ sleep = {{ action = "navigate", url = "http://{host}/count-slowly?seconds=@secon
 def test_the_contract_is_kept_and_a_killed_service_leaves_nothing(
     start: Callable[..., Service], tmp_path: Path
 ) -> None:
-    probes, findings = tmp_path / "probes.toml", tmp_path / "findings.json"
+    probes = tmp_path / "probes.toml"
     with site() as pages:
         probes.write_text(PROBES.format(host=pages.address))
         service = start("browser", "--set", f"browser.allow={pages.address}")
-        check = [sys.executable, "-c", "from toolsvc.cli import main; main()", "check"]
         only = [word for name in CHECKS for word in ("--only", name)]
-        done = subprocess.run(
-            [*check, service.address, "--probe", str(probes), "--json", str(findings), *only],
-            capture_output=True,
-            text=True,
-            timeout=250,
-        )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert json.loads(findings.read_text())["passed"] == len(CHECKS)
+        code, found, shown = check(service.address, "--probe", probes, *only, folder=tmp_path)
+    assert code == 0, shown
+    assert found["passed"] == len(CHECKS)
 
     family = psutil.Process(service.process.pid).children(recursive=True)
     (profile,) = {word for process in family for word in words_of(process) if is_profile(word)}

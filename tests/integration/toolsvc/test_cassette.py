@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.toolsvc.conftest import Service, start_service
-from tests.support.checking import PLUGIN, PROBES, check
+from tests.support.checking import OF_CALLS, PLUGIN, PROBES, check
 from toolsvc.check.checks import ALL
 
 CALL = [sys.executable, "-c", "from toolsvc.cli import main; main()", "call"]
@@ -84,9 +84,11 @@ def test_a_service_before_a_service_keeps_the_contract(
     (tmp_path / "probes.toml").write_text(PROBES)
     behind = start(str(tmp_path / "plugin.py"))
     before = start(f"grpc:{behind.address}")
-    for tool, least in (("tally", 95), ("picture", 60)):
+    # What the service answers whatever its tools are is asked with the first.
+    for tool, only, least in (("tally", (), 95), ("picture", OF_CALLS, 25)):
         code, findings, shown = check(
             before.address,
+            *only,
             "--tool",
             tool,
             "--probe",

@@ -9,7 +9,7 @@ import pytest
 
 from tests.integration.toolsvc.conftest import Service
 from tests.support.chat_endpoint import chat_endpoint
-from tests.support.checking import check
+from tests.support.checking import OF_CALLS, check
 from tests.support.web import hit, search_server
 
 LEAST = 15
@@ -34,7 +34,7 @@ async def test_tools_that_ask_others_keep_the_contract(
         words = [word for setting in settings for word in ("--set", setting)]
         service = await asyncio.to_thread(start, "web_search", "judge", "finish", *words)
         code, found, shown = await asyncio.to_thread(
-            check, service.address, "--each-tool", folder=tmp_path
+            check, service.address, "--each-tool", *OF_CALLS, folder=tmp_path
         )
         assert (code, found["failed"]) == (0, 0), shown
         assert all(one["reason"] for one in found["checks"] if one["outcome"] == "skipped")

@@ -1,18 +1,14 @@
 """A ToolService in another language keeps the contract: what froze v1."""
 
-import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.support.checking import check
 from tests.support.node_tool import node_tool
 from toolsvc.check.checks import ALL
 from toolsvc.check.types import Rule
-
-CHECK = [sys.executable, "-c", "from toolsvc.cli import main; main()", "check"]
 
 MAY_SKIP = {
     "calls-go-to-the-endpoint",
@@ -23,10 +19,10 @@ MAY_SKIP = {
     "a-session-holds-its-blobs",
     "blobs-of-observations-can-be-fetched",
     *(
-        check.name
-        for check in ALL
-        if check.rule in (Rule.HELD, Rule.STREAM, Rule.FORK)
-        and check.name != "what-does-not-fork-is-not-forked"
+        one.name
+        for one in ALL
+        if one.rule in (Rule.HELD, Rule.STREAM, Rule.FORK)
+        and one.name != "what-does-not-fork-is-not-forked"
     ),
 }
 """It has one process and stores no blobs, and came before GetSession, StreamCalls and forks."""
@@ -39,11 +35,6 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def test_the_node_service_keeps_the_contract(address: str, tmp_path: Path) -> None:
-    findings = tmp_path / "findings.json"
-    done = subprocess.run(
-        [*CHECK, address, "--json", str(findings)], capture_output=True, text=True, timeout=200
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    found = json.loads(findings.read_text())
-    assert found["failed"] == 0
+    code, found, shown = check(address, folder=tmp_path)
+    assert (code, found["failed"]) == (0, 0), shown
     assert {one["name"] for one in found["checks"] if one["outcome"] == "skipped"} == MAY_SKIP

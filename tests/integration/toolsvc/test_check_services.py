@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.toolsvc.conftest import Service
-from tests.support.checking import PLUGIN, PROBES, check
+from tests.support.checking import OF_CALLS, PLUGIN, PROBES, check
 from tests.support.postgres import MOST_POLICIES, POLICIES, postgres
 from tests.support.tls import make_pem
 
@@ -42,12 +42,12 @@ def test_sql_on_postgresql_keeps_the_contract(
         # A role for every session that the suite holds at once.
         dsn = f"sql.dsn={server.policies(MOST_POLICIES)}"
         service = start("sql", "--set", dsn, "--set", "sql.writable=true")
-        code, found, shown = check(service.address, "--probe", probes, folder=tmp_path)
+        code, found, shown = check(service.address, *OF_CALLS, "--probe", probes, folder=tmp_path)
         service.process.terminate()
         assert service.process.wait(20) == 0
         assert server.ask("SELECT count(*) FROM counter") == 0
     assert (code, found["failed"]) == (0, 0), shown
-    assert found["passed"] >= 95
+    assert found["passed"] >= 60
 
 
 def test_workers_keep_the_contract(

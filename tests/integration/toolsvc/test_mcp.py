@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from tests.integration.toolsvc.conftest import Service
-from tests.support.checking import check
+from tests.support.checking import OF_CALLS, check
 from tests.support.hosts import opening
 from tests.support.mcp_host import call, hosting, text_of
 from toolsvc.errors import Reason, Refused, StartError
@@ -141,6 +141,6 @@ def test_a_server_by_others_keeps_the_contract(
     service = start(f"mcp:{servers / 'mcp-server-everything'} stdio", "--set", names)
     probes = ("--probe", tmp_path / "probes.toml")
     # Each session starts a program, so everything takes its time.
-    code, found, shown = check(service.address, *probes, "--pace", "2", folder=tmp_path)
+    code, found, shown = check(service.address, *OF_CALLS, *probes, "--pace", "2", folder=tmp_path)
     assert (code, found["failed"]) == (0, 0), shown
-    assert found["passed"] >= 80, shown
+    assert found["passed"] >= 15, shown

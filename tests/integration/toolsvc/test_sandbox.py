@@ -7,6 +7,7 @@ import psutil
 import pytest
 import pytest_asyncio
 
+from tests.support.waiting import passes
 from toolsvc.sandbox.sandbox import Sandbox
 from toolsvc.sandbox.session import Ending, Outcome, Session
 
@@ -105,7 +106,7 @@ async def test_code_that_will_not_stop_is_killed_and_said_to_be_lost(session: Se
 async def test_cancelling_stops_the_call_and_keeps_the_state(session: Session) -> None:
     await run(session, "kept = 1")
     call = asyncio.create_task(run(session, "while True: pass"))
-    await asyncio.sleep(0.1)
+    await passes(0.1, "the call runs")
     assert session.cancel()
     outcome = await call
     assert outcome.ending is Ending.CANCELLED

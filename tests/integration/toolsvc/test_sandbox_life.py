@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ import structlog
 
 import toolsvc.sandbox.sandbox
 import toolsvc.sandbox.shard
+from tests.support.waiting import blocks, passes, until
 from toolsvc.sandbox.config import Backend, Isolation, SandboxConfig
 from toolsvc.sandbox.errors import SandboxUnavailable
 from toolsvc.sandbox.jail import Jail, start_jail
@@ -121,7 +121,7 @@ async def test_a_jail_that_dies_loses_its_sessions_and_is_replaced(dies: str) ->
     async with Sandbox(SandboxConfig(**SMALL)) as sandbox:
         session = await sandbox.take()
         call = asyncio.create_task(session.run("while True: pass", limit=30, keep=100))
-        await asyncio.sleep(0.1)
+        await passes(0.1, "the call runs")
         for zygote in zygotes():
             (zygote if dies == "zygote" else forker_of(zygote)).kill()
         outcome = await asyncio.wait_for(call, 10)
@@ -208,7 +208,7 @@ async def test_the_process_that_forks_holds_nothing_of_sessions() -> None:
 
 async def test_a_thousand_sessions_leave_nothing_open() -> None:
     async with Sandbox(SandboxConfig(shards=2, ready=16)) as sandbox:
-        await asyncio.sleep(0.3)
+        await until(lambda: sandbox.statistics.ready == 16, "the pool")
         before = len(os.listdir("/proc/self/fd"))
         for number in range(25):
             sessions = [await sandbox.take() for _ in range(8)]
@@ -218,14 +218,12 @@ async def test_a_thousand_sessions_leave_nothing_open() -> None:
                 )
             for session in sessions:
                 session.close()
-        await asyncio.sleep(0.5)
-        statistics = sandbox.statistics
-        assert statistics.living == statistics.ready == 16
-        assert len(os.listdir("/proc/self/fd")) <= before + 6
-        below = psutil.Process().children(recursive=True)
-        # Each jail: the firejail that watches, the one that is its first process, the zygote, and
-        # the process beside it that forks.
-        assert len(below) == 16 + 4 * 2
+        await until(lambda: sandbox.statistics.living == sandbox.statistics.ready == 16, "the pool")
+        # Each jail: the firejail that watches, the one that is its first process, the zygote,
+        # and the process beside it that forks.
+        below = psutil.Process()
+        await until(lambda: len(below.children(recursive=True)) == 16 + 4 * 2, "no more processes")
+        await until(lambda: len(os.listdir("/proc/self/fd")) <= before + 6, "no more descriptors")
 
 
 HOST = """
@@ -298,7 +296,7 @@ def test_kill_9_of_the_host_leaves_nothing() -> None:
     host = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     assert host.stdout is not None
     assert any(line.endswith(" 42\n") for line in host.stdout)
-    time.sleep(0.3)
+    blocks(0.3, "every session has begun")
     below = psutil.Process(host.pid).children(recursive=True)
     assert len(below) >= 2 * 3 + 4 + 3
     host.send_signal(signal.SIGKILL)

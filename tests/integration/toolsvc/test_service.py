@@ -11,6 +11,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from tests.support.service import Client, refused, seconds
+from tests.support.waiting import passes
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.channel import call as rpc
 from toolwright.rpc.errors import TransportError
@@ -145,7 +146,7 @@ async def test_cancelling_a_call_keeps_the_state(client: Client) -> None:
     session = await client.open()
     await client.text(session, "x = 1")
     call = asyncio.create_task(client.python(session, "while True: pass", "loop"))
-    await asyncio.sleep(0.3)
+    await passes(0.3, "the call runs")
     cancel = pb.CancelCallRequest(session_id=session, call_id="loop")
     assert (await rpc(client.stub.CancelCall, cancel, timeout=10)).cancelled
     assert (await call).error.kind == reasons.TOOL_ERROR_KIND_CANCELLED
@@ -156,7 +157,7 @@ async def test_cancelling_a_call_keeps_the_state(client: Client) -> None:
 async def test_queue_and_run_limits_are_two_things(client: Client) -> None:
     session = await client.open()
     first = asyncio.create_task(client.python(session, "import time; time.sleep(0.6)"))
-    await asyncio.sleep(0.2)
+    await passes(0.2, "the first call runs")
     with refused(reasons.ERROR_REASON_QUEUE_LIMIT) as failure:
         await client.python(session, "1", "second", queue_limit=seconds(0.1))
     assert failure.value.code is grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -171,7 +172,7 @@ async def test_queue_and_run_limits_are_two_things(client: Client) -> None:
 async def test_closing_is_idempotent_and_final(client: Client) -> None:
     session = await client.open()
     running = asyncio.create_task(client.python(session, "while True: pass"))
-    await asyncio.sleep(0.2)
+    await passes(0.2, "the call runs")
     close = pb.CloseSessionRequest(session_id=session)
     assert (await rpc(client.stub.CloseSession, close, timeout=10)).closed
     with refused(reasons.ERROR_REASON_SESSION_CLOSED):
@@ -190,7 +191,7 @@ async def test_a_lease_that_runs_out_ends_the_session(client: Client) -> None:
     renew = pb.RenewLeasesRequest(owner="careful", lease=seconds(60))
     renewed = await rpc(client.stub.RenewLeases, renew, timeout=10)
     assert list(renewed.held) == [kept]
-    await asyncio.sleep(2.2)
+    await passes(2.2, "the short lease runs out")
     with refused(reasons.ERROR_REASON_SESSION_CLOSED):
         await client.python(short, "1")
     assert await client.text(kept, "1") == "1"

@@ -12,6 +12,7 @@ import grpc.aio
 import pytest
 
 import toolsvc.edge.call_stream
+from tests.support.waiting import holds_for, until
 from toolsvc import Call, Result, Tool
 from toolsvc.edge.service import SERVICE_NAME, ToolServicer
 from toolsvc.host.host import Host
@@ -199,7 +200,9 @@ async def test_a_stream_that_breaks_amid_answers_is_no_fault_of_the_service(
             for number in range(300):
                 await stream.write(asking(number, call(f"c{number}")))
             await stream.read()
-    await asyncio.sleep(0.3)
+    await holds_for(
+        0.3, lambda: len(service.tool.ran) <= 300, "nobody to be called who was not asked for"
+    )
     assert len(service.tool.ran) <= 300
     assert caplog.records == []
 
@@ -232,8 +235,8 @@ async def test_a_full_stream_reads_on_when_calls_are_answered(
     async with streaming(service) as stream:
         for number in range(5):
             await stream.write(asking(number, call(f"c{number}", 0.2)))
-        await asyncio.sleep(0.1)
-        assert service.tool.ran == ["c0", "c1"]
+        await until(lambda: len(service.tool.ran) >= 2, "the first calls")
+        await holds_for(0.05, lambda: service.tool.ran == ["c0", "c1"], "no more of them")
         found = {(await stream.read()).id for _ in range(5)}
     assert found == set(range(5))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.integration.toolsvc.conftest import Service
 from tests.support.chat_endpoint import chat_endpoint
-from tests.support.checking import check
+from tests.support.checking import OF_CALLS, check
 from tests.unit.toolsvc.test_simulated_schemas import FILM
 
 
@@ -24,9 +24,11 @@ async def test_a_service_that_a_model_plays_keeps_the_contract(
             *("--set", f"simulated.endpoint={endpoint.url}"),
             *("--set", "simulated.model=tiny"),
         )
-        code, findings, shown = await asyncio.to_thread(check, running.address, folder=tmp_path)
+        code, findings, shown = await asyncio.to_thread(
+            check, running.address, *OF_CALLS, folder=tmp_path
+        )
     assert code == 0, shown
-    assert findings["passed"] >= 40, shown
+    assert findings["passed"] >= 22, shown
     assert endpoint.requests
 
 

@@ -13,6 +13,7 @@ import pytest
 import pytest_asyncio
 
 from tests.support.trajectory import Trajectory, said
+from tests.support.waiting import passes
 from toolsvc.errors import Reason, Refused, StartError
 from toolsvc.host.host import Host
 from toolsvc.plugin.built_in import make_built_in
@@ -285,7 +286,7 @@ async def test_a_dead_process_loses_a_writer_and_not_a_reader(
         session = trajectory(running)
         await ask(session, "SELECT 1")
         call = asyncio.create_task(session.act(f"<sql>{ENDLESS}</sql>"))
-        await asyncio.sleep(0.3)
+        await passes(0.3, "the statement runs")
         for process in psutil.Process().children(recursive=True):
             if process.name().startswith("python"):
                 with contextlib.suppress(psutil.NoSuchProcess):

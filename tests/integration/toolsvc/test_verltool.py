@@ -3,8 +3,6 @@
 import json
 import os
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -14,6 +12,7 @@ import pytest
 
 from bench.ready import free_ports
 from tests.integration.toolsvc.conftest import Service
+from tests.support.checking import check
 from toolsvc.host.host import Host
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.sources.verltool import program
@@ -21,7 +20,6 @@ from toolsvc.sources.verltool.http import ObservationServer
 from toolsvc.tools.python import PythonTool
 
 TOOLS = Path(__file__).parents[2] / "support" / "verltool"
-CHECK = [sys.executable, "-c", "from toolsvc.cli import main; main()", "check"]
 PROBE = """
 [basket]
 effect = '{"put": "pear"}'
@@ -36,10 +34,8 @@ def test_a_verltool_tool_keeps_the_contract(start: Callable[..., Service], tmp_p
     service = start(f"verltool:{TOOLS / 'basket.py'}", "--set", 'verltool.stop=["</tool_call>"]')
     probe = tmp_path / "probe.toml"
     probe.write_text(PROBE)
-    done = subprocess.run(
-        [*CHECK, service.address, "--probe", str(probe)], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    code, _, shown = check(service.address, "--probe", probe, folder=tmp_path)
+    assert code == 0, shown
     service.process.terminate()
     assert service.process.wait(20) == 0
 

@@ -10,6 +10,7 @@ import pytest
 
 from bench.scripted import Break, BreakHow, Faults, ScriptedSampler, Timing, replies
 from bench.scripted.faults import parse_break, parse_numbers
+from tests.support.waiting import until
 
 
 def body(rid: str = "r") -> dict[str, Any]:
@@ -72,7 +73,7 @@ async def test_a_stalled_stream_ends_when_the_client_leaves() -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.2):
                 await events(c, s.url)
-        await asyncio.sleep(0.05)
+        await until(lambda: s.scheduler.running == 0, "the end of the stream")
         assert s.scheduler.running == 0
 
 

@@ -17,6 +17,7 @@ import pytest
 
 from bench.errors import NotReady, ProcessFailed
 from bench.processes import Command, Processes
+from tests.support.waiting import blocks
 
 SLEEPS = ("-c", "import time; print('here', flush=True); time.sleep(100)")
 DEAF = (
@@ -165,7 +166,7 @@ def test_a_signal_stops_everything(
     children = _children(parent.pid, 2, folder / "logs")
     parent.send_signal(number)
     if twice:
-        time.sleep(0.5)
+        blocks(0.5, "the first signal is being answered")
         parent.send_signal(number)
     output, _ = parent.communicate(timeout=30)
     assert parent.returncode == code, output

@@ -12,6 +12,7 @@ import pytest
 
 from bench.scripted import ScriptedSampler, ScriptRequest, StartError, Timing, cycle, replies
 from bench.scripted.types import GenerateRequest
+from tests.support.waiting import until
 
 
 def body(ids: list[int], rid: str, **changes: Any) -> dict[str, Any]:
@@ -160,7 +161,7 @@ async def test_leaving_ends_streams_and_frees_the_port() -> None:
         async with ScriptedSampler(script=cycle(stop_id=2, every=9), timing=slow) as sampler:
             url = sampler.url
             pending = asyncio.create_task(ask(session, url, body([1], "r")))
-            await asyncio.sleep(0.1)
+            await until(lambda: sampler.scheduler.running == 1, "the reply")
             began = time.monotonic()
         assert time.monotonic() - began < 2
         with pytest.raises(aiohttp.ClientError):

@@ -14,6 +14,7 @@ from rich.console import Console
 from bench.demo import progress
 from bench.demo.follow import follow_training
 from bench.demo.progress import Screen, Status, duration, line, seconds_left, spark
+from tests.support.waiting import passes
 
 
 def test_all_that_is_asked_for_is_in_the_line() -> None:
@@ -56,7 +57,7 @@ async def test_follows_files_that_grow(tmp_path: Path, until: Any) -> None:
     task = asyncio.create_task(
         follow_training(tmp_path, status, runs_after=1, warm_ups_after_s=40.0)
     )
-    await asyncio.sleep(0.05)
+    await passes(0.05, "there is nothing to follow yet")
     steps = tmp_path / "learner.jsonl"
     row = {"step": 1, "reward": 0.25, "staleness_mean": 0.5, "version": "a.1"}
     row |= {"response_length": 20, "trajectories": 10, "step_s": 2.0, "skipped_update": False}

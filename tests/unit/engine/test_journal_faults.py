@@ -20,7 +20,7 @@ from engine.errors import StartupError
 from engine.journal.journal import GROUP_COMMIT_S, Journal, JournalDamaged, JournalFull
 from engine.journal.schema import engine_lives
 from engine.rollout.events import Streamed
-from tests.support.waiting import until
+from tests.support.waiting import passes, until
 from toolwright.types import WeightVersion, floats, ids
 
 V0 = WeightVersion(lineage="a", step=0)
@@ -350,7 +350,7 @@ async def test_kill_9_loses_at_most_the_last_commit_and_tears_nothing(
     )
     assert child.stdout is not None
     assert await child.stdout.readline() == b"open\n"
-    await asyncio.sleep(random.Random(seed).uniform(0.02, 0.8))
+    await passes(random.Random(seed).uniform(0.02, 0.8), "rows are written")
     killed = time.monotonic()
     child.kill()
     lines = (await child.stdout.read()).splitlines(keepends=True)

@@ -90,7 +90,7 @@ async def test_an_append_returns_at_once_and_is_durable_within_the_group_commit(
         journal.append(f"g0000001-{number}/a", [streamed(number)])
     assert time.perf_counter() - began < 0.05
     assert journal.backlog == 100
-    await asyncio.sleep(GROUP_COMMIT_S + 1.0)  # patience for a busy machine
+    await until(lambda: journal.backlog == 0, "the commit", GROUP_COMMIT_S + 1.0)
     assert (rows(file, "events"), journal.backlog) == (100, 0)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from engine.telemetry.lag import BOUNDS, LoopLag, quantile
+from tests.support.waiting import blocks, passes
 
 pytestmark = pytest.mark.alone
 
@@ -17,9 +17,9 @@ async def test_a_blocked_loop_is_seen() -> None:
     registry = CollectorRegistry()
     lag = LoopLag(registry)
     task = asyncio.create_task(lag.run())
-    await asyncio.sleep(0.02)
-    time.sleep(0.1)  # noqa: ASYNC251 the fault to be found
-    await asyncio.sleep(0.02)
+    await passes(0.02, "the loop is measured")
+    blocks(0.1, "the loop stands still: the fault to be found")
+    await passes(0.02, "the fault is seen")
     task.cancel()
     assert 0.08 <= lag.worst < 1.0
     assert "engine_loop_lag_seconds_bucket" in generate_latest(registry).decode()

@@ -9,6 +9,7 @@ import pytest
 
 from engine import lines
 from engine.lines import Lines, append_whole
+from tests.support.waiting import holds_for, until
 
 
 def text(file: Path) -> str:
@@ -59,8 +60,8 @@ async def test_a_full_disk_is_waited_for_and_told(
     found = Lines(file)
     first = asyncio.create_task(found.append({"a": 1}))
     second = asyncio.create_task(found.append({"a": 2}))
-    await asyncio.sleep(0.05)
-    assert found.full
+    await until(lambda: found.full, "the full disk")
+    await holds_for(0.05, lambda: not first.done(), "the row to wait for room")
     assert not first.done()
     file.unlink()
     await asyncio.gather(first, second)

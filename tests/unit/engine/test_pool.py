@@ -24,7 +24,7 @@ from engine.sampler.wire.stream import Stream
 from engine.types import Generated
 from tests.support.codecs import END, ToyCodec
 from tests.support.net import free_port
-from tests.support.waiting import ToldClock, until
+from tests.support.waiting import ToldClock, holds_for, until
 from tests.unit.engine.test_sampler_wire import event
 from toolwright.recipe import Sampler
 from toolwright.types import FinishKind, FinishReason, SamplingParams, WeightVersion
@@ -323,7 +323,7 @@ async def test_while_no_server_is_up_an_action_waits_and_the_clock_stands_still(
     async with pool_of(server, patience_s=0.1) as pool:
         pool.mark_down(pool.servers[0], "a test")
         asking = asyncio.create_task(ask(pool, clock=clock))
-        await asyncio.sleep(0.3)
+        await holds_for(0.3, lambda: not asking.done(), "the action to wait for a server")
         assert not asking.done()
         assert len(clock.told) == 1
         assert pool.statistics()[server.url]["why"] == "a test"

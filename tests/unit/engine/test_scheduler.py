@@ -18,7 +18,7 @@ from engine.lanes.places import Places
 from engine.lanes.train import TrainLane
 from engine.rollout.log import AttemptLog
 from engine.tasks import BadRows, DrawnTask
-from tests.support.waiting import until
+from tests.support.waiting import holds_for, until
 from toolwright.recipe import Run
 from toolwright.types import SamplingParams, Status, StopReason, Task, Trajectory
 
@@ -213,7 +213,7 @@ async def test_positions_go_on_after_a_restart(serving: Serving, tmp_path: Path)
     await journal.close()
     async with serving() as lane:
         await until(lambda: len(lane.admitted) >= 2, "two groups")
-        await asyncio.sleep(0.02)
+        await holds_for(0.02, lambda: lane.admitted == [1, 3], "no more groups")
         assert lane.admitted == [1, 3]  # two of four are there
 
 
@@ -285,7 +285,7 @@ async def test_a_full_disk_stops_admissions_and_loses_no_group(
         lane.finish.set()
         await until(lambda: lane.lane.full, "the full disk")
         lane.lane.changed(1)
-        await asyncio.sleep(0.01)
+        await holds_for(0.01, lambda: lane.admitted == [0], "no more groups")
         assert lane.admitted == [0]
         await until(lambda: journal.accepted == 2, "room, and the next version's group")
         assert lane.admitted == [0, 1]

@@ -233,10 +233,11 @@ async def test_bytes_that_nobody_asked_for_end_an_idle_connection() -> None:
 
 
 async def test_a_cancelled_stream_hangs_up() -> None:
-    gone = asyncio.Event()
+    came, gone = asyncio.Event(), asyncio.Event()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(HEAD)
+        came.set()
         await reader.read()  # to the end of what the client says
         gone.set()
         writer.close()
@@ -245,7 +246,8 @@ async def test_a_cancelled_stream_hangs_up() -> None:
     url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
     http = StreamingHttp(url, "/generate", silence=5)
     task = asyncio.create_task(http.post(b"{}", Stream(lambda _payload, _read_ns: True)))
-    await asyncio.sleep(0.05)
+    async with asyncio.timeout(5):
+        await came.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

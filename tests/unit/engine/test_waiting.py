@@ -6,7 +6,7 @@ import asyncio
 
 from engine.sampler.waiting import Cause, Waiting
 from engine.timelimit import TimeLimit
-from tests.support.waiting import ToldClock
+from tests.support.waiting import ToldClock, passes
 
 
 async def test_causes_that_overlap_stop_the_clock_once() -> None:
@@ -43,7 +43,7 @@ async def test_a_limit_stands_still_while_an_action_waits() -> None:
     async with limit:
         waiting = Waiting(limit)
         waiting.begin(Cause.NO_SAMPLER, asyncio.get_running_loop().time())
-        await asyncio.sleep(0.2)
+        await passes(0.2, "the action waits")
         waiting.end(Cause.NO_SAMPLER)
 
 

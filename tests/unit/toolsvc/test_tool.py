@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from tests.support.waiting import holds_for
 from toolsvc import (
     Author,
     Call,
@@ -171,7 +172,7 @@ async def test_a_thread_outlives_its_limit_and_says_when_it_has_ended() -> None:
     assert result.error.kind is ToolErrorKind.TIMEOUT
     idle = asyncio.Event()
     cancellation.when_idle(idle.set)
-    await asyncio.sleep(0.05)
+    await holds_for(0.05, lambda: not idle.is_set(), "the thread to be running")
     assert not idle.is_set()
     release.set()
     async with asyncio.timeout(5):
@@ -179,16 +180,19 @@ async def test_a_thread_outlives_its_limit_and_says_when_it_has_ended() -> None:
 
 
 async def test_cancelling_gives_a_cancelled_result() -> None:
+    begun = asyncio.Event()
+
     class Slow(Tool):
         name = "slow"
 
         async def call(self, state: object, call: Call) -> str:
+            begun.set()
             await asyncio.sleep(30)
             return ""
 
     cancellation = Cancellation()
     running = asyncio.create_task(Slow().run(None, call(), cancellation))
-    await asyncio.sleep(0.01)
+    await begun.wait()
     cancellation.request()
     result = await running
     assert result.error is not None

@@ -15,6 +15,7 @@ import pytest
 from engine.errors import StartupError
 from engine.rewards.rewards import Rewards
 from tests.support.docs import example
+from tests.support.waiting import passes
 from toolwright.types import (
     Author,
     CallOutcome,
@@ -247,7 +248,7 @@ async def test_a_score_reaches_the_record_whole(folder: Path) -> None:
 
 async def test_an_awaited_cancellation_is_not_the_function_s(folder: Path) -> None:
     scoring = asyncio.ensure_future(score(folder, "sleeps"))
-    await asyncio.sleep(0.02)
+    await passes(0.02, "the function runs")
     scoring.cancel()
     with pytest.raises(asyncio.CancelledError):
         await scoring

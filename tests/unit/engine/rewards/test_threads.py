@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from engine.rewards.threads import RewardThreads, ThreadOutOfTime, ThreadsLost
+from tests.support.waiting import until
 
 
 async def regained(threads: RewardThreads) -> None:
@@ -87,9 +88,14 @@ async def test_a_lost_thread_is_replaced_and_comes_back() -> None:
 
 
 async def test_a_cancelled_call_keeps_its_thread_until_it_returns() -> None:
-    threads, release = RewardThreads(1), threading.Event()
-    call = asyncio.ensure_future(threads.run(lambda _: release.wait(30), None, seconds=30))
-    await asyncio.sleep(0.02)
+    threads, begun, release = RewardThreads(1), threading.Event(), threading.Event()
+
+    def held(_: object) -> bool:
+        begun.set()
+        return release.wait(30)
+
+    call = asyncio.ensure_future(threads.run(held, None, seconds=30))
+    await until(begun.is_set, "the call")
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
