@@ -283,10 +283,16 @@ def _clients(config: ServiceConfig) -> bytes | None:
         raise StartError(str(error)) from error
 
 
-def _allow_open_files(max_sessions: int) -> int:
-    """Raises the soft limit as far as it goes; returns how many sessions fit."""
+def raise_open_files() -> int:
+    """The soft limit as far as it goes, which is returned: connections are files too."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
+
+
+def _allow_open_files(max_sessions: int) -> int:
+    """Returns how many sessions fit."""
+    hard = raise_open_files()
     if hard == resource.RLIM_INFINITY:
         return max_sessions
     fit = max(1, (hard - 512) // _FILES_PER_SESSION)

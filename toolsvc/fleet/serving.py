@@ -26,7 +26,15 @@ from toolsvc.fleet.shared import SharedHosts
 from toolsvc.fleet.starting import Starter
 from toolsvc.host.admission import PERMITS_PER_CORE
 from toolsvc.host.task_blobs import BLOB_BYTES, TaskBlobs
-from toolsvc.serving import ServiceConfig, announce, bound, make_server, metrics_face, settle
+from toolsvc.serving import (
+    ServiceConfig,
+    announce,
+    bound,
+    make_server,
+    metrics_face,
+    raise_open_files,
+    settle,
+)
 from toolwright.rpc.auth import TokenOnBehalf
 from toolwright.rpc.errors import ListenError
 from toolwright.rpc.server import Server
@@ -93,6 +101,7 @@ def of_one_host(config: ServiceConfig, hosts: int, cores: float | None = None) -
 async def serve_fleet(config: ServiceConfig, kind: Kind, stop: asyncio.Event) -> None:
     """Serves until `stop`. StartError or ListenError before that; StartError also where, later, a
     host cannot start and no other lives."""
+    raise_open_files()
     server = make_server(config, config.listen)
     doors = [server]
     if kind.link:
