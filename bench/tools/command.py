@@ -39,8 +39,8 @@ def tools(
     mode: Annotated[
         str | None,
         typer.Option(
-            help="One or more of burst, closed, open, sessions, opens, with commas; without it a "
-            "burst and a closed row for each concurrency.",
+            help="One or more of burst, closed, open, sessions, opens, rush, with commas; without "
+            "it a burst and a closed row for each concurrency.",
         ),
     ] = None,
     concurrency: Annotated[
@@ -91,6 +91,7 @@ def tools(
         open      calls arrive at random, --rate a second, answered or not
         sessions  holds all sessions and finds each of them alive; for memory
         opens     new sessions in a row, each to the answer of its first call
+        rush      the same, all opened at the same instant
 
     \b
     Examples:

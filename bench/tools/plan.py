@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench.errors import BenchError
-from bench.tools.rows import Mode
+from bench.tools.rows import OPENING, Mode
 from bench.tools.workloads import WORKLOADS, Workload
 
 DEFAULT_MODES = (Mode.BURST, Mode.CLOSED)
@@ -39,13 +39,14 @@ class Plan:
 
     @property
     def sessions(self) -> int:
-        """The most that are open at once: those that a sweep holds, and those of `opens`."""
-        return max(self.concurrency) * (self.holds + (Mode.OPENS in self.modes))
+        """The most that are open at once: those that a sweep holds, and those of a mode that makes
+        its own."""
+        return max(self.concurrency) * (self.holds + bool(OPENING.intersection(self.modes)))
 
     @property
     def holds(self) -> bool:
         """A mode needs sessions that are open before its clock starts."""
-        return any(mode is not Mode.OPENS for mode in self.modes)
+        return any(mode not in OPENING for mode in self.modes)
 
     def slices(self, workload: Workload) -> tuple[int, float]:
         """(rounds, seconds of one) of a loop with this workload."""

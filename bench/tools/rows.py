@@ -35,6 +35,12 @@ class Mode(StrEnum):
     """All sessions are held, and two bursts find each of them alive; memory is what counts."""
     OPENS = "opens"
     """New sessions, one after the other, each to the answer of its first call."""
+    RUSH = "rush"
+    """The same, all opened at the same instant."""
+
+
+OPENING = frozenset({Mode.OPENS, Mode.RUSH})
+"""They make sessions of their own; the others call in sessions that are held."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from bench.errors import BenchError
 from bench.tools import loops, trial
 from bench.tools.fleet import Fleet, Shot
 from bench.tools.plan import SLICES, Plan
-from bench.tools.rows import Memory, Mode, Row
+from bench.tools.rows import OPENING, Memory, Mode, Row
 from bench.tools.servers import Server
 from bench.tools.trial import Load, Round, Side
 from bench.tools.usage import proportional_all, resident, tree
@@ -58,9 +58,9 @@ async def sweep(plan: Plan, servers: Servers, say: Say) -> AsyncIterator[Row]:
                     memory = await _memory(servers, concurrency)
                 for mode in plan.modes:
                     say(f"{name}: {mode}")
-                    if mode is Mode.OPENS:
-                        row = await _opens(
-                            servers, workload, concurrency, say, held=len(sides[0].fleet)
+                    if mode in OPENING:
+                        row = await _opening(
+                            servers, workload, mode, concurrency, say, held=len(sides[0].fleet)
                         )
                         yield _sound(row)
                         continue
@@ -100,10 +100,15 @@ async def _held(
     return await trial.measure(ours, floor, load, count, seconds=spans)
 
 
-async def _opens(servers: Servers, workload: Workload, count: int, say: Say, *, held: int) -> Row:
+async def _opening(
+    servers: Servers, workload: Workload, mode: Mode, count: int, say: Say, *, held: int
+) -> Row:
     """`count` new sessions; `held`: how many others are open meanwhile."""
 
     async def load(fleet: Fleet, _number: int) -> list[Shot]:
+        if mode is Mode.RUSH:
+            instant = perf_counter()
+            return await asyncio.gather(*(fleet.join(instant) for _ in range(count)))
         return [await fleet.join(perf_counter()) for _ in range(count)]
 
     await _steady(servers.service)
@@ -114,7 +119,7 @@ async def _opens(servers: Servers, workload: Workload, count: int, say: Say, *, 
         ]
         rounds = await trial.measure(ours, floor, load, 1)
         memory = await _memory(servers, held + count)
-    return Row.of(workload.name, Mode.OPENS, count, rounds, memory)
+    return Row.of(workload.name, mode, count, rounds, memory)
 
 
 def _sound(row: Row) -> Row:

@@ -28,12 +28,12 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("report")
     done = bench(
         "--workload", "stateful,noop", "--concurrency", "3", "--bursts", "2", "--seconds", "0.5",
-        "--mode", "burst,closed,open,sessions,opens", "--rate", "40",
+        "--mode", "burst,closed,open,sessions,opens,rush", "--rate", "40",
         "--json", str(folder / "report.json"), "--html", str(folder / "report.html"),
         "--", "--ready", "2", "--shards", "1",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("\nstateful ") == 5
+    assert done.stdout.count("\nstateful ") == 6
     assert "<h2>stateful, open 40/s</h2>" in (folder / "report.html").read_text()
     found: dict[str, Any] = json.loads((folder / "report.json").read_text())
     return found
@@ -44,7 +44,7 @@ def test_every_row_is_there_and_sound(report: dict[str, Any]) -> None:
     assert [(row["workload"], row["concurrency"], row["mode"]) for row in rows] == [
         (workload, 3, mode)
         for workload in ("stateful", "noop")
-        for mode in ("burst", "closed", "open", "sessions", "opens")
+        for mode in ("burst", "closed", "open", "sessions", "opens", "rush")
     ]
     for row in rows:
         # `stateful` checks each answer: a call that was lost or made twice would be an error.
@@ -66,7 +66,7 @@ def test_bursts_are_counted_call_by_call(report: dict[str, Any]) -> None:
     for row in report["rows"]:
         if row["mode"] == "burst":
             assert row["requests"] == 2 * row["concurrency"]
-        if row["mode"] == "opens":
+        if row["mode"] in ("opens", "rush"):
             assert row["requests"] == row["concurrency"]
 
 

@@ -139,6 +139,7 @@ def test_opening_needs_room_beside_what_is_held() -> None:
         return parse_plan("hello", "100", mode, None, bursts=1, seconds=1.0)
 
     assert (of("opens").sessions, of("opens").holds) == (100, False)
+    assert (of("opens,rush").sessions, of("opens,rush").holds) == (100, False)
     assert (of("opens,burst").sessions, of("opens,burst").holds) == (200, True)
 
 
