@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.postgres import POLICIES, PostgresServer, postgres
 from tests.support.trajectory import Trajectory, said
+from tests.support.waiting import passes
 from toolsvc.errors import Reason, Refused, StartError
 from toolsvc.host.host import Host
 from toolsvc.sandbox.config import SandboxConfig
@@ -308,7 +309,7 @@ async def test_a_policy_sets_no_limit_for_its_own_thoughts(host: MakeHost) -> No
         await ask(session, "DELETE FROM city WHERE name = 'Oslo'")
         limit = "SELECT set_config('idle_in_transaction_session_timeout', '50', false)"
         assert "50" in await ask(session, limit)
-        await asyncio.sleep(0.4)
+        await passes(0.4, "longer than the limit that it set")
         assert "(1 row)" in await ask(session, "SELECT 1")
 
 
