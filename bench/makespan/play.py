@@ -29,7 +29,7 @@ from bench.makespan.sampler import Stamp
 from bench.memory import resident_peak
 from bench.processes import Command, Processes, Running
 from bench.ready import accepts, free_ports, origin
-from bench.tools.usage import cpu_seconds, thread_seconds
+from bench.tools.load.usage import cpu_seconds, thread_seconds
 from engine.telemetry.lag import BOUNDS
 from toolwright.common.v1.trajectory_pb2 import Trajectory as TrajectoryMessage
 from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc

@@ -20,9 +20,9 @@ from bench.processes import Command, Processes, Running
 from bench.ready import free_ports, grpc_ready
 from bench.search import data
 from bench.search.client import Burst, actions, bursts
-from bench.tools.figures import Spread
+from bench.tools.reading.figures import Spread
 from bench.versions import machine, versions
-from toolsvc.backends.search.encoder import Encoder, describe
+from toolsvc.backends.search.ranking.encoder import Encoder, describe
 
 BIN = Path(sys.executable).parent
 READY_S = 120.0

@@ -11,14 +11,14 @@ from typing import Annotated
 import typer
 
 from bench.errors import BenchError
-from bench.tools import verltool
-from bench.tools.compare import compare, read_report, verdicts
+from bench.tools.load import verltool
+from bench.tools.load.workloads import WORKLOADS
 from bench.tools.plan import Plan, PlanError, parse_plan
-from bench.tools.report import write_report
-from bench.tools.rows import levels
+from bench.tools.reading.compare import compare, read_report, verdicts
+from bench.tools.reading.report import write_report
+from bench.tools.reading.rows import levels
+from bench.tools.reading.terminal import Screen, remarks
 from bench.tools.run import Report, Subject, run
-from bench.tools.terminal import Screen, remarks
-from bench.tools.workloads import WORKLOADS
 from toolwright import loop
 from toolwright.rpc.options import TOKEN_VARIABLE
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench.errors import BenchError
-from bench.tools.rows import OPENING, Mode
-from bench.tools.workloads import WORKLOADS, Workload
+from bench.tools.load.workloads import WORKLOADS, Workload
+from bench.tools.reading.rows import OPENING, Mode
 
 DEFAULT_MODES = (Mode.BURST, Mode.CLOSED)
 SLICES = 5

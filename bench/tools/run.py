@@ -12,11 +12,11 @@ from typing import Any
 import psutil
 
 from bench.processes import Processes
+from bench.tools.load.servers import Server, find, start_floor, start_service
 from bench.tools.plan import Plan
-from bench.tools.rows import Row
-from bench.tools.servers import Server, find, start_floor, start_service
+from bench.tools.reading.rows import Row
+from bench.tools.reading.terminal import HEADER, Screen, line
 from bench.tools.sweep import Servers, idle, sweep
-from bench.tools.terminal import HEADER, Screen, line
 from bench.versions import machine, versions
 
 PACKAGES = ("toolwright", "grpcio", "protobuf", "uvloop", "numpy")

@@ -9,14 +9,15 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from bench.errors import BenchError
-from bench.tools import loops, trial
-from bench.tools.fleet import Fleet, Shot
+from bench.tools import trial
+from bench.tools.load import loops
+from bench.tools.load.fleet import Fleet, Shot
+from bench.tools.load.servers import Server
+from bench.tools.load.usage import proportional_all, resident, tree
+from bench.tools.load.workloads import Workload
 from bench.tools.plan import SLICES, Plan
-from bench.tools.rows import OPENING, Memory, Mode, Row
-from bench.tools.servers import Server
+from bench.tools.reading.rows import OPENING, Memory, Mode, Row
 from bench.tools.trial import Load, Round, Side
-from bench.tools.usage import proportional_all, resident, tree
-from bench.tools.workloads import Workload
 
 HOLD_BURSTS = 2
 STEADY_S = 1.0

@@ -18,10 +18,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
 
-from bench.tools.figures import Window
-from bench.tools.fleet import Fleet, Shot
-from bench.tools.servers import Server
-from bench.tools.usage import cpu_seconds
+from bench.tools.load.fleet import Fleet, Shot
+from bench.tools.load.servers import Server
+from bench.tools.load.usage import cpu_seconds
+from bench.tools.reading.figures import Window
 
 SETTLE_S = 0.05
 """After the last answer, within what CPU time is counted of: what a server still does for it."""

@@ -3,7 +3,7 @@ see it."""
 
 from typing import BinaryIO
 
-from toolsvc.sandbox.jailed import kernel
+from toolsvc.sandbox.jailed.walls import kernel
 
 
 def rehearse() -> None:

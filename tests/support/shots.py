@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from google.protobuf.duration_pb2 import Duration
 
-from bench.tools.figures import Window
-from bench.tools.fleet import Shot
+from bench.tools.load.fleet import Shot
+from bench.tools.load.workloads import Action
+from bench.tools.reading.figures import Window
 from bench.tools.trial import Round
-from bench.tools.workloads import Action
 from toolwright.tool.v1 import tool_pb2 as pb
 
 HELLO = Action(text="<python>hello</python>", says="hello")

@@ -12,7 +12,7 @@ from tests.support.site import Site
 from tests.support.trajectory import Trajectory
 from toolsvc.host.host import Host
 from toolsvc.sandbox.config import SandboxConfig
-from toolsvc.tools.browser.tool import BrowserOptions, BrowserTool
+from toolsvc.tools.browser.browser_tool import BrowserOptions, BrowserTool
 from toolsvc.types import Result, Text
 
 

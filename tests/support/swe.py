@@ -13,7 +13,7 @@ from tests.support.trajectory import Trajectory, said
 from toolsvc.host.host import Host
 from toolsvc.sandbox.config import MIB, SandboxConfig
 from toolsvc.tools.swe.options import SweOptions
-from toolsvc.tools.swe.tool import SweTool
+from toolsvc.tools.swe.swe_tool import SweTool
 from toolsvc.types import Result
 
 SMALL = SandboxConfig(shards=1, ready=2, memory_bytes=192 * MIB)

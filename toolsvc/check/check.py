@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from types import ModuleType
 
-from toolsvc.check.client import Client
+from toolsvc.check.client import CheckClient
 from toolsvc.check.types import Rule
 
-Body = Callable[[Client], Awaitable[None]]
+Body = Callable[[CheckClient], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ from google.protobuf.duration_pb2 import Duration
 from toolsvc.check.connection import ANSWER_SECONDS, Connection, Refusal, ask
 from toolsvc.check.probe import Kind
 from toolsvc.check.subject import Subject
-from toolsvc.check.types import Failed, Skipped, expect
+from toolsvc.check.types import CheckFailed, Skipped, expect
 from toolwright import wire
 from toolwright.common.v1 import reasons_pb2
 from toolwright.rpc.errors import ServiceError
@@ -35,7 +35,7 @@ RUN_SECONDS = 20.0
 WAIT_SECONDS = 5.0
 
 
-class Client:
+class CheckClient:
     """Async context manager. `pace` stretches every time that a check chooses."""
 
     def __init__(
@@ -47,7 +47,7 @@ class Client:
         self._pace = pace
         self._asked: list[tuple[str, tool_pb2_grpc.ToolServiceAsyncStub]] = []
 
-    async def __aenter__(self) -> Client:
+    async def __aenter__(self) -> CheckClient:
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -108,7 +108,7 @@ class Client:
         return opened
 
     async def send_fork(
-        self, parent: Session, request: pb.OpenSessionRequest
+        self, parent: CheckSession, request: pb.OpenSessionRequest
     ) -> pb.OpenSessionResponse:
         """ForkSession, seen to be closed. Refusal."""
         self._asked.append((request.session_id, parent.stub))
@@ -120,14 +120,14 @@ class Client:
             opened.endpoint = parent.opened.endpoint
         return opened
 
-    async def open(self, subject: Subject | None = None, **fields: Any) -> Session:
+    async def open(self, subject: Subject | None = None, **fields: Any) -> CheckSession:
         """A session whose calls go to `subject`, by default the first tool."""
         subject = subject or self.subject()
         request = self.opening(subject, **fields)
-        return Session(self, subject, request, await self.send_opening(request))
+        return CheckSession(self, subject, request, await self.send_opening(request))
 
     async def renew(
-        self, session: Session, *believed: str, lease: float = LEASE_SECONDS
+        self, session: CheckSession, *believed: str, lease: float = LEASE_SECONDS
     ) -> pb.RenewLeasesResponse:
         """RenewLeases for this owner, where `session` is held."""
         return await ask(
@@ -138,12 +138,12 @@ class Client:
         )
 
 
-class Session:
+class CheckSession:
     """An open session, and calls of one tool in it."""
 
     def __init__(
         self,
-        client: Client,
+        client: CheckClient,
         subject: Subject,
         request: pb.OpenSessionRequest,
         opened: pb.OpenSessionResponse,
@@ -199,7 +199,7 @@ class Session:
         return await self.result(self.calling(kind, **fields))
 
     async def begin(self, request: pb.CallToolRequest) -> None:
-        """Sees the call in flight, and as far as the service tells, running. Failed if it does
+        """Sees the call in flight, and as far as the service tells, running. CheckFailed if it does
         not answer `running`."""
         asking = pb.CallToolRequest()
         asking.CopyFrom(request)
@@ -218,11 +218,11 @@ class Session:
         answer: pb.GetSessionResponse = await asked_optionally(self.stub.GetSession, request)
         return answer
 
-    async def fork(self) -> Session:
+    async def fork(self) -> CheckSession:
         """A second session with the state of this one. Refusal."""
         request = self.client.opening(self.subject)
         opened = await self.client.send_fork(self, request)
-        return Session(self.client, self.subject, request, opened)
+        return CheckSession(self.client, self.subject, request, opened)
 
     async def cancel(self, call_id: str) -> bool:
         """CancelCall. Refusal."""
@@ -237,11 +237,11 @@ class Session:
         return answer.closed
 
     async def count(self) -> int:
-        """What the tool's counter says. Refusal; Failed if it says nothing."""
+        """What the tool's counter says. Refusal; CheckFailed if it says nothing."""
         return number_in(await self.call(Kind.READ))
 
     async def expect_count(self, count: int, after: str) -> None:
-        """Failed unless the counter says `count`."""
+        """CheckFailed unless the counter says `count`."""
         found = await self.count()
         expect(found == count, f"{after}: {found} effects, not {count}")
 
@@ -262,11 +262,13 @@ def text_of(result: pb.CallResult) -> str:
 
 
 def number_in(result: pb.CallResult) -> int:
-    """The first whole number of an observation. Failed if there is none."""
+    """The first whole number of an observation. CheckFailed if there is none."""
     expect(not result.HasField("error"), f"reading the counter failed: {result.error.message}")
     found = find_number(text_of(result))
     if found is None:
-        raise Failed(f"the counter was read as {text_of(result)[:80]!r}, which holds no number")
+        raise CheckFailed(
+            f"the counter was read as {text_of(result)[:80]!r}, which holds no number"
+        )
     return found
 
 
@@ -286,7 +288,7 @@ def error_kind(result: pb.CallResult) -> str:
 
 
 async def refused(asking: Awaitable[object], *reasons: str, doing: str) -> Refusal:
-    """Failed unless `asking` ends in one of `reasons` with the code that belongs to it."""
+    """CheckFailed unless `asking` ends in one of `reasons` with the code that belongs to it."""
     try:
         answer = await asking
     except Refusal as refusal:
@@ -298,7 +300,7 @@ async def refused(asking: Awaitable[object], *reasons: str, doing: str) -> Refus
             f"{doing}: {refusal.reason} came with {refusal.code.name}, not {code.name}",
         )
         return refusal
-    raise Failed(f"{doing}: answered {str(answer)[:80]!r}, not {' or '.join(reasons)}")
+    raise CheckFailed(f"{doing}: answered {str(answer)[:80]!r}, not {' or '.join(reasons)}")
 
 
 GONE = ("SESSION_CLOSED", "SESSION_NOT_FOUND")

@@ -10,9 +10,13 @@ from rich.table import Table
 
 from toolsvc.check.check import Check
 from toolsvc.check.subject import Subject
-from toolsvc.check.types import Outcome, Report
+from toolsvc.check.types import CheckOutcome, Report
 
-_STYLES = {Outcome.PASSED: "green", Outcome.FAILED: "bold red", Outcome.SKIPPED: "yellow"}
+_STYLES = {
+    CheckOutcome.PASSED: "green",
+    CheckOutcome.FAILED: "bold red",
+    CheckOutcome.SKIPPED: "yellow",
+}
 
 
 def show_report(console: Console, report: Report, checks: Sequence[Check]) -> None:
@@ -32,12 +36,12 @@ def show_report(console: Console, report: Report, checks: Sequence[Check]) -> No
     console.print(table)
     claims = {check.name: check.claim for check in checks}
     for finding in report.findings:
-        if finding.outcome is Outcome.FAILED:
+        if finding.outcome is CheckOutcome.FAILED:
             of = f", tool {escape(finding.tool)}" if finding.tool else ""
             console.print(f"\n[bold red]{finding.name}[/] (rule {finding.rule}{of})")
             console.print(f"  must hold: {escape(claims[finding.name])}")
             console.print(f"  was seen:  {escape(finding.reason)}")
-    counts = ", ".join(f"{report.count(outcome)} {outcome}" for outcome in Outcome)
+    counts = ", ".join(f"{report.count(outcome)} {outcome}" for outcome in CheckOutcome)
     console.print(f"\n{counts}")
 
 

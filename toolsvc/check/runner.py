@@ -22,11 +22,11 @@ import grpc
 import grpc.aio
 
 from toolsvc.check.check import Check
-from toolsvc.check.client import Client
+from toolsvc.check.client import CheckClient
 from toolsvc.check.connection import Connection, Refusal, ask
 from toolsvc.check.probe import Probe
 from toolsvc.check.subject import Subject, subject_of
-from toolsvc.check.types import Failed, Finding, Outcome, Report, Skipped
+from toolsvc.check.types import CheckFailed, CheckOutcome, Finding, Report, Skipped
 from toolwright.tool.v1 import tool_pb2 as pb
 
 AT_ONCE = 12
@@ -109,7 +109,7 @@ async def run(
     async def one(number: int, job: Job) -> None:
         async with nullcontext() if job.check.patient else places:
             finding = await _find(connection, job, pace)
-        if not (second_chance and job.check.timed and finding.outcome is Outcome.FAILED):
+        if not (second_chance and job.check.timed and finding.outcome is CheckOutcome.FAILED):
             found[number] = finding
             seen(finding)
 
@@ -124,20 +124,20 @@ async def run(
 
 
 async def _find(connection: Connection, job: Job, pace: float) -> Finding:
-    check, client = job.check, Client(connection, job.subjects, pace=pace)
-    outcome, reason = Outcome.PASSED, ""
+    check, client = job.check, CheckClient(connection, job.subjects, pace=pace)
+    outcome, reason = CheckOutcome.PASSED, ""
     limit = CHECK_SECONDS * max(1.0, pace)
     try:
         async with client, asyncio.timeout(limit):
             await check.body(client)
     except Skipped as skipped:
-        outcome, reason = Outcome.SKIPPED, str(skipped)
-    except Failed as failed:
-        outcome, reason = Outcome.FAILED, str(failed)
+        outcome, reason = CheckOutcome.SKIPPED, str(skipped)
+    except CheckFailed as failed:
+        outcome, reason = CheckOutcome.FAILED, str(failed)
     except Refusal as refusal:
-        outcome, reason = Outcome.FAILED, f"unexpected: {refusal}: {refusal.message}"
+        outcome, reason = CheckOutcome.FAILED, f"unexpected: {refusal}: {refusal.message}"
     except TimeoutError:
-        outcome, reason = Outcome.FAILED, f"it was not over after {limit:g} s"
+        outcome, reason = CheckOutcome.FAILED, f"it was not over after {limit:g} s"
     except Exception as error:  # noqa: BLE001 - what the service said made no sense to the check
-        outcome, reason = Outcome.FAILED, f"unexpected: {type(error).__name__}: {error}"
+        outcome, reason = CheckOutcome.FAILED, f"unexpected: {type(error).__name__}: {error}"
     return Finding(name=check.name, rule=check.rule, outcome=outcome, reason=reason, tool=job.tool)

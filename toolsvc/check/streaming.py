@@ -8,9 +8,9 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from toolsvc.check.client import Session
+from toolsvc.check.client import CheckSession
 from toolsvc.check.connection import ANSWER_SECONDS, Refusal
-from toolsvc.check.types import Failed, Skipped, expect
+from toolsvc.check.types import CheckFailed, Skipped, expect
 from toolwright.tool.v1 import tool_pb2 as pb
 
 _METHOD = "StreamCalls"
@@ -20,7 +20,7 @@ _SERVICE = pb.DESCRIPTOR.services_by_name["ToolService"].full_name
 class Stream:
     """Async context manager: a stream to where the session is held, broken at the block's end."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: CheckSession) -> None:
         self._session = session
         self._rpc: Any = None
 
@@ -46,13 +46,14 @@ class Stream:
         except asyncio.InvalidStateError:
             # The stream has ended, and only reading says how.
             await self.read()
-            raise Failed("StreamCalls ended while a request was being sent") from None
+            raise CheckFailed("StreamCalls ended while a request was being sent") from None
 
     async def read(self) -> pb.StreamCallsResponse:
-        """The next answer, whosever. Raises as `send` does; Failed where the stream ends well."""
+        """The next answer, whosever. Raises as `send` does; CheckFailed where the stream ends
+        well."""
         answer = await self._read()
         if answer is None:
-            raise Failed("StreamCalls ended while a request was without an answer")
+            raise CheckFailed("StreamCalls ended while a request was without an answer")
         return answer
 
     async def rest(self) -> list[pb.StreamCallsResponse]:
@@ -83,7 +84,7 @@ class Stream:
         except grpc.aio.AioRpcError as error:
             raise Refusal.of(_METHOD, error) from error
         except TimeoutError:
-            raise Failed(f"StreamCalls did not answer within {ANSWER_SECONDS:g} s") from None
+            raise CheckFailed(f"StreamCalls did not answer within {ANSWER_SECONDS:g} s") from None
         return None if answer is grpc.aio.EOF else answer
 
     async def _expect_served(self) -> None:

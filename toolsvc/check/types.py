@@ -49,7 +49,7 @@ class Rule(StrEnum):
     """Health and reflection."""
 
 
-class Outcome(StrEnum):
+class CheckOutcome(StrEnum):
     """What became of a check."""
 
     PASSED = "passed"
@@ -58,7 +58,7 @@ class Outcome(StrEnum):
     """The service does not have what the check is about."""
 
 
-class Failed(Exception):
+class CheckFailed(Exception):
     """What was seen breaks the rule; the message says what was seen."""
 
 
@@ -72,7 +72,7 @@ class Finding:
 
     name: str
     rule: Rule
-    outcome: Outcome
+    outcome: CheckOutcome
     reason: str = ""
     """Of a failure or a skip."""
     tool: str = ""
@@ -85,13 +85,13 @@ class Report:
 
     findings: Sequence[Finding]
 
-    def count(self, outcome: Outcome) -> int:
+    def count(self, outcome: CheckOutcome) -> int:
         return sum(finding.outcome is outcome for finding in self.findings)
 
     def as_json(self) -> dict[str, Any]:
         """{"passed", "failed", "skipped": counts, "checks": [{"name", "rule", "tool", "outcome",
         "reason"}]}"""
-        return {outcome.value: self.count(outcome) for outcome in Outcome} | {
+        return {outcome.value: self.count(outcome) for outcome in CheckOutcome} | {
             "checks": [
                 {
                     "name": finding.name,
@@ -106,6 +106,6 @@ class Report:
 
 
 def expect(holds: object, otherwise: str) -> None:
-    """Failed(otherwise) unless `holds`."""
+    """CheckFailed(otherwise) unless `holds`."""
     if not holds:
-        raise Failed(otherwise)
+        raise CheckFailed(otherwise)

@@ -16,7 +16,14 @@ from typing import Annotated, Any
 import typer
 from google.protobuf.json_format import MessageToDict
 
-from toolsvc.commands.endings import Authority, Shown, ShownKey, Unusable, client_of, one_sentence
+from toolsvc.commands.endings import (
+    Authority,
+    Shown,
+    ShownKey,
+    UnusableWords,
+    client_of,
+    one_sentence,
+)
 from toolsvc.edge.client import Client
 from toolsvc.types import Media
 from toolwright.common.v1 import reasons_pb2
@@ -111,20 +118,20 @@ def _object(text: str, option: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise Unusable(f"{option} {text}: not JSON ({error})") from None
+        raise UnusableWords(f"{option} {text}: not JSON ({error})") from None
     if not isinstance(value, dict):
-        raise Unusable(f'{option} {text}: give a JSON object, such as {{"name": "value"}}')
+        raise UnusableWords(f'{option} {text}: give a JSON object, such as {{"name": "value"}}')
     return value
 
 
 def _read(path: Path) -> Media:
     media_type, _ = mimetypes.guess_type(path.name)
     if media_type is None:
-        raise Unusable(f"--media {path}: the name does not tell what it is, as photo.png does")
+        raise UnusableWords(f"--media {path}: the name does not tell what it is, as photo.png does")
     try:
         return Media(media_type=media_type, data=path.read_bytes())
     except OSError as error:
-        raise Unusable(f"--media {path}: {error.strerror}") from None
+        raise UnusableWords(f"--media {path}: {error.strerror}") from None
 
 
 def _given(action: str | None, has_arguments: bool) -> Iterator[str]:

@@ -23,8 +23,8 @@ from toolsvc.check.connection import Connection
 from toolsvc.check.probe import Probe, ProbeError, load_probes
 from toolsvc.check.report import show_checks, show_report, show_subjects
 from toolsvc.check.runner import NoService, jobs_of, look, run
-from toolsvc.check.types import Outcome, Report
-from toolsvc.commands.endings import Authority, Shown, ShownKey, Unusable, trust
+from toolsvc.check.types import CheckOutcome, Report
+from toolsvc.commands.endings import Authority, Shown, ShownKey, UnusableWords, trust
 from toolwright.rpc.options import TOKEN_VARIABLE
 from toolwright.rpc.tls import TlsError
 
@@ -75,7 +75,7 @@ def check(
         report = asyncio.run(
             _check(console, connection, checks, probes, tool=tool, apart=apart, pace=pace)
         )
-    except (NoService, ProbeError, TlsError, Unusable) as error:
+    except (NoService, ProbeError, TlsError, UnusableWords) as error:
         print(f"toolsvc: {error}", file=sys.stderr)
         raise typer.Exit(2) from None
     show_report(console, report, checks)
@@ -85,7 +85,7 @@ def check(
         except OSError as error:
             print(f"toolsvc: the findings cannot be written: {error}", file=sys.stderr)
             raise typer.Exit(2) from None
-    if report.count(Outcome.FAILED):
+    if report.count(CheckOutcome.FAILED):
         raise typer.Exit(1)
 
 

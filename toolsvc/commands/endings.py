@@ -31,18 +31,18 @@ Shown = Annotated[
 ShownKey = Annotated[Path | None, typer.Option(help="PEM file: the certificate's key")]
 
 
-class Unusable(Exception):
+class UnusableWords(Exception):
     """What was typed makes no sense; the message is one sentence."""
 
 
 def trust(
     tls_ca: Path | None, tls_cert: Path | None, tls_key: Path | None
 ) -> tuple[bytes | None, Certificate | None]:
-    """Whom to trust, and what to show. TlsError, Unusable."""
+    """Whom to trust, and what to show. TlsError, UnusableWords."""
     if (tls_cert is None) != (tls_key is None):
-        raise Unusable("give --tls-cert and --tls-key together")
+        raise UnusableWords("give --tls-cert and --tls-key together")
     if tls_cert is not None and tls_ca is None:
-        raise Unusable("give --tls-ca too: without it the service is not spoken to by TLS")
+        raise UnusableWords("give --tls-ca too: without it the service is not spoken to by TLS")
     return (
         None if tls_ca is None else read_authority(tls_ca),
         None if tls_cert is None or tls_key is None else read_certificate(tls_cert, tls_key),
@@ -52,7 +52,7 @@ def trust(
 def client_of(
     address: str, tls_ca: Path | None, tls_cert: Path | None, tls_key: Path | None
 ) -> Client:
-    """With the bearer token of the environment. TlsError, Unusable."""
+    """With the bearer token of the environment. TlsError, UnusableWords."""
     return Client(address, os.environ.get(TOKEN_VARIABLE, ""), *trust(tls_ca, tls_cert, tls_key))
 
 
@@ -66,7 +66,7 @@ def one_sentence(address: str = "", *, extra: str = "") -> Iterator[None]:
         sentence = f"no service answers at {address} ({error})"
         if error.code is StatusCode.UNAUTHENTICATED:
             sentence = f"the service at {address} wants another bearer token: set {TOKEN_VARIABLE}"
-    except (ListenError, ServiceError, StartError, TlsError, Unusable) as error:
+    except (ListenError, ServiceError, StartError, TlsError, UnusableWords) as error:
         sentence = str(error)
     except ImportError as error:
         if not extra:

@@ -19,7 +19,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from toolsvc.backends.search.manifest import Dense, Kind
+from toolsvc.backends.search.manifest import Dense, IndexKind
 from toolsvc.commands.endings import one_sentence
 
 app = typer.Typer(
@@ -41,7 +41,7 @@ def build(
         Path, typer.Argument(help='JSON lines of {"id", "contents"}, contents "Title"\\ntext')
     ],
     output: Annotated[Path, typer.Option(help="folder of the index")],
-    kind: Annotated[Kind, typer.Option(help="words, vectors, or both")] = Kind.BM25,
+    kind: Annotated[IndexKind, typer.Option(help="words, vectors, or both")] = IndexKind.BM25,
     dense: Annotated[Dense, typer.Option(help="the vectors of a hybrid index")] = Dense.HNSW,
     encoder: Annotated[
         Path | None, typer.Option(help="folder of a sentence-transformers model, E5 or MiniLM")

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from toolsvc.commands.endings import Unusable, one_sentence
+from toolsvc.commands.endings import UnusableWords, one_sentence
 from toolsvc.fleet.local.serving import serve_locally
 from toolsvc.fleet.ray.own_cluster import keep_to_this_machine
 from toolsvc.host.observation import DEFAULT_LIMIT
@@ -198,10 +198,10 @@ def serve(
     log_to_stderr()
     with one_sentence(extra="ray" if backend is Hosting.RAY else ""):
         if not (is_unix(listen) or re.fullmatch(r".+:\d+", listen)):
-            raise Unusable(f"--listen {listen}: write it as host:port, or unix:/path")
+            raise UnusableWords(f"--listen {listen}: write it as host:port, or unix:/path")
         if backend is Hosting.RAY:
             if workers > 1 or advertise or worker_port:
-                raise Unusable(
+                raise UnusableWords(
                     "--workers, --advertise and --worker-port are for one machine: with --backend "
                     "ray say --hosts"
                 )
@@ -213,12 +213,14 @@ def serve(
             room = Resources(cpus=host_cpus, gpus=host_gpus, memory_bytes=host_memory_mib * MIB)
             serve_on_ray(config, Shape(address=ray_address, hosts=hosts, host=room))
         elif any(_is_given(context, option) for option in _OF_RAY):
-            raise Unusable(
+            raise UnusableWords(
                 "--ray-address, --hosts and --host-... are for --backend ray: say that too"
             )
         elif workers == 1:
             if advertise or worker_port:
-                raise Unusable("--advertise and --worker-port are for --workers of two or more")
+                raise UnusableWords(
+                    "--advertise and --worker-port are for --workers of two or more"
+                )
             loop.run(serve_alone(config))
         else:
             loop.run(serve_locally(config, workers, advertise=advertise, first_port=worker_port))

@@ -9,7 +9,7 @@ its own doing; `ioctl`, `fcntl`, `ftruncate`; `clone`, so that there is one thre
 
 from __future__ import annotations
 
-from toolsvc.sandbox.jailed import bpf
+from toolsvc.sandbox.jailed.walls import bpf
 
 _KEPT = {
     bpf.X86_64: {

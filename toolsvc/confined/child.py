@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import BinaryIO, NoReturn
 
 from toolsvc.confined.calls import program
-from toolsvc.sandbox.jailed import kernel
+from toolsvc.sandbox.jailed.walls import kernel
 
 ANSWERED, NO_MEMORY, RAISED = 0, 3, 4
 """Exit codes."""

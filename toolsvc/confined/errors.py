@@ -13,7 +13,7 @@ from enum import StrEnum
 from toolsvc.errors import RETRY_SECONDS, BackendDown, Reason, Refused
 
 
-class Fault(StrEnum):
+class InputFault(StrEnum):
     """How an input failed."""
 
     TIME = "time"
@@ -27,7 +27,7 @@ class Fault(StrEnum):
 
 
 class InputFailed(Exception):
-    def __init__(self, fault: Fault, detail: str = "") -> None:
+    def __init__(self, fault: InputFault, detail: str = "") -> None:
         super().__init__(f"{fault}: {detail}" if detail else str(fault))
         self.fault = fault
 

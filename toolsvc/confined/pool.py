@@ -24,7 +24,7 @@ from typing import BinaryIO
 import structlog
 
 from toolsvc.confined.child import ANSWERED, NO_MEMORY, RAISED
-from toolsvc.confined.errors import CannotStart, Fault, InputFailed, PoolDown
+from toolsvc.confined.errors import CannotStart, InputFailed, InputFault, PoolDown
 from toolsvc.confined.nursery import Greeting
 from toolsvc.confined.places import Places
 from toolsvc.sandbox.config import SandboxConfig
@@ -48,7 +48,7 @@ _HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 log = structlog.get_logger(__name__)
 
 
-class Pool:
+class ConfinedPool:
     """`module`: the parser, by name (see the package). `count`: jobs at once; as many more where
     jobs take long. `memory_bytes`: address space of each."""
 
@@ -120,7 +120,7 @@ class Pool:
                 if late:
                     nursery.kill(job)
             if late:
-                raise InputFailed(Fault.TIME, f"more than {seconds:g} s")
+                raise InputFailed(InputFault.TIME, f"more than {seconds:g} s")
             return await _outcome(job.result(), answer, most)
 
     async def _living_nursery(self) -> _Nursery:
@@ -145,7 +145,7 @@ class Pool:
 class Jobs:
     """A place: one job at a time."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: ConfinedPool) -> None:
         self._pool = pool
         self._last: asyncio.Future[int | None] | None = None
 
@@ -164,12 +164,12 @@ async def _outcome(status: int | None, answer: BinaryIO, most: int) -> bytes:
     if status is None or status == -signal.SIGKILL:
         raise PoolDown("a confined process could not be had, or was killed from outside")
     if status == NO_MEMORY:
-        raise InputFailed(Fault.MEMORY)
+        raise InputFailed(InputFault.MEMORY)
     if status in (ANSWERED, RAISED):
         said = os.pread(answer.fileno(), 200, 0).decode("utf-8", "replace")
         log.info("a parser failed", said=said if status == RAISED else f"{size} bytes")
-        raise InputFailed(Fault.BROKEN)
-    raise InputFailed(Fault.CRASH, str(status))
+        raise InputFailed(InputFault.BROKEN)
+    raise InputFailed(InputFault.CRASH, str(status))
 
 
 def _memory_file() -> BinaryIO:

@@ -70,7 +70,7 @@ class Client:
         media: Iterable[Media] = (),
         lease: float = LEASE_SECONDS,
         shared: bool = False,
-    ) -> Session:
+    ) -> OpenedSession:
         """A session with these tools, all where none is named, and the task's `media`, of which
         those are sent that the service does not have. One that is open under this id already is
         used on. `shared`: others call in it too, now or later, so no result is acknowledged."""
@@ -100,10 +100,10 @@ class Client:
                 await rpc(stub.PutBlob, pieces, timeout=_BLOB_SECONDS)
         if opened.endpoint:
             self._channels.append(open_channel(opened.endpoint, *self._how))
-        return Session(_stub(self._channels[-1]), opened, shared=shared)
+        return OpenedSession(_stub(self._channels[-1]), opened, shared=shared)
 
 
-class Session:
+class OpenedSession:
     """An open session, at the endpoint that holds it."""
 
     def __init__(

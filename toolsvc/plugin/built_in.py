@@ -21,16 +21,16 @@ from toolwright.assignments import AssignmentError, assign
 
 BUILT_IN = {
     "python": "toolsvc.tools.python:PythonTool",
-    "bash": "toolsvc.tools.bash.tool:BashTool",
-    "sql": "toolsvc.tools.sql.tool:SqlTool",
+    "bash": "toolsvc.tools.bash.bash_tool:BashTool",
+    "sql": "toolsvc.tools.sql.sql_tool:SqlTool",
     "search": "toolsvc.tools.search:SearchTool",
-    "web_search": "toolsvc.tools.web_search.tool:WebSearchTool",
+    "web_search": "toolsvc.tools.web_search.web_search_tool:WebSearchTool",
     "finish": "toolsvc.tools.finish:FinishTool",
-    "judge": "toolsvc.tools.judge.tool:JudgeTool",
-    "browser": "toolsvc.tools.browser.tool:BrowserTool",
-    "swe": "toolsvc.tools.swe.tool:SweTool",
-    "image": "toolsvc.tools.image.tool:ImageTool",
-    "create_and_execute": "toolsvc.tools.create.tool:CreateTool",
+    "judge": "toolsvc.tools.judge.judge_tool:JudgeTool",
+    "browser": "toolsvc.tools.browser.browser_tool:BrowserTool",
+    "swe": "toolsvc.tools.swe.swe_tool:SweTool",
+    "image": "toolsvc.tools.image.image_tool:ImageTool",
+    "create_and_execute": "toolsvc.tools.create.create_tool:CreateTool",
 }
 """Name to "module:class"."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from toolsvc.sandbox.jailed import bpf, kernel
+from toolsvc.sandbox.jailed.walls import bpf, kernel
 from toolsvc.sandbox.plan import JailPlan
 
 _SYSTEM = ("/bin", "/lib", "/lib32", "/lib64", "/libx32", "/sbin")

@@ -13,8 +13,11 @@ from importlib import resources
 from typing import Any
 
 # Each imports only those before it; the driver stands where it finds all that it may import.
-_BEFORE_THE_DRIVER = ("wire", "bpf", "kernel", "confine", "measure", "homes", "share", "preload")
-_AFTER_THE_DRIVER = ("watch", "forker", "zygote")
+_BEFORE_THE_DRIVER = (
+    *("wire", "walls.bpf", "walls.kernel", "walls.confine"),
+    *("watching.measure", "walls.homes", "watching.share", "preload"),
+)
+_AFTER_THE_DRIVER = ("watching.watch", "forker", "zygote")
 _PARTS_OF_A_DRIVER = {
     "shell": ("channel", "texts", "files", "bash"),
     "database": ("channel", "table"),
@@ -33,15 +36,19 @@ os.close(control)
 control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, fileno=3)
 with open(bundle, 'rb') as file:
     message = json.loads(file.read())
-package = sys.modules['jailed'] = types.ModuleType('jailed')
-package.__path__ = []
+def package(name):
+    if name not in sys.modules:
+        sys.modules[name] = types.ModuleType(name)
+        sys.modules[name].__path__ = []
+    return sys.modules[name]
 for name, source in message['sources']:
+    folder, _, leaf = ('jailed.' + name).rpartition('.')
     module = types.ModuleType('jailed.' + name)
-    module.__package__ = 'jailed'
+    module.__package__ = folder
     sys.modules['jailed.' + name] = module
-    setattr(package, name, module)
-    exec(compile(source, '<jailed/' + name + '.py>', 'exec'), module.__dict__)
-package.zygote.main(control, message['settings'])
+    setattr(package(folder), leaf, module)
+    exec(compile(source, '<jailed/' + name.replace('.', '/') + '.py>', 'exec'), module.__dict__)
+package('jailed').zygote.main(control, message['settings'])
 """
 
 
@@ -49,9 +56,11 @@ def bundle(settings: Mapping[str, Any]) -> bytes:
     """Sources in import order and the zygote's settings; of the drivers only the one it needs."""
     folder = resources.files("toolsvc.sandbox") / "jailed"
     driver = settings["driver"]
-    parts = _PARTS_OF_A_DRIVER.get(driver, ())
-    order = (*_BEFORE_THE_DRIVER, *parts, driver, *_AFTER_THE_DRIVER)
-    sources = [(name, (folder / f"{name}.py").read_text("utf-8")) for name in order]
+    drivers = [f"drivers.{name}" for name in (*_PARTS_OF_A_DRIVER.get(driver, ()), driver)]
+    order = (*_BEFORE_THE_DRIVER, *drivers, *_AFTER_THE_DRIVER)
+    sources = [
+        (name, (folder / f"{name.replace('.', '/')}.py").read_text("utf-8")) for name in order
+    ]
     return json.dumps({"sources": sources, "settings": settings}).encode()
 
 

@@ -45,7 +45,7 @@ class Backend(StrEnum):
 
 
 class Driver(StrEnum):
-    """What a confined process does with the calls it gets: a module of `jailed`."""
+    """What a confined process does with the calls it gets: a module of `jailed.drivers`."""
 
     INTERPRETER = "interpreter"
     """A call is Python code, run in the process itself."""

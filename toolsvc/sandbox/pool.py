@@ -23,7 +23,7 @@ from typing import Any, Protocol
 import structlog
 
 from toolsvc.sandbox.errors import SandboxDown, SandboxError, SandboxUnavailable
-from toolsvc.sandbox.session import Session
+from toolsvc.sandbox.session import SandboxSession
 from toolsvc.sandbox.shard import Shard
 
 _RESTART_SECONDS = (0.1, 0.5, 2.0, 5.0)
@@ -40,7 +40,7 @@ class StartShard(Protocol):
     def __call__(
         self,
         *,
-        on_ready: Callable[[Session], None],
+        on_ready: Callable[[SandboxSession], None],
         on_failed: Callable[[str], None],
         on_down: Callable[[Shard], None],
     ) -> Awaitable[Shard]: ...
@@ -59,7 +59,7 @@ class PoolStatistics:
     """Jails that were lost and started anew, so far."""
 
 
-class Pool:
+class SandboxPool:
     """Not thread-safe: all calls from one loop."""
 
     def __init__(
@@ -79,9 +79,9 @@ class Pool:
         self._exclusive = exclusive
         self._shards: list[Shard] = []
         self._retired: list[Shard] = []
-        self._ready: deque[Session] = deque()
+        self._ready: deque[SandboxSession] = deque()
         self._creating = 0
-        self._waiting: deque[asyncio.Future[Session]] = deque()
+        self._waiting: deque[asyncio.Future[SandboxSession]] = deque()
         self._failures = 0
         self._replaced = 0
         self._replacing = False
@@ -113,7 +113,7 @@ class Pool:
             replaced=self._replaced,
         )
 
-    async def take(self) -> Session:
+    async def take(self) -> SandboxSession:
         """A fresh session, which the caller must close. SandboxDown if none can be made.
 
         Cancelling the wait loses nothing: the session goes to the next who waits.
@@ -126,7 +126,7 @@ class Pool:
             session.close()
         if self._closing:
             raise SandboxDown("the sandbox is shutting down")
-        waiting: asyncio.Future[Session] = asyncio.get_running_loop().create_future()
+        waiting: asyncio.Future[SandboxSession] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiting)
         self._fill()
         try:
@@ -177,7 +177,7 @@ class Pool:
             if share:
                 shard.request(share)
 
-    def _on_ready(self, session: Session, *, created: bool = True) -> None:
+    def _on_ready(self, session: SandboxSession, *, created: bool = True) -> None:
         if created:
             self._creating -= 1
             self._failures = 0

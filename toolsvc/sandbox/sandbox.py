@@ -23,11 +23,11 @@ from toolsvc.sandbox.config import (
     zygote_settings,
 )
 from toolsvc.sandbox.errors import SandboxError, SandboxUnavailable
-from toolsvc.sandbox.jailed import bpf, kernel
+from toolsvc.sandbox.jailed.walls import bpf, kernel
 from toolsvc.sandbox.plan import JailPlan, plan_jail
-from toolsvc.sandbox.pool import Pool, PoolStatistics
+from toolsvc.sandbox.pool import PoolStatistics, SandboxPool
 from toolsvc.sandbox.selftest import examine
-from toolsvc.sandbox.session import Session
+from toolsvc.sandbox.session import SandboxSession
 from toolsvc.sandbox.shard import Shard
 
 log = structlog.get_logger(__name__)
@@ -40,7 +40,7 @@ class Sandbox:
         self.config = config
         self._driver = driver
         self._level: Isolation | None = None
-        self._pool: Pool | None = None
+        self._pool: SandboxPool | None = None
 
     async def __aenter__(self) -> Sandbox:
         await self.start()
@@ -116,7 +116,7 @@ class Sandbox:
             failures.append(f"{level}: {'; '.join(faults[:3])}")
         raise SandboxUnavailable(_no_level(self.config, failures))
 
-    async def take(self) -> Session:
+    async def take(self) -> SandboxSession:
         """A fresh confined session, which the caller must close. SandboxDown if none can be had."""
         return await self._running().take()
 
@@ -125,7 +125,7 @@ class Sandbox:
             await self._pool.close()
             self._pool = None
 
-    async def _faults(self, pool: Pool, level: Isolation) -> list[str]:
+    async def _faults(self, pool: SandboxPool, level: Isolation) -> list[str]:
         if level is not Isolation.NONE:
             return await examine(pool, self.config, level)
         log.warning(
@@ -135,7 +135,9 @@ class Sandbox:
         (await pool.take()).close()
         return []
 
-    async def _with_driver(self, tested: Pool, plan: JailPlan, level: Isolation, abi: int) -> Pool:
+    async def _with_driver(
+        self, tested: SandboxPool, plan: JailPlan, level: Isolation, abi: int
+    ) -> SandboxPool:
         """The self-test is Python, so interpreters take it; another driver's sessions are confined
         by the same code in the same jails."""
         if self._driver is Driver.INTERPRETER:
@@ -151,7 +153,7 @@ class Sandbox:
             raise
         return pool
 
-    def _running(self) -> Pool:
+    def _running(self) -> SandboxPool:
         if self._pool is None:
             raise RuntimeError("the sandbox is not running")
         return self._pool
@@ -163,14 +165,14 @@ def make_pool(
     level: Isolation,
     abi: int,
     driver: Driver = Driver.INTERPRETER,
-) -> Pool:
+) -> SandboxPool:
     """A pool at this level, not started and not trusted yet."""
     settings = zygote_settings(config, level, abi, driver)
     exclusive = not level.shared_jail
 
     async def start_shard(
         *,
-        on_ready: Callable[[Session], None],
+        on_ready: Callable[[SandboxSession], None],
         on_failed: Callable[[str], None],
         on_down: Callable[[Shard], None],
     ) -> Shard:
@@ -183,7 +185,7 @@ def make_pool(
             on_down=on_down,
         )
 
-    return Pool(
+    return SandboxPool(
         start_shard,
         shards=config.shards,
         # A jail of its own is dear to hold and to start, and firejails start one at a time

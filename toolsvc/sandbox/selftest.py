@@ -23,10 +23,10 @@ from typing import Any
 from toolsvc.sandbox.bundle import probe_source
 from toolsvc.sandbox.config import Isolation, SandboxConfig
 from toolsvc.sandbox.errors import SandboxError
-from toolsvc.sandbox.jailed import bpf, kernel
-from toolsvc.sandbox.jailed.confine import ENVIRONMENT
-from toolsvc.sandbox.pool import Pool
-from toolsvc.sandbox.session import Ending, Session
+from toolsvc.sandbox.jailed.walls import bpf, kernel
+from toolsvc.sandbox.jailed.walls.confine import ENVIRONMENT
+from toolsvc.sandbox.pool import SandboxPool
+from toolsvc.sandbox.session import Ending, SandboxSession
 
 _LIMIT_SECONDS = 20.0
 _KEEP_BYTES = 256 * 1024
@@ -63,7 +63,7 @@ def _verb(what: str) -> str:
     return f"have {what}"
 
 
-async def examine(pool: Pool, config: SandboxConfig, level: Isolation) -> list[str]:
+async def examine(pool: SandboxPool, config: SandboxConfig, level: Isolation) -> list[str]:
     """Faults of the isolation that `pool` gives; empty = it holds. SandboxError if no session
     can be had at all."""
     with contextlib.ExitStack() as stack:
@@ -89,7 +89,7 @@ async def examine(pool: Pool, config: SandboxConfig, level: Isolation) -> list[s
             return faults
 
 
-async def _plant(victim: Session) -> str:
+async def _plant(victim: SandboxSession) -> str:
     """A file in another session's folder; returns its path."""
     code = "kept = 41\nopen('secret', 'w').write('s')\nimport os\nprint(os.path.abspath('secret'))"
     outcome = await victim.run(code, limit=_LIMIT_SECONDS, keep=_KEEP_BYTES)

@@ -66,7 +66,7 @@ class Outcome:
     reason: str = ""
 
 
-class Session:
+class SandboxSession:
     """One confined interpreter. Not thread-safe: all calls from the loop that made it."""
 
     def __init__(
@@ -75,8 +75,8 @@ class Session:
         pidfd: int,
         output: int,
         *,
-        on_ready: Callable[[Session], None],
-        on_gone: Callable[[Session], None],
+        on_ready: Callable[[SandboxSession], None],
+        on_gone: Callable[[SandboxSession], None],
         kill_jail: Callable[[], None] | None = None,
     ) -> None:
         """Takes over the three descriptors. `kill_jail`: where the session has no pid namespace

@@ -21,7 +21,7 @@ from toolsvc.sandbox.errors import SandboxDown, SandboxError, SandboxUnavailable
 from toolsvc.sandbox.jail import Jail, start_jail
 from toolsvc.sandbox.jailed import wire
 from toolsvc.sandbox.plan import JailPlan
-from toolsvc.sandbox.session import Ending, Session
+from toolsvc.sandbox.session import Ending, SandboxSession
 
 BARREN_AFTER = 3
 """Sessions that could not be made, in a row."""
@@ -40,7 +40,7 @@ class Shard:
         exclusive: bool,
         memory_bytes: int,
         disk_bytes: int,
-        on_ready: Callable[[Session], None],
+        on_ready: Callable[[SandboxSession], None],
         on_failed: Callable[[str], None],
         on_down: Callable[[Shard], None],
     ) -> None:
@@ -55,8 +55,8 @@ class Shard:
         self._loop = asyncio.get_running_loop()
         self._started: asyncio.Future[None] = self._loop.create_future()
         self._requested: set[int] = set()
-        self._sessions: dict[int, Session] = {}
-        self._numbers: dict[Session, int] = {}
+        self._sessions: dict[int, SandboxSession] = {}
+        self._numbers: dict[SandboxSession, int] = {}
         self._next = 0
         self._closing = False
         self._end: asyncio.Task[None] | None = None
@@ -89,7 +89,7 @@ class Shard:
         return shard
 
     @property
-    def sessions(self) -> list[Session]:
+    def sessions(self) -> list[SandboxSession]:
         return list(self._sessions.values())
 
     @property
@@ -195,7 +195,7 @@ class Shard:
     def _adopt(self, number: int, descriptors: list[int]) -> None:
         self._requested.discard(number)
         channel, pidfd, output = descriptors
-        session = Session(
+        session = SandboxSession(
             socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, fileno=channel),
             pidfd,
             output,
@@ -206,7 +206,7 @@ class Shard:
         self._sessions[number] = session
         self._numbers[session] = number
 
-    def _on_ready(self, session: Session) -> None:
+    def _on_ready(self, session: SandboxSession) -> None:
         self._failed = 0
         self._tell_ready(session)
 
@@ -214,7 +214,7 @@ class Shard:
         self._failed += 1
         self._tell_failed(reason)
 
-    def _session_gone(self, session: Session) -> None:
+    def _session_gone(self, session: SandboxSession) -> None:
         del self._sessions[self._numbers.pop(session)]
         if not session.ready:
             reason = session.gone or ""

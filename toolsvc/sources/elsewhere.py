@@ -17,7 +17,7 @@ from toolsvc.sandbox.config import SandboxConfig
 
 SOURCES: dict[str, str] = {
     "cassette": "toolsvc.sources.cassette.source:CassetteSource",
-    "grpc": "toolsvc.sources.remote.tool:RemoteSource",
+    "grpc": "toolsvc.sources.remote.remote_tool:RemoteSource",
     "mcp": "toolsvc.sources.mcp.source:McpSource",
     "verltool": "toolsvc.sources.verltool.source:VerlToolSource",
     "hybrid": "toolsvc.sources.simulated.source:HybridSource",

@@ -1,7 +1,7 @@
 """A tree of files on its way into a session's folder.
 
-Packed as `sandbox.jailed.files.unpack` reads it: a line of JSON that lists [path, mode, size], then
-the bytes of all files.
+Packed as `sandbox.jailed.drivers.files.unpack` reads it: a line of JSON that lists [path, mode,
+size], then the bytes of all files.
 """
 
 from __future__ import annotations

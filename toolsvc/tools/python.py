@@ -20,7 +20,7 @@ from toolsvc.errors import Reason, Refused, backend_down
 from toolsvc.plugin.actions import InvalidAction
 from toolsvc.plugin.tool import STRICT, Cancellation
 from toolsvc.sandbox.config import SandboxConfig
-from toolsvc.sandbox.session import Ending, Outcome, Session
+from toolsvc.sandbox.session import Ending, Outcome, SandboxSession
 from toolsvc.tools.replaying import Journal
 from toolsvc.tools.sandboxed import KINDS, SandboxedTool
 from toolsvc.types import (
@@ -83,7 +83,7 @@ class _State:
     __slots__ = ("journal", "process")
 
     def __init__(self, journal: Journal | None = None) -> None:
-        self.process: Session | None = None
+        self.process: SandboxSession | None = None
         self.journal = journal or Journal()
 
 

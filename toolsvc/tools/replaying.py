@@ -12,7 +12,7 @@ import hashlib
 from typing import NamedTuple
 
 from toolsvc.errors import Reason, Refused, backend_down
-from toolsvc.sandbox.session import Ending, Outcome, Session
+from toolsvc.sandbox.session import Ending, Outcome, SandboxSession
 
 JOURNAL_CHARACTERS = 256 << 10
 """Of code that one session keeps for a fork: a hundred calls of a page each."""
@@ -65,7 +65,7 @@ class Journal:
         copy._ran, copy._room, copy._number = list(self._ran), self._room, self._number
         return copy
 
-    async def replay(self, process: Session, *, keep: int) -> None:
+    async def replay(self, process: SandboxSession, *, keep: int) -> None:
         """Runs all calls in a fresh process. `keep`: bytes of their output, as when they first ran.
         Refused where one of them comes to something else."""
         for number, ran in enumerate(self._ran, start=1):

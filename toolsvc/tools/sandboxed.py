@@ -13,7 +13,7 @@ from toolsvc.plugin.built_in import BuiltIn
 from toolsvc.sandbox.config import Driver, SandboxConfig
 from toolsvc.sandbox.errors import SandboxError, SandboxUnavailable
 from toolsvc.sandbox.sandbox import Sandbox
-from toolsvc.sandbox.session import Ending, Session
+from toolsvc.sandbox.session import Ending, SandboxSession
 from toolwright.types import ToolErrorKind
 
 KINDS = {
@@ -54,7 +54,7 @@ class ToolSandbox(Sandbox):
         except SandboxUnavailable as error:
             raise StartError(str(error)) from error
 
-    async def take(self) -> Session:
+    async def take(self) -> SandboxSession:
         """A fresh confined session, which the caller must close. Refused if none can be had."""
         try:
             return await super().take()

@@ -24,7 +24,7 @@ from toolsvc.backends.search.batcher import BatchFailed, QueueFull
 from toolsvc.backends.search.errors import NoVector, WrongVector
 from toolsvc.backends.search.http import RetrieveServer
 from toolsvc.backends.search.index import Retriever, Sources
-from toolsvc.backends.search.searcher import BATCH, MOST_HITS, QUEUE, Answer, Searcher
+from toolsvc.backends.search.searcher import BATCH, MOST_HITS, QUEUE, SearchAnswer, Searcher
 from toolsvc.backends.search.types import Hit, Query
 from toolsvc.backends.search.vectors import decode_vector
 from toolsvc.errors import RETRY_SECONDS, Reason, Refused
@@ -166,7 +166,7 @@ def _begin_anew(limit: asyncio.Timeout, seconds: float) -> None:
         limit.reschedule(asyncio.get_running_loop().time() + seconds)
 
 
-def as_result(answer: Answer, *, quoted: bool) -> Result:
+def as_result(answer: SearchAnswer, *, quoted: bool) -> Result:
     """The observation, and what the batch was like."""
     return Result(
         observation=(Text(text=as_text(answer.hits, quoted=quoted)),),

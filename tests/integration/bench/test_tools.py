@@ -84,7 +84,7 @@ def test_nothing_is_left(report: dict[str, Any]) -> None:
     left = [
         process.info["cmdline"]
         for process in psutil.process_iter(["cmdline"])
-        if "bench.tools.floor" in (process.info["cmdline"] or ())
+        if "bench.tools.load.floor" in (process.info["cmdline"] or ())
     ]
     assert left == []
 

@@ -5,7 +5,7 @@ and the helpers of `PRELUDE`. A try is held when it ends in an OSError (or one o
 other ending, a slip in the text included, counts as a break-in.
 """
 
-from toolsvc.sandbox.jailed import bpf, kernel
+from toolsvc.sandbox.jailed.walls import bpf, kernel
 
 DENIALS = {
     *("OSError", "PermissionError", "FileNotFoundError", "NotADirectoryError", "IsADirectoryError"),

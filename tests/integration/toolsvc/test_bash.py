@@ -19,7 +19,7 @@ from toolsvc.errors import Reason, Refused, StartError
 from toolsvc.host.host import Host
 from toolsvc.plugin.built_in import make_built_in
 from toolsvc.sandbox.config import MIB, Backend, SandboxConfig
-from toolsvc.tools.bash.tool import BashTool
+from toolsvc.tools.bash.bash_tool import BashTool
 from toolsvc.types import Result
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.tool.v1 import tool_pb2_grpc

@@ -16,7 +16,7 @@ from toolsvc.check.checks.calls import histories
 from toolsvc.check.connection import Connection
 from toolsvc.check.probe import load_probes
 from toolsvc.check.runner import jobs_of, look, run
-from toolsvc.check.types import Outcome, Report, Rule
+from toolsvc.check.types import CheckOutcome, Report, Rule
 
 AT_ONCE = 24
 REFERENCE = "reference"
@@ -68,8 +68,8 @@ async def _side_by_side(names: Sequence[str], at_once: int) -> dict[str, Report]
 
 def test_the_reference_keeps_the_contract(reports: Mapping[str, Report]) -> None:
     found = reports[REFERENCE].findings
-    assert [one for one in found if one.outcome is Outcome.FAILED] == []
-    skipped = [one.name for one in found if one.outcome is Outcome.SKIPPED]
+    assert [one for one in found if one.outcome is CheckOutcome.FAILED] == []
+    skipped = [one.name for one in found if one.outcome is CheckOutcome.SKIPPED]
     assert skipped == ["calls-go-to-the-endpoint"]
 
 
@@ -77,5 +77,5 @@ def test_the_reference_keeps_the_contract(reports: Mapping[str, Report]) -> None
 def test_a_broken_service_is_caught(name: str, reports: Mapping[str, Report]) -> None:
     report = reports[name]
     assert {one.name: one.outcome for one in report.findings} == dict.fromkeys(
-        BROKEN[name].caught_by, Outcome.FAILED
+        BROKEN[name].caught_by, CheckOutcome.FAILED
     ), [one.reason for one in report.findings]

@@ -13,8 +13,8 @@ import psutil
 import pytest
 import pytest_asyncio
 
-from toolsvc.confined.errors import CannotStart, Fault, InputFailed, PoolDown, PoolFull
-from toolsvc.confined.pool import Pool, file_of
+from toolsvc.confined.errors import CannotStart, InputFailed, InputFault, PoolDown, PoolFull
+from toolsvc.confined.pool import ConfinedPool, file_of
 from toolsvc.sandbox.config import MIB, SandboxConfig
 
 PARSER = "tests.support.hostile_parser"
@@ -26,15 +26,20 @@ pytestmark = [
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def pool() -> AsyncIterator[Pool]:
-    pool = Pool(PARSER, count=2, memory_bytes=256 * MIB)
+async def pool() -> AsyncIterator[ConfinedPool]:
+    pool = ConfinedPool(PARSER, count=2, memory_bytes=256 * MIB)
     await pool.start()
     yield pool
     await pool.close()
 
 
 async def run(
-    pool: Pool, code: str, data: bytes = b"", seconds: float = 60, most: int = 1000, who: str = "a"
+    pool: ConfinedPool,
+    code: str,
+    data: bytes = b"",
+    seconds: float = 60,
+    most: int = 1000,
+    who: str = "a",
 ) -> bytes:
     async with pool.place(who, 60) as jobs:
         with file_of(data) as file:
@@ -51,7 +56,7 @@ def nursery() -> psutil.Process:
     return found
 
 
-def nursery_of(pool: Pool) -> psutil.Process:
+def nursery_of(pool: ConfinedPool) -> psutil.Process:
     assert pool._nursery is not None
     return psutil.Process(pool._nursery._process.pid)
 
@@ -62,7 +67,7 @@ async def in_it(until: Callable[..., Any]) -> psutil.Process:
     return nursery().children()[0]
 
 
-async def test_a_parser_reads_its_file_and_answers(pool: Pool) -> None:
+async def test_a_parser_reads_its_file_and_answers(pool: ConfinedPool) -> None:
     assert await run(pool, "answer = file.read()[::-1]", b"abc") == b"cba"
     assert await run(pool, "answer = bytes(5 << 20)", most=5 << 20) == bytes(5 << 20)
     assert await run(pool, "") == b""
@@ -71,30 +76,30 @@ async def test_a_parser_reads_its_file_and_answers(pool: Pool) -> None:
 @pytest.mark.parametrize(
     ("code", "fault"),
     [
-        ("bytearray(1 << 30)", Fault.MEMORY),
-        ("b = []\nwhile True: b.append(bytes(1 << 20))", Fault.MEMORY),
-        ("ctypes.string_at(0)", Fault.CRASH),
-        ("os.abort()", Fault.CRASH),
+        ("bytearray(1 << 30)", InputFault.MEMORY),
+        ("b = []\nwhile True: b.append(bytes(1 << 20))", InputFault.MEMORY),
+        ("ctypes.string_at(0)", InputFault.CRASH),
+        ("os.abort()", InputFault.CRASH),
         ("os._exit(0)\n", None),
-        ("os._exit(5)", Fault.CRASH),
-        ("os._exit(9)", Fault.CRASH),
-        ("raise SystemExit(0)", Fault.BROKEN),
-        ("raise KeyboardInterrupt", Fault.BROKEN),
-        ("1 / 0", Fault.BROKEN),
-        ("f = lambda: f()\nf()", Fault.BROKEN),
-        ("answer = 'no bytes'", Fault.BROKEN),
-        ("answer = bytes(1001)", Fault.BROKEN),
-        ("os.write(1, bytes(1001))\nos.write(1, b'x')", Fault.BROKEN),
-        ("os.kill(os.getpid(), signal.SIGKILL)", Fault.BROKEN),
-        ("os.closerange(0, 3)\nanswer = b'x'", Fault.BROKEN),
-        ("signal.signal(signal.SIGTERM, signal.SIG_IGN)\nwhile True: pass", Fault.TIME),
+        ("os._exit(5)", InputFault.CRASH),
+        ("os._exit(9)", InputFault.CRASH),
+        ("raise SystemExit(0)", InputFault.BROKEN),
+        ("raise KeyboardInterrupt", InputFault.BROKEN),
+        ("1 / 0", InputFault.BROKEN),
+        ("f = lambda: f()\nf()", InputFault.BROKEN),
+        ("answer = 'no bytes'", InputFault.BROKEN),
+        ("answer = bytes(1001)", InputFault.BROKEN),
+        ("os.write(1, bytes(1001))\nos.write(1, b'x')", InputFault.BROKEN),
+        ("os.kill(os.getpid(), signal.SIGKILL)", InputFault.BROKEN),
+        ("os.closerange(0, 3)\nanswer = b'x'", InputFault.BROKEN),
+        ("signal.signal(signal.SIGTERM, signal.SIG_IGN)\nwhile True: pass", InputFault.TIME),
     ],
 )
 async def test_whatever_an_input_does_is_its_own(
-    pool: Pool, code: str, fault: Fault | None
+    pool: ConfinedPool, code: str, fault: InputFault | None
 ) -> None:
     """None of them is PoolDown, for which a caller would try again; and the next job is well."""
-    seconds = 0.3 if fault is Fault.TIME else 60
+    seconds = 0.3 if fault is InputFault.TIME else 60
     if fault is None:
         assert await run(pool, code) == b""
         return
@@ -104,7 +109,7 @@ async def test_whatever_an_input_does_is_its_own(
     assert await run(pool, "answer = b'well'") == b"well"
 
 
-async def test_nothing_of_one_input_is_left_for_the_next(pool: Pool) -> None:
+async def test_nothing_of_one_input_is_left_for_the_next(pool: ConfinedPool) -> None:
     """A decoder that was taken over told the next trajectory what it liked."""
     assert await run(pool, "kept.append(b'mine')\nanswer = kept[0]") == b"mine"
     assert await run(pool, "answer = b''.join(kept)") == b""
@@ -145,7 +150,7 @@ REACHES = [
 ]
 
 
-async def test_a_job_reaches_nothing(pool: Pool) -> None:
+async def test_a_job_reaches_nothing(pool: ConfinedPool) -> None:
     """Each of these raises; as root a taken-over decoder could `prlimit` every other process."""
     parent = nursery().pid
     blocks = [
@@ -158,7 +163,7 @@ async def test_a_job_reaches_nothing(pool: Pool) -> None:
 
 
 async def test_a_job_s_process_is_not_root_and_has_nothing(
-    pool: Pool, until: Callable[..., Any]
+    pool: ConfinedPool, until: Callable[..., Any]
 ) -> None:
     job = asyncio.create_task(run(pool, SPIN, seconds=60))
     child = await in_it(until)
@@ -190,7 +195,7 @@ def known(name: str) -> bool:
     return any(entry.pw_name == name for entry in pwd.getpwall())
 
 
-async def test_two_large_jobs_do_not_hold_what_small_ones_need(pool: Pool) -> None:
+async def test_two_large_jobs_do_not_hold_what_small_ones_need(pool: ConfinedPool) -> None:
     """Two large crops held both decoders for as long as they liked."""
     large = [asyncio.create_task(run(pool, SPIN, who=str(one))) for one in range(2)]
     assert await run(pool, "answer = b'small'", who="c") == b"small"
@@ -201,7 +206,7 @@ async def test_two_large_jobs_do_not_hold_what_small_ones_need(pool: Pool) -> No
 
 
 async def test_a_place_is_free_when_its_process_is_gone(
-    pool: Pool, until: Callable[..., Any]
+    pool: ConfinedPool, until: Callable[..., Any]
 ) -> None:
     job = asyncio.create_task(run(pool, SPIN))
     child = await in_it(until)
@@ -212,7 +217,7 @@ async def test_a_place_is_free_when_its_process_is_gone(
     assert not child.is_running()
 
 
-async def test_no_place_in_time_is_a_refusal(pool: Pool) -> None:
+async def test_no_place_in_time_is_a_refusal(pool: ConfinedPool) -> None:
     async with pool.place("a", 1), pool.place("b", 1):
         with pytest.raises(PoolFull):
             async with pool.place("c", 0.05):
@@ -220,7 +225,7 @@ async def test_no_place_in_time_is_a_refusal(pool: Pool) -> None:
 
 
 async def test_a_kill_from_outside_is_nobodys_and_a_lost_nursery_is_replaced(
-    pool: Pool, until: Callable[..., Any]
+    pool: ConfinedPool, until: Callable[..., Any]
 ) -> None:
     job = asyncio.create_task(run(pool, SPIN))
     (await in_it(until)).kill()
@@ -238,7 +243,7 @@ async def test_a_kill_from_outside_is_nobodys_and_a_lost_nursery_is_replaced(
 
 
 async def test_a_nursery_that_does_not_answer_is_ended(
-    pool: Pool, until: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    pool: ConfinedPool, until: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("toolsvc.confined.pool._KILL_SECONDS", 0.05)
     before = nursery()
@@ -251,18 +256,18 @@ async def test_a_nursery_that_does_not_answer_is_ended(
 
 async def test_what_cannot_work_says_so() -> None:
     with pytest.raises(CannotStart) as failed:
-        await Pool("no_such_package.at_all", count=1, memory_bytes=256 * MIB).start()
+        await ConfinedPool("no_such_package.at_all", count=1, memory_bytes=256 * MIB).start()
     assert failed.value.missing == "no_such_package"
     if os.geteuid() == 0:
         root = SandboxConfig(user="root")
         with pytest.raises(CannotStart, match="must not run as root"):
-            await Pool(PARSER, count=1, memory_bytes=256 * MIB, sandbox=root).start()
+            await ConfinedPool(PARSER, count=1, memory_bytes=256 * MIB, sandbox=root).start()
 
 
 async def test_the_services_secrets_are_in_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages were parsed in a copy of the service, with the search API's key in its environment."""
     monkeypatch.setenv("SERPER_API_KEY", "secret-word")
-    pool = Pool(PARSER, count=1, memory_bytes=256 * MIB)
+    pool = ConfinedPool(PARSER, count=1, memory_bytes=256 * MIB)
     told = await run(pool, "answer = repr(dict(os.environ)).encode()", most=10_000)
     environment = proc(nursery_of(pool), "environ")
     await pool.close()
@@ -272,7 +277,7 @@ async def test_the_services_secrets_are_in_no_process(monkeypatch: pytest.Monkey
 
 def test_the_service_imports_no_parser() -> None:
     code = (
-        "import sys, toolsvc.tools.image.tool, toolsvc.tools.web_search.tool\n"
+        "import sys, toolsvc.tools.image.image_tool, toolsvc.tools.web_search.web_search_tool\n"
         "print({'lxml', 'trafilatura', 'PIL', 'av'} & set(sys.modules))"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
@@ -281,7 +286,7 @@ def test_the_service_imports_no_parser() -> None:
 
 async def test_walls_that_do_not_stand_are_seen_at_the_start() -> None:
     with pytest.raises(CannotStart, match="it can look at a path"):
-        await Pool("tests.support.open_walls", count=1, memory_bytes=256 * MIB).start()
+        await ConfinedPool("tests.support.open_walls", count=1, memory_bytes=256 * MIB).start()
 
 
 SERVICE = f"""

@@ -14,7 +14,7 @@ from tests.support.hosts import calling, opening, refused
 from toolsvc.errors import Reason
 from toolsvc.host.host import Host
 from toolsvc.sandbox.config import MIB, SandboxConfig
-from toolsvc.tools.create.tool import CreateOptions, CreateTool
+from toolsvc.tools.create.create_tool import CreateOptions, CreateTool
 from toolsvc.types import Recorded, Text
 from toolwright.types import ToolErrorKind
 

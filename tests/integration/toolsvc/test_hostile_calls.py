@@ -25,7 +25,7 @@ from tests.support.repository import make_repository
 from tests.support.trajectory import Trajectory
 from tests.support.web import search_server
 from toolsvc.backends.search.build import Order, build
-from toolsvc.backends.search.manifest import Kind
+from toolsvc.backends.search.manifest import IndexKind
 from toolsvc.host.host import Host
 from toolsvc.plugin.built_in import BUILT_IN, make_built_in
 from toolsvc.sandbox.config import MIB, SandboxConfig
@@ -129,7 +129,9 @@ async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Mapp
         database.execute("CREATE TABLE a (b)")
     corpus = folder / "corpus.jsonl"
     corpus.write_text(json.dumps({"id": 0, "contents": '"Apple"\nApples may be red.'}) + "\n")
-    await asyncio.to_thread(build, Order(corpus=corpus, folder=folder / "index", kind=Kind.BM25))
+    await asyncio.to_thread(
+        build, Order(corpus=corpus, folder=folder / "index", kind=IndexKind.BM25)
+    )
     (folder / "references.jsonl").write_text(json.dumps({"question": "?", "answer": ["!"]}))
     make_repository(folder / "repository")
     async with AsyncExitStack() as stack:

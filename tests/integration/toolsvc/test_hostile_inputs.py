@@ -17,14 +17,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.integration.toolsvc.media import image_file, quarters, video_file
-from toolsvc.confined.errors import Fault, InputFailed
-from toolsvc.confined.pool import Pool, file_of
+from toolsvc.confined.errors import InputFailed, InputFault
+from toolsvc.confined.pool import ConfinedPool, file_of
 from toolsvc.sandbox.config import MIB
 from toolsvc.tools.image.arguments import Function, ImageArguments
-from toolsvc.tools.image.types import Limits
-from toolsvc.tools.image.wire import Request, most_answered, read_answer
-from toolsvc.tools.swe.archives import as_tree
-from toolsvc.tools.swe.parser import BadTree
+from toolsvc.tools.image.types import ImageLimits
+from toolsvc.tools.image.wire import ImageRequest, most_answered, read_answer
+from toolsvc.tools.swe.verifying.archives import as_tree
+from toolsvc.tools.swe.verifying.parser import BadTree
 from toolsvc.tools.web_search import extract
 from toolsvc.tools.web_search.extract import Extractor
 from toolsvc.tools.web_search.fetch import Fetched
@@ -34,7 +34,7 @@ pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.filterwarnings("ignore:.*is not an async function:pytest.PytestWarning"),
 ]
-LIMITS = Limits(
+LIMITS = ImageLimits(
     pixels=1_000_000,
     file_bytes=1 << 20,
     long_side=256,
@@ -48,16 +48,16 @@ TREE_BYTES = MIB
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def images() -> AsyncIterator[Pool]:
-    pool = Pool("toolsvc.tools.image.decoding.parser", count=1, memory_bytes=384 * MIB)
+async def images() -> AsyncIterator[ConfinedPool]:
+    pool = ConfinedPool("toolsvc.tools.image.decoding.parser", count=1, memory_bytes=384 * MIB)
     await pool.start()
     yield pool
     await pool.close()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def archives() -> AsyncIterator[Pool]:
-    pool = Pool("toolsvc.tools.swe.parser", count=1, memory_bytes=128 * MIB)
+async def archives() -> AsyncIterator[ConfinedPool]:
+    pool = ConfinedPool("toolsvc.tools.swe.verifying.parser", count=1, memory_bytes=128 * MIB)
     await pool.start()
     yield pool
     await pool.close()
@@ -73,9 +73,9 @@ async def pages() -> AsyncIterator[Extractor]:
     await extractor.close()
 
 
-async def look(pool: Pool, data: bytes, arguments: ImageArguments = LOOK) -> str:
+async def look(pool: ConfinedPool, data: bytes, arguments: ImageArguments = LOOK) -> str:
     """ "shown", or why not."""
-    request = Request(arguments=arguments, limits=LIMITS).model_dump_json()
+    request = ImageRequest(arguments=arguments, limits=LIMITS).model_dump_json()
     async with pool.place("a", 60) as jobs:
         with file_of(data) as file:
             try:
@@ -86,7 +86,7 @@ async def look(pool: Pool, data: bytes, arguments: ImageArguments = LOOK) -> str
     return "shown" if found.unusable is None else str(found.unusable.fault)
 
 
-async def unpack(pool: Pool, data: bytes, seconds: float = 30) -> str:
+async def unpack(pool: ConfinedPool, data: bytes, seconds: float = 30) -> str:
     """ "read", or why not."""
     async with pool.place("a", 60) as jobs:
         with file_of(data) as file:
@@ -142,7 +142,7 @@ NASTY_IMAGES = {
 
 
 @pytest.mark.parametrize("name", NASTY_IMAGES)
-async def test_nasty_images(images: Pool, name: str) -> None:
+async def test_nasty_images(images: ConfinedPool, name: str) -> None:
     assert await look(images, NASTY_IMAGES[name]) in ("shown", "file", "limit", "memory")
     assert await look(images, PICTURE) == "shown"
 
@@ -177,7 +177,9 @@ def damaged(draw: st.DrawFn, whole: bytes) -> bytes:
 @settings(max_examples=8)
 @pytest.mark.parametrize("kind", FILES)
 @given(data=st.data())
-async def test_damaged_images_and_videos(images: Pool, kind: str, data: st.DataObject) -> None:
+async def test_damaged_images_and_videos(
+    images: ConfinedPool, kind: str, data: st.DataObject
+) -> None:
     arguments = LOOK if kind.isupper() else FRAMES
     await look(images, data.draw(damaged(FILES[kind])), arguments)
 
@@ -251,7 +253,7 @@ NASTY_ARCHIVES = {
 
 
 @pytest.mark.parametrize("name", NASTY_ARCHIVES)
-async def test_nasty_archives(archives: Pool, name: str) -> None:
+async def test_nasty_archives(archives: ConfinedPool, name: str) -> None:
     data, wanted = NASTY_ARCHIVES[name]
     found = await unpack(archives, data, seconds=10)
     assert found in (wanted, "time" if wanted == "bad" else wanted)
@@ -260,7 +262,7 @@ async def test_nasty_archives(archives: Pool, name: str) -> None:
 
 @settings(max_examples=25)
 @given(data=st.data())
-async def test_damaged_archives(archives: Pool, data: st.DataObject) -> None:
+async def test_damaged_archives(archives: ConfinedPool, data: st.DataObject) -> None:
     await unpack(archives, data.draw(damaged(tar(_two))))
 
 
@@ -325,13 +327,13 @@ async def test_a_charset_that_is_none_harms_nobody(pages: Extractor, charset: st
     assert "plain text" in said or "cannot be read" in said or "too strange" in said
 
 
-async def test_an_image_that_fills_the_memory_costs_its_own_process(images: Pool) -> None:
+async def test_an_image_that_fills_the_memory_costs_its_own_process(images: ConfinedPool) -> None:
     big = png(9000, 9000, chunk(b"IDAT", ZEROS))
     limits = LIMITS.model_copy(update={"pixels": 100_000_000})
-    request = Request(arguments=LOOK, limits=limits).model_dump_json()
+    request = ImageRequest(arguments=LOOK, limits=limits).model_dump_json()
     async with images.place("a", 60) as jobs:
         with file_of(big) as file:
             with pytest.raises(InputFailed) as failed:
                 await jobs.run(request, file, seconds=30, most=MIB)
-            assert failed.value.fault is Fault.MEMORY
+            assert failed.value.fault is InputFault.MEMORY
     assert await look(images, PICTURE) == "shown"

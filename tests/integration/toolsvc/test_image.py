@@ -22,7 +22,7 @@ from toolsvc.errors import Refused, StartError
 from toolsvc.host.host import Host
 from toolsvc.plugin.built_in import make_built_in
 from toolsvc.sandbox.config import SandboxConfig
-from toolsvc.tools.image.tool import ImageOptions, ImageTool
+from toolsvc.tools.image.image_tool import ImageOptions, ImageTool
 from toolsvc.types import Media, Text
 from toolwright.types import ToolErrorKind
 

@@ -16,12 +16,11 @@ from tests.integration.toolsvc.media import (
 from tests.support.pictures import call, look, png
 from tests.support.trajectory import Trajectory
 from toolsvc.confined import places
-from toolsvc.confined.errors import Fault as InputFault
-from toolsvc.confined.errors import InputFailed
+from toolsvc.confined.errors import InputFailed, InputFault
 from toolsvc.confined.pool import Jobs
 from toolsvc.errors import Reason, Refused, StartError
 from toolsvc.host.host import Host
-from toolsvc.tools.image.tool import ImageOptions, ImageTool
+from toolsvc.tools.image.image_tool import ImageOptions, ImageTool
 from toolsvc.types import Text
 from toolwright.types import ToolErrorKind
 

@@ -23,7 +23,7 @@ from tests.integration.toolsvc.media import (
 )
 from tests.support.checking import OF_CALLS, check
 from tests.support.pictures import call, near
-from toolsvc.edge.client import Client, Session
+from toolsvc.edge.client import Client, OpenedSession
 from toolsvc.types import Media
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.channel import open_channel
@@ -149,7 +149,7 @@ def peak(process: psutil.Process) -> int:
     return int(line.split()[1]) << 10
 
 
-async def refuse(session: Session, action: str, reason: str) -> None:
+async def refuse(session: OpenedSession, action: str, reason: str) -> None:
     result = await session.call("image", action)
     assert reason in result.observation[0].text
     assert len(result.observation) == 1

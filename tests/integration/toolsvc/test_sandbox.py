@@ -9,18 +9,18 @@ import pytest_asyncio
 
 from tests.support.waiting import passes
 from toolsvc.sandbox.sandbox import Sandbox
-from toolsvc.sandbox.session import Ending, Outcome, Session
+from toolsvc.sandbox.session import Ending, Outcome, SandboxSession
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 KEEP = 16 * 1024
 
 
-async def run(session: Session, code: str, limit: float = 10.0) -> Outcome:
+async def run(session: SandboxSession, code: str, limit: float = 10.0) -> Outcome:
     return await session.run(textwrap.dedent(code), limit=limit, keep=KEEP)
 
 
-async def output(session: Session, code: str) -> str:
+async def output(session: SandboxSession, code: str) -> str:
     outcome = await run(session, code)
     assert outcome.ending is Ending.OK, outcome
     return outcome.output.strip()
@@ -33,7 +33,7 @@ async def session(sandbox: Sandbox):
     taken.close()
 
 
-async def test_state_lives_from_call_to_call(session: Session) -> None:
+async def test_state_lives_from_call_to_call(session: SandboxSession) -> None:
     assert await output(session, "import math\nx = 20\nx + 1") == "21"
     assert await output(session, "def f(n): return n * x\nprint(f(2))") == "40"
     assert await output(session, "open('note', 'w').write('kept')\nmath.floor(2.5)") == "2"
@@ -41,7 +41,7 @@ async def test_state_lives_from_call_to_call(session: Session) -> None:
     assert await output(session, "x = None\nx") == ""
 
 
-async def test_errors_are_told_with_their_lines(session: Session) -> None:
+async def test_errors_are_told_with_their_lines(session: SandboxSession) -> None:
     outcome = await run(session, "y = 1\ny / 0")
     assert outcome.ending is Ending.EXCEPTION
     assert "ZeroDivisionError" in outcome.output
@@ -55,7 +55,7 @@ async def test_errors_are_told_with_their_lines(session: Session) -> None:
     assert await output(session, "y") == "1"
 
 
-async def test_programs_write_into_the_same_output(session: Session) -> None:
+async def test_programs_write_into_the_same_output(session: SandboxSession) -> None:
     code = """
         import subprocess, os
         print("one")
@@ -69,7 +69,7 @@ async def test_programs_write_into_the_same_output(session: Session) -> None:
     assert await output(session, code) == "one\ntwo\nthree\nfour"
 
 
-async def test_an_interrupt_at_the_limit_keeps_the_state(session: Session) -> None:
+async def test_an_interrupt_at_the_limit_keeps_the_state(session: SandboxSession) -> None:
     await run(session, "kept = 1")
     for code in (
         "while True: pass",
@@ -85,7 +85,9 @@ async def test_an_interrupt_at_the_limit_keeps_the_state(session: Session) -> No
     assert await output(session, "kept") == "1"
 
 
-async def test_code_that_will_not_stop_is_killed_and_said_to_be_lost(session: Session) -> None:
+async def test_code_that_will_not_stop_is_killed_and_said_to_be_lost(
+    session: SandboxSession,
+) -> None:
     code = """
         import time
         print("printed before the kill", flush=True)
@@ -103,7 +105,7 @@ async def test_code_that_will_not_stop_is_killed_and_said_to_be_lost(session: Se
     assert session.gone is not None
 
 
-async def test_cancelling_stops_the_call_and_keeps_the_state(session: Session) -> None:
+async def test_cancelling_stops_the_call_and_keeps_the_state(session: SandboxSession) -> None:
     await run(session, "kept = 1")
     call = asyncio.create_task(run(session, "while True: pass"))
     await passes(0.1, "the call runs")
@@ -115,7 +117,7 @@ async def test_cancelling_stops_the_call_and_keeps_the_state(session: Session) -
     assert not session.cancel()
 
 
-async def test_output_is_bounded(session: Session) -> None:
+async def test_output_is_bounded(session: SandboxSession) -> None:
     outcome = await run(session, "for _ in range(3000): print('x' * 1000)")
     assert outcome.ending is Ending.OK
     assert outcome.truncated
@@ -128,7 +130,7 @@ async def test_output_is_bounded(session: Session) -> None:
     assert await output(session, "1") == "1"
 
 
-async def test_all_files_together_are_bounded(session: Session) -> None:
+async def test_all_files_together_are_bounded(session: SandboxSession) -> None:
     code = """
         for number in range(6):
             with open(f"part{number}", "wb") as file:
@@ -146,7 +148,7 @@ async def test_all_files_together_are_bounded(session: Session) -> None:
 
 
 async def test_the_environment_holds_nothing_of_the_service(
-    session: Session, monkeypatch: pytest.MonkeyPatch
+    session: SandboxSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("API_KEY", "secret")
     names = await output(session, "import os; print(*sorted(os.environ))")
@@ -194,7 +196,7 @@ async def test_sessions_do_not_disturb_each_other(sandbox: Sandbox) -> None:
         other.close()
 
 
-async def test_long_code_and_odd_text_arrive_whole(session: Session) -> None:
+async def test_long_code_and_odd_text_arrive_whole(session: SandboxSession) -> None:
     code = "text = '''" + "äöü€😀 line\n" * 20000 + "'''\nprint(len(text))"
     assert await output(session, code) == str(len("äöü€😀 line\n") * 20000)
     assert await output(session, "print('\\ud800')") == "\\ud800"

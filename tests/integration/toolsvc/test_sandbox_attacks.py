@@ -20,7 +20,7 @@ from tests.integration.toolsvc.conftest import SMALL
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.sandbox.plan import find_account
 from toolsvc.sandbox.sandbox import Sandbox
-from toolsvc.sandbox.session import Ending, Outcome, Session
+from toolsvc.sandbox.session import Ending, Outcome, SandboxSession
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -105,7 +105,9 @@ async def sandbox(
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def victim(bait: dict[str, Any], sandbox: Sandbox) -> AsyncIterator[tuple[Session, str]]:
+async def victim(
+    bait: dict[str, Any], sandbox: Sandbox
+) -> AsyncIterator[tuple[SandboxSession, str]]:
     """Another trajectory's session, and the path of its secret."""
     session = await sandbox.take()
     here = psutil.Process()
@@ -128,7 +130,7 @@ class Attackers:
         self._prelude = f"TARGET = {target!r}\n{PRELUDE}"
         self._sandbox = sandbox
         self._keeps = not shared
-        self._kept: Session | None = None
+        self._kept: SandboxSession | None = None
         self._tries = 0
 
     async def alone(self, code: str, limit: float) -> Outcome:
@@ -163,7 +165,7 @@ class Attackers:
             self._kept.close()
 
 
-async def _run_well(session: Session, code: str) -> None:
+async def _run_well(session: SandboxSession, code: str) -> None:
     outcome = await session.run(code, limit=10, keep=KEEP)
     assert outcome.ending is Ending.OK, outcome
 
@@ -184,7 +186,7 @@ for entry in os.scandir():
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def attackers(
-    bait: dict[str, Any], sandbox: Sandbox, victim: tuple[Session, str]
+    bait: dict[str, Any], sandbox: Sandbox, victim: tuple[SandboxSession, str]
 ) -> AsyncIterator[Attackers]:
     made = Attackers(sandbox, bait, victim[1])
     yield made
@@ -201,7 +203,7 @@ def check_bait(bait: dict[str, Any]) -> None:
         assert not os.listxattr(path)
 
 
-async def check_untouched(bait: dict[str, Any], victim: Session) -> None:
+async def check_untouched(bait: dict[str, Any], victim: SandboxSession) -> None:
     outcome = await victim.run(UNTOUCHED, limit=10, keep=KEEP)
     assert outcome.output.strip() == "(41, 'theirs', '0o100640', ['secret'])", outcome
     check_bait(bait)
@@ -213,7 +215,7 @@ ALIKE = [name for name in TRIES if name.startswith("system calls: ")]
 
 @pytest.mark.parametrize("name", [name for name in TRIES if name not in ALIKE])
 async def test_it_is_refused(
-    attackers: Attackers, bait: dict[str, Any], victim: tuple[Session, str], name: str
+    attackers: Attackers, bait: dict[str, Any], victim: tuple[SandboxSession, str], name: str
 ) -> None:
     # What a session shares with others is asked from where nobody left anything.
     attack = attackers.alone if name.startswith("sessions: ") else attackers.beside_others
@@ -232,14 +234,14 @@ TWO_WALLS = pytest.mark.parametrize(
 @TWO_WALLS
 @pytest.mark.parametrize("name", ALIKE)
 async def test_a_system_call_is_refused(
-    attackers: Attackers, bait: dict[str, Any], victim: tuple[Session, str], name: str
+    attackers: Attackers, bait: dict[str, Any], victim: tuple[SandboxSession, str], name: str
 ) -> None:
     await test_it_is_refused(attackers, bait, victim, name)
 
 
 @pytest.mark.parametrize("name", [name for name in BOMBS if not BOMBS[name].alike])
 async def test_it_is_bounded(
-    attackers: Attackers, bait: dict[str, Any], victim: tuple[Session, str], name: str
+    attackers: Attackers, bait: dict[str, Any], victim: tuple[SandboxSession, str], name: str
 ) -> None:
     bomb = BOMBS[name]
     outcome = await attackers.alone(bomb.code, bomb.limit)
@@ -252,13 +254,13 @@ async def test_it_is_bounded(
 @TWO_WALLS
 @pytest.mark.parametrize("name", [name for name in BOMBS if BOMBS[name].alike])
 async def test_it_is_bounded_behind_every_wall_alike(
-    sandbox: Sandbox, bait: dict[str, Any], victim: tuple[Session, str], name: str
+    sandbox: Sandbox, bait: dict[str, Any], victim: tuple[SandboxSession, str], name: str
 ) -> None:
     await test_it_is_bounded(sandbox, bait, victim, name)
 
 
 async def test_what_bombs_left_is_gone(
-    sandbox: Sandbox, bait: dict[str, Any], victim: tuple[Session, str]
+    sandbox: Sandbox, bait: dict[str, Any], victim: tuple[SandboxSession, str]
 ) -> None:
     """The file system that sessions share has its space and its files back."""
     code = """

@@ -15,7 +15,7 @@ import pytest
 
 from toolsvc.sandbox.config import Backend, Isolation, SandboxConfig
 from toolsvc.sandbox.sandbox import Sandbox
-from toolsvc.sandbox.session import Session
+from toolsvc.sandbox.session import SandboxSession
 
 SESSIONS = int(os.environ.get("TOOLWRIGHT_LEAK_SESSIONS", "300"))
 AT_ONCE = 16
@@ -145,9 +145,9 @@ async def use_and_end(sandbox: Sandbox, way: int) -> None:
             case 3:
                 pass
             case 4:
-                await in_mid_call(session, Session.kill)
+                await in_mid_call(session, SandboxSession.kill)
             case 5:
-                await in_mid_call(session, Session.close)
+                await in_mid_call(session, SandboxSession.close)
             case 6:
                 await session.run(ENDS_ITSELF, limit=30, keep=100)
             case 7:
@@ -159,7 +159,7 @@ async def use_and_end(sandbox: Sandbox, way: int) -> None:
         session.close()
 
 
-async def in_mid_call(session: Session, end: object) -> None:
+async def in_mid_call(session: SandboxSession, end: object) -> None:
     assert callable(end)
     call = asyncio.create_task(session.run(GOES_ON, limit=30, keep=100))
     await asyncio.sleep(0.01)

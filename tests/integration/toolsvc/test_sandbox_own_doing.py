@@ -14,7 +14,7 @@ from toolsvc.host.host import Host
 from toolsvc.sandbox.config import MIB, Isolation, SandboxConfig
 from toolsvc.sandbox.sandbox import Sandbox
 from toolsvc.sandbox.session import Ending
-from toolsvc.tools.bash.tool import BashTool
+from toolsvc.tools.bash.bash_tool import BashTool
 from toolsvc.tools.python import PythonTool
 from toolsvc.types import Result
 from toolwright.types import ToolErrorKind

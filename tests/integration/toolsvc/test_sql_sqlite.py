@@ -18,7 +18,7 @@ from toolsvc.errors import Reason, Refused, StartError
 from toolsvc.host.host import Host
 from toolsvc.plugin.built_in import make_built_in
 from toolsvc.sandbox.config import MIB, SandboxConfig
-from toolsvc.tools.sql.tool import SqlOptions, SqlTool
+from toolsvc.tools.sql.sql_tool import SqlOptions, SqlTool
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.tool.v1 import tool_pb2_grpc
 from toolwright.types import ToolErrorKind

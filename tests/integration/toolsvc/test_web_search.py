@@ -20,7 +20,7 @@ from toolsvc.errors import Reason, Refused, StartError
 from toolsvc.host.host import Host
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.tools.web_search import api, extract, fetch
-from toolsvc.tools.web_search.tool import WebSearchOptions, WebSearchTool
+from toolsvc.tools.web_search.web_search_tool import WebSearchOptions, WebSearchTool
 from toolwright.types import ToolErrorKind
 
 VISIT = "<visit> {} </visit>"

@@ -6,8 +6,8 @@ import grpc
 import grpc.aio
 import pytest
 
-from bench.tools.figures import Figures, Spread
-from bench.tools.fleet import Shot
+from bench.tools.load.fleet import Shot
+from bench.tools.reading.figures import Figures, Spread
 from tests.support.shots import HELLO, shot, window
 
 

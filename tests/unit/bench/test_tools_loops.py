@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from itertools import pairwise
 
-from bench.tools import loops
+from bench.tools.load import loops
 
 
 async def test_a_burst_is_one_call_a_session_from_one_instant() -> None:

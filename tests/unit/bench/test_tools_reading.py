@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from bench.tools import verltool
-from bench.tools.compare import Verdict, compare, judge, rank_sum, read_report, verdicts
-from bench.tools.knee import Point, knee
+from bench.tools.load import verltool
+from bench.tools.load.workloads import LONGEST_SLEEP_S, SHORTEST_SLEEP_S, WORKLOADS
 from bench.tools.plan import Plan, PlanError, parse_plan
-from bench.tools.report import render
-from bench.tools.rows import MIB, Memory, Mode, Row
+from bench.tools.reading.compare import Verdict, compare, judge, rank_sum, read_report, verdicts
+from bench.tools.reading.knee import Point, knee
+from bench.tools.reading.report import render
+from bench.tools.reading.rows import MIB, Memory, Mode, Row
+from bench.tools.reading.terminal import HEADER, line, remarks
 from bench.tools.run import Report
-from bench.tools.terminal import HEADER, line, remarks
-from bench.tools.workloads import LONGEST_SLEEP_S, SHORTEST_SLEEP_S, WORKLOADS
 from tests.support.shots import one_round
 
 MEMORY = Memory(rss=300 * MIB, pss=90 * MIB, idle_pss=50 * MIB, sessions=20)

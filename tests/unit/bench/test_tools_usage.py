@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 
-from bench.tools.usage import cpu_seconds, proportional_all, resident, thread_seconds, tree
+from bench.tools.load.usage import cpu_seconds, proportional_all, resident, thread_seconds, tree
 
 BURN = "import time\nwhile time.process_time() < 0.15: pass"
 PARENT = f"""

@@ -9,7 +9,7 @@ from toolsvc.plugin.actions import InvalidAction
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.sandbox.session import Ending, Outcome
 from toolsvc.tools.bash.action import find_request
-from toolsvc.tools.bash.tool import BashTool, as_result
+from toolsvc.tools.bash.bash_tool import BashTool, as_result
 from toolsvc.tools.sandboxed import shell_report
 from toolsvc.types import Text
 from toolwright.types import ToolErrorKind

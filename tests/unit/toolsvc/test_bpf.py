@@ -9,7 +9,7 @@ import struct
 import pytest
 
 from toolsvc.confined import calls
-from toolsvc.sandbox.jailed import bpf
+from toolsvc.sandbox.jailed.walls import bpf
 
 ALLOW = 0x7FFF0000
 KILL = 0x80000000

@@ -9,8 +9,8 @@ from toolsvc.plugin.actions import InvalidAction
 from toolsvc.plugin.built_in import make_built_in
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.tools.browser.allow import AllowList
-from toolsvc.tools.browser.tool import BrowserOptions, BrowserTool
-from toolsvc.tools.browser.words import View, describe, why_not_done, why_not_loaded
+from toolsvc.tools.browser.browser_tool import BrowserOptions, BrowserTool
+from toolsvc.tools.browser.words import PageView, describe, why_not_done, why_not_loaded
 
 LIST = AllowList.parse(["Example.org", "*.example.net", "127.0.0.1:8080", "[::1]:80"])
 
@@ -153,7 +153,7 @@ def test_options_that_make_no_sense_are_one_sentence(options: dict[str, Any], sa
 
 
 def test_a_page_in_words() -> None:
-    view = View(title="T" * 300, url="http://x/", text="0123456789", notes=("HTTP status 404",))
+    view = PageView(title="T" * 300, url="http://x/", text="0123456789", notes=("HTTP status 404",))
     head = f"Page: {'T' * 200}...\nURL: http://x/\n[HTTP status 404]\n"
     assert describe(view, 0, 10) == (f"{head}0123456789", False)
     part = "[characters 0 to 4 of 10; read with start=4 for more]\n0123"

@@ -14,7 +14,7 @@ from toolsvc import Media, Tool, ToolFailed
 from toolsvc.edge.wire import descriptor_to_proto, fill_result
 from toolsvc.errors import Reason, StartError
 from toolsvc.host.host import Host
-from toolsvc.sources.cassette.player import CassetteTool, Player
+from toolsvc.sources.cassette.player import CassettePlayer, CassetteTool
 from toolsvc.sources.cassette.recorder import Recorder, RecordingTool
 from toolsvc.sources.cassette.tape import next_key, read, task_key
 from toolsvc.sources.remote.wire import descriptor_from_proto, result_from_proto
@@ -78,7 +78,7 @@ async def recording(path: Path, tool: Tool) -> AsyncIterator[Host]:
 
 @asynccontextmanager
 async def replaying(path: Path) -> AsyncIterator[Host]:
-    player = Player(read(path), path.name)
+    player = CassettePlayer(read(path), path.name)
     tools = [CassetteTool(player, descriptor_from_proto(tool)) for tool in player.tape.tools]
     async with Host(tools) as host:
         yield host

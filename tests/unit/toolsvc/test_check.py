@@ -12,13 +12,13 @@ from tests.support.conformance.broken import BROKEN
 from tests.support.conformance.reference.tools import descriptors
 from toolsvc.check.check import Check, check
 from toolsvc.check.checks import ALL
-from toolsvc.check.client import Client
+from toolsvc.check.client import CheckClient
 from toolsvc.check.connection import Connection
 from toolsvc.check.probe import Kind, Probe, ProbeError, load_probes
 from toolsvc.check.report import show_checks, show_report
 from toolsvc.check.runner import jobs_of, run
 from toolsvc.check.subject import subject_of
-from toolsvc.check.types import Finding, Outcome, Report, Rule
+from toolsvc.check.types import CheckOutcome, Finding, Report, Rule
 from toolwright import wire
 from toolwright.tool.v1 import tool_pb2 as pb
 
@@ -131,9 +131,13 @@ def test_a_wrong_probe_file_says_where(tmp_path: Path, text: str, says: str) -> 
 
 REPORT = Report(
     [
-        Finding(name=ALL[0].name, rule=ALL[0].rule, outcome=Outcome.PASSED),
-        Finding(name=ALL[1].name, rule=ALL[1].rule, outcome=Outcome.FAILED, reason="[it] broke"),
-        Finding(name=ALL[2].name, rule=ALL[2].rule, outcome=Outcome.SKIPPED, reason="it has none"),
+        Finding(name=ALL[0].name, rule=ALL[0].rule, outcome=CheckOutcome.PASSED),
+        Finding(
+            name=ALL[1].name, rule=ALL[1].rule, outcome=CheckOutcome.FAILED, reason="[it] broke"
+        ),
+        Finding(
+            name=ALL[2].name, rule=ALL[2].rule, outcome=CheckOutcome.SKIPPED, reason="it has none"
+        ),
     ]
 )
 
@@ -168,19 +172,19 @@ def test_the_list_shows_every_check() -> None:
 
 
 @check(Rule.HEALTH)
-async def stumbles(client: Client) -> None:
+async def stumbles(client: CheckClient) -> None:
     """What the service says makes sense."""
     raise KeyError("isolation")
 
 
 @check(Rule.HEALTH)
-async def holds(client: Client) -> None:
+async def holds(client: CheckClient) -> None:
     """It holds."""
 
 
 async def test_a_check_that_raises_is_one_failed_finding_and_ends_no_other() -> None:
     report = await run(Connection("unix:/nowhere"), jobs_of([stumbles, holds], []))
     assert [(one.name, one.outcome, one.reason) for one in report.findings] == [
-        ("stumbles", Outcome.FAILED, "unexpected: KeyError: 'isolation'"),
-        ("holds", Outcome.PASSED, ""),
+        ("stumbles", CheckOutcome.FAILED, "unexpected: KeyError: 'isolation'"),
+        ("holds", CheckOutcome.PASSED, ""),
     ]

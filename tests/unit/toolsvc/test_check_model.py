@@ -35,7 +35,7 @@ from toolsvc.check.model.steps import (
     pieces_of,
 )
 from toolsvc.check.names import near_misses
-from toolsvc.check.types import Failed
+from toolsvc.check.types import CheckFailed
 
 COUNTER = Traits(
     deeds=frozenset({Deed.ANY, Deed.EFFECT, Deed.READ, Deed.UNREADABLE}), sleeps=True, forks=True
@@ -118,7 +118,7 @@ def test_the_model_knows_right_from_wrong(
     before: Sequence[tuple[Step, Seen]], step: Step, right: Seen, wrong: Seen
 ) -> None:
     model_after(*before, (step, right))
-    with pytest.raises(Failed):
+    with pytest.raises(CheckFailed):
         model_after(*before, (step, wrong))
 
 
@@ -127,7 +127,7 @@ def test_a_closed_id_is_refused_or_begins_anew() -> None:
     model_after(*closed, (Open(0, 0), Refused("SESSION_CLOSED")))
     anew = (*closed, OPENED)
     model_after(*anew, (Call(0, 1, Deed.READ), Result(record=b"n", number=0)))
-    with pytest.raises(Failed, match="the counter is 1, not 0"):
+    with pytest.raises(CheckFailed, match="the counter is 1, not 0"):
         model_after(*anew, (Call(0, 1, Deed.READ), Result(record=b"n", number=1)))
 
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from toolsvc.edge.client import Client, Session
+from toolsvc.edge.client import Client, OpenedSession
 from toolsvc.edge.service import SERVICE_NAME, ToolServicer
 from toolsvc.host.host import Host
 from toolsvc.plugin.tool import Tool
@@ -68,7 +68,7 @@ def turn(result: pb.CallResult) -> int:
     return int(result.observation[0].text)
 
 
-async def turns(session: Session, *actions: str) -> list[int]:
+async def turns(session: OpenedSession, *actions: str) -> list[int]:
     return [turn(await session.call("turn", action)) for action in actions]
 
 

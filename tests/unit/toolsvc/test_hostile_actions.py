@@ -25,11 +25,11 @@ from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.schemas.schema_tool import SchemaTool
 from toolsvc.sources.mcp.offer import Offer
 from toolsvc.sources.verltool.http import ObservationServer
-from toolsvc.tools.bash.tool import BashTool
-from toolsvc.tools.create.tool import CreateTool
+from toolsvc.tools.bash.bash_tool import BashTool
+from toolsvc.tools.create.create_tool import CreateTool
 from toolsvc.tools.final import AnswerOptions
 from toolsvc.tools.finish import FinishTool
-from toolsvc.tools.image.tool import ImageOptions, ImageTool
+from toolsvc.tools.image.image_tool import ImageOptions, ImageTool
 from toolsvc.tools.python import PythonTool
 from toolsvc.tools.sql.templates import Templates
 from toolsvc.types import Call, RawFormat, Recorded, Result

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from toolsvc.errors import Reason, Refused
 from toolsvc.plugin.actions import InvalidAction
 from toolsvc.tools.image.action import find_request
-from toolsvc.tools.image.album import Album, Held, Stored, named_files
+from toolsvc.tools.image.album import Album, HeldFile, StoredFile, named_files
 from toolsvc.tools.image.arguments import Function, ImageArguments
 from toolsvc.tools.image.boxes import PADDING_PIXELS, box_in, evenly, fitted, resized
-from toolsvc.tools.image.tool import ImageOptions, ImageTool
-from toolsvc.tools.image.types import SHORT_SIDE, Answer, Fault, Picture, Unusable
+from toolsvc.tools.image.image_tool import ImageOptions, ImageTool
+from toolsvc.tools.image.types import SHORT_SIDE, ImageAnswer, ImageFault, Picture, UnusableFile
 from toolsvc.tools.image.wire import (
     LONGEST,
-    WireError,
+    NoAnswer,
     most_answered,
     pack_answer,
     read_answer,
@@ -164,9 +164,9 @@ def test_padding_is_at_most_600_pixels_and_ends_at_the_edge() -> None:
 
 @pytest.mark.parametrize("bbox", [(0, 0, 101, 50), (0, 0, 100, 50.5), (200, 0, 300, 50)])
 def test_a_box_outside_is_refused_with_the_images_size(bbox: tuple[float, ...]) -> None:
-    with pytest.raises(Unusable, match="100 x 50 pixels") as failure:
+    with pytest.raises(UnusableFile, match="100 x 50 pixels") as failure:
         box_in((100, 50), bbox, normalized=False, padding=0.1)
-    assert failure.value.fault is Fault.REQUEST
+    assert failure.value.fault is ImageFault.REQUEST
 
 
 def test_four_numbers_up_to_1_are_shares_whatever_the_function() -> None:
@@ -182,8 +182,8 @@ def test_four_numbers_up_to_1_are_shares_whatever_the_function() -> None:
 def test_a_result_keeps_its_ratio_within_the_bounds(size: tuple[int, int], long_side: int) -> None:
     try:
         width, height = fitted(size, long_side)
-    except Unusable as error:
-        assert error.fault is Fault.REQUEST
+    except UnusableFile as error:
+        assert error.fault is ImageFault.REQUEST
         assert max(size) * SHORT_SIDE > min(size) * long_side
         return
     assert min(width, height) >= SHORT_SIDE
@@ -202,7 +202,7 @@ def test_a_side_that_is_left_out_keeps_the_ratio() -> None:
 
 @pytest.mark.parametrize(("width", "height"), [(27, 100), (2049, None), (None, 1999), (30, None)])
 def test_a_size_beyond_the_bounds_is_refused(width: int | None, height: int | None) -> None:
-    with pytest.raises(Unusable, match="from 28 to 2048"):
+    with pytest.raises(UnusableFile, match="from 28 to 2048"):
         resized((800, 600), width, height, 2048)
 
 
@@ -226,7 +226,7 @@ def test_sampled_frames_are_spread_evenly(total: int, wanted: int) -> None:
 
 @given(pictures=st.lists(st.binary(min_size=1, max_size=50), max_size=8))
 def test_an_answer_survives_its_way(pictures: list[bytes]) -> None:
-    answer = Answer(
+    answer = ImageAnswer(
         [
             Picture(data=data, media_type="image/png", size=(40, 30), note="frame 1")
             for data in pictures
@@ -238,9 +238,11 @@ def test_an_answer_survives_its_way(pictures: list[bytes]) -> None:
 
 
 def test_an_answer_that_says_why_not() -> None:
-    answer = read_answer(pack_answer(Answer([], Unusable(Fault.LIMIT, "big" * 1000))), long_side=64)
+    answer = read_answer(
+        pack_answer(ImageAnswer([], UnusableFile(ImageFault.LIMIT, "big" * 1000))), long_side=64
+    )
     assert answer.unusable is not None
-    assert answer.unusable.fault is Fault.LIMIT
+    assert answer.unusable.fault is ImageFault.LIMIT
     assert answer.unusable.reason.startswith("big")
 
 
@@ -277,13 +279,13 @@ def answer_head(**fields: Any) -> bytes:
 )
 def test_the_service_believes_no_answer_beyond_its_bounds(packed: bytes) -> None:
     assert len(read_answer(answer_of(answer_head()), long_side=64).pictures[0].data) == 100
-    with pytest.raises(WireError):
+    with pytest.raises(NoAnswer):
         read_answer(packed, long_side=64)
 
 
 @given(data=st.binary(max_size=200))
 def test_no_bytes_raise_anything_else(data: bytes) -> None:
-    with contextlib.suppress(WireError):
+    with contextlib.suppress(NoAnswer):
         read_answer(data, long_side=64)
 
 
@@ -295,38 +297,38 @@ def picture(count: int) -> Picture:
 
 
 def test_an_album_counts_from_1_and_never_renumbers() -> None:
-    first = Held(data=b"first")
+    first = HeldFile(data=b"first")
     album = Album([first], most_images=4, most_bytes=100)
     assert album.add([picture(10), picture(20)]) == [2, 3]
     assert album.image(1) is first
-    assert album.image(3) == Held(data=b"p" * 20)
+    assert album.image(3) == HeldFile(data=b"p" * 20)
     for number in (4, 10**30):
-        with pytest.raises(Unusable, match=f"no image {number}: there are 3"):
+        with pytest.raises(UnusableFile, match=f"no image {number}: there are 3"):
             album.image(number)
-    with pytest.raises(Unusable, match="no video 1: there is none"):
+    with pytest.raises(UnusableFile, match="no video 1: there is none"):
         album.video(1)
 
 
 def test_an_album_is_bounded_and_keeps_what_it_has() -> None:
-    album = Album([Held(data=b"x" * 1000)], most_images=3, most_bytes=100)
-    with pytest.raises(Unusable, match="more than 100 bytes"):
+    album = Album([HeldFile(data=b"x" * 1000)], most_images=3, most_bytes=100)
+    with pytest.raises(UnusableFile, match="more than 100 bytes"):
         album.add([picture(60), picture(60)])
     assert album.add([picture(60)]) == [2]
-    with pytest.raises(Unusable, match="can hold 3") as failure:
+    with pytest.raises(UnusableFile, match="can hold 3") as failure:
         album.add([picture(1), picture(1)])
-    assert failure.value.fault is Fault.LIMIT
+    assert failure.value.fault is ImageFault.LIMIT
     assert len(album.images) == 2
 
 
 def test_a_task_with_too_many_images_is_refused() -> None:
     with pytest.raises(Refused, match="brings 2 images") as failure:
-        Album([Held(data=b"x")] * 2, most_images=1, most_bytes=100)
+        Album([HeldFile(data=b"x")] * 2, most_images=1, most_bytes=100)
     assert failure.value.reason is Reason.INVALID_REQUEST
 
 
 def test_sources_open_from_the_start_each_time(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"abc")
-    for source in (Held(data=b"abc"), Stored(path=tmp_path / "a")):
+    for source in (HeldFile(data=b"abc"), StoredFile(path=tmp_path / "a")):
         for _ in range(2):
             with source.open() as file:
                 assert file.read() == b"abc"
@@ -339,7 +341,7 @@ def test_metadata_name_files_beneath_the_folder_alone(tmp_path: Path) -> None:
     (tmp_path / "secret").touch()
     (folder / "link").symlink_to(tmp_path / "secret")
     (found,) = named_files({"images": ["sub/a.png"]}, "images", folder)
-    assert found == Stored(path=folder.resolve() / "sub" / "a.png")
+    assert found == StoredFile(path=folder.resolve() / "sub" / "a.png")
     assert named_files({}, "images", folder) == []
     beyond = ["../secret", str(tmp_path / "secret"), "link", "sub", "", "none", "\0", "x" * 5000]
     for names in (*([name] for name in beyond), "sub/a.png", [7], {"a": 1}, None):
@@ -359,8 +361,8 @@ def test_a_session_begins_with_its_blobs_and_then_the_files(tmp_path: Path) -> N
     video = Media(media_type="video/mp4", data=b"video")
     tool = ImageTool(ImageOptions(folder=tmp_path))
     album = tool.open(session({"images": ["a.png"]}, video, image))
-    assert album.images == [Held(data=b"image"), Stored(path=tmp_path.resolve() / "a.png")]
-    assert album.videos == [Held(data=b"video")]
+    assert album.images == [HeldFile(data=b"image"), StoredFile(path=tmp_path.resolve() / "a.png")]
+    assert album.videos == [HeldFile(data=b"video")]
 
 
 def test_files_without_a_folder_are_refused_unless_blobs_came() -> None:

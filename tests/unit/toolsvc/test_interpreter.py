@@ -6,7 +6,7 @@ import types
 
 import pytest
 
-from toolsvc.sandbox.jailed.interpreter import _compiled, _compiled_in_two
+from toolsvc.sandbox.jailed.drivers.interpreter import _compiled, _compiled_in_two
 
 NAME = "<call 1>"
 HEADS = (

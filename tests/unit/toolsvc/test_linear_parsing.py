@@ -18,8 +18,8 @@ from toolsvc.tools.python import fenced_code, plain_code
 from toolsvc.tools.sql.action import find_statement
 from toolsvc.tools.sql.commands import objection
 from toolsvc.tools.swe.action import find_call
-from toolsvc.tools.swe.report import read_report
-from toolsvc.tools.swe.tool import _denial
+from toolsvc.tools.swe.swe_tool import _denial
+from toolsvc.tools.swe.verifying.report import read_report
 from toolsvc.tools.web_search.action import find_request as web_request
 from toolsvc.types import JsonCallFormat
 

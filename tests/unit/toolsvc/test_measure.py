@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from toolsvc.sandbox.jailed import measure
+from toolsvc.sandbox.jailed.watching import measure
 
 MIB = 1 << 20
 

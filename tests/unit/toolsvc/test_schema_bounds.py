@@ -13,7 +13,7 @@ from toolsvc.plugin.actions import InvalidAction
 from toolsvc.schemas.cost import Cost, Unmatchable
 from toolsvc.schemas.schema_tool import SchemaTool
 from toolsvc.schemas.validation import MOST_LOOKS, BadSchema, Matcher, UnboundedSchema
-from toolsvc.tools.create.request import Refusal, schema_of
+from toolsvc.tools.create.request import NotMade, schema_of
 
 BOTH_GO_DEEPER = {
     "$defs": {
@@ -50,7 +50,7 @@ def nested(depth: int) -> Any:
     ],
 )
 def test_a_policy_s_schema_has_nothing_that_takes_more_than_one_look(schema: Any) -> None:
-    with pytest.raises(Refusal):
+    with pytest.raises(NotMade):
         schema_of(schema)
 
 
@@ -58,7 +58,7 @@ def test_a_policy_s_schema_has_nothing_that_takes_more_than_one_look(schema: Any
 def test_a_schema_that_could_not_be_sent_is_none(value: str) -> None:
     """It would be found when the tool was made already, and its maker would be told of a fault of
     the service."""
-    with pytest.raises(Refusal):
+    with pytest.raises(NotMade):
         schema_of(f'{{"a": {{"default": {value}}}}}')
     with pytest.raises(BadSchema):
         Matcher({"items": {"default": {"a": json.loads(value)}}})

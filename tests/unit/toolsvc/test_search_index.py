@@ -10,7 +10,7 @@ import pytest
 from toolsvc.backends.search.build import Order, build
 from toolsvc.backends.search.errors import IndexFault, NoVector, WrongVector
 from toolsvc.backends.search.index import Retriever, SearchIndex, Sources
-from toolsvc.backends.search.manifest import MANIFEST, PLAN, Dense, Kind
+from toolsvc.backends.search.manifest import MANIFEST, PLAN, Dense, IndexKind
 from toolsvc.backends.search.types import Query
 
 TEXTS = [
@@ -33,7 +33,7 @@ def order(tmp_path: Path) -> Order:
     return Order(
         corpus=corpus,
         folder=tmp_path / "index",
-        kind=Kind.HYBRID,
+        kind=IndexKind.HYBRID,
         dense=Dense.FLAT,
         vectors=tmp_path / "vectors.npy",
     )
@@ -110,15 +110,15 @@ def test_another_index_is_never_written_over_one(order: Order, finished: bool) -
     if not finished:
         (order.folder / MANIFEST).rename(order.folder / PLAN)
     with pytest.raises(IndexFault, match="another corpus, kind or encoder"):
-        build(replace(order, kind=Kind.BM25, vectors=None))
+        build(replace(order, kind=IndexKind.BM25, vectors=None))
 
 
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"kind": Kind.FLAT, "vectors": None}, "--kind flat needs vectors"),
-        ({"kind": Kind.FLAT, "encoder": Path("e5")}, "one of the two"),
-        ({"kind": Kind.BM25}, "leave out --vectors"),
+        ({"kind": IndexKind.FLAT, "vectors": None}, "--kind flat needs vectors"),
+        ({"kind": IndexKind.FLAT, "encoder": Path("e5")}, "one of the two"),
+        ({"kind": IndexKind.BM25}, "leave out --vectors"),
         ({"vectors": Path("none.npy")}, "there is no such file"),
         ({"vectors": None, "encoder": Path("/")}, "is no encoder"),
         ({"corpus": Path("none.jsonl")}, "No such file"),
@@ -172,7 +172,7 @@ def test_a_part_of_another_index_is_refused(order: Order, tmp_path: Path) -> Non
     build(order)
     short = tmp_path / "short.jsonl"
     short.write_text(order.corpus.read_text().splitlines()[0])
-    other = Order(corpus=short, folder=tmp_path / "other", kind=Kind.BM25)
+    other = Order(corpus=short, folder=tmp_path / "other", kind=IndexKind.BM25)
     build(other)
     (order.folder / "bm25").rename(tmp_path / "away")
     (other.folder / "bm25").rename(order.folder / "bm25")
@@ -181,6 +181,6 @@ def test_a_part_of_another_index_is_refused(order: Order, tmp_path: Path) -> Non
 
 
 def test_a_retriever_that_the_index_has_not_is_refused(order: Order) -> None:
-    build(replace(order, kind=Kind.FLAT))
+    build(replace(order, kind=IndexKind.FLAT))
     with pytest.raises(IndexFault, match="has only vectors, not what bm25 needs"):
         SearchIndex(Sources(folder=order.folder, retriever=Retriever.BM25))

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from toolsvc.backends.search import bm25, dense
-from toolsvc.backends.search.fusion import reciprocal_rank_fusion
 from toolsvc.backends.search.manifest import Bm25Facts, Dense
+from toolsvc.backends.search.ranking import bm25, dense
+from toolsvc.backends.search.ranking.fusion import reciprocal_rank_fusion
 from toolsvc.backends.search.types import Rankings
 
 TEXTS = [

@@ -12,7 +12,7 @@ import pytest
 from tests.support.trajectory import Trajectory, said
 from toolsvc.backends.search.build import Order, build
 from toolsvc.backends.search.index import Found, SearchIndex
-from toolsvc.backends.search.manifest import Kind
+from toolsvc.backends.search.manifest import IndexKind
 from toolsvc.backends.search.types import Query
 from toolsvc.errors import Reason, Refused, StartError
 from toolsvc.host.host import Host
@@ -36,7 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     corpus.write_text(
         "".join(json.dumps({"id": i, "contents": t}) + "\n" for i, t in enumerate(TEXTS))
     )
-    build(Order(corpus=corpus, folder=where / "index", kind=Kind.BM25))
+    build(Order(corpus=corpus, folder=where / "index", kind=IndexKind.BM25))
     return where / "index"
 
 

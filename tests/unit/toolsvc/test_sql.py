@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolsvc.plugin.actions import InvalidAction
-from toolsvc.sandbox.jailed.table import LONG, LONGEST_CELL, Table
+from toolsvc.sandbox.jailed.drivers.table import LONG, LONGEST_CELL, Table
 from toolsvc.tools.sql.action import Statement, find_statement
 from toolsvc.tools.sql.commands import first_word, objection
-from toolsvc.tools.sql.tool import turns_left
+from toolsvc.tools.sql.sql_tool import turns_left
 
 
 @pytest.mark.parametrize(

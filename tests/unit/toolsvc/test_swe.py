@@ -14,18 +14,18 @@ from pydantic import ValidationError
 from toolsvc.plugin.actions import InvalidAction
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.tools.files import FILE_MODE, Entry
-from toolsvc.tools.swe import cli, kubernetes
 from toolsvc.tools.swe.action import find_call
 from toolsvc.tools.swe.arguments import SweArguments
-from toolsvc.tools.swe.box import BoxError, BoxGone, StartFailed
+from toolsvc.tools.swe.boxes import cli, kubernetes
+from toolsvc.tools.swe.boxes.box import BoxError, BoxGone, StartFailed
+from toolsvc.tools.swe.boxes.kubernetes import exit_code, is_running
 from toolsvc.tools.swe.checkout import unpack
-from toolsvc.tools.swe.kubernetes import exit_code, is_running
 from toolsvc.tools.swe.options import SweOptions
-from toolsvc.tools.swe.report import Report, read_report
-from toolsvc.tools.swe.settings import pytest_file, told_by
-from toolsvc.tools.swe.tampering import tampering
-from toolsvc.tools.swe.tree import compare
-from toolsvc.tools.swe.verification import VerificationFile
+from toolsvc.tools.swe.verifying.report import Report, read_report
+from toolsvc.tools.swe.verifying.settings import pytest_file, told_by
+from toolsvc.tools.swe.verifying.tampering import tampering
+from toolsvc.tools.swe.verifying.tree import compare
+from toolsvc.tools.swe.verifying.verification import VerificationFile
 
 
 def function(name: str, **parameters: str) -> str:

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolsvc.tools.files import Entry
-from toolsvc.tools.swe.archives import as_tree
-from toolsvc.tools.swe.parser import BadTree, answer_of, work
-from toolsvc.tools.swe.tree import check_places
+from toolsvc.tools.swe.verifying.archives import as_tree
+from toolsvc.tools.swe.verifying.parser import BadTree, answer_of, work
+from toolsvc.tools.swe.verifying.tree import check_places
 
 MOST = 1 << 20
 

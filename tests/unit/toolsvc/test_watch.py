@@ -9,9 +9,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from toolsvc.sandbox.jailed import measure, share
-from toolsvc.sandbox.jailed import watch as watch_module
-from toolsvc.sandbox.jailed.watch import _FULL_LOOK, _KERNEL_LOOK, _LOCKS_LOOK, Member, Watch
+from toolsvc.sandbox.jailed.watching import measure, share
+from toolsvc.sandbox.jailed.watching import watch as watch_module
+from toolsvc.sandbox.jailed.watching.watch import (
+    _FULL_LOOK,
+    _KERNEL_LOOK,
+    _LOCKS_LOOK,
+    Member,
+    Watch,
+)
 
 MIB = 1 << 20
 SETTINGS = {

@@ -11,11 +11,11 @@ from toolsvc.tools.web_search.results import (
     same_page,
     shortened,
 )
-from toolsvc.tools.web_search.types import Hit, Page
+from toolsvc.tools.web_search.types import Page, WebHit
 
 
-def hit(url: str, snippet: str = "s") -> Hit:
-    return Hit(title="T", url=url, snippet=snippet)
+def hit(url: str, snippet: str = "s") -> WebHit:
+    return WebHit(title="T", url=url, snippet=snippet)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_each_page_is_shown_once_and_answers_without_a_page_stay() -> None:
 
 
 def test_an_observation_numbers_the_hits() -> None:
-    hits = [Hit(title="A\nB", url="http://a.org", snippet="x " * 10), hit("", "plain")]
+    hits = [WebHit(title="A\nB", url="http://a.org", snippet="x " * 10), hit("", "plain")]
     assert as_text(hits, ["what stands there", ""], 9) == (
         "1. A B (http://a.org)\nx x x ...\nwhat stands there\n\n2. T\nplain"
     )

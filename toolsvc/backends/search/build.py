@@ -16,9 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from toolsvc.backends.search import bm25, dense
 from toolsvc.backends.search.corpus import Corpus, find_offsets
-from toolsvc.backends.search.encoder import Encoder, describe
 from toolsvc.backends.search.errors import IndexFault
 from toolsvc.backends.search.files import fingerprint, write_whole
 from toolsvc.backends.search.index import BM25_FOLDER, DENSE_FILE, OFFSETS_FILE
@@ -29,10 +27,12 @@ from toolsvc.backends.search.manifest import (
     CorpusFacts,
     Dense,
     DenseFacts,
-    Kind,
+    IndexKind,
     Manifest,
     read,
 )
+from toolsvc.backends.search.ranking import bm25, dense
+from toolsvc.backends.search.ranking.encoder import Encoder, describe
 from toolsvc.backends.search.types import Vectors
 
 VECTORS_FOLDER = "vectors"
@@ -49,7 +49,7 @@ class Order:
 
     corpus: Path
     folder: Path
-    kind: Kind
+    kind: IndexKind
     dense: Dense = Dense.HNSW
     """Of a hybrid index."""
     encoder: Path | None = None
@@ -91,8 +91,8 @@ def build(order: Order, progress: Progress = lambda step, done, total: None) -> 
 def plan(order: Order, *, passages: int) -> Manifest:
     """What the index will depend on."""
     facts = None
-    if order.kind is not Kind.BM25:
-        kind = order.dense if order.kind is Kind.HYBRID else Dense(order.kind.value)
+    if order.kind is not IndexKind.BM25:
+        kind = order.dense if order.kind is IndexKind.HYBRID else Dense(order.kind.value)
         if order.encoder is not None:
             facts = DenseFacts(kind=kind, encoder=describe(order.encoder))
         elif order.vectors is not None:
@@ -101,16 +101,16 @@ def plan(order: Order, *, passages: int) -> Manifest:
         corpus=CorpusFacts(
             path=order.corpus.resolve(), passages=passages, fingerprint=fingerprint(order.corpus)
         ),
-        bm25=Bm25Facts() if order.kind in (Kind.BM25, Kind.HYBRID) else None,
+        bm25=Bm25Facts() if order.kind in (IndexKind.BM25, IndexKind.HYBRID) else None,
         dense=facts,
     )
 
 
 def _check(order: Order) -> None:
     given = [name for name in ("encoder", "vectors") if getattr(order, name) is not None]
-    if order.kind is Kind.BM25 and given:
+    if order.kind is IndexKind.BM25 and given:
         raise IndexFault(f"a bm25 index has no vectors: leave out --{given[0]}")
-    if order.kind is not Kind.BM25 and len(given) != 1:
+    if order.kind is not IndexKind.BM25 and len(given) != 1:
         raise IndexFault(
             f"--kind {order.kind} needs vectors: give --encoder FOLDER (a sentence-transformers "
             "model), or --vectors FILE.npy that holds them already, one of the two"

@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from toolsvc.backends.search.batcher import BatchFailed, QueueFull
 from toolsvc.backends.search.errors import NoVector, WrongVector
-from toolsvc.backends.search.searcher import MOST_HITS, Answer, Searcher
+from toolsvc.backends.search.searcher import MOST_HITS, SearchAnswer, Searcher
 from toolsvc.backends.search.types import Query
 from toolsvc.backends.search.vectors import decode_vector
 from toolsvc.edge.http_server import HttpServer, body_of, refused
@@ -72,7 +72,7 @@ class RetrieveServer(HttpServer):
         scores = wanted.return_scores
         return web.json_response({"result": [_items(answer, scores) for answer in answers]})
 
-    async def _answers(self, queries: list[Query], k: int) -> list[Answer]:
+    async def _answers(self, queries: list[Query], k: int) -> list[SearchAnswer]:
         if self._searcher.room < len(queries):
             raise QueueFull  # All or none: half of a request is no use to anybody.
         for query in queries:
@@ -96,7 +96,7 @@ def _queries(wanted: RetrieveRequest) -> list[Query]:
     ]
 
 
-def _items(answer: Answer, with_scores: bool) -> list[dict[str, Any]]:
+def _items(answer: SearchAnswer, with_scores: bool) -> list[dict[str, Any]]:
     documents = [{"id": hit.passage.id, "contents": hit.passage.contents} for hit in answer.hits]
     if not with_scores:
         return list(documents)

@@ -14,13 +14,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from toolsvc.backends.search.bm25 import Bm25
 from toolsvc.backends.search.corpus import Corpus
-from toolsvc.backends.search.dense import VectorIndex, unit
-from toolsvc.backends.search.encoder import Encoder
 from toolsvc.backends.search.errors import IndexFault, NoVector, WrongVector
-from toolsvc.backends.search.fusion import reciprocal_rank_fusion
 from toolsvc.backends.search.manifest import MANIFEST, check_corpus, check_encoder, read
+from toolsvc.backends.search.ranking.bm25 import Bm25
+from toolsvc.backends.search.ranking.dense import VectorIndex, unit
+from toolsvc.backends.search.ranking.encoder import Encoder
+from toolsvc.backends.search.ranking.fusion import reciprocal_rank_fusion
 from toolsvc.backends.search.types import Hit, Query, Rankings, Vectors
 
 BM25_FOLDER = "bm25"

@@ -19,7 +19,7 @@ _ENCODER_FILES = (".json", ".txt", ".safetensors", ".bin")
 _STRICT = ConfigDict(extra="forbid", frozen=True)
 
 
-class Kind(StrEnum):
+class IndexKind(StrEnum):
     """What an index may hold."""
 
     BM25 = "bm25"

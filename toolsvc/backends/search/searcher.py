@@ -24,7 +24,7 @@ class Question(NamedTuple):
     k: int
 
 
-class Answer(NamedTuple):
+class SearchAnswer(NamedTuple):
     """`batch`: how many queries were answered together; `encode_seconds`: for all of them."""
 
     hits: list[Hit]
@@ -45,7 +45,7 @@ class Searcher:
         # In a thread: an encoder takes seconds to load, and a signal should end that.
         self.index = await asyncio.to_thread(SearchIndex, self._sources)
         self._stack.callback(self.index.close)
-        batcher: Batcher[Question, Answer] = Batcher(
+        batcher: Batcher[Question, SearchAnswer] = Batcher(
             self._answer, most=self._batch, queue=self._queue
         )
         self._batcher = await self._stack.enter_async_context(batcher)
@@ -67,16 +67,16 @@ class Searcher:
             "queries_total": self._batcher.items,
         }
 
-    def submit(self, query: Query, k: int) -> Ticket[Question, Answer]:
+    def submit(self, query: Query, k: int) -> Ticket[Question, SearchAnswer]:
         """A place in the queue. QueueFull; NoVector or WrongVector for a query that this index
         cannot answer."""
         self.index.check(query)
         return self._batcher.submit(Question(query, k))
 
-    def _answer(self, questions: Sequence[Question]) -> list[Answer]:
+    def _answer(self, questions: Sequence[Question]) -> list[SearchAnswer]:
         most = max(question.k for question in questions)
         found = self.index.search([question.query for question in questions], most)
         return [
-            Answer(hits[: question.k], len(questions), found.encode_seconds)
+            SearchAnswer(hits[: question.k], len(questions), found.encode_seconds)
             for question, hits in zip(questions, found.hits, strict=True)
         ]

@@ -42,7 +42,7 @@ from toolsvc.check.model.steps import (
     Step,
     Told,
 )
-from toolsvc.check.types import Failed, expect
+from toolsvc.check.types import CheckFailed, expect
 
 GONE = ("SESSION_CLOSED", "SESSION_NOT_FOUND")
 TAKEN = ("CALL_ID_REUSED", "RESULT_FORGOTTEN")
@@ -180,7 +180,7 @@ class Model:
                 return True
 
     def follow(self, step: Step, seen: Seen) -> None:
-        """Failed where what was seen is not what the contract says."""
+        """CheckFailed where what was seen is not what the contract says."""
         match step:
             case Open():
                 self._open_session(step, seen)
@@ -397,7 +397,7 @@ def _unserved(step: Step) -> tuple[str, ...]:
 
 def _result(seen: Seen | None) -> Result:
     if not isinstance(seen, Result):
-        raise Failed(_instead(seen, "a result"))
+        raise CheckFailed(_instead(seen, "a result"))
     return seen
 
 

@@ -11,7 +11,7 @@ import asyncio
 import random
 from collections.abc import Callable, Iterable, Sequence
 
-from toolsvc.check.client import Client, Session, error_kind, find_number, text_of
+from toolsvc.check.client import CheckClient, CheckSession, error_kind, find_number, text_of
 from toolsvc.check.connection import Refusal, ask
 from toolsvc.check.model.model import Model, Traits, word_of
 from toolsvc.check.model.steps import (
@@ -47,7 +47,7 @@ from toolsvc.check.model.steps import (
 from toolsvc.check.names import near_misses
 from toolsvc.check.probe import Kind
 from toolsvc.check.subject import Subject
-from toolsvc.check.types import Failed
+from toolsvc.check.types import CheckFailed
 from toolwright import wire
 from toolwright.tool.v1 import tool_pb2 as pb
 
@@ -83,7 +83,7 @@ def traits_of(subject: Subject) -> Traits:
 
 
 async def play(
-    client: Client,
+    client: CheckClient,
     subjects: Sequence[Subject],
     steps_of: Callable[[Model], Iterable[Step]],
 ) -> None:
@@ -97,7 +97,7 @@ async def play(
             if model.allows(step):
                 done.append(step)
                 model.follow(step, await player.make(step, model))
-    except (Failed, Refusal) as error:
+    except (CheckFailed, Refusal) as error:
         raise Broken(done, str(error)) from error
     finally:
         await player.close()
@@ -113,14 +113,14 @@ class Broken(Exception):
 
 
 class Player:
-    def __init__(self, client: Client, subjects: Sequence[Subject]) -> None:
+    def __init__(self, client: CheckClient, subjects: Sequence[Subject]) -> None:
         self._client = client
         self._subjects = subjects
         opening = client.opening(*subjects)
         draw = random.Random(opening.session_id)
         self._ids = draw.sample(near_misses(opening.session_id), SLOTS)
         self._owners = draw.sample(near_misses(opening.session_id), OWNERS)
-        self._sessions: dict[int, Session] = {}
+        self._sessions: dict[int, CheckSession] = {}
         """The newest of each slot, open or not."""
         self._requests: dict[tuple[int, int], pb.CallToolRequest] = {}
         self._own_labels: dict[str, int] = {}
@@ -186,11 +186,11 @@ class Player:
             request.metadata.MergeFrom(wire.struct({"task": task}))
         return request
 
-    def _session(self, slot: int) -> Session:
+    def _session(self, slot: int) -> CheckSession:
         """The newest of the slot, or one that was never opened."""
         if slot not in self._sessions:
             nowhere = pb.OpenSessionResponse()
-            return Session(self._client, self._subjects[0], self._opening(slot, 0), nowhere)
+            return CheckSession(self._client, self._subjects[0], self._opening(slot, 0), nowhere)
         return self._sessions[slot]
 
     async def _open(self, slot: int, owner: int, task: int) -> Seen:
@@ -205,7 +205,7 @@ class Player:
     def _entered(
         self, slot: int, request: pb.OpenSessionRequest, opened: pb.OpenSessionResponse
     ) -> Seen:
-        self._sessions[slot] = Session(self._client, self._subjects[0], request, opened)
+        self._sessions[slot] = CheckSession(self._client, self._subjects[0], request, opened)
         return Opened(same=opened.session_id == request.session_id)
 
     def _request(self, call: Call, model: Model) -> pb.CallToolRequest:

@@ -19,9 +19,10 @@ import struct
 import traceback
 from typing import Any, Protocol
 
-from . import kernel, wire
-from .confine import SESSION_SOCKET, Confinement
-from .homes import Homes
+from . import wire
+from .walls import kernel
+from .walls.confine import SESSION_SOCKET, Confinement
+from .walls.homes import Homes
 
 _DESCRIPTORS = struct.Struct("=3i")
 _PID = struct.Struct("=i")

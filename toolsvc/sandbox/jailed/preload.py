@@ -16,7 +16,7 @@ from collections.abc import Iterable
 _OF_VERSION = re.compile(r"/python(\d+\.\d+)(?:/|$)")
 
 
-class Unusable(Exception):
+class UnusablePackages(Exception):
     """The operator's settings cannot work; the message is one sentence with the mend."""
 
 
@@ -26,7 +26,7 @@ def find_packages(folders: Iterable[str]) -> None:
     for folder in folders:
         made_for = _OF_VERSION.search(folder)
         if made_for and made_for.group(1) != version:
-            raise Unusable(
+            raise UnusablePackages(
                 f"the packages in {folder} are for Python {made_for.group(1)} and the sandbox's "
                 f"interpreter {sys.executable} is {version}: name packages for {version}, or an "
                 f"interpreter of version {made_for.group(1)} with --sandbox-python"
@@ -34,7 +34,7 @@ def find_packages(folders: Iterable[str]) -> None:
         try:
             os.listdir(folder)
         except OSError as error:
-            raise Unusable(
+            raise UnusablePackages(
                 f"the package folder {folder} cannot be read inside the sandbox "
                 f"({error.strerror}): install the packages where every user can read them, such "
                 "as below /opt"
@@ -48,13 +48,13 @@ def preload(modules: Iterable[str]) -> None:
         try:
             importlib.import_module(name)
         except Exception as error:
-            raise Unusable(
+            raise UnusablePackages(
                 f"{name} cannot be imported by the sandbox's interpreter {sys.executable} "
                 f"({type(error).__name__}: {error}): name the folder of packages that has it, for "
                 f"Python {sys.version_info[0]}.{sys.version_info[1]}"
             ) from error
     if len(os.listdir("/proc/self/task")) > 1:
-        raise Unusable(
+        raise UnusablePackages(
             f"one of {', '.join(modules)} starts threads when imported: do not preload it"
         )
 

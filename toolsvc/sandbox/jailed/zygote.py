@@ -5,7 +5,7 @@ priority, of those that the watch finds above their limits. Where a session's fi
 business; how its process comes is `forker`'s.
 
 Invariants
-- What a session does once it is confined is its driver's: a module of this package with
+- What a session does once it is confined is its driver's: a module of `drivers` with
   `prepare()`, called once here for the state that every child inherits, and
   `serve(state, channel)`, called in the confined child, which never returns.
 - It runs no foreign code and reads none; it is told what to do only by the host, through the
@@ -37,8 +37,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from . import forker, homes, kernel, measure, preload, share, watch, wire
-from .confine import Confinement
+from . import forker, preload, wire
+from .walls import homes, kernel
+from .walls.confine import Confinement
+from .watching import measure, share, watch
 
 WATCH_SECONDS = 0.5
 _ENDED_AT_ONCE = 1000
@@ -59,7 +61,7 @@ class Zygote:
         self._confinement.prepare()
         preload.find_packages(self._confinement.packages)
         preload.preload(settings["preload"])
-        self._driver = importlib.import_module(f".{settings['driver']}", __package__)
+        self._driver = importlib.import_module(f".drivers.{settings['driver']}", __package__)
         self._state = self._driver.prepare()
         self._homes.settle()
         self._children: dict[int, watch.Member] = {}
@@ -250,7 +252,7 @@ def main(control: socket.socket, settings: Mapping[str, Any]) -> None:
         raise SystemExit("the program was started without a sandbox around it")
     try:
         zygote = Zygote(control, settings)
-    except preload.Unusable as error:
+    except preload.UnusablePackages as error:
         control.send(json.dumps({"event": "unusable", "reason": str(error)}).encode())
         return
     zygote.run()

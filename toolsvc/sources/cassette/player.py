@@ -16,7 +16,7 @@ from toolsvc.types import Call, Descriptor, Result, SessionInfo
 from toolwright.tool.v1 import tool_pb2 as pb
 
 
-class Player:
+class CassettePlayer:
     """The tape, and the sessions that it is played to."""
 
     def __init__(self, tape: Tape, where: str) -> None:
@@ -39,7 +39,7 @@ class Player:
 class Played:
     """One session: how far it has come, and the tools that it alone has."""
 
-    def __init__(self, player: Player, key: str, take: int) -> None:
+    def __init__(self, player: CassettePlayer, key: str, take: int) -> None:
         self._player = player
         self._key = key
         self._take = take
@@ -93,7 +93,7 @@ class CassetteTool(Tool):
 
     parallel_calls = True  # Answers cost nothing, and their order is that of asking.
 
-    def __init__(self, player: Player, descriptor: Descriptor) -> None:
+    def __init__(self, player: CassettePlayer, descriptor: Descriptor) -> None:
         self._player = player
         self._descriptor = descriptor.without_fork()
         self.name = descriptor.name
@@ -123,5 +123,5 @@ class OwnToolsOnly(CassetteTool):
 
     callable = False
 
-    def __init__(self, player: Player) -> None:
+    def __init__(self, player: CassettePlayer) -> None:
         super().__init__(player, descriptor_from_proto(pb.ToolDescriptor(name="cassette")))

@@ -39,7 +39,7 @@ class Recorder:
         self._tools = [tool for tool in tools if tool.callable]
         self._file: IO[str] | None = None
         self._count = itertools.count()
-        self.sessions = Shared(lambda info: Session(self, info, next(self._count)))
+        self.sessions = Shared(lambda info: RecordedSession(self, info, next(self._count)))
 
     def start(self) -> None:
         """Takes the file, once, and writes nothing yet: what was started only to be looked at has
@@ -82,7 +82,7 @@ class Recorder:
         self._file.flush()
 
 
-class Session:
+class RecordedSession:
     """What is written of one session."""
 
     def __init__(self, recorder: Recorder, info: SessionInfo, number: int) -> None:
@@ -115,7 +115,7 @@ class Session:
 class TakenState:
     """The state of a recorded tool, and the turnstile that its host would have for it."""
 
-    def __init__(self, session: Session, state: State, parallel: bool) -> None:
+    def __init__(self, session: RecordedSession, state: State, parallel: bool) -> None:
         self.session = session
         self.inner = state
         self.turnstile = Turnstile(parallel)

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from toolsvc.errors import StartError
 from toolsvc.plugin.tool import STRICT, Tool
 from toolsvc.sandbox.config import SandboxConfig
-from toolsvc.sources.cassette.player import CassetteTool, OwnToolsOnly, Player
+from toolsvc.sources.cassette.player import CassettePlayer, CassetteTool, OwnToolsOnly
 from toolsvc.sources.cassette.recorder import Recorder, RecordingTool
 from toolsvc.sources.cassette.tape import read
 from toolsvc.sources.elsewhere import Source
@@ -44,7 +44,7 @@ class CassetteSource(Source):
             tools = await load_tools(options.record, {}, sandbox)
             recorder = Recorder(path, tools)
             return [RecordingTool(recorder, tool) for tool in tools]
-        player = Player(read(path), where)
+        player = CassettePlayer(read(path), where)
         recorded: list[Tool] = [
             CassetteTool(player, descriptor_from_proto(tool)) for tool in player.tape.tools
         ]

@@ -31,7 +31,7 @@ class ConnectionLost(Exception):
     """The server closed the session or died, during a call or before it."""
 
 
-class Connection:
+class McpConnection:
     """A session that is made by `start` and ended by `close`."""
 
     def __init__(self, server: McpServer) -> None:

@@ -22,7 +22,7 @@ from mcp import MCPError
 from mcp.server import Server, ServerRequestContext
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
-from toolsvc.edge.client import Client, Session
+from toolsvc.edge.client import Client, OpenedSession
 from toolsvc.plugin.bounds import OutOfBounds, check_values
 from toolsvc.sources.mcp.content import as_content
 from toolsvc.types import Media, Text
@@ -47,7 +47,7 @@ class Offer:
         self._client = client
         self._tools = tools
         self._alone = alone
-        self._sessions: dict[str, asyncio.Task[Session]] = {}
+        self._sessions: dict[str, asyncio.Task[OpenedSession]] = {}
 
     def server(self) -> Server[Any]:
         server: Server[Any] = Server(
@@ -66,7 +66,7 @@ class Offer:
         if opening is None:
             return
         (opened,) = await asyncio.gather(opening, return_exceptions=True)
-        if isinstance(opened, Session):
+        if isinstance(opened, OpenedSession):
             await asyncio.gather(opened.close(), return_exceptions=True)
 
     async def _discover(
@@ -114,7 +114,7 @@ class Offer:
             if only_once:
                 await self.end(only_once)
 
-    async def _session(self, name: str) -> Session:
+    async def _session(self, name: str) -> OpenedSession:
         """Opened with the first call; ServiceError and TransportError."""
         opening = self._sessions.get(name)
         if opening is None:
@@ -140,7 +140,7 @@ def _described(tool: pb.ToolDescriptor) -> types.Tool:
     return types.Tool(name=tool.name, description=tool.description, input_schema=schema)
 
 
-async def _parts(session: Session, result: pb.CallResult) -> list[Text | Media]:
+async def _parts(session: OpenedSession, result: pb.CallResult) -> list[Text | Media]:
     found: list[Text | Media] = []
     for part in result.observation:
         kind = part.WhichOneof("content")

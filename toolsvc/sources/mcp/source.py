@@ -14,9 +14,9 @@ from toolsvc.errors import StartError
 from toolsvc.plugin.tool import STRICT, Tool
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.sources.elsewhere import Source
-from toolsvc.sources.mcp.connection import ConnectFailed, Connection
+from toolsvc.sources.mcp.connection import ConnectFailed, McpConnection
+from toolsvc.sources.mcp.mcp_tool import McpSessions, McpTool
 from toolsvc.sources.mcp.server import McpServer
-from toolsvc.sources.mcp.tool import McpTool, Sessions
 
 
 class McpOptions(BaseModel):
@@ -46,7 +46,7 @@ class McpSource(Source):
         server = McpServer(
             where, environment=options.env, folder=options.folder, token=options.token
         )
-        connection = Connection(server)
+        connection = McpConnection(server)
         try:
             async with asyncio.timeout(options.start_limit):
                 await connection.start()
@@ -69,7 +69,7 @@ class McpSource(Source):
             raise StartError(
                 f"{server} has no tool {', '.join(sorted(missing))}, only {', '.join(known)}"
             )
-        sessions = Sessions(server)
+        sessions = McpSessions(server)
         return [
             McpTool(tool, sessions, options.run_limit)
             for tool in listed

@@ -1,13 +1,13 @@
 """Tools that a model plays (MTR): `simulated:FILE`, and `hybrid:FILE` for some of them.
 
-asking.py      a model's answer that has to pass a check, asked for again where it does not
-actor.py       ToolActor: the observation of a call
-maker.py       ToolMaker: the tools of a question
-world.py       answers that a group shares
-tool.py        the tools themselves
-cast.py        the models, and what else the tools of one source share
-source.py      words of the command line
-options.py     their options
+asking.py           a model's answer that has to pass a check, asked for again where it does not
+actor.py            ToolActor: the observation of a call
+maker.py            ToolMaker: the tools of a question
+world.py            answers that a group shares
+simulated_tool.py   the tools themselves
+cast.py             the models, and what else the tools of one source share
+source.py           words of the command line
+options.py          their options
 
 The tools are schemas alone, as `toolsvc.schemas` reads and checks them.
 """

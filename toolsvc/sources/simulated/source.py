@@ -16,7 +16,7 @@ from toolsvc.sources.elsewhere import Source
 from toolsvc.sources.loader import load_tools
 from toolsvc.sources.simulated.cast import Cast
 from toolsvc.sources.simulated.options import SimulatedOptions
-from toolsvc.sources.simulated.tool import MadeTools, SimulatedTool
+from toolsvc.sources.simulated.simulated_tool import MadeTools, SimulatedTool
 
 
 class SimulatedSource(Source):

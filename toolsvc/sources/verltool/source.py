@@ -12,8 +12,8 @@ from toolsvc.errors import StartError
 from toolsvc.plugin.tool import STRICT, Tool
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.sources.elsewhere import Source
+from toolsvc.sources.verltool.hosted_tool import hosted
 from toolsvc.sources.verltool.loading import load_tool_classes
-from toolsvc.sources.verltool.tool import hosted
 
 
 class VerlToolOptions(BaseModel):

@@ -19,7 +19,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class AllowedHost:
     """`host`, `*.host` for all names below it, or an address; with a port, that port alone."""
 
     host: str
@@ -51,12 +51,12 @@ class Entry:
 class AllowList:
     """Hosts that may be reached, by http, https, ws and wss."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[AllowedHost, ...]
 
     @classmethod
     def parse(cls, hosts: Iterable[str]) -> Self:
         """ValueError names the host that is none, or says that there is none at all."""
-        entries = tuple(Entry.parse(host.strip()) for host in hosts)
+        entries = tuple(AllowedHost.parse(host.strip()) for host in hosts)
         if not entries:
             raise ValueError("name the hosts that may be reached")
         return cls(entries)

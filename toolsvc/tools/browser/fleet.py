@@ -40,7 +40,7 @@ class Berth:
         return not used_up and self.sessions < per_browser
 
 
-class Fleet:
+class BrowserFleet:
     """Starts browsers as sessions come, and closes them as they go."""
 
     def __init__(

@@ -24,7 +24,7 @@ from toolsvc.tools.browser.allow import AllowList
 from toolsvc.tools.browser.arguments import BrowserArguments
 from toolsvc.tools.browser.chromium import Chromium
 from toolsvc.tools.browser.errors import BrowserLost, PageFailed
-from toolsvc.tools.browser.words import View, short, why_not_done, why_not_loaded
+from toolsvc.tools.browser.words import PageView, short, why_not_done, why_not_loaded
 
 ELEMENT_SECONDS = 5.0
 """For an element to be visible, enabled and unhidden."""
@@ -109,7 +109,7 @@ class Visit:
             return False
         return True
 
-    async def act(self, arguments: BrowserArguments) -> View:
+    async def act(self, arguments: BrowserArguments) -> PageView:
         """Does what is asked and looks at the page. PageFailed if it cannot be done, BrowserLost if
         the browser ended."""
         if self.overgrown:
@@ -180,7 +180,7 @@ class Visit:
             async with asyncio.timeout(QUIET_SECONDS):
                 await self._quiet.wait()
 
-    async def _look(self, arguments: BrowserArguments, seconds: float) -> View:
+    async def _look(self, arguments: BrowserArguments, seconds: float) -> PageView:
         page = await self._page()
         if self._shown not in (None, page):
             self._note("this is another window than before")
@@ -191,7 +191,7 @@ class Visit:
         else:
             text = await page.aria_snapshot(mode="ai", timeout=seconds * 1000)
         notes, self._notes = tuple(self._notes), []
-        return View(title=title, url=page.url, text=text, notes=notes, image=image)
+        return PageView(title=title, url=page.url, text=text, notes=notes, image=image)
 
     async def _page(self) -> Page:
         """The newest; a blank one where there is none."""

@@ -20,7 +20,7 @@ _HINDRANCE = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class PageView:
     """A page as it stands after an action. `notes`: what its text cannot tell."""
 
     title: str
@@ -31,7 +31,7 @@ class View:
     """PNG of the window."""
 
 
-def describe(view: View, start: int, limit: int) -> tuple[str, bool]:
+def describe(view: PageView, start: int, limit: int) -> tuple[str, bool]:
     """Title, address, notes, and the page's text from `start` on, at most `limit` characters of it;
     whether there is more after that."""
     head = [f"Page: {short(view.title, LONGEST_TITLE)}", f"URL: {short(view.url, LONGEST_URL)}"]

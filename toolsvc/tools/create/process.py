@@ -10,7 +10,7 @@ from typing import Any
 
 from toolsvc.errors import backend_down
 from toolsvc.plugin.tool import Cancellation
-from toolsvc.sandbox.session import Ending, Session
+from toolsvc.sandbox.session import Ending, SandboxSession
 from toolsvc.tools.create import inside
 from toolsvc.tools.sandboxed import KINDS, ToolSandbox
 from toolwright.types import ToolErrorKind
@@ -20,7 +20,7 @@ _KEPT = 1 << 20
 """Bytes of the output that are looked at: the longest result with all its escapes fits in."""
 
 
-class Failed(Exception):
+class ProgramFailed(Exception):
     """The program did not end by itself, or told nothing."""
 
     def __init__(self, kind: ToolErrorKind, message: str) -> None:
@@ -33,7 +33,7 @@ class FreshProcess:
 
     def __init__(self, sandbox: ToolSandbox) -> None:
         self._sandbox = sandbox
-        self._process: Session | None = None
+        self._process: SandboxSession | None = None
 
     @property
     def ready(self) -> bool:
@@ -51,8 +51,8 @@ class FreshProcess:
     async def work(
         self, job: Mapping[str, Any], limit: float, cancellation: Cancellation
     ) -> dict[str, Any]:
-        """What `inside.work` told of the job. Failed where it told nothing; Refused where that is
-        nobody's fault."""
+        """What `inside.work` told of the job. ProgramFailed where it told nothing; Refused where
+        that is nobody's fault."""
         process = self._process
         if process is None:
             raise RuntimeError("work before prepare")
@@ -68,7 +68,7 @@ class FreshProcess:
         _, marked, told = outcome.output.rpartition(mark)
         if outcome.ending is Ending.OK and marked:
             return _read(told)
-        raise Failed(
+        raise ProgramFailed(
             KINDS[outcome.ending] or ToolErrorKind.EXCEPTION,
             f"TimeoutError: stopped after {limit:g} s"
             if outcome.ending is Ending.TIMEOUT
@@ -82,5 +82,5 @@ def _read(told: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict) or not isinstance(found.get("required", []), list):
-        raise Failed(ToolErrorKind.EXCEPTION, "the code spoilt its own result")
+        raise ProgramFailed(ToolErrorKind.EXCEPTION, "the code spoilt its own result")
     return found

@@ -37,48 +37,48 @@ class Arguments(BaseModel):
     timeout: float | None = Field(default=None, gt=0, description="seconds of a call")
 
 
-class Refusal(ValueError):
+class NotMade(ValueError):
     """The tool is not made; the message says why."""
 
 
 def check_name(name: str, taken: Collection[str]) -> None:
-    """Refusal where no tool can have it."""
+    """NotMade where no tool can have it."""
     if not _NAME.match(name) or keyword.iskeyword(name):
-        raise Refusal(f"{name[:80]!r} is no name of a function")
+        raise NotMade(f"{name[:80]!r} is no name of a function")
     if name in taken:
-        raise Refusal(f"there is a tool {name!r} already: choose another name")
+        raise NotMade(f"there is a tool {name!r} already: choose another name")
 
 
 def check_count(made: int, most: int) -> None:
-    """Refusal where a session has made enough."""
+    """NotMade where a session has made enough."""
     if made >= most:
-        raise Refusal(f"{made} tools were made, the most that one session may make")
+        raise NotMade(f"{made} tools were made, the most that one session may make")
 
 
 def schema_of(arguments: Mapping[str, Any] | str) -> dict[str, Any]:
-    """The schema of the arguments, from one of the whole or of each by name. Refusal."""
+    """The schema of the arguments, from one of the whole or of each by name. NotMade."""
     if isinstance(arguments, str):
         try:
             arguments = read_json(arguments or "{}")
         except OutOfBounds as error:
-            raise Refusal(f"`arguments` is no JSON: {error}") from error
+            raise NotMade(f"`arguments` is no JSON: {error}") from error
     if not isinstance(arguments, Mapping):
-        raise Refusal("`arguments` is no JSON object")
+        raise NotMade("`arguments` is no JSON object")
     whole = isinstance(arguments.get("properties"), Mapping) and "type" in arguments
     schema: dict[str, Any] = dict(arguments)
     if not whole:
         schema = {"type": "object", "properties": schema}
     if schema["type"] != "object":
-        raise Refusal("`arguments` must be the schema of an object")
+        raise NotMade("`arguments` must be the schema of an object")
     for name, inner in schema["properties"].items():
         if not isinstance(inner, Mapping):
-            raise Refusal(f"`arguments.{name}` is no JSON schema")
+            raise NotMade(f"`arguments.{name}` is no JSON schema")
     if len(json.dumps(schema)) > MOST_CHARACTERS:
-        raise Refusal(f"`arguments` has more than {MOST_CHARACTERS} characters")
+        raise NotMade(f"`arguments` has more than {MOST_CHARACTERS} characters")
     for fault in schema_faults("arguments", schema, patterns=False):
-        raise Refusal(fault)
+        raise NotMade(fault)
     try:
         check_schema(schema)
     except BadSchema as error:
-        raise Refusal(f"`arguments` is no JSON schema: {error}") from error
+        raise NotMade(f"`arguments` is no JSON schema: {error}") from error
     return closed(schema)

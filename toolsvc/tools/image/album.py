@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from toolsvc.errors import Reason, Refused
-from toolsvc.tools.image.types import Fault, Picture, Unusable
+from toolsvc.tools.image.types import ImageFault, Picture, UnusableFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class HeldFile:
     """A file's bytes."""
 
     data: bytes
@@ -35,17 +35,17 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
+class StoredFile:
     """A file of the operator's."""
 
     path: Path
 
     def open(self) -> BinaryIO:
-        """As `Held.open`. OSError if it is gone."""
+        """As `HeldFile.open`. OSError if it is gone."""
         return self.path.open("rb")
 
 
-Source = Held | Stored
+Source = HeldFile | StoredFile
 
 
 class Album:
@@ -73,32 +73,33 @@ class Album:
             )
 
     def image(self, number: int) -> Source:
-        """Unusable if there is none of that number."""
+        """UnusableFile if there is none of that number."""
         return _numbered(self.images, number, "image")
 
     def video(self, number: int) -> Source:
-        """Unusable if there is none of that number."""
+        """UnusableFile if there is none of that number."""
         return _numbered(self.videos, number, "video")
 
     def expect(self, count: int) -> None:
-        """Unusable where `count` images more would be too many."""
+        """UnusableFile where `count` images more would be too many."""
         if len(self.images) + count > self._most_images:
-            raise Unusable(
-                Fault.LIMIT,
+            raise UnusableFile(
+                ImageFault.LIMIT,
                 f"the session holds {len(self.images)} images and can hold {self._most_images}",
             )
 
     def add(self, pictures: Sequence[Picture]) -> list[int]:
-        """Their numbers. Unusable, and nothing is added, where they are too large."""
+        """Their numbers. UnusableFile, and nothing is added, where they are too large."""
         self.expect(len(pictures))
         more = sum(len(picture.data) for picture in pictures)
         if self._bytes + more > self._most_bytes:
-            raise Unusable(
-                Fault.LIMIT, f"the session's results would have more than {self._most_bytes} bytes"
+            raise UnusableFile(
+                ImageFault.LIMIT,
+                f"the session's results would have more than {self._most_bytes} bytes",
             )
         first = len(self.images) + 1
         self._bytes += more
-        self.images += [Held(data=picture.data) for picture in pictures]
+        self.images += [HeldFile(data=picture.data) for picture in pictures]
         return list(range(first, first + len(pictures)))
 
 
@@ -113,7 +114,7 @@ def named_files(metadata: Mapping[str, Any], key: str, folder: Path) -> list[Sou
             subject=key,
             mend=f"name files beneath {folder}",
         )
-    return [Stored(path=_beneath(folder, name, key)) for name in names]
+    return [StoredFile(path=_beneath(folder, name, key)) for name in names]
 
 
 def _beneath(folder: Path, name: str, key: str) -> Path:
@@ -134,5 +135,5 @@ def _beneath(folder: Path, name: str, key: str) -> Path:
 def _numbered(sources: Sequence[Source], number: int, what: str) -> Source:
     if number > len(sources):
         there = f"there are {len(sources)}" if sources else "there is none"
-        raise Unusable(Fault.REQUEST, f"there is no {what} {number}: {there}")
+        raise UnusableFile(ImageFault.REQUEST, f"there is no {what} {number}: {there}")
     return sources[number - 1]

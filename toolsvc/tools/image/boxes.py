@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from math import ceil, floor
 from typing import NamedTuple
 
-from toolsvc.tools.image.types import SHORT_SIDE, Fault, Size, Unusable
+from toolsvc.tools.image.types import SHORT_SIDE, ImageFault, Size, UnusableFile
 
 PADDING_PIXELS = 600
 """The padding's bound: VerlTool's."""
 
 
-class Box(NamedTuple):
+class PixelBox(NamedTuple):
     """Whole pixels, half-open, as Pillow counts."""
 
     left: int
@@ -25,23 +25,24 @@ class Box(NamedTuple):
         return self.right - self.left, self.bottom - self.top
 
 
-def box_in(size: Size, bbox: Sequence[float], *, normalized: bool, padding: float) -> Box:
+def box_in(size: Size, bbox: Sequence[float], *, normalized: bool, padding: float) -> PixelBox:
     """The pixels of an ordered `bbox` (left, top, right, bottom) with its padding, which ends at
-    the image's edges: verl-tool, pixel_reasoner.py. Unusable where the bbox leaves the image."""
+    the image's edges: verl-tool, pixel_reasoner.py. UnusableFile where the bbox leaves the
+    image."""
     width, height = size
     left, top, right, bottom = bbox
     if normalized:
         left, top, right, bottom = left * width, top * height, right * width, bottom * height
     if right > width or bottom > height:
-        raise Unusable(
-            Fault.REQUEST,
+        raise UnusableFile(
+            ImageFault.REQUEST,
             f"the box {list(bbox)} is not inside the image, which is {width} x {height} pixels",
         )
     across = min(padding * width, PADDING_PIXELS)
     down = min(padding * height, PADDING_PIXELS)
     # An image's last pixel is in a box that begins on its edge by a rounding error.
     first_x, first_y = min(floor(left), width - 1), min(floor(top), height - 1)
-    return Box(
+    return PixelBox(
         left=max(0, min(first_x, floor(left - across))),
         top=max(0, min(first_y, floor(top - down))),
         right=min(width, max(first_x + 1, ceil(right + across))),
@@ -51,14 +52,14 @@ def box_in(size: Size, bbox: Sequence[float], *, normalized: bool, padding: floa
 
 def fitted(size: Size, long_side: int) -> Size:
     """The size that a picture of `size` is shown in: its longer side at most `long_side`, its
-    shorter one at least SHORT_SIDE, the ratio as it was. Unusable where it is too narrow."""
+    shorter one at least SHORT_SIDE, the ratio as it was. UnusableFile where it is too narrow."""
     longer, shorter = max(size), min(size)
     scale = min(1.0, long_side / longer)
     if shorter * scale < SHORT_SIDE:
         scale = SHORT_SIDE / shorter
         if longer * scale > long_side:
-            raise Unusable(
-                Fault.REQUEST,
+            raise UnusableFile(
+                ImageFault.REQUEST,
                 f"{size[0]} x {size[1]} pixels are too narrow: at most "
                 f"{long_side // SHORT_SIDE} times as long as wide",
             )
@@ -67,15 +68,15 @@ def fitted(size: Size, long_side: int) -> Size:
 
 
 def resized(size: Size, width: int | None, height: int | None, long_side: int) -> Size:
-    """The size that was asked for; a side that was left out keeps the ratio. Unusable where it
+    """The size that was asked for; a side that was left out keeps the ratio. UnusableFile where it
     is no size of a result."""
     if width is None:
         width = round(size[0] * (height or 0) / size[1])
     if height is None:
         height = round(size[1] * width / size[0])
     if min(width, height) < SHORT_SIDE or max(width, height) > long_side:
-        raise Unusable(
-            Fault.REQUEST,
+        raise UnusableFile(
+            ImageFault.REQUEST,
             f"{width} x {height} pixels: each side must have from {SHORT_SIDE} to {long_side}",
         )
     return width, height

@@ -23,7 +23,7 @@ SHORT_SIDE = 28
 """No result is narrower: a patch of Qwen2-VL and its successors, which refuse less."""
 
 
-class Limits(BaseModel):
+class ImageLimits(BaseModel):
     """What an operator allows, as a decoding process is told it."""
 
     model_config = STRICT
@@ -41,7 +41,7 @@ class Limits(BaseModel):
     encoding: Encoding
 
 
-class Fault(StrEnum):
+class ImageFault(StrEnum):
     """Why there is no result; each is something that the policy reads."""
 
     REQUEST = "request"
@@ -58,10 +58,10 @@ class Fault(StrEnum):
     """It made its decoder crash, or answer what is none."""
 
 
-class Unusable(Exception):
+class UnusableFile(Exception):
     """No result, and why."""
 
-    def __init__(self, fault: Fault, reason: str) -> None:
+    def __init__(self, fault: ImageFault, reason: str) -> None:
         super().__init__(reason)
         self.fault = fault
         self.reason = reason
@@ -77,8 +77,8 @@ class Picture:
     note: str = ""
 
 
-class Answer(NamedTuple):
+class ImageAnswer(NamedTuple):
     """Of a decoding process: pictures, or why there are none."""
 
     pictures: list[Picture]
-    unusable: Unusable | None = None
+    unusable: UnusableFile | None = None

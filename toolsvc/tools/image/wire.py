@@ -12,7 +12,15 @@ from typing import Annotated
 from pydantic import BaseModel, Field, ValidationError
 
 from toolsvc.tools.image.arguments import ImageArguments
-from toolsvc.tools.image.types import MOST_FRAMES, STRICT, Answer, Fault, Limits, Picture, Unusable
+from toolsvc.tools.image.types import (
+    MOST_FRAMES,
+    STRICT,
+    ImageAnswer,
+    ImageFault,
+    ImageLimits,
+    Picture,
+    UnusableFile,
+)
 
 LONGEST = 64 * 1024
 """Bytes of one object."""
@@ -21,17 +29,17 @@ _LENGTH = struct.Struct("=I")
 _MEDIA_TYPES = "^image/(png|jpeg)$"
 
 
-class WireError(Exception):
+class NoAnswer(Exception):
     """The other side does not speak as it should."""
 
 
-class Request(BaseModel):
+class ImageRequest(BaseModel):
     """Work on one file."""
 
     model_config = STRICT
 
     arguments: ImageArguments
-    limits: Limits
+    limits: ImageLimits
 
 
 class _Picture(BaseModel):
@@ -51,13 +59,13 @@ class AnswerHead(BaseModel):
     model_config = STRICT
 
     pictures: Annotated[list[_Picture], Field(max_length=MOST_FRAMES)] = []
-    fault: Fault | None = None
+    fault: ImageFault | None = None
     reason: Annotated[str, Field(max_length=2000)] = ""
 
-    def answer(self, data: bytes) -> Answer:
+    def answer(self, data: bytes) -> ImageAnswer:
         """With the pictures' bytes, one after the other."""
         if self.fault is not None:
-            return Answer([], Unusable(self.fault, self.reason))
+            return ImageAnswer([], UnusableFile(self.fault, self.reason))
         pictures, at = [], 0
         for one in self.pictures:
             pictures.append(
@@ -69,10 +77,10 @@ class AnswerHead(BaseModel):
                 )
             )
             at += one.length
-        return Answer(pictures)
+        return ImageAnswer(pictures)
 
 
-def pack_answer(answer: Answer) -> bytes:
+def pack_answer(answer: ImageAnswer) -> bytes:
     if answer.unusable is not None:
         fault = answer.unusable
         head = AnswerHead(fault=fault.fault, reason=fault.reason[:2000])
@@ -89,26 +97,26 @@ def pack_answer(answer: Answer) -> bytes:
     return b"".join((_LENGTH.pack(len(body)), body, *(one.data for one in answer.pictures)))
 
 
-def read_answer(data: bytes, long_side: int) -> Answer:
-    """WireError if it is no answer, or one with more than results can have."""
+def read_answer(data: bytes, long_side: int) -> ImageAnswer:
+    """NoAnswer if it is no answer, or one with more than results can have."""
     if len(data) < _LENGTH.size:
-        raise WireError("it ends too early")
+        raise NoAnswer("it ends too early")
     (length,) = _LENGTH.unpack_from(data)
     at = _LENGTH.size + length
     if length > LONGEST or at > len(data):
-        raise WireError(f"an object of {length} bytes")
+        raise NoAnswer(f"an object of {length} bytes")
     try:
         head = AnswerHead.model_validate_json(data[_LENGTH.size : at])
     except ValidationError as error:
-        raise WireError(f"no answer: {error}") from error
+        raise NoAnswer(f"no answer: {error}") from error
     if any(max(one.size) > long_side for one in head.pictures):
-        raise WireError(f"a picture larger than {long_side} pixels")
+        raise NoAnswer(f"a picture larger than {long_side} pixels")
     if at + sum(one.length for one in head.pictures) != len(data):
-        raise WireError("not the bytes of its pictures")
+        raise NoAnswer("not the bytes of its pictures")
     return head.answer(data[at:])
 
 
-def most_answered(limits: Limits, pictures: int) -> int:
+def most_answered(limits: ImageLimits, pictures: int) -> int:
     """Bytes of an answer with so many pictures."""
     return _LENGTH.size + LONGEST + pictures * most_bytes(limits.long_side)
 

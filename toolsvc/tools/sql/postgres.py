@@ -28,11 +28,11 @@ from psycopg.pq import TransactionStatus
 
 from toolsvc.errors import Reason, Refused, StartError, backend_down, first_line
 from toolsvc.plugin.tool import Cancellation
-from toolsvc.sandbox.jailed.table import Table
+from toolsvc.sandbox.jailed.drivers.table import Table
 from toolsvc.tools.sql import powers
 from toolsvc.tools.sql.commands import objection
-from toolsvc.tools.sql.statement import ROW_BYTES, TooLarge, Unusable, run_statement
-from toolsvc.tools.sql.types import Answer
+from toolsvc.tools.sql.statement import ROW_BYTES, TooLarge, UnusableConnection, run_statement
+from toolsvc.tools.sql.types import SqlAnswer
 from toolsvc.types import SessionInfo
 from toolwright.types import ToolErrorKind
 
@@ -196,7 +196,7 @@ class PostgresBackend:
 
     async def run(
         self, session: _Transaction, sql: str, limit: float, cancellation: Cancellation
-    ) -> Answer:
+    ) -> SqlAnswer:
         if session.ended is not None:
             return _lost(session.ended, ToolErrorKind.CRASHED)
         connection = session.connection
@@ -204,7 +204,7 @@ class PostgresBackend:
             raise RuntimeError("run before prepare")
         why_not = objection(sql, writable=self._writable)
         if why_not is not None:
-            return Answer(text=f"Error: {why_not}", kind=ToolErrorKind.EXCEPTION)
+            return SqlAnswer(text=f"Error: {why_not}", kind=ToolErrorKind.EXCEPTION)
         asked = asyncio.Event()
         cancellation.on_request(asked.set)
         waiting = asyncio.ensure_future(asked.wait())
@@ -222,18 +222,18 @@ class PostgresBackend:
             await asyncio.wait((work, waiting))
         try:
             answer = work.result()
-        except (asyncio.CancelledError, Unusable, TooLarge, psycopg.Error) as error:
+        except (asyncio.CancelledError, UnusableConnection, TooLarge, psycopg.Error) as error:
             await self._drop(session)
-            if isinstance(error, Unusable) and stopped is ToolErrorKind.NONE:
+            if isinstance(error, UnusableConnection) and stopped is ToolErrorKind.NONE:
                 return await self._ended_by_itself(session, error)
             return self._broken(session, error, stopped, limit)
         if stopped is ToolErrorKind.CANCELLED and answer.kind is not ToolErrorKind.NONE:
-            return Answer(text="Error: cancelled", kind=stopped)
+            return SqlAnswer(text="Error: cancelled", kind=stopped)
         if answer.kind is ToolErrorKind.TIMEOUT:
-            return Answer(text=f"Error: stopped after {limit:g} s", kind=answer.kind)
+            return SqlAnswer(text=f"Error: stopped after {limit:g} s", kind=answer.kind)
         return answer
 
-    async def _under_savepoint(self, connection: Connection, sql: str, limit: float) -> Answer:
+    async def _under_savepoint(self, connection: Connection, sql: str, limit: float) -> SqlAnswer:
         # What the statement before may have set holds no longer. The server's own limit is for
         # the case that this process dies under the statement.
         await connection.execute(
@@ -250,7 +250,7 @@ class PostgresBackend:
         answer, failure = await run_statement(connection.pgconn, sql, self._table, enough)
         status = connection.pgconn.transaction_status
         if status not in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
-            raise Unusable("the statement ended the session's transaction")
+            raise UnusableConnection("the statement ended the session's transaction")
         if answer.kind is ToolErrorKind.NONE and self._writable:
             # Nor may it have set a limit by which the session ends while the policy thinks.
             await connection.execute(f"RELEASE SAVEPOINT before; {_NO_TIMEOUTS}")
@@ -265,7 +265,7 @@ class PostgresBackend:
 
     def _broken(
         self, session: _Transaction, error: BaseException, stopped: ToolErrorKind, limit: float
-    ) -> Answer:
+    ) -> SqlAnswer:
         """The connection is gone: of the statement's doing, or Refused."""
         if isinstance(error, TooLarge):
             return self._end(session, ToolErrorKind.LIMIT, f"a row exceeds {ROW_BYTES >> 20} MiB")
@@ -275,7 +275,7 @@ class PostgresBackend:
             return self._end(session, stopped, f"stopped after {limit:g} s")
         raise self._refusal(session, error)
 
-    async def _ended_by_itself(self, session: _Transaction, error: Unusable) -> Answer:
+    async def _ended_by_itself(self, session: _Transaction, error: UnusableConnection) -> SqlAnswer:
         """The connection went while the statement ran: of its doing where the server serves on, for
         nobody can tell whether somebody else ended it. Refused."""
         if error.state == _CRASH_OF_ANOTHER or not await self._serves_on(session):
@@ -290,9 +290,9 @@ class PostgresBackend:
             await asyncio.sleep(_AGAIN_SECONDS)  # Its role may not be free yet.
         return False
 
-    def _end(self, session: _Transaction, kind: ToolErrorKind, text: str) -> Answer:
+    def _end(self, session: _Transaction, kind: ToolErrorKind, text: str) -> SqlAnswer:
         if not self._writable:
-            return Answer(text=f"Error: {text}", kind=kind)
+            return SqlAnswer(text=f"Error: {text}", kind=kind)
         session.ended = text
         return _lost(text, kind)
 
@@ -375,9 +375,9 @@ _CRASH_OF_ANOTHER = "57P02"
 """SQLSTATE: the server ends all its processes after one of them crashed."""
 
 
-def _lost(why: str, kind: ToolErrorKind) -> Answer:
+def _lost(why: str, kind: ToolErrorKind) -> SqlAnswer:
     text = f"Error: {why}; the transaction and its changes are lost"
-    return Answer(text=text, kind=kind, lost=True)
+    return SqlAnswer(text=text, kind=kind, lost=True)
 
 
 async def _started(connection: Connection) -> str:

@@ -1,7 +1,7 @@
 """SQLite: a private in-memory copy of a database for each session, in a process of the sandbox.
 
 Owns the sandbox and the life of each session's copy; what a statement may do is decided where
-it runs, in `toolsvc.sandbox.jailed.database`.
+it runs, in `toolsvc.sandbox.jailed.drivers.database`.
 
 Invariants
 - A session that may write is lost with its process. One that may only read has nothing to lose:
@@ -16,10 +16,10 @@ from pathlib import Path
 from toolsvc.errors import Reason, Refused, backend_down
 from toolsvc.plugin.tool import Cancellation
 from toolsvc.sandbox.config import Driver, SandboxConfig
-from toolsvc.sandbox.session import Ending, Outcome, Session
+from toolsvc.sandbox.session import Ending, Outcome, SandboxSession
 from toolsvc.tools.sandboxed import KINDS, ToolSandbox
 from toolsvc.tools.sql.templates import Templates
-from toolsvc.tools.sql.types import Answer
+from toolsvc.tools.sql.types import SqlAnswer
 from toolsvc.types import SessionInfo
 from toolwright.types import ToolErrorKind
 
@@ -33,7 +33,7 @@ class _Copy:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.process: Session | None = None
+        self.process: SandboxSession | None = None
 
 
 class SqliteBackend:
@@ -106,7 +106,7 @@ class SqliteBackend:
 
     async def run(
         self, session: _Copy, sql: str, limit: float, cancellation: Cancellation
-    ) -> Answer:
+    ) -> SqlAnswer:
         process = session.process
         if process is None:
             raise RuntimeError("run before prepare")
@@ -122,7 +122,7 @@ class SqliteBackend:
         else:
             text = f"Error: {_what_happened(outcome.ending, outcome.reason, limit)}"
             text += "; the database and its changes are lost" if lost else ""
-        return Answer(text=text, kind=kind, cut=outcome.truncated, lost=lost)
+        return SqlAnswer(text=text, kind=kind, cut=outcome.truncated, lost=lost)
 
     def _taken(self, why: str) -> Refused:
         """Not the statement's doing."""

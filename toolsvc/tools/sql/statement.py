@@ -24,8 +24,8 @@ from typing import NamedTuple
 import psycopg
 from psycopg import pq
 
-from toolsvc.sandbox.jailed.table import Table
-from toolsvc.tools.sql.types import Answer
+from toolsvc.sandbox.jailed.drivers.table import Table
+from toolsvc.tools.sql.types import SqlAnswer
 from toolwright.types import ToolErrorKind
 
 ROW_BYTES = 32 * 1024 * 1024
@@ -43,11 +43,11 @@ _STATUS = pq.ExecStatus
 class Completed(NamedTuple):
     """`failure`: the SQLSTATE of an error, "" where there was none."""
 
-    answer: Answer
+    answer: SqlAnswer
     failure: str = ""
 
 
-class Unusable(Exception):
+class UnusableConnection(Exception):
     """The connection broke, or cannot be brought back into order. `state`: the server's SQLSTATE,
     "" where it gave none."""
 
@@ -67,7 +67,8 @@ async def run_statement(
     enough: Callable[[], Awaitable[None]],
 ) -> Completed:
     """`enough` is awaited once no more rows are wanted; it may cancel the statement, which then
-    counts as complete. Unusable if the connection broke, TooLarge for a row above ROW_BYTES."""
+    counts as complete. UnusableConnection if the connection broke, TooLarge for a row above
+    ROW_BYTES."""
     table: Table | None = None
     full = False
     completed: Completed | None = None
@@ -88,24 +89,24 @@ async def run_statement(
                     if full:
                         await enough()
             elif status == _STATUS.COMMAND_OK:
-                completed = Completed(Answer(text=_text(result.command_status)))
+                completed = Completed(SqlAnswer(text=_text(result.command_status)))
             elif status == _STATUS.FATAL_ERROR:
                 state = _field(result, pq.DiagnosticField.SQLSTATE)
                 if _field(result, pq.DiagnosticField.SOURCE_FUNCTION) == _RAISED:
                     state = USER_RAISED  # A policy's function may name any code.
                 if connection.status == pq.ConnStatus.BAD or state.startswith(_SHUTDOWN):
-                    raise Unusable(_text(result.error_message), state)
+                    raise UnusableConnection(_text(result.error_message), state)
                 if not (full and state == CANCELLED):
                     completed = Completed(_failure(result, state), state)
             else:  # COPY, which takes the connection over
-                raise Unusable(f"the statement put the connection into state {status}")
+                raise UnusableConnection(f"the statement put the connection into state {status}")
             result.clear()
     except psycopg.OperationalError as error:
-        raise Unusable(str(error)) from error
+        raise UnusableConnection(str(error)) from error
     if completed is None and table is not None:
-        completed = Completed(Answer(text=table.text(), cut=table.cut))
+        completed = Completed(SqlAnswer(text=table.text(), cut=table.cut))
     if completed is None:
-        raise Unusable("the server gave no result")
+        raise UnusableConnection("the server gave no result")
     return completed
 
 
@@ -151,14 +152,14 @@ def _waiting_bytes(descriptor: int) -> int:
     return int(count)
 
 
-def _failure(result: pq.abc.PGresult, state: str) -> Answer:
+def _failure(result: pq.abc.PGresult, state: str) -> SqlAnswer:
     fields = pq.DiagnosticField
     lines = [f"Error: {_field(result, fields.MESSAGE_PRIMARY)}"]
     for name, field in (("Detail", fields.MESSAGE_DETAIL), ("Hint", fields.MESSAGE_HINT)):
         text = _field(result, field)
         if text:
             lines.append(f"{name}: {text}")
-    return Answer(text="\n".join(lines), kind=_KINDS.get(state, ToolErrorKind.EXCEPTION))
+    return SqlAnswer(text="\n".join(lines), kind=_KINDS.get(state, ToolErrorKind.EXCEPTION))
 
 
 _KINDS = {CANCELLED: ToolErrorKind.TIMEOUT, OUT_OF_MEMORY: ToolErrorKind.OUT_OF_MEMORY}

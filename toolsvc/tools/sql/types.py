@@ -12,7 +12,7 @@ from toolwright.types import ToolErrorKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class SqlAnswer:
     """A statement's result as text; `kind` is NONE where it succeeded, else why it did not."""
 
     text: str
@@ -23,7 +23,7 @@ class Answer:
     """What the session had changed is gone."""
 
 
-class Backend(Protocol):
+class SqlBackend(Protocol):
     """One database system. `session` is whatever `open` returned.
 
     Refused where nothing ran, or where the session was lost by no doing of the policy's.
@@ -56,6 +56,8 @@ class Backend(Protocol):
 
     def lost(self, session: Any) -> str | None: ...
 
-    async def run(self, session: Any, sql: str, limit: float, cancellation: Cancellation) -> Answer:
+    async def run(
+        self, session: Any, sql: str, limit: float, cancellation: Cancellation
+    ) -> SqlAnswer:
         """Runs one statement for at most `limit` seconds."""
         ...

@@ -11,9 +11,9 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from toolsvc.sandbox.jailed.texts import Changes, Failed, inserted, replaced, shown
+from toolsvc.sandbox.jailed.drivers.texts import Changes, EditFailed, inserted, replaced, shown
 from toolsvc.tools.files import FILE_MODE, Entry
-from toolsvc.tools.swe.box import Box, BoxError
+from toolsvc.tools.swe.boxes.box import Box, BoxError
 
 _LARGEST = 4 * 1024 * 1024
 """Bytes of a file that is looked at; larger ones are for the shell."""
@@ -29,16 +29,16 @@ class Editor:
         self._changes = Changes()
 
     async def edit(self, request: Mapping[str, Any], limit: float) -> str:
-        """What the policy reads. Failed if it cannot be done; BoxGone."""
+        """What the policy reads. EditFailed if it cannot be done; BoxGone."""
         command, path = request["command"], str(request["path"])
         kind, target = await self._look(path, limit)
         if command == "view" and kind == "directory":
             if request["view_range"] is not None:
-                raise Failed(f"{path} is a folder: view_range is for files")
+                raise EditFailed(f"{path} is a folder: view_range is for files")
             return await self._listing(path, limit)
         if command == "create":
             if kind:
-                raise Failed(f"{path} exists: change it with str_replace, or remove it first")
+                raise EditFailed(f"{path} exists: change it with str_replace, or remove it first")
             await self._store(path, target, request["file_text"], limit)
             self._changes.add(target, None, request["file_text"])
             return f"{path} was created."
@@ -68,14 +68,14 @@ class Editor:
 
     async def _text(self, path: str, kind: str, limit: float) -> str:
         if kind != "regular file":
-            raise Failed(f"{path}: {f'it is a {kind}' if kind else 'no such file'}")
+            raise EditFailed(f"{path}: {f'it is a {kind}' if kind else 'no such file'}")
         try:
             data = await self._box.read(f"cat -- {shlex.quote(path)}", limit=limit, most=_LARGEST)
             return data.decode("utf-8")
         except UnicodeDecodeError:
-            raise Failed(f"{path} is not a text in UTF-8") from None
+            raise EditFailed(f"{path} is not a text in UTF-8") from None
         except BoxError as error:
-            raise Failed(f"{path}: {error}: look at it in the shell") from error
+            raise EditFailed(f"{path}: {error}: look at it in the shell") from error
 
     async def _store(self, path: str, target: str, text: str, limit: float) -> None:
         """Beside its place first, and then moved, so that it is changed wholly or not at all."""
@@ -92,15 +92,15 @@ class Editor:
                 most=0,
             )
         except BoxError as error:
-            raise Failed(f"{path} could not be written: {error}") from error
+            raise EditFailed(f"{path} could not be written: {error}") from error
 
     async def _undo(self, path: str, target: str, limit: float) -> str:
         change = self._changes.last(target)
         if change is None:
-            raise Failed(f"{path} has no edit to undo")
+            raise EditFailed(f"{path} has no edit to undo")
         before, after = change
         if await self._text(path, "regular file", limit) != after:
-            raise Failed(f"{path} has changed since its last edit: nothing was undone")
+            raise EditFailed(f"{path} has changed since its last edit: nothing was undone")
         if before is None:
             await self._read(f"rm -- {shlex.quote(target)}", limit)
         else:
@@ -122,5 +122,5 @@ class Editor:
         try:
             data = await self._box.read(command, limit=limit, most=_LISTING)
         except BoxError as error:
-            raise Failed(str(error)) from error
+            raise EditFailed(str(error)) from error
         return data.decode("utf-8", "replace")

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, model_validator
 
 from toolsvc.plugin.tool import STRICT
 from toolsvc.sandbox.config import MIB, SandboxConfig
-from toolsvc.tools.swe.box import Limits
+from toolsvc.tools.swe.boxes.box import BoxLimits
 
 
 class RunnerKind(StrEnum):
@@ -71,9 +71,9 @@ class SweOptions(BaseModel):
             raise ValueError("set swe.image=IMAGE, or swe.images")
         return self
 
-    def limits(self, sandbox: SandboxConfig) -> Limits:
+    def limits(self, sandbox: SandboxConfig) -> BoxLimits:
         """Of one box."""
-        return Limits(
+        return BoxLimits(
             cpus=self.cpus,
             memory_bytes=sandbox.memory_bytes,
             processes=sandbox.processes,

@@ -20,7 +20,7 @@ from typing import Any
 from toolsvc.errors import Reason, Refused
 from toolsvc.tools.files import Entry
 from toolsvc.tools.swe.checkout import Checkouts, below
-from toolsvc.tools.swe.verification import FILE, Verification, read_verification
+from toolsvc.tools.swe.verifying.verification import FILE, Verification, read_verification
 
 _KEYS = ("repository", "commit", "image", "verification")
 

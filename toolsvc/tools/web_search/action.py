@@ -18,13 +18,13 @@ LONGEST = 2000
 """Characters of a query or an address; servers refuse longer ones."""
 
 
-class Request(NamedTuple):
+class WebRequest(NamedTuple):
     text: str
     visit: bool
     """It is the address of a page, not a query."""
 
 
-def find_request(action: str) -> Request:
+def find_request(action: str) -> WebRequest:
     """InvalidAction if there is none."""
     end, (opening, closing) = max((action.rfind(marks[1]), marks) for marks in (SEARCH, VISIT))
     if end < 0:
@@ -37,7 +37,7 @@ def find_request(action: str) -> Request:
     return request(action[start + len(opening) : end], visit=opening == VISIT[0])
 
 
-def request(body: str, *, visit: bool) -> Request:
+def request(body: str, *, visit: bool) -> WebRequest:
     """What stands between the marks. InvalidAction if it cannot be asked for."""
     opening, closing = VISIT if visit else SEARCH
     text = " ".join(body.split())
@@ -45,4 +45,4 @@ def request(body: str, *, visit: bool) -> Request:
         raise InvalidAction(f"nothing between {opening} and {closing}")
     if len(text) > LONGEST:
         raise InvalidAction(f"more than {LONGEST} characters between {opening} and {closing}")
-    return Request(text, visit)
+    return WebRequest(text, visit)

@@ -26,7 +26,7 @@ from toolsvc.backends.single_flight import SingleFlight
 from toolsvc.plugin.results import ToolFailed
 from toolsvc.plugin.waiting import waiting
 from toolsvc.tools.web_search.body import read_body
-from toolsvc.tools.web_search.types import Hit, SearchDown, SearchRefused
+from toolsvc.tools.web_search.types import SearchDown, SearchRefused, WebHit
 
 TRY_SECONDS = 10.0
 PAUSES = (0.5, 2.0)
@@ -87,7 +87,7 @@ class SearchApi:
     async def close(self) -> None:
         await self._session.close()
 
-    async def search(self, query: str, most: int) -> list[Hit]:
+    async def search(self, query: str, most: int) -> list[WebHit]:
         """Best first, as the API gives them. Raises SearchDown, SearchRefused, BudgetSpent, and
         ToolFailed for a query that the API does not take."""
         body: dict[str, str | int] = {"q": query, "num": most}
@@ -140,12 +140,12 @@ def _parsed(answer: bytes) -> _Answer:
         raise SearchRefused(f"the search API gave no list `organic`: {answer[:200]!r}") from error
 
 
-def _hits(answer: _Answer) -> Iterator[Hit]:
+def _hits(answer: _Answer) -> Iterator[WebHit]:
     box, graph = answer.answer_box, answer.knowledge_graph
     if box is not None and (box.answer or box.snippet):
         said = " ".join(filter(None, (box.answer, box.snippet)))
-        yield Hit(title=box.title or "Answer", url=box.link, snippet=said)
+        yield WebHit(title=box.title or "Answer", url=box.link, snippet=said)
     if graph is not None and graph.description:
-        yield Hit(title=graph.title, url=graph.description_link, snippet=graph.description)
+        yield WebHit(title=graph.title, url=graph.description_link, snippet=graph.description)
     for organic in answer.organic:
-        yield Hit(title=organic.title, url=organic.link, snippet=organic.snippet)
+        yield WebHit(title=organic.title, url=organic.link, snippet=organic.snippet)

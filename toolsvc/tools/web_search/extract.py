@@ -8,7 +8,7 @@ import json
 from pydantic import BaseModel, ValidationError
 
 from toolsvc.confined.errors import InputFailed
-from toolsvc.confined.pool import Pool, file_of
+from toolsvc.confined.pool import ConfinedPool, file_of
 from toolsvc.plugin.tool import STRICT
 from toolsvc.sandbox.config import MIB, SandboxConfig
 from toolsvc.tools.web_search.fetch import MOST_BYTES, Fetched
@@ -34,7 +34,7 @@ class _Read(BaseModel):
 
 class Extractor:
     def __init__(self, processes: int, sandbox: SandboxConfig | None = None) -> None:
-        self._pool = Pool(
+        self._pool = ConfinedPool(
             "toolsvc.tools.web_search.parser",
             count=processes,
             memory_bytes=_MEMORY_BYTES,

@@ -13,16 +13,16 @@ from urllib.parse import urldefrag
 
 from courlan import normalize_url
 
-from toolsvc.tools.web_search.types import Hit, Page
+from toolsvc.tools.web_search.types import Page, WebHit
 
 NOTHING_FOUND = "The search found nothing."
 _CUT = " ..."
 
 
-def distinct(hits: Iterable[Hit], most: int) -> list[Hit]:
+def distinct(hits: Iterable[WebHit], most: int) -> list[WebHit]:
     """The first `most` hits, the best of each page; a hit without an address is one of its own."""
     seen: set[str] = set()
-    found: list[Hit] = []
+    found: list[WebHit] = []
     for hit in hits:
         page = same_page(hit.url)
         if page and page in seen:
@@ -53,7 +53,7 @@ def shortened(text: str, most: int) -> str:
     return text[: max(0, most - len(_CUT))].rstrip() + _CUT
 
 
-def as_text(hits: Sequence[Hit], gists: Sequence[str], snippet_chars: int) -> str:
+def as_text(hits: Sequence[WebHit], gists: Sequence[str], snippet_chars: int) -> str:
     """The observation of a search. `gists`: what is shown of each hit's page, or ""."""
     blocks = []
     for number, (hit, gist) in enumerate(zip(hits, gists, strict=True), start=1):

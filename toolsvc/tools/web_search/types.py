@@ -9,7 +9,7 @@ from toolsvc.plugin.results import ToolFailed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hit:
+class WebHit:
     """One result of a search."""
 
     title: str

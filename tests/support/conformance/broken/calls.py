@@ -9,7 +9,7 @@ import grpc
 from grpc_status import rpc_status
 
 from tests.support.conformance.broken.registry import broken
-from tests.support.conformance.reference import Call, Reference, Session, refusal
+from tests.support.conformance.reference import Call, Reference, ReferenceSession, refusal
 from tests.support.conformance.reference.tools import failed
 from toolsvc.check.types import Rule
 from toolwright.common.v1 import reasons_pb2 as reasons
@@ -75,7 +75,7 @@ class FailuresAreErrors(Reference):
 class FailuresLoseTheState(Reference):
     """A failed call takes the session's state with it and does not say so."""
 
-    async def run(self, session: Session, *given: Any) -> pb.CallResult:
+    async def run(self, session: ReferenceSession, *given: Any) -> pb.CallResult:
         result = await super().run(session, *given)
         if result.HasField("error"):
             session.state.counter = 0
@@ -137,7 +137,7 @@ def _without_error(result: pb.CallResult) -> pb.CallResult:
 class RunsTwice(Reference):
     """Keeps no ledger: whatever is sent, runs."""
 
-    def known(self, session: Session, request: pb.CallToolRequest) -> Call | None:
+    def known(self, session: ReferenceSession, request: pb.CallToolRequest) -> Call | None:
         return None
 
 
@@ -145,7 +145,7 @@ class RunsTwice(Reference):
 class RunsBesideItself(Reference):
     """Records what is finished, and runs again what is not."""
 
-    def known(self, session: Session, request: pb.CallToolRequest) -> Call | None:
+    def known(self, session: ReferenceSession, request: pb.CallToolRequest) -> Call | None:
         call = super().known(session, request)
         return call if call is not None and call.answer.done() else None
 
@@ -203,7 +203,7 @@ class LimitsToo(Reference):
 class RecordsRefusals(Reference):
     """Records an error under which nothing ran."""
 
-    def free(self, session: Session, call_id: str) -> None:
+    def free(self, session: ReferenceSession, call_id: str) -> None:
         """Keeps it."""
 
 
@@ -230,7 +230,7 @@ class OneLedger(Reference):
 class ForgetsThatItRan(Reference):
     """Forgets acknowledged calls whole, and runs them again."""
 
-    def begin(self, session: Session, call: Call) -> None:
+    def begin(self, session: ReferenceSession, call: Call) -> None:
         for call_id, known in list(session.calls.items()):
             if known.request.turn < call.request.turn:
                 del session.calls[call_id]
@@ -242,7 +242,7 @@ class ForgetsThatItRan(Reference):
 class AcknowledgesItsOwnTurn(Reference):
     """Forgets the results of a turn with the turn's next call."""
 
-    def begin(self, session: Session, call: Call) -> None:
+    def begin(self, session: ReferenceSession, call: Call) -> None:
         session.calls.clear()
         super().begin(session, call)
 
@@ -341,7 +341,7 @@ class CrossedAnswers(Reference):
 class AllInOneLine(Reference):
     """Runs calls of parallel tools one after another."""
 
-    def turnstile(self, session: Session, tool: pb.ToolDescriptor) -> asyncio.Lock:
+    def turnstile(self, session: ReferenceSession, tool: pb.ToolDescriptor) -> asyncio.Lock:
         return session.state.serial
 
 
@@ -349,7 +349,7 @@ class AllInOneLine(Reference):
 class AllAtOnce(Reference):
     """Runs calls of serial tools at the same time."""
 
-    def turnstile(self, session: Session, tool: pb.ToolDescriptor) -> asyncio.Lock:
+    def turnstile(self, session: ReferenceSession, tool: pb.ToolDescriptor) -> asyncio.Lock:
         return asyncio.Lock()
 
 
@@ -358,7 +358,7 @@ class LosesEffects(AllAtOnce):
     """Calls at the same time overwrite each other's effects."""
 
     async def run(
-        self, session: Session, tool: pb.ToolDescriptor, arguments: Any, limit: float
+        self, session: ReferenceSession, tool: pb.ToolDescriptor, arguments: Any, limit: float
     ) -> pb.CallResult:
         before = session.state.counter
         await asyncio.sleep(0.05)

@@ -14,7 +14,7 @@ from typing import Any
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from tests.support.conformance.broken.registry import broken
-from tests.support.conformance.reference import Call, Reference, Session, refusal
+from tests.support.conformance.reference import Call, Reference, ReferenceSession, refusal
 from tests.support.conformance.reference.tools import PHOTO
 from toolsvc.check.types import Rule
 from toolwright import wire
@@ -85,7 +85,7 @@ class LargeMedia(_Results):
 class NewMediaEachTime(_Results):
     """Draws anew for each request of one call."""
 
-    def known(self, session: Session, request: pb.CallToolRequest) -> Call | None:
+    def known(self, session: ReferenceSession, request: pb.CallToolRequest) -> Call | None:
         return None if request.tool == "draw" else super().known(session, request)
 
     def change(self, result: pb.CallResult) -> None:
@@ -262,7 +262,7 @@ class Broods(Reference):
         super().__init__()
         self._until = 0.0
 
-    async def perform(self, session: Session, call: Call) -> pb.CallResult:
+    async def perform(self, session: ReferenceSession, call: Call) -> pb.CallResult:
         now = time.monotonic()
         if "[" * 100_000 in call.request.action:
             self._until = now + 30

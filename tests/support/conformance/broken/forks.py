@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.support.conformance.broken.registry import broken
-from tests.support.conformance.reference import Reference, Session
+from tests.support.conformance.reference import Reference, ReferenceSession
 from toolsvc.check.types import Rule
 from toolwright.tool.v1 import tool_pb2 as pb
 
@@ -12,7 +12,7 @@ from toolwright.tool.v1 import tool_pb2 as pb
 class ForksFromNothing(Reference):
     """Opens an empty session for a fork."""
 
-    def hand_on(self, parent: Session, child: Session) -> None:
+    def hand_on(self, parent: ReferenceSession, child: ReferenceSession) -> None:
         """Hands on nothing."""
 
 
@@ -20,7 +20,7 @@ class ForksFromNothing(Reference):
 class ForksShareState(Reference):
     """Gives a fork its parent's own state."""
 
-    def hand_on(self, parent: Session, child: Session) -> None:
+    def hand_on(self, parent: ReferenceSession, child: ReferenceSession) -> None:
         super().hand_on(parent, child)
         child.state = parent.state
 
@@ -33,7 +33,7 @@ class ForksEndWithTheirParent(Reference):
         super().__init__()
         self.forks: dict[str, list[str]] = {}
 
-    def hand_on(self, parent: Session, child: Session) -> None:
+    def hand_on(self, parent: ReferenceSession, child: ReferenceSession) -> None:
         super().hand_on(parent, child)
         forks = self.forks.setdefault(parent.request.session_id, [])
         forks.append(child.request.session_id)
@@ -48,7 +48,7 @@ class ForksEndWithTheirParent(Reference):
 class ForksForgetCalls(Reference):
     """Does not know in a fork what ran in its parent."""
 
-    def hand_on(self, parent: Session, child: Session) -> None:
+    def hand_on(self, parent: ReferenceSession, child: ReferenceSession) -> None:
         child.state.counter = parent.state.counter
 
 
@@ -56,7 +56,7 @@ class ForksForgetCalls(Reference):
 class ForksDoNotTell(Reference):
     """Does not tell of a fork what ran in its parent."""
 
-    def hand_on(self, parent: Session, child: Session) -> None:
+    def hand_on(self, parent: ReferenceSession, child: ReferenceSession) -> None:
         super().hand_on(parent, child)
         child.began.clear()
 
@@ -74,7 +74,7 @@ class ForksAnew(Reference):
 class ForksAmidCalls(Reference):
     """Forks a session while a call of it runs."""
 
-    def look_whether_it_is_idle(self, parent: Session) -> None:
+    def look_whether_it_is_idle(self, parent: ReferenceSession) -> None:
         """Does not."""
 
 
@@ -82,7 +82,7 @@ class ForksAmidCalls(Reference):
 class ForksAnything(Reference):
     """Forks sessions of tools that say that they cannot be forked."""
 
-    def look_whether_it_forks(self, parent: Session) -> None:
+    def look_whether_it_forks(self, parent: ReferenceSession) -> None:
         """Does not."""
 
 

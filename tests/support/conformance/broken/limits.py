@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from tests.support.conformance.broken.registry import broken
-from tests.support.conformance.reference import Call, Reference, Session, refusal
+from tests.support.conformance.reference import Call, Reference, ReferenceSession, refusal
 from tests.support.conformance.reference.tools import RUN, failed
 from toolsvc.check.types import Rule
 from toolwright.common.v1 import reasons_pb2 as reasons
@@ -23,7 +23,7 @@ class RunsAfterAll(Reference):
         super().__init__()
         self.later: set[asyncio.Task[pb.CallResult]] = set()
 
-    async def perform(self, session: Session, call: Call) -> pb.CallResult:
+    async def perform(self, session: ReferenceSession, call: Call) -> pb.CallResult:
         try:
             return await super().perform(session, call)
         except ServiceError as error:
@@ -67,7 +67,7 @@ class NoRunLimit(Reference):
     """Lets a tool run as long as it likes."""
 
     async def run(
-        self, session: Session, tool: pb.ToolDescriptor, arguments: Any, limit: float
+        self, session: ReferenceSession, tool: pb.ToolDescriptor, arguments: Any, limit: float
     ) -> pb.CallResult:
         return await super().run(session, tool, arguments, 3600.0)
 
@@ -77,7 +77,7 @@ class RunsOn(Reference):
     """Says TIMEOUT, and lets the tool run on."""
 
     async def run(
-        self, session: Session, tool: pb.ToolDescriptor, arguments: Any, limit: float
+        self, session: ReferenceSession, tool: pb.ToolDescriptor, arguments: Any, limit: float
     ) -> pb.CallResult:
         work = asyncio.ensure_future(RUN[tool.name](session.state, arguments))
         await asyncio.wait((work,), timeout=limit)
@@ -90,7 +90,7 @@ class RunsOn(Reference):
 class QueueCountsAsRun(Reference):
     """Counts the time in the queue into the run limit."""
 
-    async def perform(self, session: Session, call: Call) -> pb.CallResult:
+    async def perform(self, session: ReferenceSession, call: Call) -> pb.CallResult:
         try:
             async with asyncio.timeout(call.run_limit):
                 return await super().perform(session, call)
@@ -102,7 +102,7 @@ class QueueCountsAsRun(Reference):
 class RunCountsAsQueue(Reference):
     """Counts the time that a call runs into the queue limit."""
 
-    async def perform(self, session: Session, call: Call) -> pb.CallResult:
+    async def perform(self, session: ReferenceSession, call: Call) -> pb.CallResult:
         try:
             async with asyncio.timeout(call.queue_limit):
                 return await super().perform(session, call)
@@ -160,7 +160,7 @@ class AnyTime(Reference):
 class CancelsNothing(Reference):
     """Says that a call is cancelled, and does nothing."""
 
-    def cancel(self, session: Session, call: Call) -> bool:
+    def cancel(self, session: ReferenceSession, call: Call) -> bool:
         return True
 
 
@@ -176,7 +176,7 @@ class CancelledRunsOn(Reference):
 class CancelsTheFinished(Reference):
     """Overwrites a result that was recorded."""
 
-    def cancel(self, session: Session, call: Call) -> bool:
+    def cancel(self, session: ReferenceSession, call: Call) -> bool:
         super().cancel(session, call)
         call.answer = asyncio.Future()
         return super().cancel(session, call)
@@ -198,7 +198,7 @@ class CancellingWantsACall(Reference):
 class CancelsTheRunningAlone(Reference):
     """Cannot cancel a call that waits for another."""
 
-    def cancel(self, session: Session, call: Call) -> bool:
+    def cancel(self, session: ReferenceSession, call: Call) -> bool:
         return call.started is not None and super().cancel(session, call)
 
 
@@ -206,7 +206,7 @@ class CancelsTheRunningAlone(Reference):
 class CancellingClosesTheSession(Reference):
     """Ends the session with a cancelled call, and does not say so."""
 
-    def cancel(self, session: Session, call: Call) -> bool:
+    def cancel(self, session: ReferenceSession, call: Call) -> bool:
         stopped = super().cancel(session, call)
         session.tools.clear()
         return stopped

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from tests.support.conformance.broken.registry import broken
-from tests.support.conformance.reference import Call, Reference, Session
+from tests.support.conformance.reference import Call, Reference, ReferenceSession
 from toolsvc.check.types import Rule
 from toolwright.rpc.errors import ServiceError
 from toolwright.tool.v1 import tool_pb2 as pb
@@ -29,7 +29,7 @@ class _TellsSome(Reference):
         ids = [one for one in told.call_ids if self.tells(session, session.calls[one])]
         return pb.GetSessionResponse(call_ids=ids, tools=told.tools)
 
-    def tells(self, session: Session, call: Call) -> bool:
+    def tells(self, session: ReferenceSession, call: Call) -> bool:
         raise NotImplementedError
 
 
@@ -37,7 +37,7 @@ class _TellsSome(Reference):
 class TellsWhatItHolds(_TellsSome):
     """Does not list calls that were acknowledged."""
 
-    def tells(self, session: Session, call: Call) -> bool:
+    def tells(self, session: ReferenceSession, call: Call) -> bool:
         return call.request.turn >= session.acknowledged
 
 
@@ -45,7 +45,7 @@ class TellsWhatItHolds(_TellsSome):
 class TellsSuccesses(_TellsSome):
     """Does not list calls that failed."""
 
-    def tells(self, session: Session, call: Call) -> bool:
+    def tells(self, session: ReferenceSession, call: Call) -> bool:
         return not call.answer.result().HasField("error")
 
 
@@ -53,7 +53,7 @@ class TellsSuccesses(_TellsSome):
 class TellsWhatWasAsked(Reference):
     """Lists calls that were refused."""
 
-    def begin(self, session: Session, call: Call) -> None:
+    def begin(self, session: ReferenceSession, call: Call) -> None:
         session.began[call.request.call_id] = None
         super().begin(session, call)
 

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from tests.support.conformance.broken.registry import broken
-from tests.support.conformance.reference import Call, Reference, Session
+from tests.support.conformance.reference import Call, Reference, ReferenceSession
 from tests.support.conformance.reference.tools import failed
 from toolsvc.check.types import Rule
 from toolwright.rpc.errors import ServiceError
@@ -24,7 +24,7 @@ CROWD = 12
 class RemembersSixteenCalls(Reference):
     """Keeps the records of a session's last sixteen calls, and forgets that others ran."""
 
-    def begin(self, session: Session, call: Call) -> None:
+    def begin(self, session: ReferenceSession, call: Call) -> None:
         for call_id in list(session.calls)[: -FEW + 1]:
             if session.calls[call_id].answer.done():
                 del session.calls[call_id]
@@ -35,7 +35,7 @@ class RemembersSixteenCalls(Reference):
 class RemembersSixteenOldIds(Reference):
     """Forgets acknowledged calls beyond sixteen whole."""
 
-    def begin(self, session: Session, call: Call) -> None:
+    def begin(self, session: ReferenceSession, call: Call) -> None:
         old = [i for i, one in session.calls.items() if one.request.turn < call.request.turn]
         for call_id in old[:-FEW]:
             del session.calls[call_id]
@@ -46,7 +46,7 @@ class RemembersSixteenOldIds(Reference):
 class ForgetsAfterTenSeconds(Reference):
     """Forgets whole what ended ten seconds ago."""
 
-    def known(self, session: Session, request: pb.CallToolRequest) -> Call | None:
+    def known(self, session: ReferenceSession, request: pb.CallToolRequest) -> Call | None:
         for call_id, call in list(session.calls.items()):
             if call.answer.done() and time.perf_counter() - call.asked > KEPT_SECONDS:
                 del session.calls[call_id]
@@ -98,7 +98,7 @@ class FoldsTheCaseOfSessions(Reference):
 
     def __init__(self) -> None:
         super().__init__()
-        self.sessions: dict[str, Session] = _Folded()
+        self.sessions: dict[str, ReferenceSession] = _Folded()
 
     async def open(self, request: pb.OpenSessionRequest) -> pb.OpenSessionResponse:
         session_id = request.session_id
@@ -123,7 +123,7 @@ class CutsCallIds(Reference):
 class CancelledTakesEffectLater(Reference):
     """Three seconds after it was cancelled a call has its effect, and its record turns OK."""
 
-    def cancel(self, session: Session, call: Call) -> bool:
+    def cancel(self, session: ReferenceSession, call: Call) -> bool:
         stopped = super().cancel(session, call)
         if stopped:
             asyncio.get_running_loop().call_later(LATER_SECONDS, _come_true, session, call)
@@ -134,7 +134,7 @@ class CancelledTakesEffectLater(Reference):
 class StoppedTakesEffectLater(Reference):
     """Three seconds after its TIMEOUT a call has its effect, and its record turns OK."""
 
-    async def work(self, session: Session, call: Call) -> None:
+    async def work(self, session: ReferenceSession, call: Call) -> None:
         await super().work(session, call)
         kind = None if call.answer.exception() else call.answer.result().error.kind
         if kind == int(ToolErrorKind.TIMEOUT):
@@ -155,13 +155,13 @@ class RefusedTakesEffectLater(Reference):
             raise
 
 
-def _come_true(session: Session, call: Call) -> None:
+def _come_true(session: ReferenceSession, call: Call) -> None:
     _count(session)
     call.answer = asyncio.Future()
     call.answer.set_result(pb.CallResult(valid=True))
 
 
-def _count(session: Session) -> None:
+def _count(session: ReferenceSession) -> None:
     session.state.counter += 1
 
 
@@ -193,7 +193,7 @@ class GivesTheClosedBack(Reference):
 
     def __init__(self) -> None:
         super().__init__()
-        self.graves: dict[str, Session] = {}
+        self.graves: dict[str, ReferenceSession] = {}
 
     def close(self, session_id: str) -> bool:
         session = self.sessions.get(session_id)

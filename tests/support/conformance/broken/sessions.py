@@ -6,7 +6,7 @@ import asyncio
 import time
 
 from tests.support.conformance.broken.registry import broken
-from tests.support.conformance.reference import Reference, Session
+from tests.support.conformance.reference import Reference, ReferenceSession
 from tests.support.conformance.reference.tools import State
 from toolsvc.check.types import Rule
 from toolwright.rpc.errors import ServiceError
@@ -76,7 +76,7 @@ class IgnoresUnknownTools(Reference):
 class KeepsNoState(Reference):
     """A session begins anew with each turn."""
 
-    def session(self, session_id: str) -> Session:
+    def session(self, session_id: str) -> ReferenceSession:
         session = super().session(session_id)
         session.state = State()
         return session
@@ -104,7 +104,7 @@ class OneLineForAll(Reference):
         super().__init__()
         self.line = asyncio.Lock()
 
-    def turnstile(self, session: Session, tool: pb.ToolDescriptor) -> asyncio.Lock:
+    def turnstile(self, session: ReferenceSession, tool: pb.ToolDescriptor) -> asyncio.Lock:
         return self.line
 
 
@@ -169,12 +169,12 @@ class ClosesTheOwner(Reference):
 class OpensByItself(Reference):
     """Opens a session that nobody opened when a call comes for it."""
 
-    def session(self, session_id: str) -> Session:
+    def session(self, session_id: str) -> ReferenceSession:
         try:
             return super().session(session_id)
         except ServiceError:
             request = pb.OpenSessionRequest(session_id=session_id)
-            session = Session(request, time.monotonic() + 60, self.tools())
+            session = ReferenceSession(request, time.monotonic() + 60, self.tools())
             return self.sessions.setdefault(session_id, session)
 
 

@@ -7,7 +7,7 @@ import asyncio
 from typing import Any
 
 from tests.support.conformance.broken.registry import broken
-from tests.support.conformance.reference import Call, Reference, Session
+from tests.support.conformance.reference import Call, Reference, ReferenceSession
 from toolsvc.check.types import Rule
 from toolwright.rpc.errors import ServiceError
 from toolwright.tool.v1 import tool_pb2 as pb
@@ -43,7 +43,7 @@ class OpeningAgainTurnsBack(Reference):
 class CancelsTheNeighbour(Reference):
     """CancelCall of a call that has ended stops another one of the session that runs."""
 
-    def cancel(self, session: Session, call: Call) -> bool:
+    def cancel(self, session: ReferenceSession, call: Call) -> bool:
         for one in session.calls.values():
             if call.answer.done() and one is not call and not one.answer.done():
                 super().cancel(session, one)
@@ -68,7 +68,7 @@ class ClosingForgetsForOthers(Reference):
 class TheRefusedAreTaken(Reference):
     """A call that was refused for an old turn keeps its id from running in a newer one."""
 
-    def known(self, session: Session, request: pb.CallToolRequest) -> Call | None:
+    def known(self, session: ReferenceSession, request: pb.CallToolRequest) -> Call | None:
         try:
             return super().known(session, request)
         except ServiceError:
@@ -80,7 +80,7 @@ class TheRefusedAreTaken(Reference):
 class TheUnreadableCountsDouble(Reference):
     """After an action that it could not read, the next effect of the session happens twice."""
 
-    async def perform(self, session: Session, call: Call) -> pb.CallResult:
+    async def perform(self, session: ReferenceSession, call: Call) -> pb.CallResult:
         before = session.state.counter
         result = await super().perform(session, call)
         doubled = call.request.session_id + "/doubled"
@@ -95,7 +95,7 @@ class TheUnreadableCountsDouble(Reference):
 class LosesEffectsInACrowd(Reference):
     """Of more than twelve calls in flight in a session some have no effect."""
 
-    async def run(self, session: Session, *given: Any) -> pb.CallResult:
+    async def run(self, session: ReferenceSession, *given: Any) -> pb.CallResult:
         waiting = sum(not call.answer.done() for call in session.calls.values())
         before = session.state.counter
         await asyncio.sleep(0.01)

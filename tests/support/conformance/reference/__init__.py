@@ -9,6 +9,6 @@ behind the contract's methods, `server` behind an address. `tools` are the three
 from tests.support.conformance.reference.requests import refusal
 from tests.support.conformance.reference.server import serving
 from tests.support.conformance.reference.service import Reference
-from tests.support.conformance.reference.types import Call, Session
+from tests.support.conformance.reference.types import Call, ReferenceSession
 
-__all__ = ["Call", "Reference", "Session", "refusal", "serving"]
+__all__ = ["Call", "Reference", "ReferenceSession", "refusal", "serving"]

@@ -23,7 +23,7 @@ from tests.support.conformance.reference.tools import (
     invalid,
     read_arguments,
 )
-from tests.support.conformance.reference.types import Call, Session
+from tests.support.conformance.reference.types import Call, ReferenceSession
 from toolwright import wire
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.errors import ServiceError
@@ -53,7 +53,7 @@ class Calls(Sessions):
             self.begin(session, call)
         return await self.answer(call, wait)
 
-    def known(self, session: Session, request: pb.CallToolRequest) -> Call | None:
+    def known(self, session: ReferenceSession, request: pb.CallToolRequest) -> Call | None:
         """The call of this id if it was made before; refuses what must not run."""
         call = session.calls.get(request.call_id)
         if call is not None:
@@ -72,13 +72,13 @@ class Calls(Sessions):
             )
         return None
 
-    def begin(self, session: Session, call: Call) -> None:
+    def begin(self, session: ReferenceSession, call: Call) -> None:
         call.answer.add_done_callback(lambda answer: answer.exception())  # seen, though unasked
         session.calls[call.request.call_id] = call
         session.acknowledged = max(session.acknowledged, call.request.turn)
         call.work = asyncio.create_task(self.work(session, call))
 
-    async def work(self, session: Session, call: Call) -> None:
+    async def work(self, session: ReferenceSession, call: Call) -> None:
         """From the queue to the record."""
         try:
             result = await self.perform(session, call)
@@ -88,7 +88,7 @@ class Calls(Sessions):
         else:
             self.settle(call, result)
 
-    async def perform(self, session: Session, call: Call) -> pb.CallResult:
+    async def perform(self, session: ReferenceSession, call: Call) -> pb.CallResult:
         request = call.request
         name = request.tool
         try:
@@ -113,7 +113,7 @@ class Calls(Sessions):
         result.run.CopyFrom(wire.duration(call.run_seconds))
         return result
 
-    def turnstile(self, session: Session, tool: pb.ToolDescriptor) -> asyncio.Lock:
+    def turnstile(self, session: ReferenceSession, tool: pb.ToolDescriptor) -> asyncio.Lock:
         """What a call of this tool has to hold while it runs."""
         return asyncio.Lock() if tool.parallel_calls else session.state.serial
 
@@ -130,7 +130,7 @@ class Calls(Sessions):
             ) from None
 
     async def run(
-        self, session: Session, tool: pb.ToolDescriptor, arguments: Any, limit: float
+        self, session: ReferenceSession, tool: pb.ToolDescriptor, arguments: Any, limit: float
     ) -> pb.CallResult:
         try:
             async with asyncio.timeout(limit):
@@ -161,7 +161,7 @@ class Calls(Sessions):
             call.answer.set_result(outcome)
         return True
 
-    def free(self, session: Session, call_id: str) -> None:
+    def free(self, session: ReferenceSession, call_id: str) -> None:
         """Nothing ran: the id may be used again."""
         del session.calls[call_id]
 
@@ -169,13 +169,13 @@ class Calls(Sessions):
         if call.work is not None:
             call.work.cancel()
 
-    def cancel(self, session: Session, call: Call) -> bool:
+    def cancel(self, session: ReferenceSession, call: Call) -> bool:
         result = failed(ToolErrorKind.CANCELLED, "cancelled")
         stopped = self.settle(call, result)
         self.stop(call)
         return stopped
 
-    def end_calls(self, session: Session) -> None:
+    def end_calls(self, session: ReferenceSession) -> None:
         for call in session.calls.values():
             self.settle(call, self.gone(session.request.session_id))
             self.stop(call)

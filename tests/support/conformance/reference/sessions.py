@@ -8,7 +8,7 @@ import time
 from tests.support.conformance.reference.blobs import Blobs
 from tests.support.conformance.reference.requests import refusal
 from tests.support.conformance.reference.tools import descriptors
-from tests.support.conformance.reference.types import Session
+from tests.support.conformance.reference.types import ReferenceSession
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.errors import ServiceError
 from toolwright.tool.v1 import tool_pb2 as pb
@@ -21,7 +21,7 @@ _RETRY_SECONDS = 0.1
 class Sessions(Blobs):
     def __init__(self) -> None:
         super().__init__()
-        self.sessions: dict[str, Session] = {}
+        self.sessions: dict[str, ReferenceSession] = {}
         self.closed: set[str] = set()
 
     def tools(self) -> list[pb.ToolDescriptor]:
@@ -36,7 +36,9 @@ class Sessions(Blobs):
             if request.session_id in self.closed:
                 raise self.gone(request.session_id)
             self.look_for_blobs(request)
-            session = Session(request, time.monotonic() + lease, self.session_tools(request))
+            session = ReferenceSession(
+                request, time.monotonic() + lease, self.session_tools(request)
+            )
             self.sessions[request.session_id] = session
         elif session.request != request:
             raise refusal(
@@ -56,14 +58,14 @@ class Sessions(Blobs):
         self.hand_on(parent, self.sessions[request.open.session_id])
         return opened
 
-    def look_whether_it_forks(self, parent: Session) -> None:
+    def look_whether_it_forks(self, parent: ReferenceSession) -> None:
         for tool in parent.tools:
             if not tool.capabilities.fork:
                 raise refusal(
                     reasons.ERROR_REASON_NOT_SERVED, f"{tool.name} does not fork", tool.name
                 )
 
-    def look_whether_it_is_idle(self, parent: Session) -> None:
+    def look_whether_it_is_idle(self, parent: ReferenceSession) -> None:
         if any(not call.answer.done() for call in parent.calls.values()):
             raise refusal(
                 reasons.ERROR_REASON_SESSION_BUSY,
@@ -72,7 +74,7 @@ class Sessions(Blobs):
                 retry_after=_RETRY_SECONDS,
             )
 
-    def hand_on(self, parent: Session, child: Session) -> None:
+    def hand_on(self, parent: ReferenceSession, child: ReferenceSession) -> None:
         """What a fork has of its parent."""
         child.state.counter = parent.state.counter
         child.began.update(parent.began)
@@ -85,7 +87,7 @@ class Sessions(Blobs):
                 raise refusal(reasons.ERROR_REASON_UNKNOWN_TOOL, "no such tool", name)
         return [tool for tool in tools if not request.tools or tool.name in request.tools]
 
-    def session(self, session_id: str) -> Session:
+    def session(self, session_id: str) -> ReferenceSession:
         session = self.sessions.get(session_id)
         if session is None:
             raise self.gone(session_id)
@@ -116,7 +118,7 @@ class Sessions(Blobs):
         self.end_calls(session)
         return True
 
-    def end_calls(self, session: Session) -> None:
+    def end_calls(self, session: ReferenceSession) -> None:
         """Of a session that was closed."""
         raise NotImplementedError
 

@@ -33,7 +33,7 @@ class Call:
 
 
 @dataclass(slots=True, eq=False)
-class Session:
+class ReferenceSession:
     """One open session."""
 
     request: pb.OpenSessionRequest

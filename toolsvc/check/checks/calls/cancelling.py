@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from toolsvc.check.check import check
-from toolsvc.check.client import Client, Session, error_kind, refused
+from toolsvc.check.client import CheckClient, CheckSession, error_kind, refused
 from toolsvc.check.connection import Refusal, ask
 from toolsvc.check.probe import Kind
 from toolsvc.check.subject import Subject
@@ -13,7 +13,7 @@ from toolwright.tool.v1 import tool_pb2 as pb
 NAP = 1.2
 
 
-def _stoppable(client: Client, *kinds: Kind) -> Subject:
+def _stoppable(client: CheckClient, *kinds: Kind) -> Subject:
     subject = client.subject(*kinds)
     if not subject.descriptor.capabilities.cancel:
         raise Skipped(f"{subject.name} does not have the capability `cancel`")
@@ -21,7 +21,7 @@ def _stoppable(client: Client, *kinds: Kind) -> Subject:
 
 
 @check(Rule.CANCEL, timed=True)
-async def a_cancelled_call_is_stopped(client: Client) -> None:
+async def a_cancelled_call_is_stopped(client: CheckClient) -> None:
     """CancelCall says `cancelled`, the call answers CANCELLED, and what it would have done at its
     end does not happen."""
     session = await client.open(_stoppable(client, Kind.SLEEP, Kind.EFFECT, Kind.READ))
@@ -37,7 +37,7 @@ async def a_cancelled_call_is_stopped(client: Client) -> None:
 
 
 @check(Rule.CANCEL, timed=True)
-async def a_cancellation_is_recorded(client: Client) -> None:
+async def a_cancellation_is_recorded(client: CheckClient) -> None:
     """A cancelled call, asked again, answers the same CANCELLED."""
     session = await client.open(_stoppable(client, Kind.SLEEP))
     request = session.calling(Kind.SLEEP, seconds=NAP)
@@ -49,7 +49,7 @@ async def a_cancellation_is_recorded(client: Client) -> None:
 
 
 @check(Rule.CANCEL, timed=True)
-async def cancelling_is_idempotent(client: Client) -> None:
+async def cancelling_is_idempotent(client: CheckClient) -> None:
     """CancelCall of a call that is cancelled already is OK and changes nothing."""
     session = await client.open(_stoppable(client, Kind.SLEEP))
     request = session.calling(Kind.SLEEP, seconds=NAP)
@@ -61,7 +61,7 @@ async def cancelling_is_idempotent(client: Client) -> None:
 
 
 @check(Rule.CANCEL)
-async def a_finished_call_stays_finished(client: Client) -> None:
+async def a_finished_call_stays_finished(client: CheckClient) -> None:
     """CancelCall of a call that has ended says that it cancelled none, and its result stands."""
     session = await client.open()
     request = session.calling()
@@ -71,7 +71,7 @@ async def a_finished_call_stays_finished(client: Client) -> None:
 
 
 @check(Rule.CANCEL)
-async def cancelling_the_unknown_is_fine(client: Client) -> None:
+async def cancelling_the_unknown_is_fine(client: CheckClient) -> None:
     """CancelCall of a call that was never made is OK and cancels none; the id stays free."""
     session = await client.open()
     request = session.calling()
@@ -81,7 +81,7 @@ async def cancelling_the_unknown_is_fine(client: Client) -> None:
 
 
 @check(Rule.CANCEL)
-async def cancelling_in_no_session_is_refused(client: Client) -> None:
+async def cancelling_in_no_session_is_refused(client: CheckClient) -> None:
     """CancelCall in a session that was never opened is refused with SESSION_NOT_FOUND."""
     request = pb.CancelCallRequest(session_id=f"{client.owner}/never-opened", call_id="1")
     asking = ask(client.stub.CancelCall, request)
@@ -89,7 +89,7 @@ async def cancelling_in_no_session_is_refused(client: Client) -> None:
 
 
 @check(Rule.CANCEL, timed=True)
-async def a_queued_call_can_be_cancelled(client: Client) -> None:
+async def a_queued_call_can_be_cancelled(client: CheckClient) -> None:
     """A call that waits for another answers CANCELLED at once when it is cancelled, and never
     runs."""
     subject = client.subject(Kind.SLEEP, Kind.EFFECT, Kind.READ, parallel=False)
@@ -111,10 +111,10 @@ async def a_queued_call_can_be_cancelled(client: Client) -> None:
 
 
 @check(Rule.CANCEL, timed=True)
-async def a_session_outlives_a_cancelled_call(client: Client) -> None:
+async def a_session_outlives_a_cancelled_call(client: CheckClient) -> None:
     """After a cancelled call the session serves the next one, unless the result said that the
     session is lost."""
-    session: Session = await client.open(_stoppable(client, Kind.SLEEP))
+    session: CheckSession = await client.open(_stoppable(client, Kind.SLEEP))
     request = session.calling(Kind.SLEEP, seconds=NAP)
     await session.begin(request)
     await session.cancel(request.call_id)

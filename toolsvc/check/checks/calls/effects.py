@@ -8,10 +8,10 @@ from typing import Any
 import grpc.aio
 
 from toolsvc.check.check import check
-from toolsvc.check.client import Client, Session, refused
+from toolsvc.check.client import CheckClient, CheckSession, refused
 from toolsvc.check.connection import stub_on
 from toolsvc.check.probe import Kind
-from toolsvc.check.types import Failed, Rule, expect
+from toolsvc.check.types import CheckFailed, Rule, expect
 from toolwright import wire
 from toolwright.tool.v1 import tool_pb2 as pb
 
@@ -39,11 +39,11 @@ def _expect_same(first: pb.CallResult, again: pb.CallResult, doing: str) -> None
         for field in first.DESCRIPTOR.fields
         if getattr(first, field.name) != getattr(again, field.name)
     ]
-    raise Failed(f"{doing}: the answers differ in {', '.join(differs)}")
+    raise CheckFailed(f"{doing}: the answers differ in {', '.join(differs)}")
 
 
 @check(Rule.SAME_ANSWER)
-async def the_same_id_gets_the_same_answer(client: Client) -> None:
+async def the_same_id_gets_the_same_answer(client: CheckClient) -> None:
     """A repeated request gets the recorded result, times included."""
     session = await client.open()
     request = session.calling()
@@ -53,7 +53,7 @@ async def the_same_id_gets_the_same_answer(client: Client) -> None:
 
 
 @check(Rule.SAME_ANSWER)
-async def a_repetition_has_no_effect(client: Client) -> None:
+async def a_repetition_has_no_effect(client: CheckClient) -> None:
     """A request that is sent three times has its effect once."""
     session = await client.open(client.subject(Kind.EFFECT, Kind.READ))
     request = session.calling(Kind.EFFECT)
@@ -63,7 +63,7 @@ async def a_repetition_has_no_effect(client: Client) -> None:
 
 
 @check(Rule.SAME_ANSWER)
-async def a_recorded_failure_stays(client: Client) -> None:
+async def a_recorded_failure_stays(client: CheckClient) -> None:
     """A failed call is recorded too: asked again, it answers the same failure."""
     session = await client.open(client.subject(Kind.FAIL))
     request = session.calling(Kind.FAIL)
@@ -73,7 +73,7 @@ async def a_recorded_failure_stays(client: Client) -> None:
 
 
 @check(Rule.SAME_ANSWER, timed=True)
-async def a_retry_joins_the_call_in_flight(client: Client) -> None:
+async def a_retry_joins_the_call_in_flight(client: CheckClient) -> None:
     """Eight requests of one call id at once have one effect and one answer."""
     session = await client.open(client.subject(Kind.SLEEP, Kind.EFFECT, Kind.READ))
     request = session.calling(Kind.SLEEP, seconds=NAP)
@@ -84,7 +84,7 @@ async def a_retry_joins_the_call_in_flight(client: Client) -> None:
 
 
 @check(Rule.SAME_ANSWER, timed=True)
-async def a_cancelled_rpc_stops_nothing(client: Client) -> None:
+async def a_cancelled_rpc_stops_nothing(client: CheckClient) -> None:
     """A call goes on when its RPC is cancelled; asked again, it answers its result."""
     session = await client.open(client.subject(Kind.SLEEP, Kind.EFFECT, Kind.READ))
     request = session.calling(Kind.SLEEP, seconds=NAP)
@@ -96,7 +96,7 @@ async def a_cancelled_rpc_stops_nothing(client: Client) -> None:
 
 
 @check(Rule.SAME_ANSWER, timed=True)
-async def a_cut_connection_stops_nothing(client: Client) -> None:
+async def a_cut_connection_stops_nothing(client: CheckClient) -> None:
     """A call goes on when its connection is cut; asked again over another, it answers its
     result."""
     session = await client.open(client.subject(Kind.SLEEP, Kind.EFFECT, Kind.READ))
@@ -119,14 +119,14 @@ async def _ending(rpc: Any) -> None:
         return
 
 
-async def _expect_finished(session: Session, request: pb.CallToolRequest, what: str) -> None:
+async def _expect_finished(session: CheckSession, request: pb.CallToolRequest, what: str) -> None:
     result = await session.result(request)
     expect(not result.HasField("error"), f"{what} ended with the tool error {result.error.message}")
     await session.expect_count(1, what)
 
 
 @check(Rule.SAME_ANSWER)
-async def another_action_is_refused(client: Client) -> None:
+async def another_action_is_refused(client: CheckClient) -> None:
     """A known call id with another action is CALL_ID_REUSED, and nothing runs."""
     session = await client.open(client.subject(Kind.EFFECT, Kind.READ))
     request = session.calling(Kind.EFFECT)
@@ -137,7 +137,7 @@ async def another_action_is_refused(client: Client) -> None:
 
 
 @check(Rule.SAME_ANSWER)
-async def another_request_is_refused(client: Client) -> None:
+async def another_request_is_refused(client: CheckClient) -> None:
     """A known call id with another tool, turn, metadata or arguments is CALL_ID_REUSED."""
     session = await client.open()
     request = session.calling(turn=2, turns_left=5)
@@ -168,7 +168,7 @@ async def another_request_is_refused(client: Client) -> None:
 
 
 @check(Rule.SAME_ANSWER, timed=True)
-async def another_action_in_flight_is_refused(client: Client) -> None:
+async def another_action_in_flight_is_refused(client: CheckClient) -> None:
     """A call id that is in flight with another action is CALL_ID_REUSED, and nothing runs."""
     session = await client.open(client.subject(Kind.SLEEP, Kind.EFFECT, Kind.READ))
     request = session.calling(Kind.SLEEP, seconds=NAP)
@@ -180,7 +180,7 @@ async def another_action_in_flight_is_refused(client: Client) -> None:
 
 
 @check(Rule.SAME_ANSWER)
-async def limits_are_not_the_request(client: Client) -> None:
+async def limits_are_not_the_request(client: CheckClient) -> None:
     """The same call with other limits is the same call."""
     session = await client.open()
     request = session.calling()
@@ -195,7 +195,7 @@ async def limits_are_not_the_request(client: Client) -> None:
 
 
 @check(Rule.SAME_ANSWER)
-async def a_refused_id_stays_free(client: Client) -> None:
+async def a_refused_id_stays_free(client: CheckClient) -> None:
     """Under a refusal nothing ran, so the same call id may run with a request that is right."""
     session = await client.open()
     request = session.calling()
@@ -206,7 +206,7 @@ async def a_refused_id_stays_free(client: Client) -> None:
 
 
 @check(Rule.SAME_ANSWER)
-async def ids_belong_to_their_session(client: Client) -> None:
+async def ids_belong_to_their_session(client: CheckClient) -> None:
     """Two sessions may use one call id; each has its own effect."""
     subject = client.subject(Kind.EFFECT, Kind.READ)
     first, second = await client.open(subject), await client.open(subject)

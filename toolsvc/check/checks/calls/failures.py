@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from toolsvc.check.check import check
-from toolsvc.check.client import Client, Session, error_kind, refused, text_of
+from toolsvc.check.client import CheckClient, CheckSession, error_kind, refused, text_of
 from toolsvc.check.connection import Refusal
 from toolsvc.check.probe import Kind
 from toolsvc.check.types import Rule, Skipped, expect
@@ -31,7 +31,7 @@ def _expect_invalid(result: pb.CallResult, what: str) -> None:
 
 
 @check(Rule.FAILURES)
-async def a_result_names_its_tool(client: Client) -> None:
+async def a_result_names_its_tool(client: CheckClient) -> None:
     """A result names the tool that answered."""
     session = await client.open()
     result = await session.call()
@@ -39,7 +39,7 @@ async def a_result_names_its_tool(client: Client) -> None:
 
 
 @check(Rule.FAILURES)
-async def an_author_may_speak_in_observations(client: Client) -> None:
+async def an_author_may_speak_in_observations(client: CheckClient) -> None:
     """A result's author is TOOL, MEMORY, SYSTEM or nobody, and its token budget is one that a model
     could read."""
     for subject in client.subjects:
@@ -53,12 +53,12 @@ async def an_author_may_speak_in_observations(client: Client) -> None:
 
 
 @check(Rule.FAILURES)
-async def the_tool_is_found_by_its_format(client: Client) -> None:
+async def the_tool_is_found_by_its_format(client: CheckClient) -> None:
     """A call that names no tool goes to the one whose format its action has."""
     for subject in client.subjects:
         if subject.descriptor.action_format.WhichOneof("format") == "raw":
             continue
-        session = Session(
+        session = CheckSession(
             client, subject, request := client.opening(), await client.send_opening(request)
         )
         result = await session.call(tool="")
@@ -71,7 +71,7 @@ async def the_tool_is_found_by_its_format(client: Client) -> None:
 
 
 @check(Rule.FAILURES)
-async def a_failure_is_an_answer(client: Client) -> None:
+async def a_failure_is_an_answer(client: CheckClient) -> None:
     """A tool that ran and failed answers OK with a tool error that says what happened."""
     session = await client.open(client.subject(Kind.FAIL))
     result = await session.call(Kind.FAIL)
@@ -82,7 +82,7 @@ async def a_failure_is_an_answer(client: Client) -> None:
 
 
 @check(Rule.FAILURES)
-async def a_failure_leaves_the_session(client: Client) -> None:
+async def a_failure_leaves_the_session(client: CheckClient) -> None:
     """After a failure that did not lose the session, the next call runs."""
     session = await client.open(client.subject(Kind.FAIL, Kind.EFFECT, Kind.READ))
     await session.call(Kind.EFFECT)
@@ -94,7 +94,7 @@ async def a_failure_leaves_the_session(client: Client) -> None:
 
 
 @check(Rule.FAILURES)
-async def text_without_a_block_is_invalid(client: Client) -> None:
+async def text_without_a_block_is_invalid(client: CheckClient) -> None:
     """An action without the tool's marks is an answer: not valid, a reason, INVALID_ACTION."""
     for subject in client.subjects:
         if subject.descriptor.action_format.WhichOneof("format") != "raw":
@@ -106,7 +106,7 @@ async def text_without_a_block_is_invalid(client: Client) -> None:
 
 
 @check(Rule.FAILURES)
-async def broken_json_is_invalid(client: Client) -> None:
+async def broken_json_is_invalid(client: CheckClient) -> None:
     """A JSON call that is no JSON is an answer: not valid, a reason, INVALID_ACTION."""
     for subject in client.subjects:
         form = subject.descriptor.action_format
@@ -119,7 +119,7 @@ async def broken_json_is_invalid(client: Client) -> None:
 
 
 @check(Rule.FAILURES)
-async def missing_arguments_are_invalid(client: Client) -> None:
+async def missing_arguments_are_invalid(client: CheckClient) -> None:
     """Arguments without what the schema requires are an answer: INVALID_ACTION."""
     for subject in client.subjects:
         if subject.schema.get("required"):
@@ -131,7 +131,7 @@ async def missing_arguments_are_invalid(client: Client) -> None:
 
 
 @check(Rule.FAILURES)
-async def an_unknown_tool_is_refused(client: Client) -> None:
+async def an_unknown_tool_is_refused(client: CheckClient) -> None:
     """A call for a tool that the session does not have is refused, and not shown to the policy."""
     session = await client.open()
     await refused(
@@ -140,7 +140,7 @@ async def an_unknown_tool_is_refused(client: Client) -> None:
 
 
 @check(Rule.FAILURES)
-async def an_unknown_session_is_refused(client: Client) -> None:
+async def an_unknown_session_is_refused(client: CheckClient) -> None:
     """A call for a session that was never opened is refused, and not shown to the policy."""
     session = await client.open()
     request = session.calling(session_id=f"{session.id}/never-opened")
@@ -148,7 +148,7 @@ async def an_unknown_session_is_refused(client: Client) -> None:
 
 
 @check(Rule.FAILURES)
-async def a_lost_session_is_refused(client: Client) -> None:
+async def a_lost_session_is_refused(client: CheckClient) -> None:
     """Once a result said `session_lost`, later calls say so too, or are refused: SESSION_LOST."""
     subject = client.subject(Kind.SLEEP)
     session = await client.open(subject)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from toolsvc.check.check import check
-from toolsvc.check.client import Client, Session, refused
+from toolsvc.check.client import CheckClient, CheckSession, refused
 from toolsvc.check.connection import Refusal
 from toolsvc.check.probe import Kind
 from toolsvc.check.types import Rule, expect
@@ -17,7 +17,7 @@ AT_ONCE = 10
 
 
 async def _expect_held_or_forgotten(
-    session: Session, request: pb.CallToolRequest, recorded: pb.CallResult, what: str
+    session: CheckSession, request: pb.CallToolRequest, recorded: pb.CallResult, what: str
 ) -> None:
     try:
         answer = await session.result(request)
@@ -28,7 +28,7 @@ async def _expect_held_or_forgotten(
 
 
 @check(Rule.SAME_ANSWER)
-async def an_acknowledged_call_never_runs_again(client: Client) -> None:
+async def an_acknowledged_call_never_runs_again(client: CheckClient) -> None:
     """A call of a later turn acknowledges earlier results: asked again, they are the recorded ones
     or RESULT_FORGOTTEN, and nothing runs."""
     session = await client.open(client.subject(Kind.EFFECT, Kind.READ))
@@ -41,7 +41,7 @@ async def an_acknowledged_call_never_runs_again(client: Client) -> None:
 
 
 @check(Rule.SAME_ANSWER)
-async def a_new_id_of_an_acknowledged_turn_is_refused(client: Client) -> None:
+async def a_new_id_of_an_acknowledged_turn_is_refused(client: CheckClient) -> None:
     """A call id of an acknowledged turn that the service does not hold is RESULT_FORGOTTEN, and
     nothing runs."""
     session = await client.open(client.subject(Kind.EFFECT, Kind.READ))
@@ -53,7 +53,7 @@ async def a_new_id_of_an_acknowledged_turn_is_refused(client: Client) -> None:
 
 
 @check(Rule.SAME_ANSWER)
-async def a_forgotten_id_cannot_be_used_again(client: Client) -> None:
+async def a_forgotten_id_cannot_be_used_again(client: CheckClient) -> None:
     """An acknowledged call id with another action is refused, and nothing runs."""
     session = await client.open(client.subject(Kind.EFFECT, Kind.READ))
     request = session.calling(Kind.EFFECT, turn=0)
@@ -74,7 +74,7 @@ async def a_forgotten_id_cannot_be_used_again(client: Client) -> None:
 
 
 @check(Rule.SAME_ANSWER)
-async def a_turn_does_not_acknowledge_itself(client: Client) -> None:
+async def a_turn_does_not_acknowledge_itself(client: CheckClient) -> None:
     """Results of the newest turn are held, however many calls it has."""
     session = await client.open()
     session.turn = 4
@@ -85,7 +85,7 @@ async def a_turn_does_not_acknowledge_itself(client: Client) -> None:
 
 
 @check(Rule.SAME_ANSWER)
-async def many_calls_are_all_remembered(client: Client) -> None:
+async def many_calls_are_all_remembered(client: CheckClient) -> None:
     """Of 130 calls of one turn each is held; of 130 acknowledged ones none runs again."""
     session = await client.open()
     requests = [session.calling(turn=0) for _ in range(MANY)]
@@ -106,7 +106,9 @@ async def many_calls_are_all_remembered(client: Client) -> None:
         )
 
 
-async def _results(session: Session, requests: list[pb.CallToolRequest]) -> list[pb.CallResult]:
+async def _results(
+    session: CheckSession, requests: list[pb.CallToolRequest]
+) -> list[pb.CallResult]:
     """Of the calls, a few of them at a time."""
     results: list[pb.CallResult] = []
     for at in range(0, len(requests), AT_ONCE):

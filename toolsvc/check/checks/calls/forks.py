@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from toolsvc.check.check import check
-from toolsvc.check.client import Client, Session, refused
+from toolsvc.check.client import CheckClient, CheckSession, refused
 from toolsvc.check.connection import Refusal
 from toolsvc.check.probe import Kind
 from toolsvc.check.subject import Subject
-from toolsvc.check.types import Failed, Rule, Skipped, expect
+from toolsvc.check.types import CheckFailed, Rule, Skipped, expect
 from toolwright.tool.v1 import tool_pb2 as pb
 
 
-def _subject(client: Client, *kinds: Kind, forks: bool = True) -> Subject:
+def _subject(client: CheckClient, *kinds: Kind, forks: bool = True) -> Subject:
     """The first tool that says that it forks (or that it does not), and has a probe for it."""
     for subject in client.subjects:
         has = all(kind in subject.probe for kind in kinds)
@@ -21,7 +21,7 @@ def _subject(client: Client, *kinds: Kind, forks: bool = True) -> Subject:
     raise Skipped(f"no tool {'with' if forks else 'without'} the capability `fork`{wanted}")
 
 
-async def _counted(client: Client, effects: int) -> Session:
+async def _counted(client: CheckClient, effects: int) -> CheckSession:
     """A session of a tool that forks, after so many effects."""
     subject = _subject(client, Kind.EFFECT, Kind.READ)
     if not subject.descriptor.stateful:
@@ -33,7 +33,7 @@ async def _counted(client: Client, effects: int) -> Session:
 
 
 @check(Rule.FORK)
-async def a_fork_has_its_parents_state(client: Client) -> None:
+async def a_fork_has_its_parents_state(client: CheckClient) -> None:
     """A fork goes on from where its parent is."""
     session = await _counted(client, 2)
     child = await session.fork()
@@ -42,7 +42,7 @@ async def a_fork_has_its_parents_state(client: Client) -> None:
 
 
 @check(Rule.FORK)
-async def effects_leak_neither_way(client: Client) -> None:
+async def effects_leak_neither_way(client: CheckClient) -> None:
     """What happens in a fork does not happen in its parent, nor the other way round."""
     session = await _counted(client, 1)
     child = await session.fork()
@@ -54,7 +54,7 @@ async def effects_leak_neither_way(client: Client) -> None:
 
 
 @check(Rule.FORK)
-async def a_fork_outlives_its_parent(client: Client) -> None:
+async def a_fork_outlives_its_parent(client: CheckClient) -> None:
     """A fork goes on when its parent is closed."""
     session = await _counted(client, 1)
     child = await session.fork()
@@ -63,7 +63,7 @@ async def a_fork_outlives_its_parent(client: Client) -> None:
 
 
 @check(Rule.FORK)
-async def a_fork_runs_no_call_of_its_parent(client: Client) -> None:
+async def a_fork_runs_no_call_of_its_parent(client: CheckClient) -> None:
     """The parent's calls have run in the fork too: a request of it under one of their ids runs
     nothing."""
     session = await _counted(client, 0)
@@ -85,7 +85,7 @@ async def a_fork_runs_no_call_of_its_parent(client: Client) -> None:
 
 
 @check(Rule.FORK)
-async def a_fork_asked_for_twice_is_one(client: Client) -> None:
+async def a_fork_asked_for_twice_is_one(client: CheckClient) -> None:
     """ForkSession is idempotent: the same request again is the same session."""
     session = await _counted(client, 1)
     child = await session.fork()
@@ -96,7 +96,7 @@ async def a_fork_asked_for_twice_is_one(client: Client) -> None:
 
 
 @check(Rule.FORK, timed=True)
-async def a_fork_amid_a_call_is_busy(client: Client) -> None:
+async def a_fork_amid_a_call_is_busy(client: CheckClient) -> None:
     """ForkSession while a call of the session runs is SESSION_BUSY with RetryInfo; afterwards it is
     served."""
     session = await client.open(_subject(client, Kind.SLEEP))
@@ -109,7 +109,7 @@ async def a_fork_amid_a_call_is_busy(client: Client) -> None:
 
 
 @check(Rule.FORK)
-async def what_does_not_fork_is_not_forked(client: Client) -> None:
+async def what_does_not_fork_is_not_forked(client: CheckClient) -> None:
     """ForkSession of a session with a tool without the capability `fork` is NOT_SERVED."""
     session = await client.open(_subject(client, forks=False))
     try:
@@ -118,11 +118,13 @@ async def what_does_not_fork_is_not_forked(client: Client) -> None:
         # Of a service that serves no fork at all this says nothing new.
         expect(refusal.reason == "NOT_SERVED", f"ForkSession: {refusal}, not NOT_SERVED")
     else:
-        raise Failed(f"{session.subject.name} has no capability `fork`, and was forked: {child.id}")
+        raise CheckFailed(
+            f"{session.subject.name} has no capability `fork`, and was forked: {child.id}"
+        )
 
 
 @check(Rule.FORK)
-async def nobody_is_not_forked(client: Client) -> None:
+async def nobody_is_not_forked(client: CheckClient) -> None:
     """ForkSession of a session that was never opened is SESSION_NOT_FOUND."""
     session = await client.open(_subject(client))
     session.id = f"{client.owner}/never-opened"

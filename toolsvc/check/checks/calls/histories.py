@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from functools import partial
 
 from toolsvc.check.check import check
-from toolsvc.check.client import Client
+from toolsvc.check.client import CheckClient
 from toolsvc.check.model.generator import history
 from toolsvc.check.model.player import Broken, play
 from toolsvc.check.model.shrinking import shortened
 from toolsvc.check.model.steps import Step, pieces_of
 from toolsvc.check.probe import Kind
 from toolsvc.check.subject import Subject
-from toolsvc.check.types import Failed, Rule
+from toolsvc.check.types import CheckFailed, Rule
 
 MOST_TOOLS = 3
 HISTORIES = 40
@@ -27,7 +27,7 @@ SHRINK_SECONDS = 10.0
 
 
 @check(Rule.HISTORY, timed=True)
-async def histories_are_as_the_contract_says(client: Client) -> None:
+async def histories_are_as_the_contract_says(client: CheckClient) -> None:
     """Whatever is opened, called, repeated, changed, cancelled, renewed, forked and closed, in
     whatever order, in several sessions of several owners, comes to what the contract says."""
     until = time.monotonic() + client.seconds(SECONDS)
@@ -47,11 +47,11 @@ async def histories_are_as_the_contract_says(client: Client) -> None:
         async with asyncio.TaskGroup() as players:
             for _ in range(AT_ONCE):
                 players.create_task(one_after_another())
-    except* Failed as found:
+    except* CheckFailed as found:
         raise found.exceptions[0] from None
 
 
-def _chosen(client: Client, seed: int) -> Sequence[Subject]:
+def _chosen(client: CheckClient, seed: int) -> Sequence[Subject]:
     """The tools of a history's sessions: one whose effects can be seen, and perhaps others."""
     draw = random.Random(seed)
     seen = [one for one in client.subjects if {Kind.EFFECT, Kind.READ} <= {*one.probe.kinds}]
@@ -61,7 +61,9 @@ def _chosen(client: Client, seed: int) -> Sequence[Subject]:
     return [first, *draw.sample(others, more)]
 
 
-async def _found(client: Client, subjects: Sequence[Subject], broken: Broken, seed: int) -> Failed:
+async def _found(
+    client: CheckClient, subjects: Sequence[Subject], broken: Broken, seed: int
+) -> CheckFailed:
     """The shortest history of its kind, in words."""
     until = time.monotonic() + client.seconds(SHRINK_SECONDS)
 
@@ -78,4 +80,4 @@ async def _found(client: Client, subjects: Sequence[Subject], broken: Broken, se
 
     await shortened(broken.steps, still, pieces_of)
     told = "; ".join(map(str, broken.steps))
-    return Failed(f"history {seed}: {told}: {broken.seen}")
+    return CheckFailed(f"history {seed}: {told}: {broken.seen}")

@@ -7,7 +7,7 @@ longer than work that was stopped would have taken. They wait side by side.
 from __future__ import annotations
 
 from toolsvc.check.check import check
-from toolsvc.check.client import GONE, Client, Session, error_kind, refused
+from toolsvc.check.client import GONE, CheckClient, CheckSession, error_kind, refused
 from toolsvc.check.connection import Refusal
 from toolsvc.check.probe import Kind
 from toolsvc.check.subject import Subject
@@ -21,13 +21,13 @@ NAP = 3.0
 """Of a call that is stopped before it ends, seconds."""
 
 
-async def _open(client: Client, subject: Subject | None = None) -> Session:
+async def _open(client: CheckClient, subject: Subject | None = None) -> CheckSession:
     """A session that its lease does not end meanwhile."""
     return await client.open(subject, lease=wire.duration(client.seconds(6 * LATER)))
 
 
 @check(Rule.SAME_ANSWER, patient=True)
-async def a_record_lasts(client: Client) -> None:
+async def a_record_lasts(client: CheckClient) -> None:
     """A result of the newest turn, asked for again eleven seconds later, is the recorded one."""
     session = await _open(client)
     request = session.calling()
@@ -37,7 +37,7 @@ async def a_record_lasts(client: Client) -> None:
 
 
 @check(Rule.SAME_ANSWER, patient=True)
-async def what_ran_has_run_for_good(client: Client) -> None:
+async def what_ran_has_run_for_good(client: CheckClient) -> None:
     """Eleven seconds later an acknowledged call still does not run again, nor does its id with
     another request."""
     session = await _open(client, client.subject(Kind.EFFECT, Kind.READ))
@@ -61,7 +61,7 @@ async def what_ran_has_run_for_good(client: Client) -> None:
 
 
 @check(Rule.CANCEL, patient=True)
-async def a_cancelled_call_has_no_late_effect(client: Client) -> None:
+async def a_cancelled_call_has_no_late_effect(client: CheckClient) -> None:
     """Eleven seconds after CancelCall the record is the same CANCELLED, and nothing has
     happened."""
     subject = client.subject(Kind.SLEEP, Kind.EFFECT, Kind.READ)
@@ -75,7 +75,7 @@ async def a_cancelled_call_has_no_late_effect(client: Client) -> None:
 
 
 @check(Rule.TWO_LIMITS, patient=True)
-async def a_stopped_call_has_no_late_effect(client: Client) -> None:
+async def a_stopped_call_has_no_late_effect(client: CheckClient) -> None:
     """Eleven seconds after a call passed its run limit the record is the same TIMEOUT, and where
     the tool has the capability `cancel`, nothing has happened."""
     session = await _open(client, client.subject(Kind.SLEEP, Kind.EFFECT, Kind.READ))
@@ -85,7 +85,7 @@ async def a_stopped_call_has_no_late_effect(client: Client) -> None:
 
 
 async def _expect_nothing_more(
-    session: Session, request: pb.CallToolRequest, recorded: pb.CallResult, kind: str
+    session: CheckSession, request: pb.CallToolRequest, recorded: pb.CallResult, kind: str
 ) -> None:
     """That a call which was stopped stays so."""
     found = error_kind(recorded)
@@ -97,7 +97,7 @@ async def _expect_nothing_more(
 
 
 @check(Rule.TWO_LIMITS, patient=True)
-async def a_refused_call_has_no_late_effect(client: Client) -> None:
+async def a_refused_call_has_no_late_effect(client: CheckClient) -> None:
     """Eleven seconds after it was refused for its queue limit, a call has not run."""
     subject = client.subject(Kind.SLEEP, Kind.EFFECT, Kind.READ, parallel=False)
     session = await _open(client, subject)
@@ -111,7 +111,7 @@ async def a_refused_call_has_no_late_effect(client: Client) -> None:
 
 
 @check(Rule.SESSIONS, patient=True)
-async def a_closed_session_stays_closed(client: Client) -> None:
+async def a_closed_session_stays_closed(client: CheckClient) -> None:
     """Eleven seconds after CloseSession the session's calls are refused, and its owner does not
     hold it."""
     session = await _open(client)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from toolsvc.check.check import check
-from toolsvc.check.client import Client, Session, error_kind, refused
+from toolsvc.check.client import CheckClient, CheckSession, error_kind, refused
 from toolsvc.check.connection import Refusal
 from toolsvc.check.probe import Kind
 from toolsvc.check.types import Rule, expect
@@ -16,7 +16,7 @@ NAP = 0.8
 """Longer than the limits that are to pass meanwhile, seconds."""
 
 
-async def _busy(client: Client) -> tuple[Session, pb.CallToolRequest]:
+async def _busy(client: CheckClient) -> tuple[CheckSession, pb.CallToolRequest]:
     """A session whose only place is taken by a sleeping call."""
     subject = client.subject(Kind.SLEEP, Kind.EFFECT, Kind.READ, parallel=False)
     session = await client.open(subject)
@@ -26,7 +26,7 @@ async def _busy(client: Client) -> tuple[Session, pb.CallToolRequest]:
 
 
 @check(Rule.TWO_LIMITS, timed=True)
-async def past_the_queue_limit_nothing_ran(client: Client) -> None:
+async def past_the_queue_limit_nothing_ran(client: CheckClient) -> None:
     """A call that did not start within its queue limit is RESOURCE_EXHAUSTED / QUEUE_LIMIT, and
     has no effect later."""
     session, sleeping = await _busy(client)
@@ -37,7 +37,7 @@ async def past_the_queue_limit_nothing_ran(client: Client) -> None:
 
 
 @check(Rule.TWO_LIMITS, timed=True)
-async def past_the_queue_limit_a_retry_is_invited(client: Client) -> None:
+async def past_the_queue_limit_a_retry_is_invited(client: CheckClient) -> None:
     """QUEUE_LIMIT comes with RetryInfo, for RESOURCE_EXHAUSTED alone may mean a large message."""
     session, _ = await _busy(client)
     queued = session.calling(Kind.EFFECT, queue_limit=wire.duration(client.seconds(0.1)))
@@ -48,7 +48,7 @@ async def past_the_queue_limit_a_retry_is_invited(client: Client) -> None:
 
 
 @check(Rule.TWO_LIMITS, timed=True)
-async def past_the_queue_limit_the_id_is_free(client: Client) -> None:
+async def past_the_queue_limit_the_id_is_free(client: CheckClient) -> None:
     """The same request that passed its queue limit runs when it is sent again."""
     session, sleeping = await _busy(client)
     queued = session.calling(Kind.EFFECT, queue_limit=wire.duration(client.seconds(0.1)))
@@ -61,7 +61,7 @@ async def past_the_queue_limit_the_id_is_free(client: Client) -> None:
 
 
 @check(Rule.TWO_LIMITS, timed=True)
-async def past_the_run_limit_it_is_a_timeout(client: Client) -> None:
+async def past_the_run_limit_it_is_a_timeout(client: CheckClient) -> None:
     """A call that runs past its run limit answers OK with the tool error TIMEOUT; where the tool
     has the capability `cancel`, what it would have done at its end does not happen."""
     session = await client.open(client.subject(Kind.SLEEP, Kind.EFFECT, Kind.READ))
@@ -75,7 +75,7 @@ async def past_the_run_limit_it_is_a_timeout(client: Client) -> None:
 
 
 @check(Rule.TWO_LIMITS, timed=True)
-async def a_timeout_is_recorded(client: Client) -> None:
+async def a_timeout_is_recorded(client: CheckClient) -> None:
     """A call that was stopped at its run limit answers the same TIMEOUT when it is asked again."""
     session = await client.open(client.subject(Kind.SLEEP))
     limit = wire.duration(client.seconds(0.2))
@@ -86,7 +86,7 @@ async def a_timeout_is_recorded(client: Client) -> None:
 
 
 @check(Rule.TWO_LIMITS, timed=True)
-async def the_queue_is_no_part_of_the_run(client: Client) -> None:
+async def the_queue_is_no_part_of_the_run(client: CheckClient) -> None:
     """Time in the queue does not count into the run limit."""
     session, _ = await _busy(client)
     limit = wire.duration(client.seconds(0.75 * NAP))
@@ -98,7 +98,7 @@ async def the_queue_is_no_part_of_the_run(client: Client) -> None:
 
 
 @check(Rule.TWO_LIMITS, timed=True)
-async def the_run_is_no_part_of_the_queue(client: Client) -> None:
+async def the_run_is_no_part_of_the_queue(client: CheckClient) -> None:
     """Time that a call runs does not count into its queue limit."""
     session = await client.open(client.subject(Kind.SLEEP))
     limit = wire.duration(client.seconds(0.75 * NAP))
@@ -111,7 +111,7 @@ async def the_run_is_no_part_of_the_queue(client: Client) -> None:
 
 
 @check(Rule.TWO_LIMITS, timed=True)
-async def times_are_told_apart(client: Client) -> None:
+async def times_are_told_apart(client: CheckClient) -> None:
     """A result tells how long its call queued and how long it ran."""
     session, sleeping = await _busy(client)
     behind = session.calling(Kind.EFFECT)

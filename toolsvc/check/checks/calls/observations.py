@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from toolsvc.check.check import check
-from toolsvc.check.client import Client, text_of
+from toolsvc.check.client import CheckClient, text_of
 from toolsvc.check.probe import Kind
 from toolsvc.check.types import Rule, expect
 from toolwright import wire
@@ -17,7 +17,7 @@ ABOVE_GRPC_DEFAULT = 6 << 20
 
 
 @check(Rule.LIMIT)
-async def large_messages_are_taken(client: Client) -> None:
+async def large_messages_are_taken(client: CheckClient) -> None:
     """Messages above gRPC's own limit of 4 MiB are taken; the contract's is 64 MiB."""
     large = wire.struct({"padding": "x" * ABOVE_GRPC_DEFAULT})
     session = await client.open(metadata=large)
@@ -25,7 +25,7 @@ async def large_messages_are_taken(client: Client) -> None:
 
 
 @check(Rule.LIMIT)
-async def parts_are_small(client: Client) -> None:
+async def parts_are_small(client: CheckClient) -> None:
     """A part of an observation is at most 256 KiB; a long observation is cut or a blob."""
     session = await client.open(client.subject(Kind.LONG))
     result = await session.call(Kind.LONG)
@@ -36,7 +36,7 @@ async def parts_are_small(client: Client) -> None:
 
 
 @check(Rule.LIMIT)
-async def what_was_cut_is_said_to_be(client: Client) -> None:
+async def what_was_cut_is_said_to_be(client: CheckClient) -> None:
     """An observation that the service cut is marked `truncated`, one that it did not is not."""
     session = await client.open(client.subject(Kind.LONG))
     result = await session.call(Kind.LONG)
@@ -50,7 +50,7 @@ async def what_was_cut_is_said_to_be(client: Client) -> None:
 
 
 @check(Rule.MEDIA)
-async def media_have_a_type(client: Client) -> None:
+async def media_have_a_type(client: CheckClient) -> None:
     """A media part has a type like image/png and bytes; a blob has its type, size and SHA-256."""
     for part in await _media(client):
         media_type = part.media.media_type or part.blob.media_type
@@ -68,7 +68,7 @@ async def media_have_a_type(client: Client) -> None:
 
 
 @check(Rule.MEDIA)
-async def inline_media_are_small(client: Client) -> None:
+async def inline_media_are_small(client: CheckClient) -> None:
     """Media above 256 KiB travel as blobs."""
     for part in await _media(client):
         size = len(part.media.data)
@@ -76,7 +76,7 @@ async def inline_media_are_small(client: Client) -> None:
 
 
 @check(Rule.MEDIA)
-async def media_are_announced(client: Client) -> None:
+async def media_are_announced(client: CheckClient) -> None:
     """A tool whose observations hold media has the capability `media`."""
     subject = client.subject(Kind.MEDIA)
     await _media(client)
@@ -84,7 +84,7 @@ async def media_are_announced(client: Client) -> None:
 
 
 @check(Rule.MEDIA)
-async def media_come_again(client: Client) -> None:
+async def media_come_again(client: CheckClient) -> None:
     """Asked again, a result's media are the same bytes."""
     session = await client.open(client.subject(Kind.MEDIA))
     request = session.calling(Kind.MEDIA)
@@ -92,7 +92,7 @@ async def media_come_again(client: Client) -> None:
     expect(first.observation == again.observation, "the same call answered other media")
 
 
-async def _media(client: Client) -> Iterable[pb.ObservationPart]:
+async def _media(client: CheckClient) -> Iterable[pb.ObservationPart]:
     """Parts of the media probe that are not text."""
     session = await client.open(client.subject(Kind.MEDIA))
     result = await session.call(Kind.MEDIA)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 
 from toolsvc.check.check import check
-from toolsvc.check.client import Client, text_of
+from toolsvc.check.client import CheckClient, text_of
 from toolsvc.check.probe import Kind
 from toolsvc.check.types import Rule, expect
 from toolwright.tool.v1 import tool_pb2 as pb
 
 
 @check(Rule.SEVERAL_CALLS)
-async def answers_are_matched_by_id(client: Client) -> None:
+async def answers_are_matched_by_id(client: CheckClient) -> None:
     """Eight calls of one turn at once get each the answer to its own action."""
     session = await client.open(client.subject(Kind.ECHO))
     texts = [f"word-{number}-" for number in range(8)]
@@ -22,7 +22,7 @@ async def answers_are_matched_by_id(client: Client) -> None:
 
 
 @check(Rule.SEVERAL_CALLS)
-async def many_answers_are_matched_by_id(client: Client) -> None:
+async def many_answers_are_matched_by_id(client: CheckClient) -> None:
     """Ninety calls of three sessions at once get each the answer to its own action, and asked
     again, all at once, its own record."""
     subject = client.subject(Kind.ECHO)
@@ -39,7 +39,7 @@ async def many_answers_are_matched_by_id(client: Client) -> None:
 
 
 @check(Rule.SEVERAL_CALLS)
-async def records_are_matched_by_id(client: Client) -> None:
+async def records_are_matched_by_id(client: CheckClient) -> None:
     """Asked again, each of several calls of one turn gets its own record."""
     session = await client.open(client.subject(Kind.ECHO))
     texts = [f"word-{number}-" for number in range(4)]
@@ -51,7 +51,7 @@ async def records_are_matched_by_id(client: Client) -> None:
 
 
 @check(Rule.SEVERAL_CALLS, timed=True)
-async def parallel_calls_overlap(client: Client) -> None:
+async def parallel_calls_overlap(client: CheckClient) -> None:
     """A tool with parallel calls answers a short call while a long one of the session sleeps."""
     session = await client.open(client.subject(Kind.SLEEP, parallel=True))
     long = session.calling(Kind.SLEEP, seconds=1.5)
@@ -65,7 +65,7 @@ async def parallel_calls_overlap(client: Client) -> None:
 
 
 @check(Rule.SEVERAL_CALLS, timed=True)
-async def serial_calls_keep_their_order(client: Client) -> None:
+async def serial_calls_keep_their_order(client: CheckClient) -> None:
     """A tool without parallel calls runs the calls of a session one after another, in the order
     of asking."""
     subject = client.subject(Kind.SLEEP, Kind.EFFECT, Kind.READ, parallel=False)
@@ -77,7 +77,7 @@ async def serial_calls_keep_their_order(client: Client) -> None:
 
 
 @check(Rule.SEVERAL_CALLS)
-async def concurrent_effects_all_count(client: Client) -> None:
+async def concurrent_effects_all_count(client: CheckClient) -> None:
     """Eight calls with one effect each, sent at once under ids of their own, have eight."""
     session = await client.open(client.subject(Kind.EFFECT, Kind.READ))
     requests: list[pb.CallToolRequest] = [session.calling(Kind.EFFECT) for _ in range(8)]

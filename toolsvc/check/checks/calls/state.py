@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from toolsvc.check.check import check
-from toolsvc.check.client import Client
+from toolsvc.check.client import CheckClient
 from toolsvc.check.probe import Kind
 from toolsvc.check.types import Rule, expect
 from toolwright import wire
@@ -11,7 +11,7 @@ from toolwright.tool.v1 import tool_pb2 as pb
 
 
 @check(Rule.SESSIONS)
-async def state_lives_from_call_to_call(client: Client) -> None:
+async def state_lives_from_call_to_call(client: CheckClient) -> None:
     """What a call of a stateful tool did, later calls of the session see."""
     session = await client.open(client.subject(Kind.EFFECT, Kind.READ))
     for turn in range(3):
@@ -21,7 +21,7 @@ async def state_lives_from_call_to_call(client: Client) -> None:
 
 
 @check(Rule.SESSIONS)
-async def sessions_see_nothing_of_each_other(client: Client) -> None:
+async def sessions_see_nothing_of_each_other(client: CheckClient) -> None:
     """What a call did in one session, no other session sees."""
     subject = client.subject(Kind.EFFECT, Kind.READ)
     first, second = await client.open(subject), await client.open(subject)
@@ -30,7 +30,7 @@ async def sessions_see_nothing_of_each_other(client: Client) -> None:
 
 
 @check(Rule.SESSIONS, timed=True)
-async def sessions_do_not_wait_for_each_other(client: Client) -> None:
+async def sessions_do_not_wait_for_each_other(client: CheckClient) -> None:
     """A sleeping call in one session does not hold up another session."""
     subject = client.subject(Kind.SLEEP)
     first, second = await client.open(subject), await client.open(subject)
@@ -42,7 +42,7 @@ async def sessions_do_not_wait_for_each_other(client: Client) -> None:
 
 
 @check(Rule.DESCRIBE)
-async def isolation_is_told(client: Client) -> None:
+async def isolation_is_told(client: CheckClient) -> None:
     """Isolation is one of full, compat, per-session and none, or empty where no foreign code runs;
     session and result say the same."""
     subject = next((one for one in client.subjects if one.probe.foreign_code), None)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import grpc.aio
 
 from toolsvc.check.check import check
-from toolsvc.check.client import Client, refused
+from toolsvc.check.client import CheckClient, refused
 from toolsvc.check.connection import ANSWER_SECONDS, Refusal, ask
 from toolsvc.check.probe import Kind
 from toolsvc.check.types import Rule, Skipped, expect
@@ -39,7 +39,7 @@ def _named(content: bytes, **changes: Any) -> media_pb2.BlobRef:
     )
 
 
-def _nobodys(client: Client) -> media_pb2.BlobRef:
+def _nobodys(client: CheckClient) -> media_pb2.BlobRef:
     """A blob that no service has, of the content that is this client's name."""
     return _named(client.owner.encode())
 
@@ -80,7 +80,7 @@ async def _store(
 
 
 @check(Rule.MEDIA)
-async def an_unknown_blob_is_refused(client: Client) -> None:
+async def an_unknown_blob_is_refused(client: CheckClient) -> None:
     """GetBlob of a hash that nobody stored is BLOB_NOT_FOUND; NOT_SERVED where it is not served."""
     await refused(
         _fetch(client.stub, _nobodys(client).sha256),
@@ -91,7 +91,7 @@ async def an_unknown_blob_is_refused(client: Client) -> None:
 
 
 @check(Rule.MEDIA)
-async def a_stored_blob_comes_back(client: Client) -> None:
+async def a_stored_blob_comes_back(client: CheckClient) -> None:
     """A blob that PutBlob stored, GetBlob gives back, from any offset, in pieces of at most
     1 MiB."""
     await _store(client.stub, SMALL, _named(SMALL))
@@ -108,7 +108,7 @@ async def a_stored_blob_comes_back(client: Client) -> None:
 
 
 @check(Rule.MEDIA)
-async def a_blob_is_what_its_hash_says(client: Client) -> None:
+async def a_blob_is_what_its_hash_says(client: CheckClient) -> None:
     """PutBlob of bytes that have another hash is INVALID_REQUEST, and nothing is stored."""
     other = _nobodys(client).sha256
     await refused(
@@ -120,7 +120,7 @@ async def a_blob_is_what_its_hash_says(client: Client) -> None:
 
 
 @check(Rule.MEDIA)
-async def a_blob_comes_as_it_was_named(client: Client) -> None:
+async def a_blob_comes_as_it_was_named(client: CheckClient) -> None:
     """PutBlob of a stream that does not begin with a name, or has less than the bytes that it
     names, is INVALID_REQUEST, and nothing is stored."""
     content = client.owner.encode()
@@ -137,7 +137,7 @@ async def a_blob_comes_as_it_was_named(client: Client) -> None:
 
 
 @check(Rule.MEDIA)
-async def a_missing_blob_is_named(client: Client) -> None:
+async def a_missing_blob_is_named(client: CheckClient) -> None:
     """OpenSession with a blob that nobody stored is BLOB_NOT_FOUND with its hash as subject, and no
     session is open after it; NOT_SERVED where sessions have no blobs."""
     blob = _nobodys(client)
@@ -158,7 +158,7 @@ async def a_missing_blob_is_named(client: Client) -> None:
 
 
 @check(Rule.MEDIA)
-async def a_session_holds_its_blobs(client: Client) -> None:
+async def a_session_holds_its_blobs(client: CheckClient) -> None:
     """OpenSession with a stored blob opens, and again the same session; while it is open the blob
     is there. The same id without the blob is INVALID_REQUEST."""
     blob = _named(SMALL)
@@ -176,7 +176,7 @@ async def a_session_holds_its_blobs(client: Client) -> None:
 
 
 @check(Rule.MEDIA)
-async def blobs_of_observations_can_be_fetched(client: Client) -> None:
+async def blobs_of_observations_can_be_fetched(client: CheckClient) -> None:
     """A blob that an observation names is there: GetBlob gives bytes of its size and hash."""
     session = await client.open(client.subject(Kind.MEDIA))
     result = await session.call(Kind.MEDIA)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from toolsvc.check.check import check
-from toolsvc.check.client import Client
+from toolsvc.check.client import CheckClient
 from toolsvc.check.connection import ask
 from toolsvc.check.types import Rule, Skipped, expect
 from toolwright.tool.v1 import tool_pb2 as pb
@@ -13,12 +13,12 @@ from toolwright.tool.v1 import tool_pb2 as pb
 _TYPES = {"string", "integer", "number", "boolean", "array", "object", "null"}
 
 
-async def _listed(client: Client) -> pb.ListToolsResponse:
+async def _listed(client: CheckClient) -> pb.ListToolsResponse:
     return await ask(client.stub.ListTools, pb.ListToolsRequest())
 
 
 @check(Rule.DESCRIBE)
-async def tools_are_listed(client: Client) -> None:
+async def tools_are_listed(client: CheckClient) -> None:
     """ListTools names the service and at least one tool, and says the same when asked again."""
     first, second = await _listed(client), await _listed(client)
     expect(first.service, "ListTools does not name the service")
@@ -27,7 +27,7 @@ async def tools_are_listed(client: Client) -> None:
 
 
 @check(Rule.DESCRIBE)
-async def names_are_unique_words(client: Client) -> None:
+async def names_are_unique_words(client: CheckClient) -> None:
     """Every tool has a name without blanks that no other tool has."""
     names = [tool.name for tool in (await _listed(client)).tools]
     expect(all(names), "a tool has no name")
@@ -36,7 +36,7 @@ async def names_are_unique_words(client: Client) -> None:
 
 
 @check(Rule.DESCRIBE)
-async def tools_say_what_they_are_for(client: Client) -> None:
+async def tools_say_what_they_are_for(client: CheckClient) -> None:
     """Every tool has a description and a usage text for the prompt."""
     for tool in (await _listed(client)).tools:
         expect(tool.description.strip(), f"{tool.name} has no description")
@@ -44,7 +44,7 @@ async def tools_say_what_they_are_for(client: Client) -> None:
 
 
 @check(Rule.DESCRIBE)
-async def schemas_are_json_schemas(client: Client) -> None:
+async def schemas_are_json_schemas(client: CheckClient) -> None:
     """The schema of the arguments is a JSON Schema of an object, whose required names it has."""
     # By hand: one level of a schema is all that an engine reads, and no validator of whole
     # schemas is a dependency of anything else here.
@@ -66,7 +66,7 @@ async def schemas_are_json_schemas(client: Client) -> None:
 
 
 @check(Rule.DESCRIBE)
-async def action_formats_are_whole(client: Client) -> None:
+async def action_formats_are_whole(client: CheckClient) -> None:
     """The action format is a tag, a JSON call or raw; marks are not empty, the tag's argument is
     in the schema."""
     for subject in client.subjects:
@@ -85,7 +85,7 @@ async def action_formats_are_whole(client: Client) -> None:
 
 
 @check(Rule.DESCRIBE)
-async def stop_strings_end_an_action(client: Client) -> None:
+async def stop_strings_end_an_action(client: CheckClient) -> None:
     """No stop string is empty, and a tool with a closing mark stops generation at its end."""
     for subject in client.subjects:
         stops = subject.descriptor.stop_strings
@@ -100,7 +100,7 @@ async def stop_strings_end_an_action(client: Client) -> None:
 
 
 @check(Rule.DESCRIBE)
-async def run_limits_are_named(client: Client) -> None:
+async def run_limits_are_named(client: CheckClient) -> None:
     """Every tool names the run limit that it would choose, above 0."""
     for subject in client.subjects:
         limit = subject.descriptor.default_run_limit.ToNanoseconds()
@@ -108,7 +108,7 @@ async def run_limits_are_named(client: Client) -> None:
 
 
 @check(Rule.DESCRIBE)
-async def a_session_has_all_tools(client: Client) -> None:
+async def a_session_has_all_tools(client: CheckClient) -> None:
     """A session that names no tools has every listed one, described as it was listed."""
     opened = await client.send_opening(client.opening())
     here = {tool.name: tool for tool in opened.tools}
@@ -123,7 +123,7 @@ async def a_session_has_all_tools(client: Client) -> None:
 
 
 @check(Rule.DESCRIBE)
-async def a_session_has_the_tools_it_named(client: Client) -> None:
+async def a_session_has_the_tools_it_named(client: CheckClient) -> None:
     """A session that names one tool has that one and none of the others that are listed."""
     if len(client.subjects) < 2:
         raise Skipped("the service has one tool")

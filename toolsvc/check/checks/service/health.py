@@ -10,9 +10,9 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2
 
 from toolsvc.check.check import check
-from toolsvc.check.client import Client
+from toolsvc.check.client import CheckClient
 from toolsvc.check.connection import ANSWER_SECONDS, Refusal, ask
-from toolsvc.check.types import Failed, Rule, expect
+from toolsvc.check.types import CheckFailed, Rule, expect
 from toolwright.tool.v1 import tool_pb2 as pb
 
 SERVICE = pb.DESCRIPTOR.services_by_name["ToolService"].full_name
@@ -21,7 +21,7 @@ SERVICE = pb.DESCRIPTOR.services_by_name["ToolService"].full_name
 _REFLECTIONS = ("grpc.reflection.v1", "grpc.reflection.v1alpha")
 
 
-async def _health_of(client: Client, service: str) -> None:
+async def _health_of(client: CheckClient, service: str) -> None:
     stub: Any = health_pb2_grpc.HealthStub(client.connection.channel())
     answer = await ask(stub.Check, health_pb2.HealthCheckRequest(service=service))
     name = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
@@ -29,19 +29,19 @@ async def _health_of(client: Client, service: str) -> None:
 
 
 @check(Rule.HEALTH)
-async def health_of_the_server(client: Client) -> None:
+async def health_of_the_server(client: CheckClient) -> None:
     """grpc.health.v1 says SERVING of the server while it serves."""
     await _health_of(client, "")
 
 
 @check(Rule.HEALTH)
-async def health_of_the_service(client: Client) -> None:
+async def health_of_the_service(client: CheckClient) -> None:
     """grpc.health.v1 says SERVING of toolwright.tool.v1.ToolService while it serves."""
     await _health_of(client, SERVICE)
 
 
 @check(Rule.HEALTH)
-async def reflection_names_the_service(client: Client) -> None:
+async def reflection_names_the_service(client: CheckClient) -> None:
     """Server reflection, v1 or v1alpha, lists toolwright.tool.v1.ToolService."""
     request = reflection_pb2.ServerReflectionRequest(list_services="")
     reason = ""
@@ -58,11 +58,11 @@ async def reflection_names_the_service(client: Client) -> None:
                 return
         except grpc.aio.AioRpcError as error:
             reason = str(Refusal.of("ServerReflectionInfo", error))
-    raise Failed(f"reflection does not answer: {reason}")
+    raise CheckFailed(f"reflection does not answer: {reason}")
 
 
 @check(Rule.HEALTH)
-async def an_unknown_method_is_unimplemented(client: Client) -> None:
+async def an_unknown_method_is_unimplemented(client: CheckClient) -> None:
     """A method that the contract does not have answers UNIMPLEMENTED."""
     method = client.connection.channel().unary_unary(
         f"/{SERVICE}/NoSuchMethod", request_serializer=bytes, response_deserializer=bytes
@@ -76,4 +76,4 @@ async def an_unknown_method_is_unimplemented(client: Client) -> None:
             f"an unknown method answered {code.name}, not UNIMPLEMENTED",
         )
         return
-    raise Failed("an unknown method was answered")
+    raise CheckFailed("an unknown method was answered")

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolsvc.check.check import check
-from toolsvc.check.client import Client, Session
+from toolsvc.check.client import CheckClient, CheckSession
 from toolsvc.check.connection import Refusal
 from toolsvc.check.subject import Subject
-from toolsvc.check.types import Failed, Rule, expect
+from toolsvc.check.types import CheckFailed, Rule, expect
 from toolwright import wire
 
 ANSWER_SECONDS = 10.0
@@ -35,7 +35,7 @@ VALUES: Mapping[str, str] = {
 
 
 @check(Rule.INPUT)
-async def a_hostile_action_is_an_answer(client: Client) -> None:
+async def a_hostile_action_is_an_answer(client: CheckClient) -> None:
     """Actions of brackets without end, numbers that no double holds and half surrogate pairs are
     answers that the policy sees, not errors of the service."""
     for subject in _one_of_each_format(client):
@@ -45,7 +45,7 @@ async def a_hostile_action_is_an_answer(client: Client) -> None:
 
 
 @check(Rule.INPUT)
-async def arguments_that_cannot_be_read_are_an_answer(client: Client) -> None:
+async def arguments_that_cannot_be_read_are_an_answer(client: CheckClient) -> None:
     """An `arguments_json` of brackets without end, of numbers that no double holds, or of what is
     no JSON is an answer that the policy sees, not an error of the service."""
     session = await client.open()
@@ -55,7 +55,7 @@ async def arguments_that_cannot_be_read_are_an_answer(client: Client) -> None:
 
 
 @check(Rule.INPUT)
-async def a_long_hostile_action_keeps_nobody_waiting(client: Client) -> None:
+async def a_long_hostile_action_keeps_nobody_waiting(client: CheckClient) -> None:
     """An action of 1 MiB of brackets is answered, and keeps no call in another session waiting."""
     for subject in _one_of_each_format(client):
         hostile, neighbour = await client.open(subject), await client.open(subject)
@@ -66,20 +66,20 @@ async def a_long_hostile_action_keeps_nobody_waiting(client: Client) -> None:
         await _answered(neighbour, "a call after 1 MiB of brackets elsewhere")
 
 
-async def _answered(session: Session, what: str, **fields: Any) -> None:
-    """Any result will do. Failed where there is none, or none in time."""
+async def _answered(session: CheckSession, what: str, **fields: Any) -> None:
+    """Any result will do. CheckFailed where there is none, or none in time."""
     limit = session.client.seconds(ANSWER_SECONDS)
     try:
         async with asyncio.timeout(limit):
             result = await session.call(**fields)
     except Refusal as refusal:
-        raise Failed(f"{what} came to {refusal}: {refusal.message[:200]}") from refusal
+        raise CheckFailed(f"{what} came to {refusal}: {refusal.message[:200]}") from refusal
     except TimeoutError:
-        raise Failed(f"{what} had no answer after {limit:g} s") from None
+        raise CheckFailed(f"{what} had no answer after {limit:g} s") from None
     expect(result.valid or result.invalid_reason, f"{what} was called invalid without a reason")
 
 
-def _one_of_each_format(client: Client) -> list[Subject]:
+def _one_of_each_format(client: CheckClient) -> list[Subject]:
     found: dict[str | None, Subject] = {}
     for subject in client.subjects:
         found.setdefault(subject.descriptor.action_format.WhichOneof("format"), subject)

@@ -8,10 +8,10 @@ import grpc.aio
 
 from toolsvc.check.check import check
 from toolsvc.check.checks.service.health import SERVICE
-from toolsvc.check.client import Client, text_of
+from toolsvc.check.client import CheckClient, text_of
 from toolsvc.check.connection import ANSWER_SECONDS, Refusal, ask
 from toolsvc.check.probe import Kind
-from toolsvc.check.types import Failed, Rule, expect
+from toolsvc.check.types import CheckFailed, Rule, expect
 from toolwright import wire
 from toolwright.tool.v1 import tool_pb2 as pb
 
@@ -20,7 +20,7 @@ HOSTILE = "nul \x00 bell \x07 escape \x1b[31m bidi \u202e\u2066 line \u2028 join
 FOREIGN = "z\u00fcrich \u4f60\u597d \u05e9\u05dc\u05d5\u05dd \U0001f469\u200d\U0001f680 \U0010fffd"
 
 
-async def _answered_or_invalid(client: Client, what: str, **fields: Any) -> None:
+async def _answered_or_invalid(client: CheckClient, what: str, **fields: Any) -> None:
     """Any result, or INVALID_REQUEST; the session goes on."""
     session = await client.open()
     try:
@@ -31,7 +31,7 @@ async def _answered_or_invalid(client: Client, what: str, **fields: Any) -> None
 
 
 @check(Rule.INPUT)
-async def an_empty_action_is_an_answer(client: Client) -> None:
+async def an_empty_action_is_an_answer(client: CheckClient) -> None:
     """An empty action is an answer that the policy sees, not an error of the service."""
     session = await client.open()
     result = await session.call(action="")
@@ -41,14 +41,14 @@ async def an_empty_action_is_an_answer(client: Client) -> None:
 
 
 @check(Rule.INPUT)
-async def a_huge_action_harms_nobody(client: Client) -> None:
+async def a_huge_action_harms_nobody(client: CheckClient) -> None:
     """An action of 1 MiB is answered or INVALID_REQUEST, and the session goes on."""
     subject = client.subject()
     await _answered_or_invalid(client, "a huge action", action=subject.written("7" * HUGE))
 
 
 @check(Rule.INPUT)
-async def hostile_text_harms_nobody(client: Client) -> None:
+async def hostile_text_harms_nobody(client: CheckClient) -> None:
     """An action with NUL, escapes, marks of direction and lone line separators is answered or
     INVALID_REQUEST, and the session goes on."""
     subject = client.subject()
@@ -56,7 +56,7 @@ async def hostile_text_harms_nobody(client: Client) -> None:
 
 
 @check(Rule.INPUT)
-async def text_of_every_language_comes_back(client: Client) -> None:
+async def text_of_every_language_comes_back(client: CheckClient) -> None:
     """Text beyond ASCII and beyond the basic plane comes back as it was sent."""
     session = await client.open(client.subject(Kind.ECHO))
     found = text_of(await session.call(Kind.ECHO, text=FOREIGN))
@@ -64,7 +64,7 @@ async def text_of_every_language_comes_back(client: Client) -> None:
 
 
 @check(Rule.INPUT)
-async def strange_ids_are_taken(client: Client) -> None:
+async def strange_ids_are_taken(client: CheckClient) -> None:
     """Session and call ids are any text: slashes, dots, blanks, letters of other scripts, 1 KiB."""
     for name in ("../../etc/passwd", "a b;$(c)'\"\\\n", FOREIGN, "x" * 1024):
         session = await client.open(session_id=f"{client.owner}/{name}")
@@ -75,7 +75,7 @@ async def strange_ids_are_taken(client: Client) -> None:
 
 
 @check(Rule.INPUT)
-async def any_metadata_are_taken(client: Client) -> None:
+async def any_metadata_are_taken(client: CheckClient) -> None:
     """Metadata of any JSON-like shape are taken: nested 20 deep, numbers that JSON does not have,
     empty names, 1,000 keys."""
     deep: dict[str, Any] = {"bottom": True}
@@ -94,7 +94,7 @@ async def any_metadata_are_taken(client: Client) -> None:
 
 
 @check(Rule.INPUT)
-async def bytes_that_are_no_message_are_refused(client: Client) -> None:
+async def bytes_that_are_no_message_are_refused(client: CheckClient) -> None:
     """Bytes that are no protobuf message end in an error, and the service goes on."""
     channel = client.connection.channel()
     for method in ("OpenSession", "CallTool", "RenewLeases"):
@@ -105,12 +105,12 @@ async def bytes_that_are_no_message_are_refused(client: Client) -> None:
             await raw(b"\xff\xff\xff\xff\x0f no message", timeout=ANSWER_SECONDS)
         except grpc.aio.AioRpcError:
             continue
-        raise Failed(f"{method} answered bytes that are no message")
+        raise CheckFailed(f"{method} answered bytes that are no message")
     await ask(client.stub.ListTools, pb.ListToolsRequest())
 
 
 @check(Rule.INPUT)
-async def unknown_fields_are_ignored(client: Client) -> None:
+async def unknown_fields_are_ignored(client: CheckClient) -> None:
     """A request with fields of a later version of the contract is served."""
     session = await client.open()
     later = pb.CallToolRequest.FromString(
@@ -120,7 +120,7 @@ async def unknown_fields_are_ignored(client: Client) -> None:
 
 
 @check(Rule.INPUT)
-async def too_deep_a_message_harms_nobody(client: Client) -> None:
+async def too_deep_a_message_harms_nobody(client: CheckClient) -> None:
     """Metadata nested deeper than protobuf reads end in an error or are taken, and the service goes
     on."""
     session = await client.open()

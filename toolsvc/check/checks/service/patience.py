@@ -7,17 +7,17 @@ from typing import Any
 import grpc
 
 from toolsvc.check.check import check
-from toolsvc.check.client import Client, Session, error_kind, refused
+from toolsvc.check.client import CheckClient, CheckSession, error_kind, refused
 from toolsvc.check.connection import Refusal, ask
 from toolsvc.check.probe import Kind
-from toolsvc.check.types import Failed, Rule, expect
+from toolsvc.check.types import CheckFailed, Rule, expect
 from toolwright import wire
 
 NAP = 1.0
 
 
 @check(Rule.DEADLINE, timed=True)
-async def after_wait_the_answer_is_running(client: Client) -> None:
+async def after_wait_the_answer_is_running(client: CheckClient) -> None:
     """A call that is not finished after `wait` answers `running`; asked again, its result."""
     session = await client.open(client.subject(Kind.SLEEP))
     request = session.calling(Kind.SLEEP, seconds=NAP, wait=wire.duration(client.seconds(0.1)))
@@ -28,7 +28,7 @@ async def after_wait_the_answer_is_running(client: Client) -> None:
 
 
 @check(Rule.DEADLINE, timed=True)
-async def a_wait_of_nothing_answers_at_once(client: Client) -> None:
+async def a_wait_of_nothing_answers_at_once(client: CheckClient) -> None:
     """A `wait` of 0 is an answer at once: `running` while the call sleeps."""
     session = await client.open(client.subject(Kind.SLEEP))
     request = session.calling(Kind.SLEEP, seconds=NAP, wait=wire.duration(0))
@@ -37,7 +37,7 @@ async def a_wait_of_nothing_answers_at_once(client: Client) -> None:
 
 
 @check(Rule.DEADLINE, timed=True)
-async def a_result_does_not_wait(client: Client) -> None:
+async def a_result_does_not_wait(client: CheckClient) -> None:
     """A result is answered when it is there, not when `wait` is over."""
     session = await client.open()
     await session.call()
@@ -46,13 +46,13 @@ async def a_result_does_not_wait(client: Client) -> None:
         answer = await session.send(request, seconds=client.seconds(4))
     except Refusal as refusal:
         if refusal.code is grpc.StatusCode.DEADLINE_EXCEEDED:
-            raise Failed("a short call held its answer until `wait` was over") from None
+            raise CheckFailed("a short call held its answer until `wait` was over") from None
         raise
     expect(answer.HasField("result"), "a short call answered `running` before `wait` was over")
 
 
 @check(Rule.DEADLINE, timed=True)
-async def running_tells_its_times(client: Client) -> None:
+async def running_tells_its_times(client: CheckClient) -> None:
     """`running` tells how long the call has been running, and the time grows."""
     session = await client.open(client.subject(Kind.SLEEP))
     request = session.calling(Kind.SLEEP, seconds=NAP, wait=wire.duration(client.seconds(0.2)))
@@ -66,7 +66,7 @@ async def running_tells_its_times(client: Client) -> None:
 
 
 @check(Rule.DEADLINE, timed=True)
-async def a_deadline_stops_nothing(client: Client) -> None:
+async def a_deadline_stops_nothing(client: CheckClient) -> None:
     """A call goes on when its RPC's deadline passes; asked again, it answers its result."""
     session = await client.open(client.subject(Kind.SLEEP, Kind.EFFECT, Kind.READ))
     request = session.calling(Kind.SLEEP, seconds=NAP)
@@ -77,7 +77,7 @@ async def a_deadline_stops_nothing(client: Client) -> None:
 
 
 @check(Rule.DEADLINE, timed=True)
-async def a_deadline_needs_nobody_who_asks_again(client: Client) -> None:
+async def a_deadline_needs_nobody_who_asks_again(client: CheckClient) -> None:
     """A call whose RPC passed its deadline has its effect though nobody asks for its result."""
     session = await client.open(client.subject(Kind.SLEEP, Kind.EFFECT, Kind.READ))
     await _passes_its_deadline(session, session.calling(Kind.SLEEP, seconds=NAP))
@@ -86,7 +86,7 @@ async def a_deadline_needs_nobody_who_asks_again(client: Client) -> None:
 
 
 @check(Rule.DEADLINE)
-async def an_opening_survives_its_deadline(client: Client) -> None:
+async def an_opening_survives_its_deadline(client: CheckClient) -> None:
     """OpenSession whose RPC was given up, early or late, and sent again is one session that
     works."""
     request = client.opening(client.subject())
@@ -99,14 +99,14 @@ async def an_opening_survives_its_deadline(client: Client) -> None:
                 f"OpenSession sent again: {refusal}",
             )
     opened = await client.send_opening(request)
-    session = Session(client, client.subject(), request, opened)
+    session = CheckSession(client, client.subject(), request, opened)
     await session.call()
     leases = await client.renew(session)
     expect(list(leases.held) == [session.id], f"{len(leases.held)} sessions of one opening")
 
 
 @check(Rule.DEADLINE)
-async def a_negative_time_is_refused(client: Client) -> None:
+async def a_negative_time_is_refused(client: CheckClient) -> None:
     """A negative lease, limit or wait is INVALID_REQUEST, and nothing runs."""
     session = await client.open()
     below = wire.duration(-1)
@@ -118,7 +118,7 @@ async def a_negative_time_is_refused(client: Client) -> None:
     await refused(client.send_opening(opening), "INVALID_REQUEST", doing="a negative lease")
 
 
-async def _passes_its_deadline(session: Session, request: object) -> None:
+async def _passes_its_deadline(session: CheckSession, request: object) -> None:
     seconds = session.client.seconds(0.3)
     try:
         await ask(session.stub.CallTool, request, seconds=seconds)
@@ -128,4 +128,4 @@ async def _passes_its_deadline(session: Session, request: object) -> None:
             f"an RPC with a short deadline ended in {refusal.code.name}",
         )
         return
-    raise Failed("a call that sleeps longer than its RPC's deadline was answered")
+    raise CheckFailed("a call that sleeps longer than its RPC's deadline was answered")

@@ -8,7 +8,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from toolsvc.check.check import check
-from toolsvc.check.client import Client, refused
+from toolsvc.check.client import CheckClient, refused
 from toolsvc.check.connection import ask
 from toolsvc.check.types import Rule, expect
 from toolwright import wire
@@ -16,7 +16,7 @@ from toolwright.tool.v1 import tool_pb2 as pb
 
 
 @check(Rule.REASONS)
-async def a_missing_field_is_named(client: Client) -> None:
+async def a_missing_field_is_named(client: CheckClient) -> None:
     """A request without a session id, a call id or an owner is INVALID_REQUEST with the field as
     its subject."""
     session = await client.open()
@@ -36,7 +36,7 @@ async def a_missing_field_is_named(client: Client) -> None:
 
 
 @check(Rule.REASONS)
-async def refusals_name_their_subject(client: Client) -> None:
+async def refusals_name_their_subject(client: CheckClient) -> None:
     """A refusal names the session, the call id or the tool that it speaks of, and has a message."""
     session = await client.open()
     stranger = f"{session.id}/never-opened"
@@ -57,7 +57,7 @@ async def refusals_name_their_subject(client: Client) -> None:
 
 
 @check(Rule.REASONS)
-async def what_never_helps_is_not_invited(client: Client) -> None:
+async def what_never_helps_is_not_invited(client: CheckClient) -> None:
     """A refusal that no retry can mend comes without RetryInfo."""
     session = await client.open()
     refusal = await refused(
@@ -69,7 +69,7 @@ async def what_never_helps_is_not_invited(client: Client) -> None:
 
 
 @check(Rule.REASONS)
-async def what_is_not_announced_is_not_served(client: Client) -> None:
+async def what_is_not_announced_is_not_served(client: CheckClient) -> None:
     """SnapshotSession, RestoreSession and ForkSession are UNIMPLEMENTED with the reason NOT_SERVED
     where no tool has the capability."""
     capabilities = [subject.descriptor.capabilities for subject in client.subjects]

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from toolsvc.check.check import check
-from toolsvc.check.client import Client, Session, text_of
+from toolsvc.check.client import CheckClient, CheckSession, text_of
 from toolsvc.check.connection import Refusal, ask
 from toolsvc.check.probe import Kind
 from toolsvc.check.streaming import Stream
-from toolsvc.check.types import Failed, Rule, expect
+from toolsvc.check.types import CheckFailed, Rule, expect
 from toolwright import wire
 from toolwright.common.v1 import reasons_pb2
 from toolwright.tool.v1 import tool_pb2 as pb
 
 
 @check(Rule.STREAM)
-async def a_stream_answers_as_call_tool_does(client: Client) -> None:
+async def a_stream_answers_as_call_tool_does(client: CheckClient) -> None:
     """One call_id gets one answer, whether it is asked for by StreamCalls or by CallTool, and has
     its effect once."""
     session = await client.open(client.subject(Kind.EFFECT, Kind.READ))
@@ -28,7 +28,7 @@ async def a_stream_answers_as_call_tool_does(client: Client) -> None:
 
 
 @check(Rule.STREAM)
-async def answers_of_a_stream_are_matched_by_number(client: Client) -> None:
+async def answers_of_a_stream_are_matched_by_number(client: CheckClient) -> None:
     """Each answer of a stream has the number of its own request, whatever numbers they are."""
     session = await client.open(client.subject(Kind.ECHO))
     texts = {number: f"word-{number}-" for number in (0, 7, 3, 2**63, 1, *range(100, 125))}
@@ -44,7 +44,7 @@ async def answers_of_a_stream_are_matched_by_number(client: Client) -> None:
 
 
 @check(Rule.STREAM)
-async def each_request_is_answered_once(client: Client) -> None:
+async def each_request_is_answered_once(client: CheckClient) -> None:
     """A caller that has sent its last request gets one answer to each, and then an end without an
     error."""
     session = await client.open()
@@ -56,7 +56,7 @@ async def each_request_is_answered_once(client: Client) -> None:
 
 
 @check(Rule.STREAM)
-async def an_error_leaves_the_stream_open(client: Client) -> None:
+async def an_error_leaves_the_stream_open(client: CheckClient) -> None:
     """What CallTool refuses, StreamCalls answers with the same code, reason and subject as a
     message, and goes on."""
     session = await client.open()
@@ -69,13 +69,13 @@ async def an_error_leaves_the_stream_open(client: Client) -> None:
         await stream.result(2, session.calling())
 
 
-async def _refusal(session: Session, request: pb.CallToolRequest) -> Refusal:
+async def _refusal(session: CheckSession, request: pb.CallToolRequest) -> Refusal:
     """How CallTool refuses the request."""
     try:
         await ask(session.stub.CallTool, request)
     except Refusal as refusal:
         return refusal
-    raise Failed("CallTool answered a request that makes no sense")
+    raise CheckFailed("CallTool answered a request that makes no sense")
 
 
 def _expect_same(alone: Refusal, answer: pb.StreamCallsResponse) -> None:
@@ -93,7 +93,7 @@ def _expect_same(alone: Refusal, answer: pb.StreamCallsResponse) -> None:
 
 
 @check(Rule.STREAM, timed=True)
-async def a_stream_answers_first_what_ends_first(client: Client) -> None:
+async def a_stream_answers_first_what_ends_first(client: CheckClient) -> None:
     """A short call of one session is answered while a long one of another sleeps."""
     subject = client.subject(Kind.SLEEP)
     sleeper, other = await client.open(subject), await client.open(subject)
@@ -108,7 +108,7 @@ async def a_stream_answers_first_what_ends_first(client: Client) -> None:
 
 
 @check(Rule.STREAM, timed=True)
-async def a_broken_stream_stops_no_call(client: Client) -> None:
+async def a_broken_stream_stops_no_call(client: CheckClient) -> None:
     """A call whose stream breaks runs on: asked for by CallTool it has its result, and its effect
     once."""
     session = await client.open(client.subject(Kind.SLEEP, Kind.EFFECT, Kind.READ))

@@ -6,15 +6,15 @@ import asyncio
 
 from toolsvc.check.check import check
 from toolsvc.check.checks.calls.effects import ARRIVAL
-from toolsvc.check.client import GONE, Client, refused
+from toolsvc.check.client import GONE, CheckClient, refused
 from toolsvc.check.connection import Refusal, ask
 from toolsvc.check.probe import Kind
-from toolsvc.check.types import Failed, Rule, expect
+from toolsvc.check.types import CheckFailed, Rule, expect
 from toolwright.tool.v1 import tool_pb2 as pb
 
 
 @check(Rule.SESSIONS)
-async def closing_is_idempotent(client: Client) -> None:
+async def closing_is_idempotent(client: CheckClient) -> None:
     """CloseSession says `closed` once; repeated, it is OK and says that nothing was open."""
     session = await client.open()
     expect(await session.close(), "CloseSession of an open session says that it was not open")
@@ -23,7 +23,7 @@ async def closing_is_idempotent(client: Client) -> None:
 
 
 @check(Rule.SESSIONS)
-async def closing_the_unknown_is_fine(client: Client) -> None:
+async def closing_the_unknown_is_fine(client: CheckClient) -> None:
     """CloseSession of a session that is not known is OK: it is closed already."""
     request = pb.CloseSessionRequest(session_id=f"{client.owner}/never-opened")
     answer = await ask(client.stub.CloseSession, request)
@@ -31,7 +31,7 @@ async def closing_the_unknown_is_fine(client: Client) -> None:
 
 
 @check(Rule.SESSIONS)
-async def a_closed_session_runs_nothing(client: Client) -> None:
+async def a_closed_session_runs_nothing(client: CheckClient) -> None:
     """A call, new or repeated, in a closed session is refused: SESSION_CLOSED, or
     SESSION_NOT_FOUND once it is forgotten."""
     session = await client.open()
@@ -43,7 +43,7 @@ async def a_closed_session_runs_nothing(client: Client) -> None:
 
 
 @check(Rule.SESSIONS, timed=True)
-async def closing_ends_calls(client: Client) -> None:
+async def closing_ends_calls(client: CheckClient) -> None:
     """A call in flight when its session is closed ends then, refused with SESSION_CLOSED."""
     session = await client.open(client.subject(Kind.SLEEP))
     request = session.calling(Kind.SLEEP, seconds=3.0)
@@ -55,11 +55,11 @@ async def closing_ends_calls(client: Client) -> None:
         async with asyncio.timeout(client.seconds(2.5)):
             await refused(waiting, *GONE, doing="a call in flight in a closed session")
     except TimeoutError:
-        raise Failed("a call in flight goes on after its session was closed") from None
+        raise CheckFailed("a call in flight goes on after its session was closed") from None
 
 
 @check(Rule.SESSIONS)
-async def a_closed_session_is_not_held(client: Client) -> None:
+async def a_closed_session_is_not_held(client: CheckClient) -> None:
     """RenewLeases does not hold a closed session, and names it lost to an owner who believes in
     it."""
     session = await client.open()
@@ -70,7 +70,7 @@ async def a_closed_session_is_not_held(client: Client) -> None:
 
 
 @check(Rule.SESSIONS)
-async def a_closed_id_brings_nothing_back(client: Client) -> None:
+async def a_closed_id_brings_nothing_back(client: CheckClient) -> None:
     """OpenSession of a closed id is SESSION_CLOSED, or once it is forgotten a session that begins
     anew: without the old one's state and calls."""
     session = await client.open(client.subject(Kind.EFFECT, Kind.READ))
@@ -89,7 +89,7 @@ async def a_closed_id_brings_nothing_back(client: Client) -> None:
 
 
 @check(Rule.SESSIONS)
-async def closing_one_leaves_the_others(client: Client) -> None:
+async def closing_one_leaves_the_others(client: CheckClient) -> None:
     """Closing one session leaves the owner's others open."""
     first, second = await client.open(), await client.open()
     await first.close()

@@ -7,11 +7,11 @@ import time
 from collections.abc import Awaitable, Callable
 
 from toolsvc.check.check import check
-from toolsvc.check.client import GONE, Client, Session, refused
+from toolsvc.check.client import GONE, CheckClient, CheckSession, refused
 from toolsvc.check.connection import Refusal, ask
 from toolsvc.check.names import near_misses
 from toolsvc.check.probe import Kind
-from toolsvc.check.types import Failed, Rule, expect
+from toolsvc.check.types import CheckFailed, Rule, expect
 from toolwright import wire
 from toolwright.tool.v1 import tool_pb2 as pb
 
@@ -26,7 +26,7 @@ async def _nothing() -> None:
 
 
 async def _until_gone(
-    session: Session, more: float = 0.0, doing: Callable[[], Awaitable[None]] = _nothing
+    session: CheckSession, more: float = 0.0, doing: Callable[[], Awaitable[None]] = _nothing
 ) -> None:
     """Returns once the session has ended, `more` seconds later than a short lease at most. Asks by
     cancelling a call that is not there: of all requests the only one that changes nothing, a lease
@@ -40,11 +40,11 @@ async def _until_gone(
             return
         await doing()
         await asyncio.sleep(0.1)
-    raise Failed(f"a session is still open {GRACE:g} s after its lease ended")
+    raise CheckFailed(f"a session is still open {GRACE:g} s after its lease ended")
 
 
 @check(Rule.LEASE, timed=True)
-async def what_is_not_renewed_ends(client: Client) -> None:
+async def what_is_not_renewed_ends(client: CheckClient) -> None:
     """A session whose lease is not renewed ends: its calls are refused, and it is lost."""
     session = await client.open(lease=wire.duration(client.seconds(SHORT)))
     await _until_gone(session)
@@ -55,7 +55,7 @@ async def what_is_not_renewed_ends(client: Client) -> None:
 
 
 @check(Rule.LEASE, timed=True)
-async def what_is_renewed_stays(client: Client) -> None:
+async def what_is_renewed_stays(client: CheckClient) -> None:
     """Sessions whose leases are renewed, all by one RenewLeases, outlive their first lease."""
     lease = client.seconds(1.5)
     sessions = [await client.open(lease=wire.duration(lease)) for _ in range(2)]
@@ -70,7 +70,7 @@ async def what_is_renewed_stays(client: Client) -> None:
 
 
 @check(Rule.LEASE, timed=True)
-async def a_longer_lease_counts_from_its_renewal(client: Client) -> None:
+async def a_longer_lease_counts_from_its_renewal(client: CheckClient) -> None:
     """A session that is renewed once with a long lease outlives its first, short one."""
     session = await client.open(lease=wire.duration(client.seconds(SHORT)))
     await client.renew(session, lease=60)
@@ -79,7 +79,7 @@ async def a_longer_lease_counts_from_its_renewal(client: Client) -> None:
 
 
 @check(Rule.LEASE, timed=True)
-async def what_strangers_renew_ends(client: Client) -> None:
+async def what_strangers_renew_ends(client: CheckClient) -> None:
     """A session ends with its lease, however often owners of almost the same name renew theirs."""
     lease = wire.duration(client.seconds(2 * SHORT))
     session = await client.open(lease=lease)
@@ -93,7 +93,7 @@ async def what_strangers_renew_ends(client: Client) -> None:
 
 
 @check(Rule.LEASE, timed=True)
-async def a_lease_ends_calls(client: Client) -> None:
+async def a_lease_ends_calls(client: CheckClient) -> None:
     """A call in flight when its session's lease ends is stopped, and refused."""
     session = await client.open(
         client.subject(Kind.SLEEP), lease=wire.duration(client.seconds(SHORT))
@@ -103,7 +103,7 @@ async def a_lease_ends_calls(client: Client) -> None:
 
 
 @check(Rule.LEASE)
-async def the_held_and_the_lost_are_told(client: Client) -> None:
+async def the_held_and_the_lost_are_told(client: CheckClient) -> None:
     """RenewLeases names all sessions of the owner as held, and as lost those that are not here."""
     session, another = await client.open(), await client.open()
     leases = await client.renew(session, session.id, "never-opened")
@@ -115,7 +115,7 @@ async def the_held_and_the_lost_are_told(client: Client) -> None:
 
 
 @check(Rule.LEASE)
-async def owners_hold_their_own(client: Client) -> None:
+async def owners_hold_their_own(client: CheckClient) -> None:
     """RenewLeases of one owner neither holds nor names the sessions of another."""
     session = await client.open()
     stranger = pb.RenewLeasesRequest(owner=f"{client.owner}/another", lease=wire.duration(1))

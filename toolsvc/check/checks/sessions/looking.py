@@ -7,15 +7,15 @@ import time
 
 from toolsvc.check.check import check
 from toolsvc.check.checks.sessions.leases import GRACE, SHORT
-from toolsvc.check.client import GONE, Client, Session, refused
+from toolsvc.check.client import GONE, CheckClient, CheckSession, refused
 from toolsvc.check.connection import Refusal, ask
 from toolsvc.check.probe import Kind
-from toolsvc.check.types import Failed, Rule, expect
+from toolsvc.check.types import CheckFailed, Rule, expect
 from toolwright import wire
 from toolwright.tool.v1 import tool_pb2 as pb
 
 
-async def _make(session: Session, *requests: pb.CallToolRequest) -> list[pb.CallToolRequest]:
+async def _make(session: CheckSession, *requests: pb.CallToolRequest) -> list[pb.CallToolRequest]:
     """Makes the calls; those that GetSession must tell of. What no tool understood may have run or
     not."""
     understood = [request for request in requests if (await session.result(request)).valid]
@@ -23,14 +23,14 @@ async def _make(session: Session, *requests: pb.CallToolRequest) -> list[pb.Call
     return [r for r in requests if r in understood or r.call_id in told]
 
 
-async def _expect_told(session: Session, *requests: pb.CallToolRequest, after: str) -> None:
+async def _expect_told(session: CheckSession, *requests: pb.CallToolRequest, after: str) -> None:
     told = list((await session.look()).call_ids)
     ran = [request.call_id for request in requests]
     expect(told == ran, f"{after}: GetSession tells of {len(told)} calls, not of these {len(ran)}")
 
 
 @check(Rule.HELD)
-async def a_session_tells_what_ran(client: Client) -> None:
+async def a_session_tells_what_ran(client: CheckClient) -> None:
     """GetSession lists the ids of the calls that ran, in the order of their running, and each
     once."""
     session = await client.open()
@@ -42,7 +42,7 @@ async def a_session_tells_what_ran(client: Client) -> None:
 
 
 @check(Rule.HELD)
-async def what_was_acknowledged_is_told_too(client: Client) -> None:
+async def what_was_acknowledged_is_told_too(client: CheckClient) -> None:
     """GetSession lists calls whose results may be forgotten."""
     session = await client.open()
     ran = await _make(session, *(session.calling(turn=turn) for turn in (0, 1, 5)))
@@ -50,7 +50,7 @@ async def what_was_acknowledged_is_told_too(client: Client) -> None:
 
 
 @check(Rule.HELD)
-async def what_failed_is_told_too(client: Client) -> None:
+async def what_failed_is_told_too(client: CheckClient) -> None:
     """GetSession lists a call that ran and came to a tool error."""
     session = await client.open(client.subject(Kind.FAIL))
     request = session.calling(Kind.FAIL)
@@ -59,7 +59,7 @@ async def what_failed_is_told_too(client: Client) -> None:
 
 
 @check(Rule.HELD, timed=True)
-async def what_never_ran_is_not_told(client: Client) -> None:
+async def what_never_ran_is_not_told(client: CheckClient) -> None:
     """GetSession does not list a call that was refused, such as for its queue limit."""
     session = await client.open(client.subject(Kind.SLEEP, parallel=False))
     long = session.calling(Kind.SLEEP, seconds=1.0)
@@ -72,7 +72,7 @@ async def what_never_ran_is_not_told(client: Client) -> None:
 
 
 @check(Rule.HELD)
-async def a_session_tells_its_tools(client: Client) -> None:
+async def a_session_tells_its_tools(client: CheckClient) -> None:
     """GetSession names the tools that OpenSession named, where no call has added any."""
     session = await client.open()
     told = sorted(tool.name for tool in (await session.look()).tools)
@@ -81,7 +81,7 @@ async def a_session_tells_its_tools(client: Client) -> None:
 
 
 @check(Rule.HELD)
-async def a_session_that_is_not_here_tells_nothing(client: Client) -> None:
+async def a_session_that_is_not_here_tells_nothing(client: CheckClient) -> None:
     """GetSession of a session that was never opened is SESSION_NOT_FOUND, of a closed one an error
     too."""
     session = await client.open()
@@ -95,7 +95,7 @@ async def a_session_that_is_not_here_tells_nothing(client: Client) -> None:
 
 
 @check(Rule.HELD, timed=True)
-async def looking_renews_no_lease(client: Client) -> None:
+async def looking_renews_no_lease(client: CheckClient) -> None:
     """A session ends with its lease, however often GetSession asks for it."""
     session = await client.open(lease=wire.duration(client.seconds(SHORT)))
     until = time.monotonic() + client.seconds(SHORT) + GRACE
@@ -106,4 +106,4 @@ async def looking_renews_no_lease(client: Client) -> None:
             expect(refusal.reason in GONE, f"a session whose lease ended: {refusal}")
             return
         await asyncio.sleep(0.1)
-    raise Failed(f"a session that GetSession asks for outlives its lease by {GRACE:g} s")
+    raise CheckFailed(f"a session that GetSession asks for outlives its lease by {GRACE:g} s")

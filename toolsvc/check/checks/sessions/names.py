@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from toolsvc.check.check import check
-from toolsvc.check.client import Client
+from toolsvc.check.client import CheckClient
 from toolsvc.check.connection import ask
 from toolsvc.check.names import near_misses
 from toolsvc.check.probe import Kind
@@ -15,7 +15,7 @@ from toolwright.tool.v1 import tool_pb2 as pb
 
 
 @check(Rule.SESSIONS)
-async def session_ids_are_told_apart(client: Client) -> None:
+async def session_ids_are_told_apart(client: CheckClient) -> None:
     """Sessions whose ids differ in case, blanks, escapes or after 300 characters are sessions of
     their own: so are their counters, and closing one leaves the others."""
     subject = client.subject(Kind.EFFECT, Kind.READ)
@@ -34,7 +34,7 @@ async def session_ids_are_told_apart(client: Client) -> None:
 
 
 @check(Rule.SAME_ANSWER)
-async def call_ids_are_told_apart(client: Client) -> None:
+async def call_ids_are_told_apart(client: CheckClient) -> None:
     """Calls whose ids differ in case, blanks, escapes or after 300 characters are calls of their
     own: each has its effect."""
     session = await client.open(client.subject(Kind.EFFECT, Kind.READ))
@@ -45,7 +45,7 @@ async def call_ids_are_told_apart(client: Client) -> None:
 
 
 @check(Rule.LEASE)
-async def owners_are_told_apart(client: Client) -> None:
+async def owners_are_told_apart(client: CheckClient) -> None:
     """RenewLeases of an owner holds that owner's sessions and none of one whose name begins as
     its own, or differs in case or blanks."""
     owners = near_misses(client.owner)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from toolsvc.check.check import check
-from toolsvc.check.client import Client, Session, refused
+from toolsvc.check.client import CheckClient, CheckSession, refused
 from toolsvc.check.connection import Refusal, ask
 from toolsvc.check.probe import Kind
 from toolsvc.check.types import Rule, Skipped, expect
@@ -14,7 +14,7 @@ from toolwright.tool.v1 import tool_pb2 as pb
 
 
 @check(Rule.SESSIONS)
-async def opening_again_is_the_same_session(client: Client) -> None:
+async def opening_again_is_the_same_session(client: CheckClient) -> None:
     """OpenSession repeated with the same request answers the same session, its state kept."""
     session = await client.open(client.subject(Kind.EFFECT, Kind.READ))
     await session.call(Kind.EFFECT)
@@ -24,7 +24,7 @@ async def opening_again_is_the_same_session(client: Client) -> None:
 
 
 @check(Rule.SESSIONS)
-async def openings_at_once_are_one_session(client: Client) -> None:
+async def openings_at_once_are_one_session(client: CheckClient) -> None:
     """Several OpenSession of one id at once all answer the one session."""
     request = client.opening(client.subject())
     answers = await asyncio.gather(*(client.send_opening(request) for _ in range(4)))
@@ -32,12 +32,12 @@ async def openings_at_once_are_one_session(client: Client) -> None:
         all(answer.session_id == request.session_id for answer in answers),
         "four openings at once did not answer one session",
     )
-    held = await client.renew(Session(client, client.subject(), request, answers[0]))
+    held = await client.renew(CheckSession(client, client.subject(), request, answers[0]))
     expect(list(held.held) == [request.session_id], f"held after four openings: {list(held.held)}")
 
 
 @check(Rule.SESSIONS)
-async def another_opening_is_refused(client: Client) -> None:
+async def another_opening_is_refused(client: CheckClient) -> None:
     """An open session's id with another request is INVALID_REQUEST, and the session stays."""
     session = await client.open()
     other = pb.OpenSessionRequest()
@@ -50,7 +50,7 @@ async def another_opening_is_refused(client: Client) -> None:
 
 
 @check(Rule.SESSIONS)
-async def a_session_for_an_unknown_tool_is_refused(client: Client) -> None:
+async def a_session_for_an_unknown_tool_is_refused(client: CheckClient) -> None:
     """OpenSession for a tool that is not served is UNKNOWN_TOOL, and no session is left."""
     request = client.opening(client.subject(), tools=["no-such-tool"])
     await refused(client.send_opening(request), "UNKNOWN_TOOL", doing="a session for no tool")
@@ -60,7 +60,7 @@ async def a_session_for_an_unknown_tool_is_refused(client: Client) -> None:
 
 
 @check(Rule.SESSIONS)
-async def calls_go_to_the_endpoint(client: Client) -> None:
+async def calls_go_to_the_endpoint(client: CheckClient) -> None:
     """Where OpenSession named an endpoint, calls there are served; sent to the address itself they
     are served too, or WRONG_ENDPOINT names that endpoint and nothing ran."""
     session = await client.open()
@@ -68,7 +68,7 @@ async def calls_go_to_the_endpoint(client: Client) -> None:
     if not endpoint:
         raise Skipped("sessions are held at the address itself")
     request = session.calling()
-    astray = Session(client, session.subject, session.request, pb.OpenSessionResponse())
+    astray = CheckSession(client, session.subject, session.request, pb.OpenSessionResponse())
     try:
         await astray.send(request)
     except Refusal as refusal:

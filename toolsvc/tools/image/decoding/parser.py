@@ -1,6 +1,7 @@
 """The parser of images and videos, as `toolsvc.confined` wants one.
 
-Whatever a file leads its decoders to is told as `Unusable`; want of memory alone ends the process.
+Whatever a file leads its decoders to is told as `UnusableFile`; want of memory alone ends the
+process.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ from typing import BinaryIO
 
 from toolsvc.tools.image.arguments import Function
 from toolsvc.tools.image.decoding import pictures, videos
-from toolsvc.tools.image.types import Answer, Limits, Unusable
-from toolsvc.tools.image.wire import Request, pack_answer
+from toolsvc.tools.image.types import ImageAnswer, ImageLimits, UnusableFile
+from toolsvc.tools.image.wire import ImageRequest, pack_answer
 
-_SMALL = Limits(
+_SMALL = ImageLimits(
     pixels=10_000,
     file_bytes=1 << 20,
     long_side=64,
@@ -29,15 +30,15 @@ def rehearse() -> None:
 
 
 def work(request: str, file: BinaryIO) -> bytes:
-    """`request`: a `Request`; answers as `wire.pack_answer`."""
-    asked = Request.model_validate_json(request)
+    """`request`: a `ImageRequest`; answers as `wire.pack_answer`."""
+    asked = ImageRequest.model_validate_json(request)
     arguments, limits = asked.arguments, asked.limits
     try:
         if arguments.function is Function.SELECT_FRAMES:
             found = videos.frames_of(arguments.target_frames or (), file, limits)
         else:
             found = [pictures.work_on_picture(arguments, file, limits)]
-        answer = Answer(found)
-    except Unusable as error:
-        answer = Answer([], error)
+        answer = ImageAnswer(found)
+    except UnusableFile as error:
+        answer = ImageAnswer([], error)
     return pack_answer(answer)

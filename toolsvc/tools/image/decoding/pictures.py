@@ -19,7 +19,7 @@ from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from toolsvc.tools.image.arguments import CROPS, Function, ImageArguments
 from toolsvc.tools.image.boxes import box_in, fitted, resized
-from toolsvc.tools.image.types import Encoding, Fault, Limits, Picture, Size, Unusable
+from toolsvc.tools.image.types import Encoding, ImageFault, ImageLimits, Picture, Size, UnusableFile
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
 _LOSSLESS = ("PNG", "GIF", "BMP")
@@ -29,8 +29,8 @@ _SIXTEEN_BITS = ("I;16", "I;16B", "I;16L", "I;16N")
 warnings.simplefilter("error", Image.DecompressionBombWarning)
 
 
-def work_on_picture(arguments: ImageArguments, file: BinaryIO, limits: Limits) -> Picture:
-    """One function's result. Unusable."""
+def work_on_picture(arguments: ImageArguments, file: BinaryIO, limits: ImageLimits) -> Picture:
+    """One function's result. UnusableFile."""
     with _opened(file, limits) as image:
         encoding = _encoding(image, limits.encoding)
         plan = _Plan(arguments, _shown_size(image, limits), limits)
@@ -43,7 +43,7 @@ class _Plan:
     """What is to be done to an image of a known size; made before it is decoded, since what does
     not fit need not be decoded."""
 
-    def __init__(self, arguments: ImageArguments, size: Size, limits: Limits) -> None:
+    def __init__(self, arguments: ImageArguments, size: Size, limits: ImageLimits) -> None:
         self._function = arguments.function
         self._angle = arguments.angle or 0.0
         self._long_side = limits.long_side
@@ -89,7 +89,7 @@ def encoded(image: Image.Image, encoding: str, note: str = "") -> Picture:
     )
 
 
-def rehearse(limits: Limits) -> None:
+def rehearse(limits: ImageLimits) -> None:
     """Uses every part once, so that nothing is left to be imported when no file can be opened any
     more. OSError where this Pillow lacks a format."""
     image = Image.new("RGBA", (40, 40), (200, 100, 50, 128))
@@ -103,10 +103,12 @@ def rehearse(limits: Limits) -> None:
         work_on_picture(ImageArguments(function=Function.ROTATE_IMAGE, angle=10), out, limits)
 
 
-def _opened(file: BinaryIO, limits: Limits) -> Image.Image:
+def _opened(file: BinaryIO, limits: ImageLimits) -> Image.Image:
     """The header alone has been read."""
     if file.seek(0, os.SEEK_END) > limits.file_bytes:
-        raise Unusable(Fault.LIMIT, f"the image's file has more than {limits.file_bytes} bytes")
+        raise UnusableFile(
+            ImageFault.LIMIT, f"the image's file has more than {limits.file_bytes} bytes"
+        )
     file.seek(0)
     Image.MAX_IMAGE_PIXELS = limits.pixels
     with _blaming_the_file(limits):
@@ -114,23 +116,25 @@ def _opened(file: BinaryIO, limits: Limits) -> Image.Image:
 
 
 @contextmanager
-def _blaming_the_file(limits: Limits) -> Iterator[None]:
+def _blaming_the_file(limits: ImageLimits) -> Iterator[None]:
     """Pillow at work: whatever it raises is the file's fault, want of memory apart."""
     try:
         yield
     except MemoryError:
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise Unusable(Fault.LIMIT, f"the image has more than {limits.pixels} pixels") from error
+        raise UnusableFile(
+            ImageFault.LIMIT, f"the image has more than {limits.pixels} pixels"
+        ) from error
     except UnidentifiedImageError as error:
-        raise Unusable(
-            Fault.FILE, f"the file is no image that can be read: {', '.join(FORMATS)}"
+        raise UnusableFile(
+            ImageFault.FILE, f"the file is no image that can be read: {', '.join(FORMATS)}"
         ) from error
     except Exception as error:  # a broken file leads Pillow to any of them
-        raise Unusable(Fault.FILE, f"the image's file is broken: {error}") from error
+        raise UnusableFile(ImageFault.FILE, f"the image's file is broken: {error}") from error
 
 
-def _shown_size(image: Image.Image, limits: Limits) -> Size:
+def _shown_size(image: Image.Image, limits: ImageLimits) -> Size:
     """As a viewer shows it: turned by a quarter where the EXIF orientation says so. (Of a PNG it
     stands behind the pixels, so that Pillow decodes them to see it.)"""
     with _blaming_the_file(limits):

@@ -24,7 +24,7 @@ from PIL import Image
 
 from toolsvc.tools.image.boxes import evenly, fitted
 from toolsvc.tools.image.decoding.pictures import encoded
-from toolsvc.tools.image.types import Fault, Limits, Picture, Unusable
+from toolsvc.tools.image.types import ImageFault, ImageLimits, Picture, UnusableFile
 
 CODECS = ("h264", "hevc", "vp8", "vp9", "av1", "mpeg4", "mjpeg")
 PIXELS = 9_437_184
@@ -46,8 +46,8 @@ class _Index(NamedTuple):
     keys: list[int]
 
 
-def frames_of(numbers: Sequence[int], file: BinaryIO, limits: Limits) -> list[Picture]:
-    """The frames of these numbers, from 1, in the order of asking. Unusable."""
+def frames_of(numbers: Sequence[int], file: BinaryIO, limits: ImageLimits) -> list[Picture]:
+    """The frames of these numbers, from 1, in the order of asking. UnusableFile."""
     try:
         with av.open(
             file, "r", format=_container(file), options=_OPTIONS, buffer_size=1 << 20
@@ -57,8 +57,8 @@ def frames_of(numbers: Sequence[int], file: BinaryIO, limits: Limits) -> list[Pi
             shown = [index.all[at] for at in _places(len(index.all), limits)]
             beyond = [number for number in numbers if number > len(shown)]
             if beyond:
-                raise Unusable(
-                    Fault.REQUEST, f"there is no frame {beyond[0]}: the video has {len(shown)}"
+                raise UnusableFile(
+                    ImageFault.REQUEST, f"there is no frame {beyond[0]}: the video has {len(shown)}"
                 )
             wanted = {shown[number - 1]: number for number in numbers}
             found = {}
@@ -69,14 +69,18 @@ def frames_of(numbers: Sequence[int], file: BinaryIO, limits: Limits) -> list[Pi
     except MemoryError:  # one of PyAV's is both
         raise
     except av.FFmpegError as error:
-        raise Unusable(Fault.FILE, f"the video cannot be read: {error.strerror}") from error
+        raise UnusableFile(
+            ImageFault.FILE, f"the video cannot be read: {error.strerror}"
+        ) from error
     missing = [number for number in numbers if number not in found]
     if missing:
-        raise Unusable(Fault.FILE, f"the video is broken: frame {missing[0]} cannot be decoded")
+        raise UnusableFile(
+            ImageFault.FILE, f"the video is broken: frame {missing[0]} cannot be decoded"
+        )
     return [found[number] for number in numbers]
 
 
-def rehearse(limits: Limits) -> None:
+def rehearse(limits: ImageLimits) -> None:
     """As `pictures.rehearse`, with a video made here."""
     out = io.BytesIO()
     with av.open(out, "w", format="avi") as container:
@@ -99,32 +103,34 @@ def _container(file: BinaryIO) -> str:
         return "matroska"
     if head[:4] == b"RIFF" and head[8:] == b"AVI ":
         return "avi"
-    raise Unusable(
-        Fault.FILE, "the file is no video that can be read: MP4, MOV, Matroska, WebM, AVI"
+    raise UnusableFile(
+        ImageFault.FILE, "the file is no video that can be read: MP4, MOV, Matroska, WebM, AVI"
     )
 
 
 def _stream(container: InputContainer) -> VideoStream:
     """The first video of the file, seen to be within the limits."""
     if not container.streams.video:
-        raise Unusable(Fault.FILE, "the file has no video stream")
+        raise UnusableFile(ImageFault.FILE, "the file has no video stream")
     stream = container.streams.video[0]
     if stream.codec_context.codec.canonical_name not in CODECS:
-        raise Unusable(
-            Fault.FILE,
+        raise UnusableFile(
+            ImageFault.FILE,
             f"the video's codec is {stream.codec_context.name}; only {', '.join(CODECS)} are read",
         )
     width, height = stream.codec_context.width, stream.codec_context.height
     if width * height > PIXELS:
-        raise Unusable(
-            Fault.LIMIT,
+        raise UnusableFile(
+            ImageFault.LIMIT,
             f"the video's frames have {width} x {height} pixels; at most {PIXELS} together",
         )
     if stream.frames > FRAMES:
-        raise Unusable(Fault.LIMIT, f"the video has {stream.frames} frames; at most {FRAMES}")
+        raise UnusableFile(
+            ImageFault.LIMIT, f"the video has {stream.frames} frames; at most {FRAMES}"
+        )
     seconds = (container.duration or 0) / av.time_base
     if seconds > SECONDS:
-        raise Unusable(Fault.LIMIT, f"the video lasts {seconds:.0f} s; at most {SECONDS}")
+        raise UnusableFile(ImageFault.LIMIT, f"the video lasts {seconds:.0f} s; at most {SECONDS}")
     return stream
 
 
@@ -139,13 +145,13 @@ def _index(container: InputContainer, stream: VideoStream) -> _Index:
         if packet.is_keyframe:
             keys.add(stamp)
         if len(frames) > FRAMES:
-            raise Unusable(Fault.LIMIT, f"the video has more than {FRAMES} frames")
+            raise UnusableFile(ImageFault.LIMIT, f"the video has more than {FRAMES} frames")
     if not frames:
-        raise Unusable(Fault.FILE, "the video has no frames")
+        raise UnusableFile(ImageFault.FILE, "the video has no frames")
     return _Index(sorted(frames), sorted(keys))
 
 
-def _places(total: int, limits: Limits) -> Sequence[int]:
+def _places(total: int, limits: ImageLimits) -> Sequence[int]:
     """Which of all frames are numbered."""
     sampled = limits.sampled_frames
     return range(total) if sampled is None else evenly(total, sampled)
@@ -174,7 +180,7 @@ def _decoded(
             yield stamp, frame
 
 
-def _picture(frame: VideoFrame, limits: Limits, note: str) -> Picture:
+def _picture(frame: VideoFrame, limits: ImageLimits, note: str) -> Picture:
     width, height = fitted((frame.width, frame.height), limits.long_side)
     image: Image.Image = frame.to_image(  # type: ignore[no-untyped-call]
         width=width, height=height

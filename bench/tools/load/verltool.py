@@ -1,0 +1,98 @@
+"""`--grid verltool`: loads that VerlTool's tool server was tested with, and what it made of them.
+
+What others measured is a constant here, with its machine and its source. It stands beside our
+figures and is no bound: another server (HTTP, a new firejail for each call), mostly on another
+machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from bench.tools.load.workloads import WORKLOADS
+from bench.tools.plan import Plan
+from bench.tools.reading.rows import Mode, Row
+
+NAME = "verltool"
+PAPER = "VerlTool paper (arXiv 2509.01055), a host with 8 H100"
+TWO_CORES = "VerlTool's server, measured by us on 2 quiet cores"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """One load as somebody measured it; what they did not state is None. `to_longest_sleep`: the
+    time until all were answered, as a multiple of the longest sleep."""
+
+    workload: str
+    concurrency: int
+    where: str
+    average_s: float | None = None
+    requests_per_s: float | None = None
+    to_longest_sleep: float | None = None
+    failed: str = ""
+
+
+PUBLISHED = (
+    Measured(workload="hello", concurrency=256, where=PAPER, average_s=1.04),
+    Measured(workload="hello", concurrency=256, where=TWO_CORES, average_s=6.7, requests_per_s=35),
+    Measured(workload="hello", concurrency=4096, where=TWO_CORES, average_s=143, requests_per_s=28),
+    Measured(
+        workload="sleep", concurrency=1024, where=TWO_CORES, to_longest_sleep=4.5, failed="2-9 %"
+    ),
+)
+
+
+def plans(*, bursts: int) -> Sequence[Plan]:
+    """Bursts of `hello` and of `sleep`; a sleep takes its time, so there is one burst of it."""
+    return [
+        Plan(
+            workloads=(WORKLOADS["hello"],),
+            modes=(Mode.BURST,),
+            concurrency=(64, 256, 1024, 4096),
+            bursts=bursts,
+        ),
+        Plan(
+            workloads=(WORKLOADS["sleep"],),
+            modes=(Mode.BURST,),
+            concurrency=(256, 1024),
+            bursts=1,
+        ),
+    ]
+
+
+def beside(rows: Sequence[Row]) -> Iterable[str]:
+    """Ours and theirs, one line each."""
+    for row in rows:
+        yield f"{row.workload:8}{row.concurrency:>6}  {'here':55}{said(_ours(row))}"
+        for one in PUBLISHED:
+            if (one.workload, one.concurrency) == (row.workload, row.concurrency):
+                yield f"{'':14}  {one.where:55}{said(one)}"
+
+
+def _ours(row: Row) -> Measured:
+    ours = row.ours
+    sleeps = ours.longest_sleep_s
+    return Measured(
+        workload=row.workload,
+        concurrency=row.concurrency,
+        where="here",
+        average_s=ours.latency.avg / 1000,
+        requests_per_s=ours.requests_per_s,
+        to_longest_sleep=ours.makespan_s / sleeps if sleeps else None,
+        failed=str(row.errors) if row.errors else "",
+    )
+
+
+def said(one: Measured) -> str:
+    """What is known of it, in words."""
+    words = []
+    if one.average_s is not None:
+        words.append(f"average {one.average_s:.3g} s")
+    if one.requests_per_s is not None:
+        words.append(f"{one.requests_per_s:,.0f} calls/s")
+    if one.to_longest_sleep is not None:
+        words.append(f"{one.to_longest_sleep:.2f} x the longest sleep")
+    if one.failed:
+        words.append(f"failed: {one.failed}")
+    return ", ".join(words)

@@ -1,0 +1,190 @@
+"""The rows of a report: what was measured of one load, and its JSON.
+
+    {"rows": [ROW ...], "machine": {...}, "versions": {...}}
+
+A ROW has `workload`, `mode`, `concurrency`, `requests`, `requests_per_s`, `latency_ms` {`min`,
+`avg`, `p50`, `p90`, `p99`, `max`}, `queue_ms`, `run_ms` and `wire_ms` (averages, which add up to
+that of the latency), `errors`, `cpu_ms_per_call`, `floor_cpu_ms_per_call`, `rss_mib`, and more;
+what cannot be known is null. The page docs/8-benchmarks.md says what each one means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from bench.tools.reading.figures import Figures, Spread
+from bench.tools.trial import Round
+
+MIB = 1 << 20
+ERRORS_SHOWN = 5
+
+
+class Mode(StrEnum):
+    """How a load comes."""
+
+    BURST = "burst"
+    """Every session calls once, all at the same instant."""
+    CLOSED = "closed"
+    """Every session calls again as soon as it has its answer."""
+    OPEN = "open"
+    """Calls come as a Poisson process, at a rate, whether or not the last ones were answered."""
+    SESSIONS = "sessions"
+    """All sessions are held, and two bursts find each of them alive; memory is what counts."""
+    OPENS = "opens"
+    """New sessions, one after the other, each to the answer of its first call."""
+    RUSH = "rush"
+    """The same, all opened at the same instant."""
+
+
+OPENING = frozenset({Mode.OPENS, Mode.RUSH})
+"""They make sessions of their own; the others call in sessions that are held."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Bytes of all processes of the service; `sessions`: how many it held then. `idle_pss`: the
+    sum of PSS before any session."""
+
+    rss: int
+    pss: int
+    idle_pss: int
+    sessions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """`rounds`: the figures of each round, service and floor, from which noise is judged."""
+
+    workload: str
+    mode: Mode
+    concurrency: int
+    rate: float | None
+    ours: Figures
+    floor: Figures
+    isolation: str
+    rounds: Sequence[tuple[Figures, Figures]]
+    memory: Memory | None
+
+    @classmethod
+    def of(
+        cls,
+        workload: str,
+        mode: Mode,
+        concurrency: int,
+        rounds: Sequence[Round],
+        memory: Memory | None,
+        *,
+        rate: float | None = None,
+    ) -> Row:
+        """A burst's figures are the medians of its rounds; else all rounds are one sample."""
+        each = [
+            (Figures.of([one.ours], checked=True), Figures.of([one.floor], checked=False))
+            for one in rounds
+        ]
+        if mode in (Mode.BURST, Mode.SESSIONS):
+            ours = Figures.median_of([one for one, _ in each])
+            floor = Figures.median_of([one for _, one in each])
+        else:
+            ours = Figures.of([one.ours for one in rounds], checked=True)
+            floor = Figures.of([one.floor for one in rounds], checked=False)
+        return cls(
+            workload=workload,
+            mode=mode,
+            concurrency=concurrency,
+            rate=rate,
+            ours=ours,
+            floor=floor,
+            isolation=_isolation(rounds),
+            rounds=each,
+            memory=memory,
+        )
+
+    @property
+    def name(self) -> str:
+        """The load without its size."""
+        return load_name(self.workload, self.mode, self.rate)
+
+    @property
+    def errors(self) -> int:
+        return self.ours.errors.total()
+
+    @property
+    def pss_mib_per_session(self) -> float | None:
+        """What one session adds to an idle service."""
+        if self.memory is None:
+            return None
+        return (self.memory.pss - self.memory.idle_pss) / MIB / self.memory.sessions
+
+    def to_json(self) -> dict[str, Any]:
+        """See the module."""
+        ours, floor, memory = self.ours, self.floor, self.memory
+        return {
+            "workload": self.workload,
+            "mode": str(self.mode),
+            "concurrency": self.concurrency,
+            "rate": self.rate,
+            "isolation": self.isolation,
+            "requests": ours.requests,
+            "requests_per_s": ours.requests_per_s,
+            "latency_ms": asdict(ours.latency),
+            "wire_ms": ours.wire.avg,
+            "queue_ms": ours.queue.avg,
+            "run_ms": ours.run.avg,
+            "parts_ms": {name: asdict(spread) for name, spread in parts(ours)},
+            "late_ms": asdict(ours.late),
+            "errors": self.errors,
+            "error_texts": dict(ours.errors.most_common(ERRORS_SHOWN)),
+            "cpu_ms_per_call": ours.cpu_ms,
+            "client_cpu_ms_per_call": ours.client_cpu_ms,
+            "floor_cpu_ms_per_call": floor.cpu_ms,
+            "floor_client_cpu_ms_per_call": floor.client_cpu_ms,
+            "floor_requests_per_s": floor.requests_per_s,
+            "floor_latency_ms": asdict(floor.latency),
+            "rate_to_floor": ours.requests_per_s / floor.requests_per_s,
+            "average_to_max": ours.average_to_max,
+            "floor_average_to_max": floor.average_to_max,
+            "makespan_s": ours.makespan_s,
+            "longest_sleep_s": ours.longest_sleep_s,
+            "rss_mib": memory.rss / MIB if memory else None,
+            "pss_mib": memory.pss / MIB if memory else None,
+            "idle_pss_mib": memory.idle_pss / MIB if memory else None,
+            "pss_mib_per_session": self.pss_mib_per_session,
+            "rounds": [{"ours": _noted(one), "floor": _noted(other)} for one, other in self.rounds],
+        }
+
+
+def _isolation(rounds: Sequence[Round]) -> str:
+    """As the answers say it; "" where no foreign code runs."""
+    found = {
+        shot.result.isolation
+        for one in rounds
+        for shot in one.ours.shots
+        if shot.result is not None
+    }
+    return ",".join(sorted(found - {""}))
+
+
+def load_name(workload: str, mode: str, rate: float | None) -> str:
+    """Such as "hello, burst" or "mixed, open 200/s"."""
+    return f"{workload}, {mode}" + (f" {rate:g}/s" if rate else "")
+
+
+def levels(rows: Iterable[Row]) -> list[str]:
+    """The levels of isolation in force."""
+    return sorted({row.isolation for row in rows} - {""})
+
+
+def parts(figures: Figures) -> tuple[tuple[str, Spread], ...]:
+    """The three that make up a latency."""
+    return (("wire", figures.wire), ("queue", figures.queue), ("run", figures.run))
+
+
+def _noted(figures: Figures) -> dict[str, float | None]:
+    return {
+        "requests_per_s": figures.requests_per_s,
+        "p50_ms": figures.latency.p50,
+        "cpu_ms_per_call": figures.cpu_ms,
+    }

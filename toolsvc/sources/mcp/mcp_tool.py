@@ -1,0 +1,127 @@
+"""A tool of an MCP server as a tool of ours.
+
+Invariants
+- All tools of one server share one MCP session for each session of ours. It begins with the first
+  call, as queue time, and ends with the session.
+- Arguments are checked against the server's own JSON Schema where that takes bounded time, else by
+  the server alone. The descriptor holds the schema as it came.
+- A server that dies takes its session with it: the call in flight is CRASHED and says so, later
+  ones are refused with SESSION_LOST. No call is ever repeated in another MCP session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import mcp_types
+import structlog
+from mcp import MCPError
+
+from toolsvc.errors import StartError, backend_down
+from toolsvc.plugin.actions import InvalidAction
+from toolsvc.plugin.results import ToolFailed
+from toolsvc.schemas.schema_tool import SchemaTool
+from toolsvc.schemas.validation import BadSchema, UnboundedSchema
+from toolsvc.sources.mcp.connection import ConnectFailed, ConnectionLost, McpConnection
+from toolsvc.sources.mcp.content import as_result
+from toolsvc.sources.mcp.server import McpServer
+from toolsvc.types import Call, Result, SessionInfo, Text, ToolError
+from toolwright.types import ToolErrorKind
+
+STARTS = 2 * (os.cpu_count() or 1)
+"""Servers that may be starting at once: a burst of first calls must not start a thousand."""
+_FOREIGN = re.compile(r"[^A-Za-z0-9_-]")
+
+log = structlog.get_logger(__name__)
+
+
+class McpSessions:
+    """MCP sessions with one server, by the session of ours that they belong to."""
+
+    def __init__(self, server: McpServer) -> None:
+        self._server = server
+        self._held: dict[str, McpConnection] = {}
+        self._starts = asyncio.Semaphore(STARTS)
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def join(self, session_id: str) -> McpConnection:
+        connection = self._held.get(session_id)
+        if connection is None:
+            connection = self._held[session_id] = McpConnection(self._server)
+        connection.users += 1
+        return connection
+
+    async def start(self, connection: McpConnection) -> None:
+        """Refused if the server cannot be had."""
+        async with self._starts:
+            try:
+                await connection.start()
+            except ConnectFailed as error:
+                raise backend_down(str(error)) from error
+
+    async def leave(self, connection: McpConnection) -> None:
+        """The last tool to leave ends the MCP session."""
+        connection.users -= 1
+        if not connection.users:
+            self._held = {name: one for name, one in self._held.items() if one is not connection}
+            await connection.close()
+
+
+class McpTool(SchemaTool):
+    media = True
+
+    def __init__(self, theirs: mcp_types.Tool, sessions: McpSessions, run_limit: float) -> None:
+        """StartError for a schema that is none."""
+        self._theirs = theirs
+        self._sessions = sessions
+        self.name = _FOREIGN.sub("_", theirs.name)
+        self.description = theirs.description or theirs.title or ""
+        self.run_limit = run_limit
+        only_reads = theirs.annotations is not None and theirs.annotations.read_only_hint is True
+        self.stateful, self.parallel_calls = not only_reads, only_reads
+        self.schema = theirs.input_schema
+        try:
+            self._checks = bool(self.matcher)
+        except UnboundedSchema as error:
+            self._checks = False
+            log.warning("arguments are checked by the server alone", tool=self.name, why=str(error))
+        except BadSchema as error:
+            raise StartError(f"MCP tool {theirs.name}: no JSON Schema: {error}") from error
+
+    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        return super().check(arguments) if self._checks else dict(arguments)
+
+    async def open(self, session: SessionInfo) -> McpConnection:
+        return self._sessions.join(session.session_id)
+
+    async def close(self, state: McpConnection) -> None:
+        await self._sessions.leave(state)
+
+    def ready(self, state: McpConnection) -> bool:
+        return state.started
+
+    async def prepare(self, state: McpConnection) -> None:
+        await self._sessions.start(state)
+
+    def lost(self, state: McpConnection) -> str | None:
+        return state.lost
+
+    def figures(self) -> dict[str, float]:
+        return {"mcp_sessions": len(self._sessions)}
+
+    async def call(self, state: McpConnection, call: Call) -> Result:
+        try:
+            return as_result(await state.call(self._theirs.name, call.arguments))
+        except ConnectionLost as error:
+            lost = ToolError(kind=ToolErrorKind.CRASHED, message=str(error), session_lost=True)
+            return Result(observation=(Text(text=f"SessionLost: {error}"),), error=lost)
+        except MCPError as error:
+            if error.code == mcp_types.INVALID_PARAMS:
+                raise InvalidAction(f"{self.name}: {error.message}") from error
+            raise ToolFailed(f"{self.name}: {error.message}") from error

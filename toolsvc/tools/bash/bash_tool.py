@@ -1,0 +1,208 @@
+"""The `bash` tool: what the policy reads of a command or an edit.
+
+Like `python`, it takes a session's process from the sandbox at the first call.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, Self
+
+from pydantic import BaseModel, Field
+
+from toolsvc.errors import Reason, Refused, backend_down
+from toolsvc.plugin.tool import STRICT, Cancellation
+from toolsvc.sandbox.config import Driver, SandboxConfig
+from toolsvc.sandbox.jailed.drivers.shell import REPORT_BYTES
+from toolsvc.sandbox.session import Ending, Outcome, SandboxSession
+from toolsvc.tools.bash.action import STOPS, find_request
+from toolsvc.tools.bash.arguments import BashArguments
+from toolsvc.tools.bash.tree import metadata_files, read_folder
+from toolsvc.tools.files import Entry, pack
+from toolsvc.tools.sandboxed import KINDS, SandboxedTool, shell_report
+from toolsvc.types import Call, RawFormat, Result, SessionInfo, Text, ToolError
+from toolwright.types import ToolErrorKind
+
+_UNPACK_SECONDS = 20.0
+_GRACE_SECONDS = 5.0
+"""The driver kills what ignores the interrupt, within half a second, and keeps the session; this
+is for the case that it cannot."""
+
+
+class BashOptions(BaseModel):
+    """What an operator may set about `bash`."""
+
+    model_config = STRICT
+
+    output_kib: int = Field(default=64, ge=1, description="kept output of one command")
+    folder: Path | None = Field(
+        default=None, description="whose files every session finds in its own folder"
+    )
+
+
+class _Shell:
+    """A session's state: its process, once it has one, and the files that it begins with."""
+
+    __slots__ = ("process", "tree")
+
+    def __init__(self, tree: list[Entry]) -> None:
+        self.tree = tree
+        self.process: SandboxSession | None = None
+
+
+class BashTool(SandboxedTool):
+    Options = BashOptions
+    name = "bash"
+    description = (
+        "Runs a command in a bash that lives on until the session ends, or views and edits a "
+        "file. Standard input is empty."
+    )
+    usage = (
+        "<bash> command </bash>\n"
+        "Runs the command in a bash whose directory, variables and background jobs live on; shows "
+        "its output and its exit code. Standard input is empty.\n"
+        '<tool_call>{"name": "bash", "arguments": {"edit": "view", "path": "file"}}</tool_call>\n'
+        "views a file (view_range: [first, last]) or folder; other edits: create (file_text), "
+        "str_replace (old_str, which occurs once, new_str), insert (insert_line, new_str), undo."
+    )
+    arguments = BashArguments
+    format = RawFormat()
+    stop_strings = STOPS
+    stateful = True
+    run_limit = 30.0
+
+    def __init__(
+        self,
+        sandbox: SandboxConfig,
+        *,
+        output_bytes: int = 64 * 1024,
+        tree: list[Entry] | None = None,
+    ) -> None:
+        """`output_bytes`: of one command; what is printed beyond is dropped and said to be.
+        `tree`: what every session finds in its folder."""
+        super().__init__(sandbox, Driver.SHELL)
+        self._disk_bytes = sandbox.disk_bytes
+        self._output_bytes = output_bytes
+        self._tree = tree or []
+
+    @classmethod
+    def make(cls, options: BashOptions, sandbox: SandboxConfig) -> Self:
+        tree = read_folder(options.folder, sandbox.disk_bytes) if options.folder else []
+        return cls(sandbox, output_bytes=options.output_kib * 1024, tree=tree)
+
+    async def open(self, session: SessionInfo) -> _Shell:
+        return _Shell([*self._tree, *metadata_files(session.metadata, self._disk_bytes)])
+
+    async def close(self, state: _Shell) -> None:
+        if state.process is not None:
+            state.process.close()
+
+    def lost(self, state: _Shell) -> str | None:
+        # One that its own commands ended says so in its answers.
+        return None if state.process is None else state.process.taken_down
+
+    def ready(self, state: _Shell) -> bool:
+        return state.process is not None
+
+    async def prepare(self, state: _Shell) -> None:
+        process = await self._sandbox.take()
+        try:
+            if state.tree:
+                await _unpack(process, pack(state.tree))
+        except BaseException:
+            process.close()
+            raise
+        state.process = process
+        state.tree = []
+
+    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        if set(arguments) == {"action"}:
+            arguments = find_request(str(arguments["action"]))
+        return super().check(arguments)
+
+    async def run(self, state: _Shell, call: Call, cancellation: Cancellation) -> Result:
+        process = state.process
+        if process is None:
+            raise RuntimeError("run before prepare")
+        if call.arguments["finish"]:
+            return Result(done=True)
+        cancellation.on_request(process.cancel)
+        request = {name: value for name, value in call.arguments.items() if value is not None}
+        outcome = await process.run(
+            json.dumps(request, ensure_ascii=False),
+            limit=call.run_limit,
+            keep=self._output_bytes + REPORT_BYTES,
+            grace=_GRACE_SECONDS,
+        )
+        if outcome.ending is Ending.TAKEN_DOWN:
+            raise Refused(Reason.SESSION_LOST, f"the shell was lost: {outcome.reason}")
+        return as_result(outcome, call.run_limit)
+
+
+async def _unpack(process: SandboxSession, tree: BinaryIO) -> None:
+    """Refused if the tree does not fit."""
+    outcome = await process.run(
+        "{}", limit=_UNPACK_SECONDS, keep=REPORT_BYTES * 4, attach=tree.fileno()
+    )
+    if outcome.ending in (Ending.EXCEPTION, Ending.LIMIT):
+        why = outcome.reason or outcome.output.splitlines()[0]
+        raise Refused(
+            Reason.INVALID_REQUEST,
+            f"the session's files cannot be put into its folder: {why}",
+            mend="raise --disk-mib",
+        )
+    if outcome.ending is not Ending.OK:
+        raise backend_down(f"the session's files were not unpacked: {outcome.reason or 'too slow'}")
+
+
+def as_result(outcome: Outcome, run_limit: float) -> Result:
+    """The output, and a line in brackets for each thing that the output cannot tell."""
+    if outcome.lost:
+        return _lost(outcome, run_limit)
+    output, _, line = outcome.output.rpartition("\n")
+    report = shell_report(line)
+    dropped, code, shell = report.get("dropped", 0), report.get("exit"), report.get("shell")
+    notes = []
+    kind = KINDS[outcome.ending]
+    if dropped:
+        output = output.rstrip("\ufffd")
+        notes.append(f"the output was longer: {dropped} bytes are not shown")
+    if shell == "killed":
+        notes.append(f"{_stopped(outcome.ending, run_limit)}; {_KILLED}")
+    elif kind in (ToolErrorKind.TIMEOUT, ToolErrorKind.CANCELLED):
+        notes.append(f"{_stopped(outcome.ending, run_limit)}; the shell goes on")
+    elif shell == "ended":
+        notes.append(f"the shell ended with exit code {code}; {_ENDED}")
+    elif code:
+        notes.append(f"exit code {code}")
+    text = "\n".join([*([output.rstrip()] if output.strip() else []), *(f"[{n}]" for n in notes)])
+    error = None
+    if kind is not ToolErrorKind.NONE:
+        error = ToolError(kind=kind, message=notes[-1] if notes else text)
+    return Result(
+        observation=(Text(text=text),),
+        error=error,
+        truncated=bool(dropped),
+        metrics={} if code is None else {"exit_code": float(code)},
+    )
+
+
+_ENDED = "its variables and jobs are gone, the files are kept, the next command gets a new shell"
+_KILLED = f"it did not stop when interrupted and was killed with the shell; {_ENDED}"
+
+
+def _lost(outcome: Outcome, run_limit: float) -> Result:
+    message = f"{outcome.reason}; the session and its files are lost"
+    if outcome.ending in (Ending.TIMEOUT, Ending.CANCELLED):
+        message = f"{_stopped(outcome.ending, run_limit)}; {message}"
+    text = f"{outcome.output.rstrip()}\n[{message}]".lstrip("\n")
+    error = ToolError(kind=KINDS[outcome.ending], message=message, session_lost=True)
+    return Result(observation=(Text(text=text),), error=error, truncated=outcome.truncated)
+
+
+def _stopped(ending: Ending, run_limit: float) -> str:
+    if ending is Ending.TIMEOUT:
+        return f"stopped after {run_limit:g} s"
+    return "cancelled" if ending is Ending.CANCELLED else "interrupted"

@@ -1,0 +1,276 @@
+"""`browser`: pages of the web, for each session in a browser context of its own.
+
+Owns the options and what the policy reads. A session takes its context at its first call. A
+browser that crashes loses its sessions, and the next session gets a new one.
+
+Invariant: at most `calls_at_once` calls run; others wait before their run limit begins. A page that
+loads keeps a core busy: with many at once none would be ready in time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+import structlog
+from pydantic import BaseModel, Field, field_validator
+
+from toolsvc.errors import Reason, Refused, StartError, backend_down
+from toolsvc.plugin.built_in import BuiltIn
+from toolsvc.plugin.results import failure
+from toolsvc.plugin.tool import STRICT, Cancellation
+from toolsvc.sandbox.config import MIB, Isolation, SandboxConfig
+from toolsvc.sandbox.errors import SandboxUnavailable
+from toolsvc.sandbox.plan import Account, find_account, is_sandboxed
+from toolsvc.tools.browser.allow import AllowList
+from toolsvc.tools.browser.arguments import BrowserArguments
+from toolsvc.tools.browser.chromium import Chromium, Plan, find_program
+from toolsvc.tools.browser.errors import BrowserLost, BrowserUnavailable, PageFailed
+from toolsvc.tools.browser.fleet import Berth, BrowserFleet
+from toolsvc.tools.browser.visit import Bounds, Visit
+from toolsvc.tools.browser.words import describe
+from toolsvc.types import Call, JsonCallFormat, Media, Result, SessionInfo
+from toolwright.types import ToolErrorKind
+
+_PATIENCE_SECONDS = 5.0
+"""With a context that is being made for a session which does not want it any more."""
+
+_ACCOUNTS = ("toolwright-browser", "news", "nobody")
+"""Of Chromium, where the service is root: not the sandbox's, whose sessions would share with it
+what the kernel counts for an account. The second owns nothing on most machines."""
+
+_CALLS_PER_CORE = 4
+"""Pages wait for their servers for a part of the time."""
+
+log = structlog.get_logger(__name__)
+
+
+class BrowserOptions(BaseModel):
+    """What an operator may set about `browser`."""
+
+    model_config = STRICT
+
+    allow: tuple[str, ...] = Field(
+        description='hosts that may be reached, such as ["example.org", "*.example.org"]'
+    )
+    program: Path | None = Field(default=None, description="Chromium, where it is not on PATH")
+    sessions: int = Field(default=64, ge=1, description="in browsers at once; more wait")
+    per_browser: int = Field(default=32, ge=1, description="sessions that share a browser process")
+    calls_at_once: int = Field(
+        default_factory=lambda: _CALLS_PER_CORE * (os.cpu_count() or 1),
+        ge=1,
+        description="calls that run; more wait. Default: 4 a core",
+    )
+    pages: int = Field(default=4, ge=1, description="windows of one session")
+    page_mib: int = Field(default=512, ge=64, description="memory of one page's process")
+    shared_mib: int = Field(
+        default=1024, ge=128, description="memory of what all pages of a browser share"
+    )
+    user: str | None = Field(
+        default=None, description="account that Chromium runs as when the service is root"
+    )
+    text_chars: int = Field(default=8000, ge=100, description="of a page, shown at once")
+    navigation_seconds: float = Field(
+        default=15, gt=0, description="for an address to answer, and again for its page to load"
+    )
+    width: int = Field(default=1280, ge=64, le=4096, description="of the window, in pixels")
+    height: int = Field(default=720, ge=64, le=4096, description="of the window, in pixels")
+
+    @field_validator("allow", mode="before")
+    @classmethod
+    def _one_or_several(cls, hosts: Any) -> Any:
+        """A single host need not be written as a list."""
+        return hosts.split(",") if isinstance(hosts, str) else hosts
+
+    @field_validator("allow")
+    @classmethod
+    def _are_hosts(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
+        AllowList.parse(hosts)
+        return hosts
+
+
+class _Session:
+    """A session's state: its place in a browser, once it has one, and why it is lost."""
+
+    __slots__ = ("berth", "lost", "visit")
+
+    def __init__(self) -> None:
+        self.berth: Berth | None = None
+        self.visit: Visit | None = None
+        self.lost: str | None = None
+
+
+class BrowserTool(BuiltIn):
+    Options = BrowserOptions
+    name = "browser"
+    description = (
+        "Drives a web browser. Every action but a screenshot answers with the page's text, in "
+        "which elements are marked [ref=e12]."
+    )
+    usage = (
+        '<tool_call>{"name": "browser", "arguments": {"action": "navigate", "url": "http://..."}}'
+        "</tool_call>\n"
+        "Opens a page and shows its text, in which elements are marked [ref=e12]. Other actions: "
+        "click (ref), type (ref, text; submit: true presses Enter), scroll (direction: up or down, "
+        "or ref), back, read (start: from that character on), screenshot."
+    )
+    arguments = BrowserArguments
+    format = JsonCallFormat()
+    stateful = True
+    media = True
+    keep = "head"
+    run_limit = 60.0
+    queues = True
+
+    def __init__(self, options: BrowserOptions, sandbox: SandboxConfig) -> None:
+        self._options = options
+        self._sandbox = sandbox
+        self._allow = AllowList.parse(options.allow)
+        self._bounds = Bounds(
+            pages=options.pages,
+            navigation=options.navigation_seconds,
+            width=options.width,
+            height=options.height,
+        )
+        self._plan: Plan | None = None
+        self._fleet = BrowserFleet(
+            self._start_browser, sessions=options.sessions, per_browser=options.per_browser
+        )
+        self._running = asyncio.Semaphore(options.calls_at_once)
+
+    @classmethod
+    def make(cls, options: BrowserOptions, sandbox: SandboxConfig) -> Self:
+        return cls(options, sandbox)
+
+    async def start(self) -> None:
+        try:
+            self._plan = Plan(
+                program=find_program(self._options.program),
+                account=self._account(),
+                allow=self._allow,
+                sandboxed=is_sandboxed(self._sandbox),
+                page_bytes=self._options.page_mib * MIB,
+                shared_bytes=self._options.shared_mib * MIB,
+            )
+            await self._fleet.start()
+        except (BrowserUnavailable, SandboxUnavailable) as error:
+            raise StartError(str(error)) from error
+        self.isolation = str(Isolation.FULL if self._plan.sandboxed else Isolation.NONE)
+        log.info("browser ready", program=self._plan.program, isolation=self.isolation)
+        if not self._plan.sandboxed:
+            log.warning("pages run without Chromium's sandbox", account=self._plan.account.uid)
+
+    async def stop(self) -> None:
+        await self._fleet.stop()
+
+    def figures(self) -> Mapping[str, float]:
+        return self._fleet.figures()
+
+    async def open(self, session: SessionInfo) -> _Session:
+        return _Session()
+
+    async def close(self, state: _Session) -> None:
+        await self._leave(state)
+
+    async def _leave(self, state: _Session) -> None:
+        """Gives the session's context and its place in the browser back, if it has one."""
+        berth, state.berth = state.berth, None
+        visit, state.visit = state.visit, None
+        if berth is None:
+            return
+        try:
+            if visit is not None and not await visit.end():
+                berth.retire()
+        finally:
+            await self._fleet.give_back(berth)
+
+    def lost(self, state: _Session) -> str | None:
+        if state.lost is None and state.berth is not None and state.berth.chromium.ended.is_set():
+            state.lost = "its browser ended"
+        return state.lost
+
+    def ready(self, state: _Session) -> bool:
+        """Each call takes its turn."""
+        return False
+
+    async def prepare(self, state: _Session) -> None:
+        """A context, where the session has none yet, then leave to run, which `run` gives back."""
+        if state.visit is None:
+            await self._settle_in(state)
+        await self._running.acquire()
+
+    async def run(self, state: _Session, call: Call, cancellation: Cancellation) -> Result:
+        try:
+            result = await super().run(state, call, cancellation)
+        finally:
+            self._running.release()
+        lost = self.lost(state)
+        if lost is not None:
+            raise Refused(Reason.SESSION_LOST, f"the session was lost: {lost}")
+        return result
+
+    async def call(self, state: _Session, call: Call) -> Result:
+        visit = state.visit
+        if visit is None:
+            raise RuntimeError("call before prepare")
+        arguments = BrowserArguments.model_validate(dict(call.arguments))
+        try:
+            view = await visit.act(arguments)
+        except BrowserLost as error:
+            state.lost = str(error)
+            return Result()
+        except PageFailed as error:
+            if visit.overgrown:
+                await self._leave(state)
+            return failure(
+                ToolErrorKind.CRASHED if error.crashed else ToolErrorKind.EXCEPTION, str(error)
+            )
+        except asyncio.CancelledError:
+            # In a task of its own: before Python 3.11.3 no time limit passes in a cancelled one.
+            await asyncio.create_task(visit.halt())
+            raise
+        text, cut = describe(view, arguments.start, self._options.text_chars)
+        images = [] if view.image is None else [Media(media_type="image/png", data=view.image)]
+        return Result.of(text, *images, truncated=cut)
+
+    def _account(self) -> Account:
+        """SandboxUnavailable if there is none."""
+        if self._options.user is None and os.geteuid() != 0:
+            return find_account(self._sandbox)
+        return find_account(replace(self._sandbox, user=self._options.user), _ACCOUNTS)
+
+    async def _settle_in(self, state: _Session) -> None:
+        try:
+            berth = await self._fleet.take()
+        except BrowserUnavailable as error:
+            raise backend_down(str(error)) from error
+        try:
+            state.visit = await self._begin(berth)
+        except BrowserLost as error:
+            await self._fleet.give_back(berth)
+            raise backend_down(f"no browser: {error}") from error
+        except BaseException:
+            await self._fleet.give_back(berth)
+            raise
+        state.berth = berth
+
+    async def _begin(self, berth: Berth) -> Visit:
+        """Not cancelled halfway, which would leave a context that nobody closes."""
+        beginning = asyncio.create_task(Visit.begin(berth.chromium, self._allow, self._bounds))
+        try:
+            return await asyncio.shield(beginning)
+        except asyncio.CancelledError:
+            await asyncio.wait((beginning,), timeout=_PATIENCE_SECONDS)
+            visit = None if beginning.cancel() or beginning.exception() else beginning.result()
+            if visit is None or not await visit.end():
+                berth.retire()
+            raise
+
+    async def _start_browser(self) -> Chromium:
+        if self._plan is None:
+            raise RuntimeError("a browser before start")
+        return await Chromium.start(self._plan)

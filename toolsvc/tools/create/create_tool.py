@@ -1,0 +1,182 @@
+"""`create_and_execute`: Python that the policy writes becomes a tool of its trajectory.
+
+Invariants
+- The code runs in the sandbox and nowhere else, in a fresh process a call: no state is kept.
+- A tool is there only after a first call of it has worked. Whatever is wrong with one is told to
+  the policy, and the trajectory goes on.
+- What was made belongs to its session, and is gone with it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+from pydantic import BaseModel, Field
+
+from toolsvc.plugin.actions import InvalidAction
+from toolsvc.plugin.results import failure, invalid
+from toolsvc.plugin.tool import STRICT, Cancellation, Tool
+from toolsvc.sandbox.config import SandboxConfig
+from toolsvc.schemas.schema_tool import SchemaTool
+from toolsvc.tools.create.process import FreshProcess, ProgramFailed
+from toolsvc.tools.create.request import Arguments, NotMade, check_count, check_name, schema_of
+from toolsvc.tools.sandboxed import SandboxedTool, ToolSandbox
+from toolsvc.types import Call, JsonCallFormat, Result, SessionInfo
+from toolwright.types import ToolErrorKind
+
+
+class CreateOptions(BaseModel):
+    model_config = STRICT
+
+    most: int = Field(default=16, ge=1, description="tools that one session may make")
+    timeout: float = Field(default=15.0, gt=0, description="seconds of a call of such a tool")
+
+
+class _State(FreshProcess):
+    """A session's process for the next call, and the tools that it has made."""
+
+    def __init__(self, sandbox: ToolSandbox) -> None:
+        super().__init__(sandbox)
+        self.made: list[Tool] = []
+
+
+class CreateTool(SandboxedTool):
+    Options = CreateOptions
+    name = "create_and_execute"
+    description = (
+        "Makes a new tool of Python code and calls it once with `inputs`. If that works, the tool "
+        "can be called by its name from the next turn on. Every call begins anew: the code has to "
+        "import what it needs, and keeps nothing."
+    )
+    arguments = Arguments
+    format = JsonCallFormat()
+    stateful = True
+
+    def __init__(self, sandbox: SandboxConfig, options: CreateOptions | None = None) -> None:
+        options = options or CreateOptions()
+        super().__init__(sandbox)
+        self._most = options.most
+        self.run_limit = options.timeout
+
+    @classmethod
+    def make(cls, options: CreateOptions, sandbox: SandboxConfig) -> Self:
+        return cls(sandbox, options)
+
+    async def open(self, session: SessionInfo) -> _State:
+        return _State(self._sandbox)
+
+    async def close(self, state: _State) -> None:
+        state.close()
+
+    def ready(self, state: _State) -> bool:
+        return state.ready
+
+    async def prepare(self, state: _State) -> None:
+        await state.prepare()
+
+    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            return super().check(arguments)
+        except InvalidAction as error:
+            raise InvalidAction(_told(str(error))) from error
+
+    def session_tools(self, state: _State) -> Sequence[Tool]:
+        return state.made
+
+    async def run(self, state: _State, call: Call, cancellation: Cancellation) -> Result:
+        asked = Arguments.model_validate(call.arguments)
+        try:
+            check_name(asked.name, call.session.names)
+            schema = schema_of(asked.arguments)
+            check_count(len(state.made), self._most)
+        except NotMade as error:
+            return invalid(_told(str(error)))
+        limit = min(asked.timeout or call.run_limit, call.run_limit)
+        job = {
+            "name": asked.name,
+            "code": asked.code,
+            "properties": list(schema["properties"]),
+            "inputs": asked.inputs,
+        }
+        try:
+            found = await state.work(job, limit, cancellation)
+        except ProgramFailed as error:
+            return failure(error.kind, str(error), _told(str(error)))
+        if "error" in found:
+            reason = str(found["error"])
+            return failure(ToolErrorKind.EXCEPTION, reason, _told(reason, found))
+        # Whatever was told, only what is described can be required.
+        needed = set(map(str, found.get("required", ())))
+        schema.setdefault("required", [name for name in schema["properties"] if name in needed])
+        state.made.append(CreatedTool(self._sandbox, self.isolation, asked, schema, limit))
+        return Result.of(_told("", found))
+
+
+class CreatedTool(SchemaTool):
+    """A tool that the policy has made."""
+
+    def __init__(
+        self,
+        sandbox: ToolSandbox,
+        isolation: str,
+        asked: Arguments,
+        schema: Mapping[str, Any],
+        limit: float,
+    ) -> None:
+        self._sandbox = sandbox
+        self._code = asked.code
+        self.schema = schema
+        self.name = asked.name
+        self.isolation = isolation
+        self.run_limit = limit
+        returns = f" Returns {asked.returns}" if asked.returns else ""
+        self.description = f"{asked.description}{returns}"
+
+    async def open(self, session: SessionInfo) -> FreshProcess:
+        return FreshProcess(self._sandbox)
+
+    async def close(self, state: FreshProcess) -> None:
+        state.close()
+
+    def ready(self, state: FreshProcess) -> bool:
+        return state.ready
+
+    async def prepare(self, state: FreshProcess) -> None:
+        await state.prepare()
+
+    async def run(self, state: FreshProcess, call: Call, cancellation: Cancellation) -> Result:
+        job = {
+            "name": self.name,
+            "code": self._code,
+            "properties": list(self.schema["properties"]),
+            "inputs": dict(call.arguments),
+        }
+        try:
+            found = await state.work(job, call.run_limit, cancellation)
+        except ProgramFailed as error:
+            return failure(error.kind, str(error))
+        shown = {"execution_result": found.get("result"), **_printed(found)}
+        if "error" in found:
+            reason = str(found["error"])
+            text = json.dumps({**shown, "error": reason}, ensure_ascii=False)
+            return failure(ToolErrorKind.EXCEPTION, reason, text)
+        return Result.of(json.dumps(shown, ensure_ascii=False))
+
+
+def _told(error: str, found: Mapping[str, Any] | None = None) -> str:
+    """What the policy reads of a creation; `error` is "" where it worked."""
+    found = found or {}
+    shown: dict[str, Any] = {
+        "creation_success": not error,
+        "execution_result": found.get("result"),
+        **_printed(found),
+    }
+    if error:
+        shown["error"] = error
+    return json.dumps(shown, ensure_ascii=False)
+
+
+def _printed(found: Mapping[str, Any]) -> dict[str, str]:
+    return {name: str(found.get(name, "")) for name in ("stdout", "stderr")}

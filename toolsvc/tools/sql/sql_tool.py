@@ -1,0 +1,156 @@
+"""The `sql` tool: what the policy writes, and what it reads.
+
+Owns the action's format, the reminder of turns and the answer that ends a trajectory; all that
+concerns a database is its backend's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import BaseModel, Field, SecretStr, model_validator
+
+from toolsvc.plugin.built_in import BuiltIn
+from toolsvc.plugin.tool import STRICT, Cancellation
+from toolsvc.sandbox.config import MIB, SandboxConfig
+from toolsvc.tools.sql.action import QUERY, SOLUTION, find_statement
+from toolsvc.tools.sql.postgres import PostgresBackend
+from toolsvc.tools.sql.sqlite import SqliteBackend
+from toolsvc.tools.sql.templates import Templates
+from toolsvc.tools.sql.types import SqlAnswer, SqlBackend
+from toolsvc.types import Call, RawFormat, Result, SessionInfo, Text, ToolError
+from toolwright.types import ToolErrorKind
+
+
+class SqlOptions(BaseModel):
+    """What an operator may set about `sql`: exactly one of `databases` and `dsn`."""
+
+    model_config = STRICT
+
+    databases: Path | None = Field(
+        default=None, description="SQLite: a database file, or a folder of them"
+    )
+    dsn: SecretStr | None = Field(
+        default=None, description="PostgreSQL: postgresql://policy_{1-32}@host/database"
+    )
+    key: str = Field(default="database", description="of the metadata, that names the database")
+    writable: bool = Field(
+        default=False, description="statements may change the database until the session ends"
+    )
+    rows: int = Field(default=50, ge=1, description="shown of a result above 9000 characters")
+    output_kib: int = Field(default=64, ge=1, description="shown of any result")
+    run_solution: bool = Field(
+        default=False, description="also run the solution that ends a trajectory"
+    )
+    cache_mib: int = Field(
+        default=1024, ge=1, description="SQLite: databases kept in memory to copy from"
+    )
+    connections: int = Field(
+        default=32, ge=1, description="PostgreSQL: sessions that query at the same time"
+    )
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.databases is None) == (self.dsn is None):
+            raise ValueError("set sql.databases=FOLDER (SQLite) or sql.dsn=... (PostgreSQL)")
+        return self
+
+
+class SqlTool(BuiltIn):
+    Options = SqlOptions
+    name = "sql"
+    description = "Runs one SQL statement and returns its rows."
+    usage = (
+        "<sql> one statement </sql> runs it and shows its rows.\n"
+        "<solution> one statement </solution> is the answer and ends the task."
+    )
+    format = RawFormat()
+    stop_strings = (QUERY[1], SOLUTION[1])
+    stateful = True
+    run_limit = 5.0
+
+    def __init__(self, backend: SqlBackend, *, run_solution: bool = False) -> None:
+        self._backend = backend
+        self._run_solution = run_solution
+
+    @classmethod
+    def make(cls, options: SqlOptions, sandbox: SandboxConfig) -> Self:
+        return cls(_backend(options, sandbox), run_solution=options.run_solution)
+
+    async def start(self) -> None:
+        await self._backend.start()
+        self.isolation = self._backend.isolation
+
+    async def stop(self) -> None:
+        await self._backend.stop()
+
+    def figures(self) -> Mapping[str, float]:
+        return self._backend.figures()
+
+    async def open(self, session: SessionInfo) -> Any:
+        return await self._backend.open(session)
+
+    async def close(self, state: Any) -> None:
+        await self._backend.close(state)
+
+    def ready(self, state: Any) -> bool:
+        return self._backend.ready(state)
+
+    async def prepare(self, state: Any) -> None:
+        await self._backend.prepare(state)
+
+    def lost(self, state: Any) -> str | None:
+        return self._backend.lost(state)
+
+    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        checked = super().check(arguments)
+        checked["statement"] = find_statement(checked["action"])
+        return checked
+
+    async def run(self, state: Any, call: Call, cancellation: Cancellation) -> Result:
+        statement = call.arguments["statement"]
+        if statement.final and not self._run_solution:
+            return Result(done=True)
+        answer = await self._backend.run(state, statement.sql, call.run_limit, cancellation)
+        return as_result(answer, call, final=statement.final)
+
+
+def _backend(options: SqlOptions, sandbox: SandboxConfig) -> SqlBackend:
+    if options.databases is not None:
+        templates = Templates(
+            options.databases, key=options.key, cache_bytes=options.cache_mib * MIB
+        )
+        return SqliteBackend(
+            templates,
+            sandbox,
+            writable=options.writable,
+            rows=options.rows,
+            output_bytes=options.output_kib * 1024,
+        )
+    dsn = options.dsn or SecretStr("")
+    return PostgresBackend(
+        dsn.get_secret_value(),
+        key=options.key,
+        writable=options.writable,
+        rows=options.rows,
+        output_bytes=options.output_kib * 1024,
+        connections=options.connections,
+    )
+
+
+def as_result(answer: SqlAnswer, call: Call, *, final: bool) -> Result:
+    """What the policy reads: the rows or the error, and how many turns are left to it."""
+    text = answer.text if final else f"{answer.text}\n{turns_left(call.turns_left)}"
+    error = None
+    if answer.kind is not ToolErrorKind.NONE:
+        error = ToolError(kind=answer.kind, message=answer.text, session_lost=answer.lost)
+    return Result(observation=(Text(text=text),), done=final, error=error, truncated=answer.cut)
+
+
+def turns_left(turns: int) -> str:
+    """The reminder of VerlTool's SQL task. The turn that is left for the answer does not count."""
+    if turns == 0:
+        return "No turns left: give your <solution> now."
+    return f"{turns} turn{'' if turns == 1 else 's'} left."

@@ -1,0 +1,111 @@
+"""What a runner is, and the boxes that it starts: one for a trajectory, one for its verification.
+
+Invariants
+- A box begins with the task's repository in its folder and with nothing of any other box.
+- What is in a box is the policy's: whatever comes out of it is data, never trusted.
+- `close` leaves nothing of it behind.
+
+What a task, a test or a reward is, no runner knows.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from toolsvc.plugin.tool import Cancellation
+from toolsvc.tools.files import Entry
+from toolwright.types import ToolErrorKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoxLimits:
+    """Of one box. `requested_*`: what a scheduler keeps free for it, at most the limit."""
+
+    cpus: float
+    memory_bytes: int
+    processes: int
+    requested_cpus: float
+    requested_memory_bytes: int
+    life: float
+    """Seconds after which a box ends by itself, should the service not live to close it."""
+
+
+class Ran(NamedTuple):
+    """A command that ended. `code`: its exit status, None where there is none. `dropped`: bytes of
+    output that were not kept. `lost`: why the box went with it, "" where it is still there."""
+
+    output: bytes
+    dropped: int = 0
+    code: int | None = None
+    kind: ToolErrorKind = ToolErrorKind.NONE
+    lost: str = ""
+
+
+class StartFailed(Exception):
+    """No box could be started; another try may get one."""
+
+
+class BoxGone(Exception):
+    """The box was lost through no fault of what ran in it."""
+
+
+class BoxError(Exception):
+    """Something could not be read from the box, or written to it; the box is still there."""
+
+
+class Box(ABC):
+    """Takes one call at a time. What it is asked after it was lost is BoxGone."""
+
+    folder: str
+    """Where the repository is. Commands begin there, and relative paths do."""
+    gone: str | None = None
+    """Why it was lost through no fault of what ran in it; None while it was not."""
+    broken: str | None = None
+    """How what ran in it ended it. Whatever is asked of it then is told so."""
+
+    @abstractmethod
+    async def exec(
+        self, command: str, *, limit: float, keep: int, cancellation: Cancellation | None = None
+    ) -> Ran:
+        """Runs the command in a fresh bash with empty standard input, for `limit` seconds at most;
+        keeps the first `keep` bytes of what it prints. BoxError where the box does not run it."""
+
+    @abstractmethod
+    async def read(self, command: str, *, limit: float, most: int) -> bytes:
+        """The bytes that the command writes to standard output, for things that are no text.
+        BoxError where it fails, takes longer than `limit` seconds, or writes more than `most`."""
+
+    @abstractmethod
+    async def write(self, entries: Sequence[Entry]) -> None:
+        """Puts the files below the box's folder. Nothing but folders may stand where they go.
+        BoxError if there is no room."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Ends all that runs in it. Never raises; may be called again."""
+
+
+class Runner(ABC):
+    """Starts boxes. `start` and `stop` frame its own life."""
+
+    isolation: str = ""
+    """Its level, once started."""
+
+    @abstractmethod
+    async def start(self) -> None:
+        """Once. StartError if it cannot work here."""
+
+    @abstractmethod
+    async def stop(self) -> None:
+        """Once, after all boxes were closed; ends what a lost one left."""
+
+    @abstractmethod
+    async def box(self, image: str, checkout: Sequence[Entry]) -> Box:
+        """A box made of the image, with the files in its folder; without files the repository is
+        in the image. StartFailed if none can be had; nothing is left of it then."""
+
+    def figures(self) -> Mapping[str, float]:
+        return {}

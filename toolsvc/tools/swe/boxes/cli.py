@@ -1,0 +1,197 @@
+"""Boxes of docker or podman, by their command line, which is the same for both.
+
+A container has no network, no more privileges than files of its own need, and the limits of
+`BoxLimits`. It is marked with the service's own label, ends by itself after `life`, and is removed
+by `close`, or with the service.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import shutil
+from collections.abc import Sequence
+from typing import Any
+
+from toolsvc.errors import StartError
+from toolsvc.tools.files import Entry
+from toolsvc.tools.swe.boxes.box import Box, BoxError, BoxGone, BoxLimits, Runner, StartFailed
+from toolsvc.tools.swe.boxes.container import (
+    CAPABILITIES,
+    ERRORS,
+    OUT,
+    ContainerBox,
+    Take,
+    main_process,
+)
+
+_SECONDS = 30.0
+"""For the program to do anything but to start a container."""
+_PIECE = 64 * 1024
+_NO_CONTAINER = 125
+"""Exit code of the program's own failures."""
+
+
+class CliRunner(Runner):
+    def __init__(self, program: str, limits: BoxLimits, folder: str) -> None:
+        """`folder`: of the repository in each container."""
+        self._program = program
+        self._limits = limits
+        self._folder = folder
+        self._label = f"toolwright.service={secrets.token_hex(8)}"
+        self._usable = False
+        self.isolation = program
+
+    async def start(self) -> None:
+        if shutil.which(self._program) is None:
+            raise StartError(
+                f"{self._program} is not on PATH: install it, or set swe.runner=local for boxes in "
+                "the sandbox"
+            )
+        code, said = await self._ask("version")
+        if code:
+            raise StartError(
+                f"{self._program} cannot be used ({_last_line(said)}): start its service, or let "
+                "this account use it"
+            )
+        self._usable = True
+
+    async def stop(self) -> None:
+        if not self._usable:
+            return
+        code, said = await self._ask("ps", "--all", "--quiet", "--filter", f"label={self._label}")
+        left = said.split() if code == 0 else []
+        if left:
+            await self._ask("rm", "--force", *left)
+
+    async def box(self, image: str, checkout: Sequence[Entry]) -> Box:
+        name = f"toolwright-{secrets.token_hex(8)}"
+        box = CliBox(self._program, name, self._folder, self._limits.life)
+        try:
+            await self._run(name, image)
+            if checkout:
+                await box.write(checkout)
+        except (BoxError, BoxGone) as error:
+            await box.close()
+            raise StartFailed(f"the repository was not put into {image}: {error}") from error
+        except BaseException:
+            # Also where `run` failed: it may have made the container, and not have started it.
+            await box.close()
+            raise
+        return box
+
+    async def _run(self, name: str, image: str) -> None:
+        code, said = await self._ask("run", *self._arguments(name, image), limit=None)
+        if code:
+            raise StartFailed(f"{self._program} run {image}: {_last_line(said)}")
+
+    def _arguments(self, name: str, image: str) -> list[str]:
+        limits = self._limits
+        entry, *arguments = main_process(limits.life)
+        return [
+            *("--detach", "--name", name, "--label", self._label),
+            *("--network", "none", "--security-opt", "no-new-privileges", "--cap-drop", "ALL"),
+            *(f"--cap-add={capability}" for capability in CAPABILITIES),
+            *("--cpus", f"{limits.cpus:g}", "--pids-limit", str(limits.processes)),
+            *("--memory", str(limits.memory_bytes), "--memory-swap", str(limits.memory_bytes)),
+            # Else podman asks it to end first, and waits ten seconds for one that never does.
+            *("--stop-signal", "KILL", "--workdir", self._folder, "--entrypoint", entry),
+            *(image, *arguments),
+        ]
+
+    async def _ask(self, *arguments: str, limit: float | None = _SECONDS) -> tuple[int, str]:
+        return await ask(self._program, *arguments, limit=limit)
+
+
+class CliBox(ContainerBox):
+    def __init__(self, program: str, name: str, folder: str, life: float) -> None:
+        super().__init__(folder, life)
+        self._program = program
+        self._name = name
+        self._closed = False
+
+    async def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            remove = ("rm", "--force", self._name)
+            await asyncio.shield(run(self._program, remove, b"", lambda _, data: None))
+
+    async def _process(self, command: str, given: bytes, take: Take) -> int:
+        where = ("--interactive", "--workdir", self.folder, self._name)
+        return await run(self._program, ("exec", *where, "bash", "-c", command), given, take)
+
+    async def _ended(self, patient: bool) -> str:
+        form = ("--type", "container", "--format", "{{json .State}}")
+        code, said = await ask(self._program, "inspect", *form, self._name)
+        if code:
+            raise BoxGone(f"{self._program} inspect: {_last_line(said)}")
+        return how_ended(said)
+
+
+def how_ended(said: str) -> str:
+    """Of a container's state, as the program tells it in JSON; "" while it runs. BoxGone where it
+    is in no state that a process of its own could have brought about."""
+    try:
+        state: dict[str, Any] = json.loads(said)
+        if state["Running"] and not state["Paused"]:
+            return ""
+        if state["Status"] not in ("exited", "stopped"):
+            raise BoxGone(f"the container is {state['Status']}")
+        if state["OOMKilled"]:
+            return "the container ran out of memory"
+        return f"the container's first process ended with exit code {int(state['ExitCode'])}"
+    except (ValueError, TypeError, KeyError) as error:
+        raise BoxGone(f"the container's state cannot be read: {error}") from error
+
+
+async def ask(program: str, *arguments: str, limit: float | None = _SECONDS) -> tuple[int, str]:
+    """Exit code and output. An image that has to be fetched first takes what it takes."""
+    said = bytearray()
+    try:
+        async with asyncio.timeout(limit):
+            code = await run(program, arguments, b"", lambda _, data: said.extend(data))
+    except TimeoutError:
+        return _NO_CONTAINER, f"no answer in {limit:g} s"
+    return code, said.decode("utf-8", "replace")
+
+
+async def run(program: str, arguments: Sequence[str], given: bytes, take: Take) -> int:
+    """The exit code of the program. Cancelled, it ends the program."""
+    process = await asyncio.create_subprocess_exec(
+        program,
+        *arguments,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    if process.stdin is None or process.stdout is None or process.stderr is None:
+        raise RuntimeError("a process without the pipes that it was given")
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_give(process.stdin, given))
+            group.create_task(_pass_on(process.stdout, OUT, take))
+            group.create_task(_pass_on(process.stderr, ERRORS, take))
+        return await process.wait()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def _give(stdin: asyncio.StreamWriter, given: bytes) -> None:
+    try:
+        stdin.write(given)
+        await stdin.drain()
+        stdin.close()
+    except (BrokenPipeError, ConnectionResetError):
+        return  # It ended without reading all.
+
+
+async def _pass_on(stream: asyncio.StreamReader, number: int, take: Take) -> None:
+    while data := await stream.read(_PIECE):
+        take(number, data)
+
+
+def _last_line(said: str) -> str:
+    return said.strip().rpartition("\n")[2] or "it said nothing"

@@ -1,0 +1,227 @@
+"""How a submission is judged: the operator's side of a task, and the run of its tests.
+
+Invariants
+- Nothing that a trajectory can reach decides: the submission is only the files that it changed in
+  its repository, laid over a fresh box that it never saw, and the verifier's files over those.
+- Whatever a submission does (hang, crash, flood, fill the memory) costs it the reward; only a
+  failure to start or keep a box is not its own.
+- The verifier's files are read on this side and are in no box that a policy's calls run in.
+- pytest is told by an option where its settings are (`settings`): nothing else of the tree can be.
+
+What it cannot exclude: the code under test runs in the process of its tests, and may forge their
+report from within.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+import time
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+from pydantic import BaseModel, Field, ValidationError, model_validator
+
+from toolsvc.errors import Reason, Refused
+from toolsvc.plugin.tool import STRICT
+from toolsvc.tools.files import FILE_MODE, Entry, TreeError, read_tree
+from toolsvc.tools.swe.boxes.box import Box, BoxError
+from toolsvc.tools.swe.verifying.archives import Archives
+from toolsvc.tools.swe.verifying.parser import BadTree
+from toolsvc.tools.swe.verifying.report import PASSED, Report, read_report
+from toolsvc.tools.swe.verifying.settings import pytest_file, told_by
+from toolsvc.tools.swe.verifying.tampering import PROTECTED, tampering
+from toolsvc.tools.swe.verifying.tree import Submission, archive_command, check_places, compare
+from toolwright.types import ToolErrorKind
+
+FILE = "verification.toml"
+FILES = "files"
+_OUTPUT_BYTES = 16 * 1024 * 1024
+_COPY_SECONDS = 60.0
+_LIST = ".toolwright-removed"
+
+log = structlog.get_logger(__name__)
+
+
+class VerificationFile(BaseModel):
+    """`verification.toml`. Either lists of tests that must pass, or the whole map of statuses."""
+
+    model_config = STRICT
+
+    command: str = Field(description="runs the tests, in the repository's folder")
+    report: Report = Field(description="whose output is read: pytest -rA, or unittest -v")
+    seconds: float = Field(default=300.0, gt=0, description="for the command")
+    fail_to_pass: tuple[str, ...] = Field(default=(), description="tests that the fix makes pass")
+    pass_to_pass: tuple[str, ...] = Field(default=(), description="tests that must go on passing")
+    expected: dict[str, str] | None = Field(
+        default=None, description="every test's status, as R2E-Gym's expected_output_json has it"
+    )
+    config: str | None = Field(
+        default=None,
+        pattern=r"^[\w.][\w./-]*$",
+        description="file of pytest's settings, if not the one that pytest finds at the tree's top",
+    )
+    protected: tuple[str, ...] = Field(
+        default=PROTECTED, description="patterns of files that a submission must not touch"
+    )
+
+    @model_validator(mode="after")
+    def _something_to_judge(self) -> VerificationFile:
+        if (self.expected is None) == (not self.fail_to_pass):
+            raise ValueError("give fail_to_pass (and pass_to_pass), or expected")
+        return self
+
+    def passed(self, statuses: dict[str, str]) -> int:
+        """Of the wanted tests, those that came out as wanted."""
+        return sum(statuses.get(test) == status for test, status in self.wanted.items())
+
+    @property
+    def wanted(self) -> dict[str, str]:
+        if self.expected is not None:
+            return self.expected
+        return dict.fromkeys((*self.fail_to_pass, *self.pass_to_pass), PASSED)
+
+    def holds(self, statuses: dict[str, str]) -> bool:
+        if self.expected is not None:
+            return statuses == self.expected
+        return self.passed(statuses) == len(self.wanted)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """`overlay`: the verifier's own files, which go over the submission's."""
+
+    name: str
+    file: VerificationFile
+    overlay: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """`why`: for the operator's log; the policy reads nothing of it. `seconds`: of the tests."""
+
+    solved: bool
+    why: str = ""
+    passed: int = 0
+    wanted: int = 0
+    seconds: float = 0.0
+    tampered: int = 0
+    timed_out: bool = False
+
+
+def read_verification(folder: Path, name: str, limit: int) -> Verification:
+    """Refused if it is none: that is the operator's to mend."""
+    try:
+        file = VerificationFile.model_validate(tomllib.loads((folder / FILE).read_text("utf-8")))
+        files = read_tree(folder / FILES, limit) if (folder / FILES).exists() else []
+    except (OSError, ValueError, ValidationError, TreeError) as error:
+        raise Refused(
+            Reason.INVALID_REQUEST, f"verification {name!r}: {error}", subject=name
+        ) from error
+    # Without its folders: they are made with the files, and must not be cleared for them.
+    overlay = tuple(entry for entry in files if not stat.S_ISDIR(entry.mode))
+    return Verification(name=name, file=file, overlay=overlay)
+
+
+async def submitted_tree(box: Box, archives: Archives, most: int, session: str) -> dict[str, Entry]:
+    """The tree as the policy leaves it, after all that it left running has ended. BadTree if there
+    is none to be had; BoxGone, PoolFull, PoolDown."""
+    try:
+        await box.exec("kill -9 -1", limit=_COPY_SECONDS, keep=0)
+        data = await box.read(archive_command(), limit=_COPY_SECONDS, most=most)
+    except BoxError as error:
+        raise BadTree(str(error)) from error
+    tree = await archives.read(data, session)
+    check_places(tree)
+    return tree
+
+
+async def judge(
+    fresh: Box,
+    tree: dict[str, Entry],
+    verification: Verification,
+    archives: Archives,
+    most: int,
+    session: str,
+) -> Verdict:
+    """Runs the tests on a submission in a box that holds the untouched repository. BoxError or
+    BoxGone, PoolFull or PoolDown where that was not to be had, which is nobody's fault."""
+    file = verification.file
+    archive = await fresh.read(archive_command(), limit=_COPY_SECONDS, most=most)
+    base = await archives.read(archive, session)
+    overlay = {entry.path: entry for entry in verification.overlay}
+    config = _config(verification, base | overlay)
+    if config in base:
+        overlay.setdefault(config, base[config])
+    submission = await asyncio.to_thread(compare, base, tree)
+    touched = tampering(submission, overlay, file.protected)
+    wanted = len(file.wanted)
+    if touched:
+        why = f"it changed {', '.join(touched[:10])}"
+        return Verdict(solved=False, why=why, tampered=len(touched), wanted=wanted)
+    try:
+        await _lay(fresh, submission, list(overlay.values()))
+    except BoxError as error:
+        return Verdict(solved=False, why=f"it cannot be laid out: {error}", wanted=wanted)
+    return await _run(fresh, file, config, wanted)
+
+
+def _config(verification: Verification, tree: dict[str, Entry]) -> str | None:
+    """The file of pytest's settings; None where there is none. Refused if it is named and not in
+    the operator's tree: a submission could bring it."""
+    file = verification.file
+    if file.report != "pytest":
+        return None
+    if file.config is not None and file.config not in tree:
+        raise Refused(
+            Reason.INVALID_REQUEST,
+            f"verification {verification.name!r}: its config {file.config!r} is no file of the "
+            "repository",
+            subject=verification.name,
+            mend="put it into the verification's files, or correct its name",
+        )
+    return file.config or pytest_file(tree)
+
+
+async def _lay(fresh: Box, submission: Submission, overlay: Sequence[Entry]) -> None:
+    """What was there goes first, so that nothing is written through a link."""
+    paths = (*submission.paths, *(entry.path for entry in overlay))
+    gone = "\0".join(paths).encode("utf-8", "surrogateescape")
+    await fresh.write([Entry(_LIST, FILE_MODE, gone)])
+    remove = f"xargs -0 rm -rf -- < {_LIST} && rm {_LIST}"
+    await fresh.read(remove, limit=_COPY_SECONDS, most=0)
+    await fresh.write([*submission.written, *overlay])
+
+
+async def _run(fresh: Box, file: VerificationFile, config: str | None, wanted: int) -> Verdict:
+    command = file.command
+    if file.report == "pytest":
+        command = f"{told_by(config)}\n{command}"
+    started = time.perf_counter()
+    try:
+        ran = await fresh.exec(command, limit=file.seconds, keep=_OUTPUT_BYTES)
+    except BoxError as error:
+        return Verdict(solved=False, why=f"the tests could not begin: {error}", wanted=wanted)
+    seconds = time.perf_counter() - started
+    output = ran.output.decode("utf-8", "replace")
+    statuses = read_report(file.report, output)
+    why = ""
+    if ran.kind is not ToolErrorKind.NONE or ran.dropped:
+        ended = "too much output" if ran.dropped else ran.kind.name
+        why = f"the tests ended: {ran.lost or ended}"
+    elif not file.holds(statuses):
+        other = {test: statuses.get(test, "not run") for test in file.wanted}
+        other = {test: told for test, told in other.items() if told != file.wanted[test]}
+        why = ", ".join(f"{test}: {told}" for test, told in list(other.items())[:10])
+        log.info("not solved", why=why, exit_code=ran.code, tail=output[-500:])
+    return Verdict(
+        solved=not why,
+        why=why,
+        passed=file.passed(statuses),
+        wanted=wanted,
+        seconds=seconds,
+        timed_out=ran.kind is ToolErrorKind.TIMEOUT,
+    )

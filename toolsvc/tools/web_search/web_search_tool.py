@@ -1,0 +1,198 @@
+"""`web_search`: the results of a search API, and, where the operator wants it, what stands on the
+pages behind them.
+
+Owns how a query comes in and how results become an observation. What goes around it (`<result>`)
+is the recipe's.
+
+A page that cannot be read is the web's doing, and the policy reads why. A search API or a
+summariser that cannot be had is the operator's matter: the call is refused, and the policy reads
+nothing. For all of them a call waits (`plugin.waiting`); of its own it runs next to nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from typing import Any, Self, TypeVar
+
+from pydantic import Field
+
+from toolsvc.backends.budget import Budget
+from toolsvc.backends.cache import Cache, CacheOptions
+from toolsvc.backends.chat_model import EndpointOptions
+from toolsvc.confined.errors import CannotStart
+from toolsvc.errors import StartError
+from toolsvc.plugin.built_in import BuiltIn
+from toolsvc.sandbox.config import SandboxConfig
+from toolsvc.tools.web_search.action import SEARCH, VISIT, find_request, request
+from toolsvc.tools.web_search.api import SearchApi
+from toolsvc.tools.web_search.pages import Pages
+from toolsvc.tools.web_search.results import as_text, distinct, page_as_text
+from toolsvc.tools.web_search.types import PageUnreadable, WebHit
+from toolsvc.types import ActionFormat, Call, RawFormat, Result, TagFormat
+
+MOST_HITS = 20
+
+
+class WebSearchOptions(CacheOptions):
+    """What an operator may set about `web_search`."""
+
+    base_url: str = Field(
+        default="https://google.serper.dev", description="the API; POST BASE_URL/search is asked"
+    )
+    key_variable: str = Field(
+        default="SERPER_API_KEY",
+        description="environment variable that holds the API key; none: no key",
+    )
+    country: str = Field(default="", description="two letters, as the API's gl")
+    language: str = Field(default="", description="as the API's hl")
+    budget_requests: int | None = Field(
+        default=None, ge=0, description="queries to the API in this service's life"
+    )
+    topk: int = Field(default=5, ge=1, le=MOST_HITS, description="results of an observation")
+    snippet_chars: int = Field(default=500, ge=1, description="characters of one snippet")
+    visit: bool = Field(default=False, description="lets the policy open pages: <visit> URL")
+    pages: int = Field(
+        default=0, ge=0, le=MOST_HITS, description="results whose pages are read with each search"
+    )
+    page_chars: int = Field(default=4000, ge=1, description="characters shown of one page")
+    allow_hosts: tuple[str, ...] = Field(
+        default=(), description="hosts (or host:port) that pages may be on though not public"
+    )
+    extractors: int = Field(default=1, ge=1, description="pages that are read at once")
+    summariser: EndpointOptions | None = Field(
+        default=None, description="a model that sums up pages for the query"
+    )
+
+
+class WebSearchTool(BuiltIn):
+    Options = WebSearchOptions
+    name = "web_search"
+    description = "Searches the web and returns the results that match the query best."
+    parallel_calls = True
+    run_limit = 60.0
+
+    def __init__(self, options: WebSearchOptions, sandbox: SandboxConfig | None = None) -> None:
+        self._options = options
+        self._sandbox = sandbox or SandboxConfig()
+        self._stack = AsyncExitStack()
+        self._key = ""
+        if options.key_variable:
+            self._key = os.environ.get(options.key_variable, "")
+            if not self._key:
+                raise StartError(
+                    f"web_search needs the API key of {options.base_url}: set the environment "
+                    f"variable {options.key_variable}"
+                )
+        self._budget = Budget(requests=options.budget_requests, tokens=None)
+        self._cache: Cache | None = None
+        self._api: SearchApi | None = None
+        self._pages: Pages | None = None
+        self.format: ActionFormat = TagFormat(open=SEARCH[0], close=SEARCH[1], argument="query")
+        self.usage = f"<search> query </search>\n{self.description}"
+        if options.visit:
+            self.format, self.stop_strings = RawFormat(), (SEARCH[1], VISIT[1])
+            self.description += " Also opens a page and returns its text."
+            self.usage = (
+                f"<search> query </search> or <visit> https://... </visit>\n{self.description}"
+            )
+
+    @classmethod
+    def make(cls, options: WebSearchOptions, sandbox: SandboxConfig) -> Self:
+        return cls(options, sandbox)
+
+    async def start(self) -> None:
+        options, enter = self._options, self._stack.enter_async_context
+        self._cache = await enter(options.opened_cache())
+        self._api = SearchApi(
+            options.base_url,
+            self._key,
+            country=options.country,
+            language=options.language,
+            budget=self._budget,
+            cache=self._cache,
+        )
+        self._stack.push_async_callback(self._api.close)
+        if options.visit or options.pages:
+            pages = Pages(
+                self._cache,
+                allowed_hosts=options.allow_hosts,
+                processes=options.extractors,
+                summariser=options.summariser,
+                sandbox=self._sandbox,
+            )
+            try:
+                self._pages = await enter(pages)
+            except CannotStart as error:
+                raise StartError(f"web_search cannot read pages here: {error}") from error
+
+    async def stop(self) -> None:
+        await self._stack.aclose()
+
+    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        found = super().check(arguments)
+        wanted = (
+            find_request(found["action"])
+            if self._options.visit
+            else request(found["query"], visit=False)
+        )
+        return wanted._asdict()
+
+    def figures(self) -> Mapping[str, float]:
+        found: dict[str, float] = {"searches_total": self._budget.requests}
+        for part in (self._cache, self._pages):
+            if part is not None:
+                found.update(part.figures())
+        return found
+
+    async def call(self, state: object, call: Call) -> Result:
+        text, caller = call.arguments["text"], call.session.session_id
+        work = self._visit if call.arguments["visit"] else self._search
+        return await work(text, caller)
+
+    async def _search(self, query: str, caller: str) -> Result:
+        api, options = _started(self._api), self._options
+        # More than are shown: some will be of one page.
+        hits = distinct(await api.search(query, 2 * options.topk), options.topk)
+        gists = await self._gists(query, hits, caller)
+        return Result.of(
+            as_text(hits, gists, options.snippet_chars),
+            metrics={"hits": len(hits), "pages": sum(map(bool, gists))},
+        )
+
+    async def _visit(self, url: str, caller: str) -> Result:
+        page = await _started(self._pages).read(url, caller)
+        return Result.of(page_as_text(page, self._options.page_chars), metrics={"pages": 1})
+
+    async def _gists(self, query: str, hits: list[WebHit], caller: str) -> list[str]:
+        """Of each hit's page; "" beyond the first `pages`."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(self._gist(query, hit, caller))
+                    for hit in hits[: self._options.pages]
+                ]
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from failed
+        return [*(task.result() for task in tasks), *[""] * (len(hits) - len(tasks))]
+
+    async def _gist(self, query: str, hit: WebHit, caller: str) -> str:
+        """ "" where the page cannot be read, which is no fault of the search."""
+        if not hit.url:
+            return ""
+        try:
+            chars = self._options.page_chars
+            return await _started(self._pages).gist(hit.url, query, chars, caller)
+        except PageUnreadable:
+            return ""
+
+
+T = TypeVar("T")
+
+
+def _started(part: T | None) -> T:
+    if part is None:
+        raise RuntimeError("web_search was called before it was started")
+    return part
