@@ -9,10 +9,10 @@ its own doing; `ioctl`, `fcntl`, `ftruncate`; `clone`, so that there is one thre
 
 from __future__ import annotations
 
-from toolsvc.sandbox.jailed.walls import bpf
+from toolsvc.sandbox.jailed.walls import bpf, syscalls
 
 _KEPT = {
-    bpf.X86_64: {
+    syscalls.X86_64: {
         "read": 0,
         "write": 1,
         "close": 3,
@@ -39,7 +39,7 @@ _KEPT = {
         "exit_group": 231,
         "getrandom": 318,
     },
-    bpf.AARCH64: {
+    syscalls.AARCH64: {
         "close": 57,
         "lseek": 62,
         "read": 63,

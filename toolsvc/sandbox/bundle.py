@@ -14,7 +14,7 @@ from typing import Any
 
 # Each imports only those before it; the driver stands where it finds all that it may import.
 _BEFORE_THE_DRIVER = (
-    *("wire", "walls.bpf", "walls.kernel", "walls.confine"),
+    *("wire", "walls.syscalls", "walls.bpf", "walls.kernel", "walls.confine"),
     *("watching.measure", "walls.homes", "watching.share", "preload"),
 )
 _AFTER_THE_DRIVER = ("watching.watch", "forker", "zygote")

@@ -23,7 +23,7 @@ from toolsvc.sandbox.config import (
     zygote_settings,
 )
 from toolsvc.sandbox.errors import SandboxError, SandboxUnavailable
-from toolsvc.sandbox.jailed.walls import bpf, kernel
+from toolsvc.sandbox.jailed.walls import kernel, syscalls
 from toolsvc.sandbox.plan import JailPlan, plan_jail
 from toolsvc.sandbox.pool import PoolStatistics, SandboxPool
 from toolsvc.sandbox.selftest import examine
@@ -78,10 +78,10 @@ class Sandbox:
 
     async def start(self) -> None:
         """SandboxUnavailable where no level passes its self-test."""
-        if kernel.MACHINE not in bpf.NUMBERS:
+        if kernel.MACHINE not in syscalls.NUMBERS:
             raise SandboxUnavailable(
                 f"the sandbox has no system call table for {kernel.MACHINE}: "
-                f"run the tool service on {bpf.X86_64} or {bpf.AARCH64}"
+                f"run the tool service on {syscalls.X86_64} or {syscalls.AARCH64}"
             )
         plan = plan_jail(self.config)
         levels = possible_levels(self.config, kernel.landlock_abi())

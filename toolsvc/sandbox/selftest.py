@@ -23,14 +23,14 @@ from typing import Any
 from toolsvc.sandbox.bundle import probe_source
 from toolsvc.sandbox.config import Isolation, SandboxConfig
 from toolsvc.sandbox.errors import SandboxError
-from toolsvc.sandbox.jailed.walls import bpf, kernel
+from toolsvc.sandbox.jailed.walls import kernel, syscalls
 from toolsvc.sandbox.jailed.walls.confine import ENVIRONMENT
 from toolsvc.sandbox.pool import SandboxPool
 from toolsvc.sandbox.session import Ending, SandboxSession
 
 _LIMIT_SECONDS = 20.0
 _KEEP_BYTES = 256 * 1024
-_CAPGET = {bpf.X86_64: 125, bpf.AARCH64: 90}
+_CAPGET = {syscalls.X86_64: 125, syscalls.AARCH64: 90}
 _ENVIRONMENT = {*ENVIRONMENT, "HOME", "TMPDIR", "LC_CTYPE", "PYTHONPATH"}
 _DESCRIPTORS = {0, 1, 2, 3}
 _UNTOUCHED = "(41, 's', ['secret'])"
@@ -101,7 +101,7 @@ async def _plant(victim: SandboxSession) -> str:
 def _probe(
     bait: Mapping[str, Any], theirs: str, config: SandboxConfig, level: Isolation
 ) -> dict[str, Any]:
-    numbers = bpf.NUMBERS[kernel.MACHINE]
+    numbers = syscalls.NUMBERS[kernel.MACHINE]
     readable = [*bait["files"], "/etc/passwd", "/etc/shadow", os.path.expanduser("~/.profile")]
     listable = [os.path.dirname(path) for path in bait["files"]]
     writable = [*bait["files"], "/dev/shm/x", "/var/tmp/x", "/etc/x", "/usr/lib/x"]

@@ -5,7 +5,7 @@ and the helpers of `PRELUDE`. A try is held when it ends in an OSError (or one o
 other ending, a slip in the text included, counts as a break-in.
 """
 
-from toolsvc.sandbox.jailed.walls import bpf, kernel
+from toolsvc.sandbox.jailed.walls import kernel, syscalls
 
 DENIALS = {
     *("OSError", "PermissionError", "FileNotFoundError", "NotADirectoryError", "IsADirectoryError"),
@@ -14,7 +14,7 @@ DENIALS = {
 
 # Calls that the session's filter does not name, by machine.
 MORE_NUMBERS = {
-    bpf.X86_64: {
+    syscalls.X86_64: {
         "prlimit64": 302,
         "pidfd_open": 434,
         "execveat": 322,
@@ -26,7 +26,7 @@ MORE_NUMBERS = {
         "prctl": 157,
         "fallocate": 285,
     },
-    bpf.AARCH64: {
+    syscalls.AARCH64: {
         "prlimit64": 261,
         "pidfd_open": 434,
         "execveat": 281,
@@ -44,7 +44,7 @@ PRELUDE = f"""
 import ctypes, errno, fcntl, mmap, os, resource, signal, socket, stat, struct, subprocess, sys
 import termios, threading, time
 
-NUMBERS = { ({**bpf.NUMBERS[kernel.MACHINE], **MORE_NUMBERS[kernel.MACHINE]})!r}
+NUMBERS = { ({**syscalls.NUMBERS[kernel.MACHINE], **MORE_NUMBERS[kernel.MACHINE]})!r}
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -279,7 +279,7 @@ for number in range(467, 600):
 raise PermissionError("none is there")
 """,
 }
-if kernel.MACHINE == bpf.X86_64:
+if kernel.MACHINE == syscalls.X86_64:
     SYSTEM_CALLS |= {
         "ports": "call('iopl', 3)",
         "descriptor table": f"call('modify_ldt', 0, {_BUFFER}, 16)",

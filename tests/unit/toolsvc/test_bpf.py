@@ -9,7 +9,7 @@ import struct
 import pytest
 
 from toolsvc.confined import calls
-from toolsvc.sandbox.jailed.walls import bpf
+from toolsvc.sandbox.jailed.walls import bpf, syscalls
 
 ALLOW = 0x7FFF0000
 KILL = 0x80000000
@@ -61,7 +61,7 @@ def run(program: bytes, machine: str, number: int, *arguments: int) -> int:
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_every_listed_call_is_refused_and_its_neighbours_are_not(machine: str) -> None:
     program = bpf.session_program(machine)
-    numbers = bpf.NUMBERS[machine]
+    numbers = syscalls.NUMBERS[machine]
     listed = set(numbers.values())
     for name, number in numbers.items():
         if name in LOOKED_INTO:
@@ -74,7 +74,7 @@ def test_every_listed_call_is_refused_and_its_neighbours_are_not(machine: str) -
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_calls_that_are_newer_than_the_tables_are_absent(machine: str) -> None:
     program = bpf.session_program(machine)
-    assert max(bpf.NUMBERS[machine].values()) < 467
+    assert max(syscalls.NUMBERS[machine].values()) < 467
     for number in (467, 468, 500, 10000, 0x3FFFFFFF):
         assert run(program, machine, number) == ENOSYS, number
 
@@ -83,13 +83,13 @@ def test_calls_that_are_newer_than_the_tables_are_absent(machine: str) -> None:
 def test_nothing_is_written_back_and_all_is_told_to_be(machine: str) -> None:
     program = bpf.session_program(machine)
     for name in WRITE_BACK:
-        assert run(program, machine, bpf.NUMBERS[machine][name]) == DONE, name
+        assert run(program, machine, syscalls.NUMBERS[machine][name]) == DONE, name
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_sockets_keep_their_size_have_no_filter_and_hand_out_no_processes(machine: str) -> None:
-    program, number = bpf.session_program(machine), bpf.NUMBERS[machine]["setsockopt"]
-    asked = bpf.NUMBERS[machine]["getsockopt"]
+    program, number = bpf.session_program(machine), syscalls.NUMBERS[machine]["setsockopt"]
+    asked = syscalls.NUMBERS[machine]["getsockopt"]
     assert run(program, machine, asked, 4, 1, 77) == EPERM
     for option in (socket.SO_PEERCRED, socket.SO_TYPE, socket.SO_ERROR):
         assert run(program, machine, asked, 4, 1, option) == ALLOW, option
@@ -101,7 +101,7 @@ def test_sockets_keep_their_size_have_no_filter_and_hand_out_no_processes(machin
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_open_files_are_shared_among_threads_alone(machine: str) -> None:
-    program, number = bpf.session_program(machine), bpf.NUMBERS[machine]["clone"]
+    program, number = bpf.session_program(machine), syscalls.NUMBERS[machine]["clone"]
     assert run(program, machine, number, 0x400 | 17) == EPERM
     assert run(program, machine, number, 0x4000 | 0x100 | 17) == ALLOW  # vfork
     assert run(program, machine, number, CLONE_THREAD) == ALLOW
@@ -112,9 +112,9 @@ def test_what_python_lives_on_is_allowed(machine: str) -> None:
     program = bpf.session_program(machine)
     for name, number in HARMLESS[machine].items():
         assert run(program, machine, number) == ALLOW, name
-    clone = bpf.NUMBERS[machine]["clone"]
+    clone = syscalls.NUMBERS[machine]["clone"]
     assert run(program, machine, clone, CLONE_THREAD) == ALLOW
-    pair = bpf.NUMBERS[machine]["socketpair"]
+    pair = syscalls.NUMBERS[machine]["socketpair"]
     assert run(program, machine, pair, 1, 1 | 0o2000000) == ALLOW
     assert run(program, machine, pair, 1, 5) == ALLOW
 
@@ -123,7 +123,7 @@ def test_what_python_lives_on_is_allowed(machine: str) -> None:
 @pytest.mark.parametrize("flag", [1 << 17, 1 << 25, 1 << 26, 1 << 27, 1 << 28, 1 << 29, 1 << 30])
 def test_no_namespace_can_be_made_by_clone(machine: str, flag: int) -> None:
     program = bpf.session_program(machine)
-    assert run(program, machine, bpf.NUMBERS[machine]["clone"], flag | 17) == EPERM
+    assert run(program, machine, syscalls.NUMBERS[machine]["clone"], flag | 17) == EPERM
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
@@ -134,7 +134,7 @@ def test_clone3_is_absent_so_that_the_c_library_falls_back(machine: str) -> None
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_no_socket_reaches_beyond_a_pair(machine: str) -> None:
     program = bpf.session_program(machine)
-    numbers = bpf.NUMBERS[machine]
+    numbers = syscalls.NUMBERS[machine]
     for name in ("socket", "connect", "bind", "listen", "accept", "accept4"):
         assert run(program, machine, numbers[name], 1, 1) == EPERM, name
     assert run(program, machine, numbers["socketpair"], 1, 2) == EPERM
@@ -152,7 +152,7 @@ def test_another_architecture_or_the_x32_interface_is_killed() -> None:
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_a_jail_may_make_sessions_and_nothing_else_more_than_they(machine: str) -> None:
     jail, session = bpf.zygote_program(machine), bpf.session_program(machine)
-    numbers = bpf.NUMBERS[machine]
+    numbers = syscalls.NUMBERS[machine]
     more = {
         name
         for name, number in numbers.items()
@@ -168,7 +168,7 @@ def test_a_jail_may_make_sessions_and_nothing_else_more_than_they(machine: str) 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_what_is_one_for_all_sessions_is_left_alone(machine: str) -> None:
-    program, numbers = bpf.session_program(machine), bpf.NUMBERS[machine]
+    program, numbers = bpf.session_program(machine), syscalls.NUMBERS[machine]
     for name in ("F_SETLEASE", "F_NOTIFY", "F_SETPIPE_SZ", "F_OFD_SETLK", "F_OFD_SETLKW"):
         command = getattr(fcntl, name)
         assert run(program, machine, numbers["fcntl"], 3, command) == EPERM, name
@@ -202,7 +202,7 @@ def test_a_parser_keeps_the_calls_that_are_listed_and_no_others(machine: str) ->
     program = calls.program(machine)
     kept = {number for number in range(600) if run(program, machine, number) == ALLOW}
     assert kept == set(calls._KEPT[machine].values())
-    refused = {name: n for name, n in bpf.NUMBERS[machine].items() if name not in LOOKED_INTO}
+    refused = {name: n for name, n in syscalls.NUMBERS[machine].items() if name not in LOOKED_INTO}
     assert not kept & set(refused.values())
     other = "aarch64" if machine == "x86_64" else "x86_64"
     assert run(program, other, 0) == KILL
