@@ -1,7 +1,9 @@
 """What `test_parallel` compares: loss and whole gradients of fixed rows, for any number of ranks.
 
-A rank is `python gradients_main.py MODEL FOLDER TENSOR_PARALLEL ...` under torchrun. It computes
-once for each TENSOR_PARALLEL, since its start costs far more, and writes FOLDER/TENSOR_PARALLEL.
+A rank is `python gradients_main.py MODEL FOLDER TENSOR_PARALLEL=PORT ...` under torchrun. It
+computes once for each TENSOR_PARALLEL, since its start costs far more, and writes
+FOLDER/TENSOR_PARALLEL. Ranks meet at the PORT: in torchrun's own store they would find the
+addresses of the time before.
 """
 
 from __future__ import annotations
@@ -71,8 +73,7 @@ def compute(folder: Path, output: Path, tensor: int) -> None:
 
 
 if __name__ == "__main__":
-    for attempt, tensor in enumerate(sys.argv[3:]):
-        # The keys of a process group stay in torchrun's store: the next needs names of its own,
-        # which it has as if torchrun had started its ranks again.
-        os.environ["TORCHELASTIC_RESTART_COUNT"] = str(attempt)
+    os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "False"
+    for word in sys.argv[3:]:
+        tensor, _, os.environ["MASTER_PORT"] = word.partition("=")
         compute(Path(sys.argv[1]), Path(sys.argv[2], tensor), int(tensor))

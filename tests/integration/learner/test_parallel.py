@@ -11,8 +11,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from bench.ready import free_ports
 from tests.integration.learner import gradients_main
-from tests.support.net import free_port
 
 ROOT = Path(__file__).parents[3]
 TOGETHER = {"TP=2": 2, "DP=2": 1}
@@ -33,11 +33,12 @@ def together(
 ) -> dict[str, dict[str, torch.Tensor]]:
     """What two ranks find, by name of how they share the work."""
     folder = tmp_path_factory.mktemp("two")
+    agent, *ports = free_ports(1 + len(TOGETHER))
     command = [
         *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"),
-        *("--master-addr", "127.0.0.1", "--master-port", str(free_port())),
+        *("--master-addr", "127.0.0.1", "--master-port", str(agent)),
         *(str(gradients_main.__file__), str(model_folder), str(folder)),
-        *map(str, TOGETHER.values()),
+        *(f"{tensor}={port}" for tensor, port in zip(TOGETHER.values(), ports, strict=True)),
     ]
     path = os.pathsep.join([str(ROOT), str(ROOT / "proto")])
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}

@@ -291,9 +291,9 @@ async def test_walls_that_do_not_stand_are_seen_at_the_start() -> None:
 
 SERVICE = f"""
 import asyncio
-from toolsvc.confined.pool import Pool, file_of
+from toolsvc.confined.pool import ConfinedPool, file_of
 async def main():
-    pool = Pool({PARSER!r}, count=1, memory_bytes=256 << 20)
+    pool = ConfinedPool({PARSER!r}, count=1, memory_bytes=256 << 20)
     await pool.start()
     async with pool.place("a", 1) as jobs:
         with file_of(b"") as file:

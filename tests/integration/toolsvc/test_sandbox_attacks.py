@@ -254,9 +254,9 @@ async def test_it_is_bounded(
 @TWO_WALLS
 @pytest.mark.parametrize("name", [name for name in BOMBS if BOMBS[name].alike])
 async def test_it_is_bounded_behind_every_wall_alike(
-    sandbox: Sandbox, bait: dict[str, Any], victim: tuple[SandboxSession, str], name: str
+    attackers: Attackers, bait: dict[str, Any], victim: tuple[SandboxSession, str], name: str
 ) -> None:
-    await test_it_is_bounded(sandbox, bait, victim, name)
+    await test_it_is_bounded(attackers, bait, victim, name)
 
 
 async def test_what_bombs_left_is_gone(
