@@ -30,7 +30,7 @@ from toolsvc.edge.wire import (
 )
 from toolsvc.errors import Reason, Refused
 from toolsvc.fleet.fetching import blob_of
-from toolsvc.fleet.link import LONGEST_SECONDS, HostLink, HostLost, unheard, unreachable
+from toolsvc.fleet.link import HostLink, HostLost, seconds_left, unheard, unreachable
 from toolsvc.fleet.placing import Placer
 from toolsvc.fleet.sessions import Placed, Sessions, no_host
 from toolsvc.fleet.starting import Starter
@@ -187,7 +187,7 @@ class FrontServicer(Servicer):
         data = self._blobs.get(sha256)
         if data is not None:
             return data
-        return await blob_of(self._starter.hosts, sha256, _seconds_left(context))
+        return await blob_of(self._starter.hosts, sha256, seconds_left(context))
 
     def take_in(self, blob: BlobRef) -> Upload:
         if self._placer.draining:
@@ -295,7 +295,7 @@ class FrontServicer(Servicer):
     async def _ask(self, host: HostLink, method: str, request: Any, context: Any) -> Any:
         """Within the time of the client's request. ServiceError; HostLost."""
         try:
-            return await host.ask(method, request, _seconds_left(context))
+            return await host.ask(method, request, seconds_left(context))
         except TransportError as error:
             raise unheard(host, error) from error
 
@@ -326,10 +326,6 @@ def _held_at(endpoint: str, session_id: str) -> ServiceError:
 def cannot_fork(tool: pb.ToolDescriptor) -> None:
     """Says so, of a tool whose sessions have an actor of their own."""
     tool.capabilities.fork = tool.capabilities.fork_replays = False
-
-
-def _seconds_left(context: Any) -> float:
-    return min(context.time_remaining() or LONGEST_SECONDS, LONGEST_SECONDS)
 
 
 def _is_unsure(error: ServiceError) -> bool:

@@ -126,7 +126,7 @@ class HostLink:
             try:
                 return await asking
             except asyncio.CancelledError:
-                if not self.lost:
+                if not self._cut():
                     raise
             except HostGone as gone:
                 self.lose(str(gone))
@@ -164,7 +164,8 @@ class HostLink:
         return (("authorization", on_behalf(self._token)),)
 
     def _cut(self) -> bool:
-        """Whether an RPC was cancelled by `close`, and not by the task that waits for it."""
+        """Whether a wait was cut off because the host is given up, not because the task that waits
+        was cancelled."""
         task = asyncio.current_task()
         return self.lost and (task is None or not task.cancelling())
 
@@ -184,6 +185,12 @@ class HostLink:
             task.cancel()
         if not done:
             self.lose(f"its host at {self.at} does not answer any more")
+
+
+def seconds_left(context: Any) -> float:
+    """For what is asked on behalf of a client's RPC."""
+    left: float | None = context.time_remaining()
+    return LONGEST_SECONDS if left is None else min(left, LONGEST_SECONDS)
 
 
 def unreachable(message: str) -> ServiceError:

@@ -104,6 +104,26 @@ async def test_an_actor_that_has_died_ends_all_waiting() -> None:
         assert word.killed
 
 
+async def test_who_is_cancelled_as_the_host_is_lost_is_cancelled() -> None:
+    """Else a watch that was stopped would go on, and replace a host of a service that ends."""
+
+    class CancelsItsListener(Word):
+        async def beat(self) -> frozenset[str]:
+            try:
+                return await super().beat()
+            finally:
+                looking.cancel()
+
+    async with serving(ToolDouble()) as double:
+        link = link_to(double, CancelsItsListener(()))
+        looking = asyncio.create_task(link.sessions())
+        await asyncio.sleep(0)
+        link.lose("its node has died")
+        with pytest.raises(asyncio.CancelledError):
+            await looking
+        await link.close()
+
+
 async def test_an_actor_that_ray_does_not_reach_lives_as_long_as_it_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

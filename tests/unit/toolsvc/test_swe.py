@@ -5,6 +5,7 @@ import os
 import shlex
 import subprocess
 import tarfile
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from toolsvc.tools.swe.action import find_call
 from toolsvc.tools.swe.arguments import SweArguments
 from toolsvc.tools.swe.boxes import cli, kubernetes
 from toolsvc.tools.swe.boxes.box import BoxError, BoxGone, StartFailed
+from toolsvc.tools.swe.boxes.container import OUT, ContainerBox, Take
 from toolsvc.tools.swe.boxes.kubernetes import exit_code, is_running
 from toolsvc.tools.swe.checkout import unpack
 from toolsvc.tools.swe.options import SweOptions
@@ -284,6 +286,32 @@ def test_how_a_container_ended() -> None:
     ):
         with pytest.raises(BoxGone):
             cli.how_ended(outside)
+
+
+class LoudBox(ContainerBox):
+    """Its tar is the policy's, and prints for as long as it may."""
+
+    async def _process(self, command: str, given: bytes, take: Take) -> int:
+        take(OUT, b"begun\n")
+        for _ in range(256):
+            take(OUT, b"x" * 65536)
+        return 2
+
+    async def _ended(self, patient: bool) -> str:
+        return ""
+
+    async def close(self) -> None:
+        """Nothing is left."""
+
+
+async def test_what_a_box_says_while_files_are_written_is_not_kept() -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(BoxError, match=r"^x{1000}$"):
+            await LoudBox("/repo", 60.0).write([])
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_requests_never_exceed_limits() -> None:

@@ -15,7 +15,7 @@ import grpc.aio
 
 from toolsvc.edge.call_stream import Asked
 from toolsvc.edge.service import ToolServicer
-from toolsvc.fleet.link import LONGEST_SECONDS, unreachable
+from toolsvc.fleet.link import seconds_left, unreachable
 from toolsvc.host.host import Host
 from toolwright.common.v1 import reasons_pb2
 from toolwright.rpc.auth import on_behalf
@@ -63,7 +63,7 @@ class FrontLink:
     def _terms(self, context: Any) -> dict[str, Any]:
         return {
             "metadata": (("authorization", on_behalf(self._token)),),
-            "timeout": min(context.time_remaining() or LONGEST_SECONDS, LONGEST_SECONDS),
+            "timeout": seconds_left(context),
         }
 
 

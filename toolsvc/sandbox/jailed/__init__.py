@@ -6,7 +6,7 @@ home folder that the jail's user cannot open. Modules here import only each othe
 and only those that stand before them in the bundle's order.
 
 `zygote` is the jail's first process, and `wire` what it and its children say to the host. A child
-goes behind its `walls` and serves by one of the `drivers`; the zygote's `watching` sees to its
-limits. `preload` imports an operator's packages once for all children, and `probe` is the self-test
-that runs as foreign code.
+comes by the `forker`, goes behind its `walls` and serves by one of the `drivers`; the zygote's
+`watching` sees to its limits. `preload` imports an operator's packages once for all children, and
+`probe` is the self-test that runs as foreign code.
 """

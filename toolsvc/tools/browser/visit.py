@@ -229,7 +229,8 @@ class Visit:
         if self._chromium.is_blamed():
             self.overgrown = True
             # Databases and caches go with the context alone.
-            self._ending = asyncio.create_task(self._end())
+            if self._ending is None:
+                self._ending = asyncio.create_task(self._end())
 
     async def _on_dialog(self, dialog: Dialog) -> None:
         self._note(f'{dialog.type} "{short(dialog.message, _LONGEST_NOTE)}" was answered with OK')

@@ -1,4 +1,4 @@
-"""What a session holds: bytes in files, bytes in memory; and the removal of its files.
+"""What a session holds: bytes in files and in memory, locks, threads; and the removal of its files.
 
 Everything here looks at things that foreign code made or is changing at the same moment, so
 nothing is trusted to be there, to be readable or to stay what it was.

@@ -30,7 +30,7 @@ def rehearse() -> None:
 
 
 def work(request: str, file: BinaryIO) -> bytes:
-    """`request`: a `ImageRequest`; answers as `wire.pack_answer`."""
+    """`request`: an `ImageRequest`; answers as `wire.pack_answer`."""
     asked = ImageRequest.model_validate_json(request)
     arguments, limits = asked.arguments, asked.limits
     try:

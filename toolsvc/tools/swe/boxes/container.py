@@ -116,13 +116,18 @@ class ContainerBox(Box):
     async def write(self, entries: Sequence[Entry]) -> None:
         self._check()
         archive = await asyncio.to_thread(_archive, entries)
-        said = bytearray()
         begun = b"begun\n"
+        said = bytearray()
+
+        def take(_: int, data: bytes) -> None:
+            # What is called tar there is the policy's, and may say more than anybody reads.
+            said.extend(data[: max(0, len(begun) + 4 * _MESSAGE - len(said))])
+
         unpack = f"head -c {len(archive)} | tar --extract --file=- --no-same-owner 2>&1"
         command = f"echo begun; set -o pipefail; {unpack}"
         try:
             async with asyncio.timeout(_WRITE_SECONDS):
-                code = await self._process(command, archive, lambda _, data: said.extend(data))
+                code = await self._process(command, archive, take)
         except TimeoutError:
             await self._look()
             raise BoxError(f"writing took longer than {_WRITE_SECONDS:g} s") from None
