@@ -301,7 +301,7 @@ class _Redis:
 def _check_bound(memory: Mapping[str, Any], *, expires: bool) -> None:
     """ValueError. `memory`: what Redis says of its own."""
     forgets = ("allkeys-", "volatile-") if expires else ("allkeys-",)
-    if not memory["maxmemory"] or not memory["maxmemory_policy"].startswith(forgets):
+    if not memory.get("maxmemory") or not memory.get("maxmemory_policy", "").startswith(forgets):
         raise ValueError(
             "it has no bound of its own: redis-cli config set maxmemory 1gb "
             "maxmemory-policy allkeys-lru"

@@ -47,9 +47,9 @@ class Lookups(AbstractResolver):
         try:
             # A daemon: the service's end waits for no name server.
             threading.Thread(target=look_up, name="lookup", daemon=True).start()
-        except BaseException:
+        except RuntimeError as error:
             self._places.release()
-            raise
+            raise OSError(f"no thread to look {host} up in: {error}") from error
         return [
             ResolveResult(
                 hostname=host, host=address[0], port=port, family=kind, proto=number, flags=_NUMERIC

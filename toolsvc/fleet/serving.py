@@ -133,8 +133,10 @@ async def serve_fleet(config: ServiceConfig, kind: Kind, stop: asyncio.Event) ->
                 for task in running:
                     task.cancel()
     finally:
-        await starter.end()
-        await asyncio.gather(*(door.stop(1.0) for door in doors))
+        try:
+            await starter.end()
+        finally:
+            await asyncio.gather(*(door.stop(1.0) for door in doors))
         log.info("stopped", sessions=len(sessions))
 
 

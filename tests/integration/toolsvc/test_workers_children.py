@@ -36,25 +36,31 @@ try:
 except FileExistsError:
     pass
 else:
-    print("what a worker never says", flush=True)
+    sys.stdout.write(sys.argv[2])
+    sys.stdout.flush()
 sys.stdin.read()
 """
-"""The first of them, which writes its number into the file, says nonsense."""
+"""The first of them, which writes its number into the file, says what it is to say; none answers
+what it is asked."""
 
 
 def config(listen: str = "127.0.0.1:0") -> ServiceConfig:
     return ServiceConfig(tools=("any",), sandbox=SandboxConfig(), listen=listen)
 
 
-async def test_a_worker_that_says_nonsense_is_killed_and_replaced(
+@pytest.mark.parametrize("says", ["what a worker never says\n", ""])
+async def test_a_worker_that_says_nonsense_or_nothing_is_killed_and_replaced(
+    says: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     until: Callable[[Callable[[], bool]], Awaitable[None]],
 ) -> None:
     said = tmp_path / "said"
     monkeypatch.setattr(
-        toolsvc.fleet.local.child, "WORKER", (sys.executable, "-c", BABBLER, str(said))
+        toolsvc.fleet.local.child, "WORKER", (sys.executable, "-c", BABBLER, str(said), says)
     )
+    if not says:
+        monkeypatch.setattr(toolsvc.fleet.local.child, "ANSWER_SECONDS", 0.2)
     before = set(psutil.Process().children())
 
     def workers() -> set[int]:

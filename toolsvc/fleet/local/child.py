@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import structlog
 
 from toolsvc.errors import StartError
-from toolsvc.fleet.hosts import BEAT_SECONDS, HostGone, Ready
+from toolsvc.fleet.hosts import BEAT_SECONDS, HostGone, HostSilent, Ready
 from toolsvc.fleet.local.messages import (
     TO_FRONT,
     AskMetrics,
@@ -35,6 +35,8 @@ WORKER = (sys.executable, "-P", "-m", "toolsvc.fleet.local.worker")
 START_SECONDS = 600.0
 """For a worker to listen: a large index takes minutes. Then it is killed, for one that hangs would
 keep its slot empty for ever."""
+ANSWER_SECONDS = 30.0
+"""For a worker to say what it holds; it may be computing. Then it is looked at by gRPC."""
 
 log = structlog.get_logger("toolsvc.fleet")
 
@@ -82,7 +84,11 @@ class Child:
     async def beat(self) -> frozenset[str]:
         if self._hearing is not None:
             await asyncio.wait((self._hearing,), timeout=BEAT_SECONDS)
-        return (await self._ask(AskSessions(), Holding)).sessions
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                return (await self._ask(AskSessions(), Holding)).sessions
+        except TimeoutError:
+            raise HostSilent(f"{self._name} is silent for {ANSWER_SECONDS:g} s") from None
 
     async def page(self) -> str:
         return (await self._ask(AskMetrics(), MetricsPage)).text
@@ -119,10 +125,11 @@ class Child:
         except (ValueError, KeyError) as error:
             log.error("worker killed", pid=process.pid, reason=f"it said {error}")  # noqa: TRY400
             self._signal(signal.SIGKILL)
-        await process.wait()
-        for answer in self._asked.values():
-            answer.set_exception(self._gone())
-            answer.exception()  # Looked at, so that one for which nobody waits is not logged.
+        finally:
+            await process.wait()
+            for answer in self._asked.values():
+                answer.set_exception(self._gone())
+                answer.exception()  # Looked at, so that one for which nobody waits is not logged.
 
     def _answered(self, message: Message) -> None:
         """KeyError for what was not asked."""

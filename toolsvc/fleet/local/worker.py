@@ -39,6 +39,8 @@ from toolwright.rpc.options import is_unix
 
 _PR_SET_PDEATHSIG = 1
 
+log = structlog.get_logger("toolsvc.fleet")
+
 
 def main() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -50,6 +52,10 @@ def main() -> None:
         front.say(Failed(sentence=str(error)))
         leave(1)
         raise SystemExit(1) from None
+    except Exception:
+        log.exception("worker failed")
+        leave(1)
+        raise
     leave(0)
 
 
@@ -100,7 +106,8 @@ async def _work(front: _Front) -> None:
         finally:
             await running.end()
         hearing.cancel()
-        await asyncio.gather(hearing, return_exceptions=True)
+        with contextlib.suppress(asyncio.CancelledError):
+            await hearing
 
 
 async def _start(

@@ -109,6 +109,8 @@ class Beside:
                 ours.close()
                 commands = _socket.socket(_AF_UNIX, _SOCK_SEQPACKET, 0, _STANDARD)
                 _fork_for(commands, birth, kernel.Clone(flags | kernel.CLONE_PARENT))
+            except BaseException:  # noqa: BLE001 - the child of a fork must not return
+                os.write(2, traceback.format_exc().encode())
             finally:
                 os._exit(70)
         theirs.close()

@@ -230,7 +230,9 @@ class PodBox(ContainerBox):
 
     async def _ended(self, patient: bool) -> str:
         """The API hears of a container's end a little later than its commands do."""
-        for _ in range(_LOOKS if patient else 1):
+        for look in range(_LOOKS if patient else 1):
+            if look:
+                await asyncio.sleep(_BETWEEN_LOOKS)
             try:
                 pods = await self._pods.list_namespaced_pod(
                     self._namespace,
@@ -244,7 +246,6 @@ class PodBox(ContainerBox):
             ended = how_ended(self._name, found.get("items", []))
             if ended:
                 return ended
-            await asyncio.sleep(_BETWEEN_LOOKS)
         return ""
 
 
