@@ -27,6 +27,7 @@ from toolsvc.commands.endings import (
 from toolsvc.edge.client import Client
 from toolsvc.types import Media
 from toolwright.common.v1 import reasons_pb2
+from toolwright.json_data import read_exact
 from toolwright.tool.v1 import tool_pb2 as pb
 
 
@@ -70,6 +71,8 @@ def call(
     is the bearer token.
     """
     with one_sentence(address):
+        if interactive and (action is not None or arguments is not None):
+            raise UnusableWords("--interactive reads actions itself: leave ACTION and --arguments")
         given = None if arguments is None else _object(arguments, "--arguments")
         asyncio.run(
             _call(
@@ -116,7 +119,7 @@ async def _call(
 
 def _object(text: str, option: str) -> dict[str, Any]:
     try:
-        value = json.loads(text)
+        value = read_exact(text)
     except ValueError as error:
         raise UnusableWords(f"{option} {text}: not JSON ({error})") from None
     if not isinstance(value, dict):
@@ -139,7 +142,10 @@ def _given(action: str | None, has_arguments: bool) -> Iterator[str]:
     if action is None and has_arguments:
         yield ""
     else:
-        yield sys.stdin.read() if action in (None, "-") else action
+        text = sys.stdin.read() if action is None or action == "-" else action
+        if not _is_text(text):
+            raise UnusableWords("the action is no text: it has bytes that are not UTF-8")
+        yield text
 
 
 def _typed(prompt: str) -> Iterator[str]:
@@ -151,8 +157,15 @@ def _typed(prompt: str) -> Iterator[str]:
                 lines.append(input("... "))
         except EOFError:
             return
-        if lines[0]:
+        if not _is_text("".join(lines)):
+            print("that is no text: it has bytes that are not UTF-8", file=sys.stderr)
+        elif lines[0]:
             yield "\n".join(lines)
+
+
+def _is_text(words: str) -> bool:
+    """Python reads bytes that are not UTF-8 as halves of surrogate pairs."""
+    return words.isascii() or not any("\ud800" <= one <= "\udfff" for one in words)
 
 
 def _show(result: pb.CallResult) -> None:

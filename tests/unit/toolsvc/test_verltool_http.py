@@ -120,6 +120,17 @@ async def test_the_same_words_again_are_a_new_action_once_they_were_answered(
     assert await trainer.act("a") == "a 2"
 
 
+async def test_half_a_surrogate_pair_of_one_action_leaves_the_others_of_its_request(
+    trainer: Trainer,
+) -> None:
+    status, body = await trainer.send(
+        trajectory_ids=["a", "b"], actions=["<tally>x</tally>", "<tally>y\ud800</tally>"]
+    )
+    assert (status, body["observations"]) == (200, ["x 1", "y? 1"])
+    status, _ = await trainer.send(trajectory_ids=["a", "b"], actions=["\ud800"])
+    assert status == 422
+
+
 async def test_a_retry_joins_the_action_whose_caller_went_away(
     trainer: Trainer, tally: Tally
 ) -> None:

@@ -16,6 +16,7 @@ observation with the reason at `error`, done, not valid, as that server answers.
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections import defaultdict
 from collections.abc import Sequence
@@ -131,7 +132,7 @@ class ObservationServer(HttpServer):
     async def _get_observation(self, request: web.Request) -> web.StreamResponse:
         began = time.perf_counter()
         try:
-            wanted = ObservationRequest.model_validate_json(await body_of(request))
+            wanted = _read(await body_of(request))
         except ValidationError as error:
             return refused(422, str(error))
         try:
@@ -238,3 +239,28 @@ async def _deliver(
             turn.delivered = False
         raise
     return response
+
+
+def _read(body: bytes) -> ObservationRequest:
+    """ValidationError."""
+    try:
+        return ObservationRequest.model_validate_json(body)
+    except ValidationError:
+        whole = _whole(body)
+        if whole is None:
+            raise
+        return ObservationRequest.model_validate_json(whole)
+
+
+def _whole(body: bytes) -> bytes | None:
+    """JSON with a question mark for each half of a surrogate pair, which Python writes and no text
+    can hold: one action must not keep the others of its request from being read. None for JSON
+    without, and for what is none."""
+    try:
+        text = json.dumps(json.loads(body), ensure_ascii=False)
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode(errors="replace")
+    except (ValueError, RecursionError):
+        return None
+    return None
