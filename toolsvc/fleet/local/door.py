@@ -77,6 +77,18 @@ def _asked_of_the_front(method: str) -> Any:
     return answer
 
 
+def _here_or_there(method: str) -> Any:
+    """A method whose answer is the worker's about its own sessions, and the front's about all
+    others."""
+    here, there = getattr(ToolServicer, method), _asked_of_the_front(method)
+
+    async def answer(self: DoorServicer, request: Any, context: Any) -> Any:
+        serve = here if self.is_here(request.session_id) else there
+        return await serve(self, request, context)
+
+    return answer
+
+
 class DoorServicer(ToolServicer):
     """toolwright.tool.v1.ToolService on the `Host` of one worker."""
 
@@ -93,45 +105,22 @@ class DoorServicer(ToolServicer):
     ForkSession = _asked_of_the_front("ForkSession")
     RenewLeases = _asked_of_the_front("RenewLeases")
     PutBlob = _asked_of_the_front("PutBlob")
-    _close_there = _asked_of_the_front("CloseSession")
-    _call_there = _asked_of_the_front("CallTool")
-    _cancel_there = _asked_of_the_front("CancelCall")
-    _look_there = _asked_of_the_front("GetSession")
-
-    async def CallTool(self, request: pb.CallToolRequest, context: Any) -> pb.CallToolResponse:
-        here = self._is_here(request.session_id)
-        call = super().CallTool if here else self._call_there
-        answer: pb.CallToolResponse = await call(request, context)
-        return answer
+    CallTool = _here_or_there("CallTool")
+    CancelCall = _here_or_there("CancelCall")
+    GetSession = _here_or_there("GetSession")
+    _close = _here_or_there("CloseSession")
 
     def begin_call(self, asked: Asked, request: pb.CallToolRequest) -> None:
-        if self._is_here(request.session_id):
+        if self.is_here(request.session_id):
             super().begin_call(asked, request)
         else:
             asked.work(self._begin_there(asked, request))
 
-    async def CancelCall(
-        self, request: pb.CancelCallRequest, context: Any
-    ) -> pb.CancelCallResponse:
-        here = self._is_here(request.session_id)
-        cancel = super().CancelCall if here else self._cancel_there
-        answer: pb.CancelCallResponse = await cancel(request, context)
-        return answer
-
-    async def GetSession(
-        self, request: pb.GetSessionRequest, context: Any
-    ) -> pb.GetSessionResponse:
-        here = self._is_here(request.session_id)
-        look = super().GetSession if here else self._look_there
-        answer: pb.GetSessionResponse = await look(request, context)
-        return answer
-
     async def CloseSession(
         self, request: pb.CloseSessionRequest, context: Any
     ) -> pb.CloseSessionResponse:
-        here = self._is_here(request.session_id)
-        close = super().CloseSession if here else self._close_there
-        answer: pb.CloseSessionResponse = await close(request, context)
+        here = self.is_here(request.session_id)
+        answer: pb.CloseSessionResponse = await self._close(request, context)
         if here and answer.closed:
             self._tell_closed(request.session_id)
         return answer
@@ -147,7 +136,7 @@ class DoorServicer(ToolServicer):
     async def _begin_there(self, asked: Asked, request: pb.CallToolRequest) -> None:
         asked.end(await self.front.ask("CallTool", request, asked.context))
 
-    def _is_here(self, session_id: str) -> bool:
+    def is_here(self, session_id: str) -> bool:
         """Or is none, which needs no front to be told."""
         return not session_id or self._host.knows(session_id)
 
