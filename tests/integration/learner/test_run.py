@@ -17,6 +17,8 @@ import torch
 
 from learner import run as loop
 from learner.errors import CheckpointError, EngineError
+from learner.loop import step as stepping
+from learner.loop.state import Run
 from tests.integration.learner.fake_engine import FakeEngine
 from tests.integration.learner.models import VOCABULARY, reference_log_probs, weights, write_model
 from tests.integration.learner.test_sft import write_recipe
@@ -100,12 +102,12 @@ def test_death_between_publish_and_checkpoint_opens_a_new_lineage(
     """Steps 1 to 3 are published, 2 is the checkpoint; 3 is abandoned with its groups."""
     recipe = recipe_for(tmp_path, model_folder, engine)
 
-    def die_at_three(run: loop.Run, *_rest: Any) -> None:
+    def die_at_three(run: Run, *_rest: Any) -> None:
         if run.version.step == 3:
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(loop, "tell", die_at_three)
+        patch.setattr(stepping, "tell", die_at_three)
         loop.run(recipe)
     old = engine.published[0][0].lineage
     assert steps_of(engine) == [0, 1, 2, 3]
@@ -131,15 +133,15 @@ def test_resume_at_the_published_version_keeps_the_lineage(
 ) -> None:
     recipe = recipe_for(tmp_path, model_folder, engine)
 
-    save = loop.save
+    save = stepping.save
 
-    def die_at_two(run: loop.Run) -> None:
+    def die_at_two(run: Run) -> None:
         save(run)
         if run.version.step == 2:
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(loop, "save", die_at_two)
+        patch.setattr(stepping, "save", die_at_two)
         loop.run(recipe)
     # Whatever dies, a step that a checkpoint holds has its line.
     assert [line["step"] for line in metrics(tmp_path)] == [1, 2]
@@ -156,9 +158,9 @@ def test_what_a_death_left_half_published_is_swept(
     """The folder of step 3 is written, and the engine never hears of it."""
     recipe = recipe_for(tmp_path, model_folder, engine)
     policies = tmp_path / "run" / "policy"
-    offer = loop.offer
+    offer = stepping.offer
 
-    def die_at_three(run: loop.Run) -> None:
+    def die_at_three(run: Run) -> None:
         if run.version.step == 3:
             run.policy.save(policies / f"{run.version.lineage}-3")
             (policies / f".{run.version.lineage}-4.99").mkdir()
@@ -166,14 +168,14 @@ def test_what_a_death_left_half_published_is_swept(
         offer(run)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(loop, "offer", die_at_three)
+        patch.setattr(stepping, "offer", die_at_three)
         loop.run(recipe)
     lineage = engine.version.lineage  # type: ignore[union-attr]
     assert (policies / f"{lineage}-3").is_dir()
     left: list[set[str]] = []
     start = loop.start
 
-    def look(run: loop.Run, *, resumed: bool) -> None:
+    def look(run: Run, *, resumed: bool) -> None:
         start(run, resumed=resumed)
         left.append({path.name for path in policies.iterdir()})
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from learner.config import Advantage
+from learner.loop.worth import why_worthless
 from learner.maths.advantages import advantages_of
 from learner.training.batch import rows_of
-from learner.worth import why_worthless
 from tests.integration.learner.fake_engine import random_group
 from toolwright.types import Event, Group, StopReason, Trajectory, WeightVersion
 

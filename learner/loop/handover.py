@@ -1,0 +1,45 @@
+"""What leaves a step: a version for samplers, a checkpoint for the disk, a mark for the engine."""
+
+from __future__ import annotations
+
+import time
+
+from learner.loop.state import Run, identity
+from learner.model import parallel
+from learner.saving.publish import advance, publish
+
+
+def offer(run: Run) -> None:
+    """The version to the samplers. Weights that a broken step left alone are not written again."""
+    if run.broken:
+        published = advance(run.client, run.version, run.offered)
+    else:
+        published = publish(
+            run.policy, run.client, run.policies, run.version, kept=run.table.keep_policies
+        )
+    run.offered = published.folder
+    run.seconds["export_s"] = published.export_s
+    run.seconds["publish_s"] = published.publish_s
+    run.seconds["paused_s"] = published.paused_s
+
+
+def save(run: Run) -> None:
+    """A checkpoint of weights and ledger, then the acknowledgement of what it holds."""
+    began = time.monotonic()
+    state = {
+        **identity(run.recipe, run.table, run.policy),
+        "lineage": run.version.lineage,
+        "step": run.version.step,
+        "mark": parallel.from_first(run.ledger.mark),
+    }
+    run.checkpoints.save(run.policy, run.version.step, run.version.lineage, state, run.ledger)
+    acknowledge(run)
+    run.saved = run.version.step
+    run.seconds["checkpoint_s"] = time.monotonic() - began
+
+
+def acknowledge(run: Run) -> None:
+    """Tells the engine what the newest checkpoint holds; the ledger need not name it any longer."""
+    if run.client is not None:
+        run.client.acknowledge(run.ledger.mark)
+        run.ledger.settle(run.ledger.mark)

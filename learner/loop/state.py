@@ -1,0 +1,63 @@
+"""What the loop carries from step to step, and what a checkpoint of it must agree with."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from learner.config import LearnerTable
+from learner.intake.client import EngineClient
+from learner.intake.ledger import Ledger
+from learner.metrics import MetricsLog
+from learner.model.policy import Model, Policy
+from learner.progress import Reporter
+from learner.saving.checkpoint import Checkpoints
+from learner.training.probe import Probe
+from toolwright.recipe import Recipe
+from toolwright.types import WeightVersion
+
+
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """One run. `client` and `log` live on rank 0 only.
+
+    offered: folder of the newest published weights. saved: step of the newest checkpoint. broken:
+    steps in a row without a finite gradient. worthless: steps in a row that taught nothing.
+    marked: when the last metrics line was written; seconds: what was spent since, for the next.
+    """
+
+    recipe: Recipe
+    table: LearnerTable
+    policy: Policy
+    reference: Model | None
+    version: WeightVersion
+    ledger: Ledger
+    checkpoints: Checkpoints
+    probe: Probe
+    report: Reporter
+    client: EngineClient | None = None
+    log: MetricsLog | None = None
+    offered: Path
+    saved: int = -1
+    broken: int = 0
+    worthless: int = 0
+    marked: float = field(default_factory=time.monotonic)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def policies(self) -> Path:
+        """Where published folders lie."""
+        return self.recipe.run_folder / "policy"
+
+
+def identity(recipe: Recipe, table: LearnerTable, policy: Policy) -> dict[str, Any]:
+    """What a checkpoint and a recipe must agree on."""
+    return {
+        "kind": "run",
+        "model": policy.shape,
+        "optimizer": table.optimizer.kind,
+        "precision": table.precision,
+        "seed": recipe.shared.run.seed,
+    }

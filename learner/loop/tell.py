@@ -1,0 +1,60 @@
+"""What a step says of itself: metrics line, TensorBoard, progress."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from learner.intake.lease import Leased
+from learner.loop.state import Run
+from learner.metrics import training_stats, trajectory_stats
+from learner.training.update import MOST_BROKEN, Update
+from toolwright.types import WeightVersion
+
+
+def tell(
+    run: Run, at: WeightVersion, leased: Leased, update: Update, gap: dict[str, float]
+) -> None:
+    """Metrics line, TensorBoard, progress.
+
+    A line's seconds are those since the line before, with the checkpoint that was written then.
+    """
+    now = time.monotonic()
+    seconds = {**run.seconds, "step_s": now - run.marked}
+    run.marked, run.seconds = now, {}
+    if update.dropped:
+        run.report.say(
+            f"step {run.version.step}: {len(update.dropped)} sequences left the batch, their "
+            f"log-probs, loss or gradients were not finite; the first is of {update.dropped[0]}"
+        )
+    if run.broken:
+        run.report.say(
+            f"step {run.version.step}: no finite gradient, the weights stay "
+            f"({run.broken} of {MOST_BROKEN} steps in a row)"
+        )
+    facts = trajectory_stats(leased.groups, at)
+    values: dict[str, Any] = {
+        "version": str(run.version),
+        "lineage": run.version.lineage,
+        **facts,
+        **training_stats(update.sums),
+        **gap,
+        "grad_norm": update.grad_norm,
+        "learning_rate": update.rate,
+        "skipped_update": update.skipped,
+        "worthless_steps": run.worthless,
+        "nonfinite_rows": len(update.dropped),
+        "nonfinite_updates": update.broken,
+        "tokens_per_s": update.tokens / seconds["train_s"],
+        "duplicate_groups": leased.duplicates,
+        "conflicting_groups": leased.conflicts,
+        **seconds,
+    }
+    if run.log is not None:
+        run.log.write(run.version.step, values)
+    run.report.step(
+        run.version.step,
+        f"reward {facts.get('reward', 0.0):.3f}  gap {gap.get('gap_max', float('nan')):.1e}  "
+        f"stale {facts.get('staleness_mean', 0.0):.1f}  lease {seconds['lease_s']:.1f} s  "
+        f"train {seconds['train_s']:.1f} s  publish {seconds.get('publish_s', 0.0):.1f} s",
+    )
