@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from toolwright.stop_rules import read_stop_rules
 
-ARCHITECTURES = ("qwen2", "qwen3")
+ARCHITECTURES = ("qwen2", "qwen3", "llama")
 """`model_type` of the policies that can be sampled and trained."""
 VISION_ARCHITECTURES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe")
 """Of those that read images: they can be sampled and evaluated, our learner cannot train them."""

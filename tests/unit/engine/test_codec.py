@@ -71,8 +71,8 @@ def test_folders_that_are_no_policies(tmp_path: Path, policy_folder: Path) -> No
     (folder / "config.json").write_text("{")
     with pytest.raises(StartupError, match="is not JSON"):
         HuggingFaceCodec(folder)
-    (folder / "config.json").write_text(json.dumps({"model_type": "llama", "vocab_size": 9}))
-    with pytest.raises(StartupError, match="a 'llama' model; supported are qwen2, qwen3"):
+    (folder / "config.json").write_text(json.dumps({"model_type": "mistral", "vocab_size": 9}))
+    with pytest.raises(StartupError, match="a 'mistral' model; supported are qwen2, qwen3"):
         HuggingFaceCodec(folder)
     (folder / "config.json").write_text(json.dumps({"model_type": "qwen3"}))
     with pytest.raises(StartupError, match="names no vocab_size"):
