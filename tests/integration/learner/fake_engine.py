@@ -69,10 +69,14 @@ def random_group(
 
 
 class FakeEngine(rollout_pb2_grpc.RolloutServiceServicer, policy_pb2_grpc.PolicyServiceServicer):
-    """Serves on a free port of 127.0.0.1 from construction until `stop`."""
+    """Serves on a free port of 127.0.0.1 from construction until `stop`.
 
-    def __init__(self, write: Write = random_group) -> None:
+    recorded: a group is of no lineage, all weights may have it.
+    """
+
+    def __init__(self, write: Write = random_group, *, recorded: bool = False) -> None:
         self.write = write
+        self.recorded = recorded
         self.version: t.WeightVersion | None = None
         self.folder = Path()
         self.folders: dict[int, Path] = {}
@@ -125,7 +129,7 @@ class FakeEngine(rollout_pb2_grpc.RolloutServiceServicer, policy_pb2_grpc.Policy
                 if number not in self.groups:
                     self._produce(number)
                 version, info, members = self.groups[number]
-            if version.lineage != request.version.lineage:
+            if version.lineage != request.version.lineage and not self.recorded:
                 continue  # of an abandoned lineage: dropped
             for member in members:
                 yield rollout_pb2.LeaseGroupsResponse(trajectory=member)
