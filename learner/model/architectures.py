@@ -40,7 +40,7 @@ def bridge_classes() -> dict[str, type[Any]]:
 
 def read_config(folder: Path) -> Any:
     """transformers' configuration of a policy folder."""
-    docstrings = importlib.import_module("transformers.utils.auto_docstring")
+    docstrings: Any = importlib.import_module("transformers.utils.auto_docstring")
     write = docstrings.auto_class_docstring
     docstrings.auto_class_docstring = lambda cls, **_texts: cls
     try:
