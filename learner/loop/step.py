@@ -53,7 +53,6 @@ def step(run: Run) -> None:
         prepared = prepare(run, leased.groups)
         mine = prepared, why_worthless(leased.groups, prepared)
     rows, reason = parallel.from_first(mine)
-    run.worthless = run.worthless + 1 if reason else 0
     trained = time.monotonic()
     update = improve(
         run.policy,
@@ -66,6 +65,8 @@ def step(run: Run) -> None:
         steps=run.recipe.shared.run.steps,
         drop_silent=run.table.advantage.zero_groups == "drop",
     )
+    reason = reason or update.emptied
+    run.worthless = run.worthless + 1 if reason else 0
     gap = gap_of(update.sums)
     if gap.get("gap_tokens", 0) < FEW_TOKENS:
         gap = run.probe(leased.groups if leased is not None else (), at) or gap
@@ -124,5 +125,8 @@ def prepare(run: Run, groups: Sequence[Group]) -> list[Row]:
 def objective(run: Run) -> PolicyObjective:
     """The loss that the recipe asks for."""
     return PolicyObjective(
-        loss=run.table.loss, kl=run.table.kl, correction=run.recipe.shared.run.correction
+        loss=run.table.loss,
+        kl=run.table.kl,
+        correction=run.recipe.shared.run.correction,
+        bounds=run.table.correction,
     )

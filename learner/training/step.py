@@ -19,7 +19,7 @@ from learner.model import device, parallel
 from learner.model.policy import Model, Policy
 from learner.training import logprobs
 from learner.training.batch import MicroBatch, Row, micro_batches
-from learner.training.objective import Objective, Stats, gap_stats
+from learner.training.objective import Objective, Stats, gap_stats, token_stats
 
 
 def gradients(
@@ -65,7 +65,8 @@ def score(
 ) -> tuple[list[Row], dict[str, float]]:
     """The rows with their log-probs under `model` in `field` ("old" or "reference").
 
-    Also the gap stats of these rows. Each data-parallel rank scores its share and all get all.
+    Also the stats of these rows (`token_stats`, `gap_stats`). Each data-parallel rank scores its
+    share and all get all.
     """
     parts = micro_batches(
         rows, rank=parallel.data_rank(), ranks=parallel.data_size(), budget=budget
@@ -75,7 +76,8 @@ def score(
         logp, entropy = logprobs.score(
             logits, part.targets, part.temperature, with_entropy="metric"
         )
-        return logits.new_zeros(()), (part.row, logp, gap_stats(part, logp, entropy))
+        stats = {**token_stats(logp, entropy), **gap_stats(logp, part.behaviour, part.fresh)}
+        return logits.new_zeros(()), (part.row, logp, stats)
 
     with torch.no_grad():
         done = _schedule(model, parts, finish, forward_only=True)
