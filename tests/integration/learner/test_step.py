@@ -22,7 +22,6 @@ from learner.config import (
     Reject,
 )
 from learner.model.policy import Policy, load_frozen, load_policy
-from learner.training import logprobs
 from learner.training.batch import Row, collate, micro_batches
 from learner.training.objective import PolicyObjective
 from learner.training.step import gradients, score
@@ -277,15 +276,3 @@ def improve_once(policy: Policy, rows, objective=BYPASS, *, updates=1, reference
         steps=10,
         drop_silent=False,
     )
-
-
-def test_the_entropy_has_its_gradient(one_rank: None) -> None:
-    """Of the whole distribution, and by itself: -p (log p + H)."""
-    logits = torch.randn(4, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-
-    def entropy(x: torch.Tensor) -> torch.Tensor:
-        return logprobs.entropies(x, logprobs.log_partition(x))
-
-    spread = torch.distributions.Categorical(logits=logits).entropy()
-    assert torch.allclose(entropy(logits), spread)
-    assert torch.autograd.gradcheck(entropy, (logits.requires_grad_(),))
