@@ -14,6 +14,7 @@ Invariants
 from __future__ import annotations
 
 import asyncio
+import json
 import sqlite3
 import uuid
 from collections.abc import Mapping, Sequence
@@ -49,6 +50,8 @@ SPARE_PAGES = 16_384
 """Free pages (64 MiB) that the file keeps for what comes next; more than these it gives back."""
 VACUUMED_PAGES = 1_024
 """Pages that it gives back in one transaction."""
+KEPT_LEARNERS = 256
+"""Starts of a learner that are remembered."""
 
 
 class Journal:
@@ -82,6 +85,7 @@ class Journal:
         facts.set_fact(self._db, "boot", str(self.boot))
         owner = facts.fact(self._db, "owner")
         self.owner = owner or facts.set_fact(self._db, "owner", uuid.uuid4().hex)
+        self._learners = tuple(json.loads(facts.fact(self._db, "learners") or "[]"))
         self._counts = groups.count(self._db, int(facts.fact(self._db, "durable") or 0))
         self._logs = Logs(self._db, keep_all=self._keeps_all)
 
@@ -89,6 +93,11 @@ class Journal:
     def counts(self) -> Counts:
         """As of the last commit."""
         return self._counts
+
+    @property
+    def learners(self) -> tuple[str, ...]:
+        """Words of the learners that claimed the run, the newest last."""
+        return self._learners
 
     @property
     def full(self) -> bool:
@@ -276,6 +285,19 @@ class Journal:
     async def finished_positions(self) -> set[int]:
         """Source positions whose group is complete, whatever became of it, or was skipped."""
         return await self._writer.read(lambda: groups.positions(self._db))
+
+    async def add_learner(self, learner: str) -> None:
+        """Records a claim; it is durable, and among `learners`, when this returns."""
+
+        def work() -> tuple[str, ...]:
+            learners = (*self._learners, learner)[-KEPT_LEARNERS:]
+            facts.set_fact(self._db, "learners", json.dumps(learners))
+            return learners
+
+        def committed(learners: tuple[str, ...]) -> None:
+            self._learners = learners
+
+        await self._writer.write(work, committed)
 
     async def set_version(
         self, version: WeightVersion, path: Path, parent: WeightVersion | None
