@@ -12,6 +12,8 @@ from learner.imitation.heldout import Best
 from learner.imitation.loop import Imitation, train
 from learner.imitation.order import steps_of
 from learner.imitation.traces import Trace, Traces, load_traces
+from learner.intake.origin import Origin
+from learner.lock import only_learner
 from learner.metrics import MetricsLog
 from learner.model import parallel
 from learner.model.policy import Policy, load_policy
@@ -34,11 +36,14 @@ def sft(recipe: Recipe) -> Path:
         ExitStack() as on,
     ):
         first = parallel.is_first()
+        unlocked: str | None = None
         if first:
+            unlocked = on.enter_context(only_learner(home))
             recipe.write_resolved("sft", table)
         source = recipe.resolve(table.model or recipe.shared.policy.model)
         policy = load_policy(source, table.optimizer, table.precision)
-        traces, heldout = _data(recipe, table, policy)
+        origin = Origin(source)
+        traces, heldout = _data(recipe, table, policy, origin)
         checkpoints = Checkpoints(home / "checkpoints", table.keep_checkpoints)
         identity = _identity(policy, table, traces)
         done, best = _resume(policy, identity, checkpoints)
@@ -57,18 +62,23 @@ def sft(recipe: Recipe) -> Path:
             best=best,
         )
         _announce(run, steps - done, source)
+        for doubt in filter(None, (unlocked, origin.sentence())):
+            report.say(doubt)
         train(run, done)
         policy.save(final)
     return final
 
 
-def _data(recipe: Recipe, table: SftTable, policy: Policy) -> tuple[Traces, tuple[Trace, ...]]:
+def _data(
+    recipe: Recipe, table: SftTable, policy: Policy, origin: Origin
+) -> tuple[Traces, tuple[Trace, ...]]:
     """(to train on, held out). DataError where the policy cannot read the longest of them."""
 
     def load(path: Path) -> Traces:
         return load_traces(
             recipe.resolve(path),
             int(policy.shape["vocabulary"]),
+            origin,
             max_length=table.max_length,
             train_on=table.train_on,
         )

@@ -18,6 +18,7 @@ from typing import Literal
 import numpy as np
 
 from learner.errors import DataError
+from learner.intake.origin import Origin
 from learner.training.batch import Row, check_vocabulary, rows_of
 from toolwright.trajectory_files import UnreadableTrajectories, read_trajectories
 from toolwright.types import Author, Trajectory
@@ -78,6 +79,7 @@ class Traces:
 def load_traces(
     path: Path,
     vocabulary: int,
+    origin: Origin,
     *,
     max_length: int,
     train_on: Literal["assistant", "all"] = "assistant",
@@ -86,11 +88,13 @@ def load_traces(
 
     train_on: "assistant" has the trainable tokens as targets; "all" those and everything that the
     policy did not write (prompt and observations). A first token is never a target.
-    DataError when no trajectory is left, or when one has ids that the policy does not have.
+    DataError when no trajectory is left, or when one is of another tokenizer than that of `origin`
+    or has ids that the policy does not have.
     """
     kept: list[Trace] = []
     lengths: list[int] = []
     for trajectory in _read(path):
+        origin.check(trajectory)
         rows = rows_of(widened(trajectory) if train_on == "all" else trajectory, temperature=1.0)
         if not rows:
             continue

@@ -162,8 +162,6 @@ LEARNER_ADAPTERS: dict[str, Adapter] = {
     "common.rollout_correction": _rollout_correction,
     "common.rejection_k3": _rejection_k3,
     "common.decoupled_ppo": _decoupled_ppo,
-    "common.dapo_filter": lambda pairs: advantages.dapo_filter([(g, v) for g, v in pairs]),
-    "common.overlong": advantages.overlong,
 }
 
 ADAPTERS: dict[str, Adapter] = {**LEARNER_ADAPTERS, **ENGINE_ADAPTERS, **TOOLSVC_ADAPTERS}

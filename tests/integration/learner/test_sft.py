@@ -14,6 +14,7 @@ import torch
 from learner.errors import CheckpointError, DataError
 from learner.imitation import loop
 from learner.imitation.traces import load_traces
+from learner.intake.origin import Origin
 from learner.sft import sft
 from tests.integration.learner.fake_engine import random_group
 from tests.integration.learner.models import (
@@ -185,7 +186,9 @@ def test_epochs_show_each_trace_that_often_and_long_traces_not_at_all(
     assert sum(line["traces"] for line in lines) == 3 * kept
     assert {line["dropped_long"] for line in lines} == {10 - kept}
     assert lines[-1]["epoch"] == 3.0
-    targets = load_traces(tmp_path / "traces", VOCABULARY, max_length=limit).traces
+    targets = load_traces(
+        tmp_path / "traces", VOCABULARY, Origin(model_folder), max_length=limit
+    ).traces
     each = sum(row.count for trace in targets for row in trace.rows)
     assert sum(line["trained_tokens"] for line in lines) == 3 * each
 

@@ -15,11 +15,14 @@ from learner.config import SftOptimizer, SftTable
 from learner.errors import DataError
 from learner.imitation.order import batches, order, steps_of
 from learner.imitation.traces import load_traces, widened
+from learner.intake.origin import Origin
 from learner.progress import in_words
 from tests.integration.learner.fake_engine import random_group
 from toolwright import types as t
 from toolwright.trajectory_files import write_trajectories
 
+NAMELESS = Origin(Path("no-policy"))
+"""Trajectories of any tokenizer are taken."""
 VERSION = t.WeightVersion(lineage="a", step=0)
 
 
@@ -85,7 +88,7 @@ def test_held_out_data_comes_from_one_place() -> None:
 
 def test_the_split_keeps_tasks_together_and_every_trace(tmp_path: Path) -> None:
     write(tmp_path)
-    traces = load_traces(tmp_path / "traces", 64, max_length=100)
+    traces = load_traces(tmp_path / "traces", 64, NAMELESS, max_length=100)
     train, held = traces.split(0.4, seed=1)
     assert {t.task for t in train.traces}.isdisjoint(t.task for t in held.traces)
     assert len(held.traces) == 4
@@ -98,14 +101,14 @@ def test_the_split_keeps_tasks_together_and_every_trace(tmp_path: Path) -> None:
 def test_a_split_that_leaves_nothing_is_a_sentence(tmp_path: Path) -> None:
     write(tmp_path, groups=1)
     with pytest.raises(DataError, match=r"leaves none to train on.*sft\.heldout\.data"):
-        load_traces(tmp_path / "traces", 64, max_length=100).split(0.1, seed=0)
+        load_traces(tmp_path / "traces", 64, NAMELESS, max_length=100).split(0.1, seed=0)
 
 
 def test_long_traces_go_whole_and_the_limit_itself_fits(tmp_path: Path) -> None:
     lengths = [len(t.sequences[0].token_ids) for t in write(tmp_path)]
     longest = max(lengths)
-    assert load_traces(tmp_path / "traces", 64, max_length=longest).too_long == 0
-    found = load_traces(tmp_path / "traces", 64, max_length=longest - 1)
+    assert load_traces(tmp_path / "traces", 64, NAMELESS, max_length=longest).too_long == 0
+    found = load_traces(tmp_path / "traces", 64, NAMELESS, max_length=longest - 1)
     assert found.too_long == lengths.count(longest)
     assert len(found.traces) == 10 - found.too_long
 
@@ -113,7 +116,7 @@ def test_long_traces_go_whole_and_the_limit_itself_fits(tmp_path: Path) -> None:
 def test_all_means_all_but_the_first_token_and_what_is_marked(tmp_path: Path) -> None:
     (one,) = random_group(0, VERSION, tmp_path, size=1)
     write_trajectories(tmp_path / "traces", [one])
-    (trace,) = load_traces(tmp_path / "traces", 64, max_length=100, train_on="all").traces
+    (trace,) = load_traces(tmp_path / "traces", 64, NAMELESS, max_length=100, train_on="all").traces
     (row,) = trace.rows
     ids = list(one.sequences[0].token_ids)
     assert row.tokens.tolist() == ids
@@ -124,7 +127,7 @@ def test_all_means_all_but_the_first_token_and_what_is_marked(tmp_path: Path) ->
     tail = t.Segment(author=t.Author.TOOL, token_ids=[1, 2], turn=1)
     sequence = replace(one.sequences[0], segments=(*segments, tail))
     write_trajectories(tmp_path / "traces", [replace(one, sequences=(sequence,))])
-    (trace,) = load_traces(tmp_path / "traces", 64, max_length=100, train_on="all").traces
+    (trace,) = load_traces(tmp_path / "traces", 64, NAMELESS, max_length=100, train_on="all").traces
     (row,) = trace.rows
     wanted = [
         s.author is not t.Author.MODEL or s.trainable

@@ -19,7 +19,9 @@ from engine.protocols.tagged import Tagged
 from learner.config import Advantage, Heldout, Kl, LearnerTable, Loss, Optimizer, Parallel, SftTable
 from tests.support.docs import DOCS
 from toolwright.recipe import (
+    DynamicSampling,
     Limits,
+    Overlong,
     Policy,
     Run,
     Sampler,
@@ -35,6 +37,8 @@ TABLES: Mapping[str, type[Table]] = {
     "[run]": Run,
     "[policy]": Policy,
     "[task]": TaskTable,
+    "[task.overlong]": Overlong,
+    "[task.dynamic_sampling]": DynamicSampling,
     "[task.limits]": Limits,
     "[sampler]": Sampler,
     "[tools.NAME]": Tool,
