@@ -70,7 +70,7 @@ class Part:
         return [
             place
             for place, (row, count) in enumerate(zip(self.rows, self.counts, strict=True))
-            if count and (row.advantage or self.everything)
+            if count and (self.everything or row.has_signal)
         ]
 
     def weighed(self) -> list[Row]:
@@ -98,9 +98,7 @@ class Part:
 
 def inputs_are_finite(row: Row) -> bool:
     """Whether what the loss reads of a row are numbers: advantage, temperature, log-probs."""
-    if not np.isfinite(np.float32(row.advantage)):
-        return False
-    read = (row.behaviour, row.temperature, row.old, row.reference)
+    read = (row.advantage, row.behaviour, row.temperature, row.old, row.reference)
     return all(values is None or np.isfinite(values[row.target]).all() for values in read)
 
 

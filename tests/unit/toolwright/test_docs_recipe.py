@@ -16,7 +16,17 @@ from pydantic_core import PydanticUndefined
 from engine.config import EngineTable, Evaluation, RenderTable, Suite
 from engine.protocols.chat import Chat
 from engine.protocols.tagged import Tagged
-from learner.config import Advantage, Heldout, Kl, LearnerTable, Loss, Optimizer, Parallel, SftTable
+from learner.config import (
+    Advantage,
+    Credit,
+    Heldout,
+    Kl,
+    LearnerTable,
+    Loss,
+    Optimizer,
+    Parallel,
+    SftTable,
+)
 from tests.support.docs import DOCS
 from toolwright.recipe import (
     DynamicSampling,
@@ -51,6 +61,7 @@ TABLES: Mapping[str, type[Table]] = {
     "[learner]": LearnerTable,
     "[learner.optimizer]": Optimizer,
     "[learner.advantage]": Advantage,
+    "[learner.credit]": Credit,
     "[learner.loss]": Loss,
     "[learner.kl]": Kl,
     "[learner.parallel]": Parallel,

@@ -38,6 +38,7 @@ GRPO: dict[str, Any] = {
     "learner.loss.aggregation": "seq-mean-token-mean",
 }
 DAPO: dict[str, Any] = {
+    "task.dynamic_sampling.metric": "",
     "learner.loss.clip_low": 0.2,
     "learner.loss.clip_high": 0.28,
     "learner.loss.aggregation": "token-mean",
@@ -122,13 +123,22 @@ WANTED: Mapping[str, Mapping[str, Any]] = {
         **SEARL,
         "run.groups_per_step": 384,
         "learner.advantage.std": "population",
+        "learner.advantage.eps": 0.0,
         "learner.advantage.singleton": "zero",
+        "learner.credit.turns": "anchor",
+        "learner.credit.std": "population",
+        "learner.credit.singleton": "zero",
+        "learner.credit.discount": 0.5,
+        "learner.credit.weight": 1.0,
+        "learner.credit.several": "mean",
+        "learner.credit.scope": "prompt",
     },
     "searl_released": {
         **SEARL,
         "run.groups_per_step": 256,
         "learner.advantage.std": "none",
         "learner.advantage.singleton": "raw",
+        "learner.credit.turns": "none",
     },
     "mtr_sft": {
         "sft.epochs": 2,
@@ -192,7 +202,7 @@ WANTED: Mapping[str, Mapping[str, Any]] = {
         "learner.optimizer.lr": 1e-6,
         "learner.kl.coefficient": 0.001,
     },
-    "arpo": {**GRPO, "run.group_size": 16},
+    "arpo": {**GRPO, "run.group_size": 16, "learner.credit.branches": "soft"},
     "smoke": {"run.steps": 1, "run.groups_per_step": 2, "run.group_size": 2},
 }
 
