@@ -1,9 +1,9 @@
 """Hugging Face folders in and out.
 
-Owns the mapping of a dense Qwen2 or Qwen3 folder to Megatron's GPTModel and back, and the folder
-that a run leaves: weights, configuration, tokenizer and chat template, as transformers and SGLang
-load it. Everything but the weights is copied from the source folder byte for byte, apart from the
-configuration's dtype.
+Owns the mapping of a dense Qwen2, Qwen3 or Llama folder to Megatron's GPTModel and back, and the
+folder that a run leaves: weights, configuration, tokenizer and chat template, as transformers and
+SGLang load it. Everything but the weights is copied from the source folder byte for byte, apart
+from the configuration's dtype.
 
 Does not know optimizers or training. Never reads the tokenizer files that it copies.
 """
@@ -46,7 +46,7 @@ def open_bridge(folder: Path, dtype: torch.dtype) -> Any:
         raise ModelError(
             f"{folder} is a {config.model_type!r} model"
             f"{seen if config.model_type in VISION_ARCHITECTURES else ''}; the learner trains "
-            f"{' and '.join(ARCHITECTURES)}"
+            f"{', '.join(ARCHITECTURES)}"
         )
     if config.vocab_size % parallel.tensor_size():
         raise ModelError(
@@ -180,6 +180,16 @@ def _adapted(base: type[Any]) -> type[Any]:
         }
 
     class Adapted(base):  # type: ignore[misc]
+        _DIRECT_MAPPING: dict[str, str]
+
+        def _adjust_mapping_for_shared_weights(self) -> None:
+            # mbridge knows of tied embeddings for Qwen alone.
+            if self.hf_config.tie_word_embeddings:
+                self._DIRECT_MAPPING = {
+                    **self._DIRECT_MAPPING,
+                    "output_layer.weight": "model.embed_tokens.weight",
+                }
+
         def _get_transformer_layer_spec(self, vp_stage: int | None = None) -> Any:
             self.has_vp_stage = True
             return spec.layers(self.config, vp_stage)
@@ -196,6 +206,4 @@ def _adapted(base: type[Any]) -> type[Any]:
 
     for name, value in mapping.items():
         setattr(Adapted, name, value)
-    # A per-class copy: mbridge writes into it for tied embeddings.
-    Adapted._DIRECT_MAPPING = dict(base._DIRECT_MAPPING)
     return Adapted

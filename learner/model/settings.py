@@ -6,6 +6,7 @@ none is passed over in silence. Sizes, norms' epsilon and tied embeddings are mb
 Frequencies of rotary positions come from transformers' own functions, so that linear, yarn and
 llama3 scaling are those of the folder to the digit. What depends on the length of a sequence
 (dynamic, longrope) is refused: the sampler would see another length than a training row has.
+Llama's `pretraining_tp` only says how a product was once cut: transformers and SGLang ignore it.
 """
 
 from __future__ import annotations
@@ -31,6 +32,11 @@ def check_settings(config: Any, folder: Path) -> None:
         "attention_bias": (
             getattr(config, "attention_bias", False),
             not getattr(config, "attention_bias", False),
+            "false",
+        ),
+        "mlp_bias": (
+            getattr(config, "mlp_bias", False),
+            not getattr(config, "mlp_bias", False),
             "false",
         ),
         "layer_types / use_sliding_window": (

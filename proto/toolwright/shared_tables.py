@@ -60,8 +60,8 @@ class Run(Table):
 
 
 class Policy(Table):
-    """The policy to start from: a local Hugging Face folder (Qwen2 or Qwen3; Qwen-VL can be
-    sampled and not trained)."""
+    """The policy to start from: a local Hugging Face folder (Qwen2, Qwen3 or Llama; Qwen-VL
+    can be sampled and not trained)."""
 
     model: Path
     foreign_text: ForeignText = Field(
