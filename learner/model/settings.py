@@ -26,7 +26,11 @@ SCALED = ("linear", "yarn", "llama3")
 def check_settings(config: Any, folder: Path) -> None:
     """ModelError that names the setting which this learner does not compute."""
     rope = config.rope_parameters
-    layers = set(getattr(config, "layer_types", None) or ["full_attention"])
+    window = getattr(config, "use_sliding_window", False)
+    layers = set(
+        getattr(config, "layer_types", None)
+        or ["sliding_attention" if window else "full_attention"]
+    )
     refused = {
         "hidden_act": (config.hidden_act, config.hidden_act == "silu", "'silu'"),
         "attention_bias": (
@@ -53,6 +57,16 @@ def check_settings(config: Any, folder: Path) -> None:
             rope.get("partial_rotary_factor", 1.0),
             rope.get("partial_rotary_factor", 1.0) == 1.0,
             "1.0",
+        ),
+        "decoder_sparse_step": (
+            getattr(config, "decoder_sparse_step", 1),
+            getattr(config, "decoder_sparse_step", 1) == 1,
+            "1: experts in every layer",
+        ),
+        "mlp_only_layers": (
+            getattr(config, "mlp_only_layers", []),
+            not getattr(config, "mlp_only_layers", []),
+            "[]: experts in every layer",
         ),
         "quantization_config": (
             "a quantised folder",

@@ -31,6 +31,12 @@ LLAMA3 = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 32,
 }
+EXPERTS = {
+    "num_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 24,
+    "norm_topk_prob": True,
+}
 KINDS = (
     "qwen2-tied",
     "qwen2-untied",
@@ -39,13 +45,21 @@ KINDS = (
     "llama-tied",
     "llama-untied",
     "llama3-tied",
+    "moe-untied",
 )
-"""`llama3` is a Llama with scaled positions and a head size of its own, as Llama 3.2 has."""
+"""`moe` is Qwen3-MoE; `llama3` is a Llama with scaled positions and a head size of its own, as
+Llama 3.2 has them."""
 
 
 def write_model(folder: Path, kind: str = "qwen3-tied", seed: int = 0) -> Path:
     """A folder with random weights, norms and biases included, and the files beside them."""
-    from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Config
+    from transformers import (
+        AutoModelForCausalLM,
+        LlamaConfig,
+        Qwen2Config,
+        Qwen3Config,
+        Qwen3MoeConfig,
+    )
 
     torch.manual_seed(seed)
     family, _, tied = kind.partition("-")
@@ -53,6 +67,7 @@ def write_model(folder: Path, kind: str = "qwen3-tied", seed: int = 0) -> Path:
     config = {
         "qwen2": lambda: Qwen2Config(**shape),
         "qwen3": lambda: Qwen3Config(**shape, head_dim=16),
+        "moe": lambda: Qwen3MoeConfig(**shape, **EXPERTS, head_dim=16),
         "llama": lambda: LlamaConfig(**shape),
         "llama3": lambda: LlamaConfig(**shape, head_dim=16, rope_parameters=LLAMA3),
     }[family]()

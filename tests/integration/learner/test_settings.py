@@ -81,6 +81,9 @@ def test_scaled_positions_are_those_of_transformers(
         ("llama-tied", "attention_bias", {"attention_bias": True}),
         ("llama-tied", "mlp_bias", {"mlp_bias": True}),
         ("llama-tied", "hidden_act", {"hidden_act": "gelu"}),
+        ("moe-untied", "sliding_window", {"use_sliding_window": True, "sliding_window": 16}),
+        ("moe-untied", "mlp_only_layers", {"mlp_only_layers": [1]}),
+        ("moe-untied", "decoder_sparse_step", {"decoder_sparse_step": 2}),
     ],
 )
 def test_what_is_not_computed_is_refused_by_name(
@@ -96,6 +99,11 @@ def test_a_folder_that_agrees_with_transformers_passes(tmp_path: Path, kind: str
     found = check(write_model(tmp_path / "model", kind))
     assert found.worst < 2e-6
     assert found.tokens > 100
+
+
+def test_experts_that_are_weighed_among_all_of_them(tmp_path: Path) -> None:
+    folder = with_settings(write_model(tmp_path / "model", "moe-untied"), norm_topk_prob=False)
+    assert check(folder).worst < 2e-6
 
 
 def test_numbers_that_differ_are_a_sentence_and_a_status(
