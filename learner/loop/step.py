@@ -9,6 +9,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from learner.errors import DivergedError, WorthlessError
 from learner.intake.lease import Leased, lease_step
 from learner.loop.handover import offer, save
@@ -102,7 +104,11 @@ def prepare(run: Run, groups: Sequence[Group]) -> list[Row]:
     values = advantages_of(groups, run.table.advantage)
     silent = {g.id for g in groups if not any(values[t.id] for t in g.trajectories)}
     rows = [
-        replace(row, advantage=values[trajectory.id], silent=group.id in silent)
+        replace(
+            row,
+            advantage=np.full_like(row.advantage, values[trajectory.id]),
+            silent=group.id in silent,
+        )
         for group in groups
         for trajectory in group.trajectories
         for row in rows_of(

@@ -17,7 +17,7 @@ LONGEST_DETAIL = 200
 
 def why_worthless(groups: Sequence[Group], rows: Sequence[Row]) -> str | None:
     """The reason with its count; None where a row has an advantage."""
-    if any(row.advantage for row in rows):
+    if any(row.has_signal for row in rows):
         return None
     members = [t for group in groups for t in group.trajectories]
     masked = [t for t in members if t.masked]

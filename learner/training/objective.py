@@ -95,16 +95,17 @@ def gap_stats(batch: MicroBatch, logp: torch.Tensor, entropy: torch.Tensor) -> S
     """
     difference = logp.detach() - batch.behaviour
     gap = difference.abs()
-    fresh = gap[batch.fresh]
+    # Not gap[batch.fresh]: its size would be a number that the host has to wait for.
+    fresh = torch.where(batch.fresh, gap, 0.0)
     zero = gap.new_zeros(())
     return {
-        "tokens": gap.new_tensor(float(gap.numel())),
+        "tokens": gap.new_full((), gap.numel()),
         "entropy": entropy.sum(),
         "gap": gap.sum(),
         "max_gap": gap.max() if gap.numel() else zero,
-        "fresh_tokens": gap.new_tensor(float(fresh.numel())),
+        "fresh_tokens": batch.fresh.sum(),
         "fresh_gap": fresh.sum(),
-        "max_fresh_gap": fresh.max() if fresh.numel() else zero,
+        "max_fresh_gap": fresh.max() if gap.numel() else zero,
         "kl_rollout_k1": -difference.sum(),
         "kl_rollout_k3": (difference.clamp(-20, 20).exp() - 1 - difference).sum(),
     }

@@ -21,6 +21,7 @@ import torch
 from learner.config import Loss
 from learner.maths.losses import token_weights
 from learner.model import device, parallel
+from learner.model.head import Entropy
 from learner.model.policy import Model, Policy
 from learner.training.batch import MicroBatch, Row, micro_batches
 from learner.training.objective import Objective, PolicyObjective
@@ -70,7 +71,7 @@ class Part:
         return [
             place
             for place, (row, count) in enumerate(zip(self.rows, self.counts, strict=True))
-            if count and (row.advantage or self.everything)
+            if count and (self.everything or row.has_signal)
         ]
 
     def weighed(self) -> list[Row]:
@@ -98,9 +99,7 @@ class Part:
 
 def inputs_are_finite(row: Row) -> bool:
     """Whether what the loss reads of a row are numbers: advantage, temperature, log-probs."""
-    if not np.isfinite(np.float32(row.advantage)):
-        return False
-    read = (row.behaviour, row.temperature, row.old, row.reference)
+    read = (row.advantage, row.behaviour, row.temperature, row.old, row.reference)
     return all(values is None or np.isfinite(values[row.target]).all() for values in read)
 
 
@@ -163,7 +162,7 @@ def improve(
 
 
 def finite_gradients(
-    policy: Policy, part: Part, objective: Objective, budget: int, *, entropy: bool = True
+    policy: Policy, part: Part, objective: Objective, budget: int, *, entropy: Entropy = "metric"
 ) -> tuple[dict[str, float], float, list[str]]:
     """(stats, gradient norm, trajectories of the rows that were dropped on the way).
 
@@ -180,7 +179,7 @@ def finite_gradients(
             norm = policy.gradient_norm()
             if math.isfinite(norm):
                 return stats, norm, dropped
-            found = _culprits(policy, rows, list(range(len(rows))), objective, budget)
+            found = _culprits(policy, rows, list(range(len(rows))), objective, budget, entropy)
         if not found:
             break
         dropped += part.drop([places[index] for index in found])
@@ -188,10 +187,16 @@ def finite_gradients(
 
 
 def _culprits(
-    policy: Policy, rows: Sequence[Row], chosen: list[int], objective: Objective, budget: int
+    policy: Policy,
+    rows: Sequence[Row],
+    chosen: list[int],
+    objective: Objective,
+    budget: int,
+    entropy: Entropy,
 ) -> list[int]:
     """Which of the chosen rows have a gradient of their own that is not finite, by halving."""
-    gradients(policy, _mine([rows[index] for index in chosen], budget), objective, entropy=False)
+    mine = _mine([rows[index] for index in chosen], budget)
+    gradients(policy, mine, objective, entropy=entropy)
     if math.isfinite(policy.gradient_norm()):
         return []
     if len(chosen) == 1:
@@ -200,7 +205,7 @@ def _culprits(
     return [
         index
         for side in (chosen[:half], chosen[half:])
-        for index in _culprits(policy, rows, side, objective, budget)
+        for index in _culprits(policy, rows, side, objective, budget, entropy)
     ]
 
 

@@ -66,7 +66,8 @@ def test_on_policy_is_reinforce(policy: Policy, correction: str) -> None:
     rows = [replace(r, behaviour=r.old, old=None) for r in scored]  # type: ignore[arg-type]
     objective = PolicyObjective(loss=Loss(), kl=Kl(), correction=correction)  # type: ignore[arg-type]
     loss, grad = gradient_of(policy, rows, 100, objective)
-    assert loss == pytest.approx(-sum(r.weight * r.count * r.advantage for r in rows), abs=1e-6)
+    reward = sum(r.weight * r.advantage[r.target].sum() for r in rows)
+    assert loss == pytest.approx(-reward, abs=1e-6)
 
     def reinforce(batch, logp, entropy):  # type: ignore[no-untyped-def]
         return -logp * batch.advantage, {}
@@ -104,7 +105,7 @@ def test_rate_zero_leaves_every_bit(policy: Policy) -> None:
 
 def test_rows_without_a_signal_cost_nothing_and_still_count(policy: Policy) -> None:
     rows = make_rows(6)
-    silent = [replace(r, advantage=0.0, silent=True) for r in rows]
+    silent = [replace(r, advantage=np.zeros_like(r.advantage), silent=True) for r in rows]
     done = improve_once(policy, silent)
     assert done.skipped
     assert done.tokens == 0
@@ -121,7 +122,7 @@ def test_rows_without_a_signal_cost_nothing_and_still_count(policy: Policy) -> N
 def test_a_member_without_an_advantage_counts_while_its_group_has_a_signal(policy: Policy) -> None:
     """A reward that happens to be its group's mean is no reason to leave the batch."""
     rows = make_rows(3)
-    rows[0] = replace(rows[0], advantage=0.0)
+    rows[0] = replace(rows[0], advantage=np.zeros_like(rows[0].advantage))
     (_, one, _) = weighed(rows, drop_silent=True)
     assert one.weight == pytest.approx(1 / sum(r.count for r in rows))
 
@@ -140,7 +141,7 @@ def test_the_kl_term_pulls_towards_the_reference(policy: Policy) -> None:
     with torch.no_grad():
         for parameter in policy.bare.parameters():
             parameter.add_(0.05 * torch.randn_like(parameter))
-    rows = [replace(r, advantage=0.0) for r in make_rows(8)]
+    rows = [replace(r, advantage=np.zeros_like(r.advantage)) for r in make_rows(8)]
     distances = []
     for _ in range(8):
         sums = improve_once(policy, rows, objective, reference=reference).sums

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from learner.config import Advantage
@@ -27,7 +28,7 @@ def reason_of(change: Change, *, groups: int = 4, size: int = 4) -> str | None:
     ]
     values = advantages_of(made, Advantage())
     rows = [
-        replace(row, advantage=values[t.id])
+        replace(row, advantage=np.full_like(row.advantage, values[t.id]))
         for group in made
         for t in group.trajectories
         for row in rows_of(t, temperature=1.0)
