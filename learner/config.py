@@ -7,7 +7,7 @@ What engine and learner must agree on (steps, batch, staleness, correction) is i
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -38,14 +38,51 @@ class Optimizer(Table):
 
 
 class Advantage(Table):
-    """Group-relative advantages (spec 6.1)."""
+    """Rewards to advantages: the estimator, and what single tasks weigh in a mixed batch."""
 
+    estimator: Literal["grpo", "rloo", "opo", "reinforce_pp", "reinforce_pp_baseline"] = "grpo"
     std: Literal["population", "sample", "none"] = "sample"
     eps: float = Field(default=1e-6, ge=0)
     singleton: Literal["zero", "raw"] = "zero"
+    discount: float = Field(default=1.0, ge=0, le=1, description="of reinforce_pp, a token")
+    per_data_source: bool = Field(
+        default=False, description="what is compared over the batch, within each data_source alone"
+    )
+    weights: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(
+        default_factory=dict, description="data_source = factor on its advantages; others have 1"
+    )
     zero_groups: Literal["count", "drop"] = Field(
         default="count",
         description="groups without a signal: tokens count in the mean, or leave the batch",
+    )
+
+
+class Credit(Table):
+    """What turns earn on their own, beside the trajectory that they belong to."""
+
+    turns: Literal["none", "anchor", "position", "group", "alone"] = Field(
+        default="none", description="what the return of a turn is compared with"
+    )
+    weight: float = Field(default=1.0, ge=0, description="of a turn's advantage in the sum")
+    discount: float = Field(default=0.5, ge=0, le=1, description="a turn, of rewards of turns")
+    outcome_in_return: bool = Field(
+        default=False, description="the trajectory's reward counts in the return of its last turn"
+    )
+    count_in_reward: bool = Field(
+        default=False, description="rewards of turns also count in the trajectory's own"
+    )
+    std: Literal["population", "sample", "none"] = "population"
+    singleton: Literal["zero", "raw", "batch"] = "zero"
+    scope: Literal["prompt", "batch"] = Field(
+        default="prompt", description="turns are compared within their group, or over the batch"
+    )
+    several: Literal["mean", "sum"] = Field(default="mean", description="of a turn's anchors")
+    ignore: tuple[str, ...] = Field(default=(), description="anchors that count for nothing")
+    first_turn: bool = Field(
+        default=False, description="all first turns have an anchor in common, as plans do"
+    )
+    branches: Literal["soft", "hard"] = Field(
+        default="soft", description="hard: tokens that branches share get their mean advantage"
     )
 
 
@@ -171,6 +208,9 @@ class Kl(Table):
 
     coefficient: float = Field(default=0.0, ge=0)
     estimator: Literal["k1", "k2", "k3", "k3+", "abs"] = "k3"
+    place: Literal["loss", "reward"] = Field(
+        default="loss", description="a term of the loss, or k1 of each token off its reward"
+    )
 
 
 class Parallel(Table):
@@ -185,6 +225,7 @@ class LearnerTable(Table):
 
     optimizer: Optimizer = Field(default_factory=Optimizer)
     advantage: Advantage = Field(default_factory=Advantage)
+    credit: Credit = Field(default_factory=Credit)
     loss: Loss = Field(default_factory=Loss)
     correction: Correction = Field(default_factory=Correction)
     kl: Kl = Field(default_factory=Kl)

@@ -19,6 +19,7 @@ from engine.protocols.tagged import Tagged
 from learner.config import (
     Advantage,
     Correction,
+    Credit,
     Kl,
     LearnerTable,
     Loss,
@@ -56,6 +57,7 @@ TABLES: Mapping[str, type[Table]] = {
     "[learner]": LearnerTable,
     "[learner.optimizer]": Optimizer,
     "[learner.advantage]": Advantage,
+    "[learner.credit]": Credit,
     "[learner.loss]": Loss,
     "[learner.correction]": Correction,
     "[[learner.correction.reject]]": Reject,
