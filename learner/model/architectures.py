@@ -29,7 +29,7 @@ def bridge_classes() -> dict[str, type[Any]]:
         empty.__path__ = [str(Path(found.origin).with_name("models"))]
         sys.modules[_PACKAGE] = empty
     for name in ARCHITECTURES:
-        importlib.import_module(f"{_PACKAGE}.{name}")
+        importlib.import_module(f"{_PACKAGE}.{name.replace('_', '')}")
     from mbridge.core.bridge import _MODEL_REGISTRY
 
     return {name: _MODEL_REGISTRY[name] for name in ARCHITECTURES}
