@@ -19,12 +19,11 @@ from typing import Any
 
 import torch
 from safetensors.torch import save_file
-from transformers import AutoConfig
 
 from learner import disk
 from learner.errors import ModelError
 from learner.model import device, experts, parallel, spec
-from learner.model.architectures import bridge_classes
+from learner.model.architectures import bridge_classes, read_config
 from learner.model.packed import PackedRotary
 from learner.model.settings import check_settings, frequencies
 from toolwright.recipe import ARCHITECTURES, VISION_ARCHITECTURES
@@ -41,7 +40,7 @@ def open_bridge(folder: Path, dtype: torch.dtype) -> Any:
             f"no policy at {folder}: policy.model must be a local Hugging Face folder with a "
             "config.json"
         )
-    config = AutoConfig.from_pretrained(folder)
+    config = read_config(folder)
     if config.model_type not in ARCHITECTURES:
         seen = ": it can be sampled and evaluated, not trained here"
         raise ModelError(

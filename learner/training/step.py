@@ -20,7 +20,7 @@ from learner.model.head import Entropy, Wanted
 from learner.model.packed import packed
 from learner.model.policy import Model, Policy
 from learner.training.batch import MicroBatch, Row, micro_batches
-from learner.training.objective import Objective, Stats, gap_stats
+from learner.training.objective import Objective, Stats, gap_stats, token_stats
 
 
 def gradients(
@@ -65,7 +65,8 @@ def score(
 ) -> tuple[list[Row], dict[str, float]]:
     """The rows with their log-probs under `model` in `field` ("old" or "reference").
 
-    Also the gap stats of these rows. Each data-parallel rank scores its share and all get all.
+    Also the stats of these rows (`token_stats`, `gap_stats`). Each data-parallel rank scores its
+    share and all get all.
     """
     parts = micro_batches(
         rows, rank=parallel.data_rank(), ranks=parallel.data_size(), budget=budget
@@ -74,7 +75,8 @@ def score(
     def finish(
         part: MicroBatch, logp: torch.Tensor, entropy: torch.Tensor
     ) -> tuple[torch.Tensor, Any]:
-        return logp.new_zeros(()), (part.row, logp, gap_stats(part, logp, entropy))
+        stats = {**token_stats(logp, entropy), **gap_stats(logp, part.behaviour, part.fresh)}
+        return logp.new_zeros(()), (part.row, logp, stats)
 
     with torch.no_grad():
         done = _schedule(model, parts, finish, entropy="metric", forward_only=True)
