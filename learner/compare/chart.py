@@ -6,6 +6,7 @@ Colours are classes `r0`, `r1`, ... of the page's style sheet.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 
 from learner.compare.curves import Curve
@@ -65,7 +66,7 @@ def _range(values: Sequence[float]) -> tuple[float, float]:
     if high > low:
         return low, high
     room = abs(low) / 2 or 0.5
-    return low - room, high + room
+    return max(low - room, -sys.float_info.max), min(high + room, sys.float_info.max)
 
 
 def _share(value: float, low: float, high: float) -> float:

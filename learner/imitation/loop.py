@@ -88,7 +88,7 @@ def _update(run: Imitation, step: int, traces: list[Trace]) -> dict[str, Any]:
     part = Part(rows=rows, counts=counts, loss=Loss(), everything=True)
     rate = run.policy.set_rate(step - 1, run.steps)
     stats, norm, dropped = finite_gradients(
-        run.policy, part, imitation, run.table.tokens_per_microbatch, entropy=False
+        run.policy, part, imitation, run.table.tokens_per_microbatch, entropy="none"
     )
     if math.isfinite(norm):
         run.policy.update(norm)

@@ -18,6 +18,7 @@ from engine.protocols.chat import Chat
 from engine.protocols.tagged import Tagged
 from learner.config import (
     Advantage,
+    Correction,
     Credit,
     Heldout,
     Kl,
@@ -25,6 +26,7 @@ from learner.config import (
     Loss,
     Optimizer,
     Parallel,
+    Reject,
     SftTable,
 )
 from tests.support.docs import DOCS
@@ -63,6 +65,8 @@ TABLES: Mapping[str, type[Table]] = {
     "[learner.advantage]": Advantage,
     "[learner.credit]": Credit,
     "[learner.loss]": Loss,
+    "[learner.correction]": Correction,
+    "[[learner.correction.reject]]": Reject,
     "[learner.kl]": Kl,
     "[learner.parallel]": Parallel,
 }
