@@ -11,6 +11,7 @@ Invariants
 - A caller that goes away does not leave a publish half done.
 - A learner that lost the run moves no sampler, even where its publish was waiting for its turn.
 - The journal names a folder only after it was seen to be whole and a sampler took it.
+- No sampler hears of another policy than the one that it serves.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from pathlib import Path
 import structlog
 
 from engine.edge.policy_folder import BrokenFolder, check_policy_folder
+from engine.edge.policy_shape import PolicyShape, difference
 from engine.errors import PublishFailed
 from engine.journal.journal import Journal
 from engine.lanes.evaluation import EvaluationLane
@@ -61,6 +63,7 @@ class Publisher:
         self._lock = asyncio.Lock()
         self._moving = asyncio.Lock()
         self._current: tuple[WeightVersion, Path] | None = None
+        self._served: PolicyShape | None = None
         self._publishes: dict[Asked, asyncio.Task[Published]] = {}
         self.publishing = False
 
@@ -97,10 +100,10 @@ class Publisher:
             newest = WeightVersion(lineage=uuid.uuid4().hex[:8], step=0), model
             await self._journal.set_version(*newest, parent=None)
         version, path = newest
-        if path != model:
-            try:
-                await asyncio.to_thread(check_policy_folder, path)
-            except BrokenFolder as error:
+        try:
+            self._served = await asyncio.to_thread(check_policy_folder, path)
+        except BrokenFolder as error:
+            if path != model:  # what the samplers were started with is their own matter
                 raise PublishFailed(
                     f"the run's newest weights {version} cannot be used: {error}; restore that "
                     "folder, or choose a new run.folder"
@@ -176,12 +179,15 @@ class Publisher:
             self._allowed(learner)
             if version == self.version:
                 return Published(samplers=0, paused_s=0.0)
-            parent = await self._check(version, path, parent)
+            shape = await self._check_folder(path)
+            parent = await self._check(version, parent)
             if not await self._evaluation.idle():
                 raise self._shutting_down(f"the evaluation of {self.version} goes on first")
             async with self._moving:
                 self._allowed(learner)
-                return await self._move(version, path, parent)
+                published = await self._move(version, path, parent)
+                self._served = shape
+                return published
 
     async def _move(
         self, version: WeightVersion, path: Path, parent: WeightVersion | None
@@ -209,12 +215,10 @@ class Publisher:
         self._evaluation.start(version)
         return published
 
-    async def _check(
-        self, version: WeightVersion, path: Path, parent: WeightVersion | None
-    ) -> WeightVersion | None:
-        """The parent of a new lineage, None when the lineage goes on."""
+    async def _check_folder(self, path: Path) -> PolicyShape:
+        """ServiceError unless the folder is whole and holds the policy that is served."""
         try:
-            await asyncio.to_thread(check_policy_folder, path)
+            shape = await asyncio.to_thread(check_policy_folder, path)
         except BrokenFolder as error:
             raise ServiceError(
                 reasons.ERROR_REASON_INVALID_REQUEST,
@@ -222,6 +226,21 @@ class Publisher:
                 subject="path",
                 mend="publish a whole Hugging Face folder that engine and samplers can read",
             ) from error
+        wrong = difference(self._served, shape) if self._served is not None else None
+        if wrong is not None:
+            raise ServiceError(
+                reasons.ERROR_REASON_INVALID_REQUEST,
+                f"{path} holds another policy than the samplers serve: {wrong}",
+                subject="path",
+                mend="publish the policy that the run began with, trained further; another one "
+                "needs a run.folder of its own",
+            )
+        return shape
+
+    async def _check(
+        self, version: WeightVersion, parent: WeightVersion | None
+    ) -> WeightVersion | None:
+        """The parent of a new lineage, None when the lineage goes on."""
         current = self.version
         if version.lineage == current.lineage:
             if version.step <= current.step:

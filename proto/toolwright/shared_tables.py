@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from toolwright.stop_rules import read_stop_rules
 
-ARCHITECTURES = ("qwen2", "qwen3", "llama")
+ARCHITECTURES = ("qwen2", "qwen3", "llama", "qwen3_moe")
 """`model_type` of the policies that can be sampled and trained."""
 VISION_ARCHITECTURES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe")
 """Of those that read images: they can be sampled and evaluated, our learner cannot train them."""
@@ -68,8 +68,8 @@ class Run(Table):
 
 
 class Policy(Table):
-    """The policy to start from: a local Hugging Face folder (Qwen2 or Qwen3; Qwen-VL can be
-    sampled and not trained)."""
+    """The policy to start from: a local Hugging Face folder (Qwen2, Qwen3, Qwen3-MoE or
+    Llama; Qwen-VL can be sampled and not trained)."""
 
     model: Path
     foreign_text: ForeignText = Field(

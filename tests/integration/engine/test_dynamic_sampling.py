@@ -21,7 +21,7 @@ from engine.lanes.signal import Sieve
 from tests.integration.engine.conftest import MakeWorld
 from tests.integration.engine.turning_away import BATCH, MOST, earned, whole_group
 from tests.support.engines import Running
-from tests.support.waiting import until
+from tests.support.waiting import blocks, until
 from toolwright.recipe import DynamicSampling
 from toolwright.types import WeightVersion
 
@@ -132,7 +132,7 @@ def test_kill_minus_nine_neither_loses_nor_doubles_a_position(tmp_path: Path) ->
         with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
             assert child.stdout is not None
             assert child.stdout.readline() == b"admits\n"
-            time.sleep(draw.uniform(0.1, 0.5))
+            blocks(draw.uniform(0.1, 0.5), "it is killed in the middle")
             child.send_signal(signal.SIGKILL)
         killed += child.returncode == -signal.SIGKILL
     assert killed == 3
