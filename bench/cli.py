@@ -19,6 +19,7 @@ from bench.scripted import Faults, Script, ScriptedSampler, ScriptError, StartEr
 from bench.scripted.faults import parse_break, parse_numbers
 from bench.scripted.script import load_replies, parse_script
 from bench.search.command import search
+from bench.step import step
 from bench.tools.command import tools
 from toolwright import loop
 
@@ -168,6 +169,7 @@ def scripted_sampler(
 
 app.command("engine")(engine)
 app.command("search")(search)
+app.command("step")(step)
 app.command("tools")(tools)
 
 

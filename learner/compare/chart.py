@@ -49,7 +49,7 @@ def chart(curves: Sequence[Curve], labels: Sequence[str], *, x_name: str, title:
 
 def ticks(low: float, high: float, about: int) -> list[float]:
     """Round numbers from `low` to `high`."""
-    size = high / about - low / about
+    size = (high - low) / about
     power = 10.0 ** math.floor(math.log10(size)) if size > 0 else 0.0
     if not power:
         return [low]
@@ -69,9 +69,8 @@ def _range(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _share(value: float, low: float, high: float) -> float:
-    """Where a value lies between two, 0 to 1; halves keep the largest floats from overflowing."""
-    whole = high / 2 - low / 2
-    return (value / 2 - low / 2) / whole if whole else 0.5
+    """Where a value lies between two, 0 to 1."""
+    return (value - low) / (high - low)
 
 
 def _line(points: Sequence[tuple[float, float]], style: str, at: At) -> str:

@@ -7,7 +7,6 @@ the later line of a step counts. A line that is not what it should be is left ou
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,8 @@ LONGEST_LINE = 1 << 20
 MOST_LINES = 1 << 20
 LARGEST_RECIPE = 4 << 20
 MOST_RUNS = 24
+LARGEST = 1e300
+"""No measurement is larger, and sums of such numbers still are numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +146,7 @@ def _number(value: object) -> float | None:
         number = float(value)
     except OverflowError:
         return None
-    return number if math.isfinite(number) else None
+    return number if abs(number) <= LARGEST else None
 
 
 def _read_recipes(folder: Path) -> tuple[dict[str, str], list[str]]:

@@ -22,7 +22,7 @@ def tell(
     A line's seconds are those since the line before, with the checkpoint that was written then.
     """
     now = time.monotonic()
-    seconds = {**run.seconds, "step_s": now - run.marked}
+    seconds = {**run.seconds, "logprobs_s": update.logprobs_s, "step_s": now - run.marked}
     run.marked, run.seconds = now, {}
     if update.dropped:
         run.report.say(

@@ -14,6 +14,7 @@ Invariants
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -41,7 +42,8 @@ class Update:
     rate, forwarded tokens.
 
     moved: optimizer steps taken. broken: left out because no finite gradient was found. dropped:
-    trajectories of the rows that left the batch.
+    trajectories of the rows that left the batch. logprobs_s: seconds for log-probs of their own,
+    of the weights at the start and of the reference.
     """
 
     sums: dict[str, float] = field(default_factory=dict)
@@ -51,6 +53,7 @@ class Update:
     moved: int = 0
     broken: int = 0
     dropped: list[str] = field(default_factory=list)
+    logprobs_s: float = 0.0
 
     @property
     def skipped(self) -> bool:
@@ -190,6 +193,7 @@ def improve(
     parts = [part for part in parts if part.forwarded()]
     for part in parts:
         done.dropped += part.drop_unreadable(part.forwarded())
+    began = time.monotonic()
     if objective.leaves_out:
         for part in parts:
             done.dropped += part.drop_unreadable(part.live())
@@ -202,6 +206,7 @@ def improve(
     if reference is not None:
         for part in parts:
             part.score(reference, budget, "reference", part.forwarded())
+    done.logprobs_s = time.monotonic() - began
     norms = []
     for part in parts:
         done.dropped += part.drop_unreadable(part.forwarded())

@@ -18,7 +18,7 @@ from learner.cli import app
 from learner.compare.chart import HEIGHT, WIDTH, chart, ticks
 from learner.compare.curves import MOST_POINTS, Curve, curves, smooth, thin
 from learner.compare.page import page
-from learner.compare.runs import MOST_RUNS, differences, distinct, read_metrics, read_runs
+from learner.compare.runs import LARGEST, MOST_RUNS, differences, distinct, read_metrics, read_runs
 from learner.errors import DataError
 
 XHTML = "{http://www.w3.org/1999/xhtml}"
@@ -123,7 +123,9 @@ def test_a_broken_line_costs_itself(tmp_path: Path, line: bytes) -> None:
 def test_values_that_are_no_numbers_are_no_points(tmp_path: Path) -> None:
     file = tmp_path / "m.jsonl"
     huge = "1" + "0" * 400
-    file.write_text(f'{{"step": 1, "a": null, "b": NaN, "c": -Infinity, "d": {huge}, "e": true}}')
+    file.write_text(
+        f'{{"step": 1, "a": null, "b": NaN, "c": -Infinity, "d": {huge}, "e": true, "f": 2e300}}'
+    )
     assert read_metrics(file) == ({1: {"e": 1.0}}, [])
 
 
@@ -203,7 +205,7 @@ def test_long_curves_are_thinned_and_keep_their_ends() -> None:
 
 @given(
     points=st.lists(
-        st.tuples(st.floats(0, 1e6), st.floats(allow_nan=False, allow_infinity=False)),
+        st.tuples(st.floats(0, 1e6), st.floats(-LARGEST, LARGEST)),
         min_size=1,
         max_size=20,
     )

@@ -1,0 +1,342 @@
+"""deploy/launch: scripts that start the right programs and leave none behind, and manifests that
+Kubernetes' own schemas and our own command lines take.
+
+Samplers, engine, torchrun and Slurm's commands are small programs that say what they were given;
+the samplers' answer over HTTP as SGLang does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+from torch.distributed.run import get_args_parser
+
+from engine.config import EngineTable
+from learner.config import LearnerTable
+from tests.support.net import free_port
+from toolwright.recipe import check_all, load_recipe
+
+ROOT = Path(__file__).parents[3]
+LAUNCH = ROOT / "deploy" / "launch"
+SCRIPTS = sorted(path for path in LAUNCH.iterdir() if path.suffix in (".sh", ".sbatch"))
+MANIFESTS = LAUNCH / "kubernetes"
+
+SAY = """#!{python}
+import json, os, sys, time
+from pathlib import Path
+name = Path(sys.argv[0]).name
+kept = ("CUDA_VISIBLE_DEVICES", "SLURMD_NODENAME", "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION")
+said = {{"name": name, "pid": os.getpid(), "args": sys.argv[1:]}}
+said["env"] = {{key: os.environ[key] for key in kept if key in os.environ}}
+log = Path(os.environ["SAID"]) / f"{{name}}-{{os.getpid()}}.json"
+log.write_text(json.dumps(said))
+how = os.environ.get("END_" + name, "")
+if how:
+    time.sleep(0.5)
+    sys.exit(int(how))
+if "sglang.launch_server" in sys.argv:
+    from http.server import BaseHTTPRequestHandler, HTTPServer
+    class Health(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200 if self.path == "/health" else 404)
+            self.end_headers()
+        def log_message(self, *_):
+            pass
+    port = int(sys.argv[sys.argv.index("--port") + 1])
+    HTTPServer(("127.0.0.1", port), Health).serve_forever()
+time.sleep(60)
+"""
+SRUN = """#!/usr/bin/env bash
+# One after the other would wait for ever: a task on each node of the list, side by side.
+for word in "$@"; do
+    case $word in
+        --nodelist=*) nodes=${word#--nodelist=} ;;
+    esac
+done
+while [[ $1 == --* ]]; do shift; done
+trap 'kill $(jobs -p); wait; exit 143' TERM
+for node in ${nodes//,/ }; do SLURMD_NODENAME=$node "$@" & done
+status=0
+for job in $(jobs -p); do wait "$job" || status=$?; done
+exit "$status"
+"""
+
+
+class Stage:
+    """A folder with the programs that say what they were given; `said` reads it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.log = folder / "said"
+        self.log.mkdir()
+        for name in ("sglang", "engine", "torchrun"):
+            self._program(name, SAY.format(python=sys.executable))
+        self._program("srun", SRUN)
+        self._program("scontrol", "#!/usr/bin/env bash\ntr , '\\n' <<<\"$3\"\n")
+        self.port = free_port()
+        self.started: list[subprocess.Popen[str]] = []
+
+    def _program(self, name: str, text: str) -> None:
+        (self.folder / name).write_text(text)
+        (self.folder / name).chmod(0o755)
+
+    def start(self, script: str, *arguments: str, **env: str) -> subprocess.Popen[str]:
+        given = {
+            "PATH": f"{self.folder}:{os.environ['PATH']}",
+            "SAID": str(self.log),
+            "SGLANG": str(self.folder / "sglang"),
+            "TOOLWRIGHT": str(self.folder),
+            "SAMPLER_PORT": str(self.port),
+            "SLURM_SUBMIT_DIR": str(ROOT),
+        }
+        process = subprocess.Popen(
+            [str(LAUNCH / script), *arguments],
+            env={**given, **env},
+            cwd=self.folder,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        self.started.append(process)
+        return process
+
+    def said(self, name: str) -> list[dict[str, Any]]:
+        """What the program was given, in the order of its starts."""
+        logs = sorted(self.log.glob(f"{name}-*.json"), key=lambda path: path.stat().st_mtime_ns)
+        return [json.loads(text) for path in logs if (text := path.read_text())]
+
+    def alive(self) -> list[str]:
+        pids = [one["pid"] for name in ("sglang", "engine", "torchrun") for one in self.said(name)]
+        return [str(pid) for pid in pids if Path(f"/proc/{pid}").exists()]
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    found = Stage(tmp_path)
+    yield found
+    for process in found.started:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def until(there: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 30
+    while not there():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_bash_and_shellcheck_find_nothing(script: Path) -> None:
+    subprocess.run(["bash", "-n", str(script)], check=True)
+    if (checker := shutil.which("shellcheck")) is not None:
+        subprocess.run([checker, "-x", "-P", str(ROOT), str(script)], check=True)
+
+
+def torch_arguments(args: list[str]) -> tuple[Any, list[str]]:
+    """(torchrun's own, what follows `-m learner.cli`), as torchrun itself reads them."""
+    read = get_args_parser().parse_args(args)
+    assert read.module and read.training_script == "learner.cli"
+    return read, read.training_script_args
+
+
+NODE = {"SAMPLER_GPUS": "0 2,3", "LEARNER_GPUS": "4,5,6", "SAMPLER_FLAGS": "--context-length 99"}
+
+
+def test_a_machine_runs_a_sampler_a_word_and_a_rank_a_gpu(stage: Stage) -> None:
+    run = stage.start(
+        "node.sh", "r.toml", "model", "--set", "run.steps=3", **NODE, END_torchrun="0"
+    )
+    assert run.wait(60) == 0
+    samplers = sorted(stage.said("sglang"), key=lambda one: one["env"]["CUDA_VISIBLE_DEVICES"])
+    assert [one["env"]["CUDA_VISIBLE_DEVICES"] for one in samplers] == ["0", "2,3"]
+    assert {one["env"]["SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION"] for one in samplers} == {"0"}
+    for number, one in enumerate(samplers):
+        text = " ".join(one["args"])
+        assert text.startswith("-m sglang.launch_server --model-path model --host 127.0.0.1 ")
+        assert f"--port {stage.port + number} --tp-size {number + 1} " in text
+        assert text.endswith("--incremental-streaming-output --context-length 99")
+    urls = f'["http://127.0.0.1:{stage.port}", "http://127.0.0.1:{stage.port + 1}"]'
+    settings = ["r.toml", "--set", "run.steps=3", "--set", f"sampler.endpoints={urls}"]
+    (engine,), (learner,) = stage.said("engine"), stage.said("torchrun")
+    assert engine["args"] == ["serve", *settings]
+    assert engine["env"]["CUDA_VISIBLE_DEVICES"] == ""
+    own, learner_args = torch_arguments(learner["args"])
+    assert (own.nproc_per_node, own.nnodes) == ("3", "1")
+    assert learner["env"]["CUDA_VISIBLE_DEVICES"] == "4,5,6"
+    assert learner_args == ["run", *settings]
+    assert stage.alive() == []
+
+
+@pytest.mark.parametrize(
+    ("ends", "status", "says"),
+    [
+        ({"END_torchrun": "4"}, 4, ""),
+        (
+            {"END_engine": "0"},
+            1,
+            "engine or samplers ended with status 0 while the learner trained",
+        ),
+        ({"END_sglang": "7"}, 1, "samplers ended before"),
+    ],
+)
+def test_whatever_ends_first_ends_all(
+    stage: Stage, ends: dict[str, str], status: int, says: str
+) -> None:
+    run = stage.start("node.sh", "r.toml", "model", **NODE, **ends)
+    assert run.wait(60) == status
+    assert run.stderr is not None and says in run.stderr.read()
+    assert stage.alive() == []
+
+
+def test_a_signal_leaves_nothing_behind(stage: Stage) -> None:
+    run = stage.start("node.sh", "r.toml", "model", **NODE)
+    until(lambda: stage.said("torchrun") and stage.said("engine"))
+    assert len(stage.alive()) == 4
+    run.terminate()
+    assert run.wait(30) == 143
+    assert stage.alive() == []
+
+
+def test_a_sampler_that_never_answers_is_not_waited_for_without_end(stage: Stage) -> None:
+    (stage.folder / "sglang").write_text("#!/bin/sh\nexec sleep 60\n")
+    run = stage.start("node.sh", "r.toml", "model", **NODE, SAMPLER_START_S="1")
+    assert run.wait(30) == 1
+    assert run.stderr is not None and "did not answer in 1 s" in run.stderr.read()
+
+
+@pytest.mark.parametrize("script", ["node.sh", "samplers.sh", "slurm.sbatch"])
+def test_what_is_not_said_is_asked_for(stage: Stage, script: str) -> None:
+    run = stage.start(script)
+    assert run.wait(10) != 0
+    assert run.stderr is not None and "which" in run.stderr.read()
+
+
+def test_slurm_puts_rank_0_where_the_engine_is(stage: Stage) -> None:
+    """Two nodes train, one samples; the names are all this machine's."""
+    run = stage.start(
+        "slurm.sbatch",
+        "r.toml",
+        "model",
+        SLURM_JOB_NODELIST="node-a,node-b,127.0.0.1",
+        LEARNER_NODES="2",
+        GPUS_PER_NODE="2",
+        END_torchrun="0",
+    )
+    assert run.wait(60) == 0
+    samplers = stage.said("sglang")
+    assert {one["env"]["SLURMD_NODENAME"] for one in samplers} == {"127.0.0.1"}
+    assert sorted(one["env"]["CUDA_VISIBLE_DEVICES"] for one in samplers) == ["0", "1"]
+    assert all("0.0.0.0" in one["args"] for one in samplers)
+    (engine,) = stage.said("engine")
+    assert "SLURMD_NODENAME" not in engine["env"]  # in the batch script itself: the first node
+    ranks = {}
+    for one in stage.said("torchrun"):
+        own, args = torch_arguments(one["args"])
+        ranks[one["env"]["SLURMD_NODENAME"]] = own.node_rank
+        assert (own.nnodes, own.nproc_per_node, own.master_addr) == ("2", "2", "node-a")
+        assert args == ["run", *engine["args"][1:]]
+    assert ranks == {"node-a": 0, "node-b": 1}
+    assert stage.alive() == []
+
+
+def test_slurm_wants_a_node_that_samples(stage: Stage) -> None:
+    run = stage.start("slurm.sbatch", "r.toml", "model", SLURM_JOB_NODELIST="node-a")
+    assert run.wait(10) == 1
+    assert run.stderr is not None and "none is left to sample" in run.stderr.read()
+
+
+def test_slurms_own_options_come_before_any_command() -> None:
+    """Slurm reads #SBATCH lines up to the first that is no comment."""
+    lines = (LAUNCH / "slurm.sbatch").read_text().splitlines()
+    first = next(n for n, line in enumerate(lines) if line and not line.startswith("#"))
+    options = [n for n, line in enumerate(lines) if line.startswith("#SBATCH ")]
+    assert options and max(options) < first
+
+
+def objects() -> list[dict[str, Any]]:
+    names = yaml.safe_load((MANIFESTS / "kustomization.yaml").read_text())["resources"]
+    assert set(names) == {p.name for p in MANIFESTS.glob("*.yaml")} - {"kustomization.yaml"}
+    return [one for name in names for one in yaml.safe_load_all((MANIFESTS / name).read_text())]
+
+
+def pod(kind: str, name: str) -> dict[str, Any]:
+    (one,) = (o for o in objects() if (o["kind"], o["metadata"]["name"]) == (kind, name))
+    found: dict[str, Any] = one["spec"]["template"]["spec"]
+    return found
+
+
+@pytest.mark.parametrize("version", ["1.33", kubernetes_validate.latest_version()])
+def test_kubernetes_schemas_hold(version: str) -> None:
+    for one in objects():
+        kubernetes_validate.validate(one, version, strict=True)
+
+
+def test_the_pods_programs_are_given_what_they_take() -> None:
+    (learner,) = pod("Job", "learner")["containers"]
+    read, rest = torch_arguments([word.replace("$(NODE_RANK)", "1") for word in learner["args"]])
+    (job,) = (one for one in objects() if one["kind"] == "Job")
+    assert int(read.nnodes) == job["spec"]["completions"] == job["spec"]["parallelism"]
+    assert read.nproc_per_node == learner["resources"]["limits"]["nvidia.com/gpu"]
+    assert rest == ["run", "/recipe/recipe.toml"]
+    assert read.master_addr == f"{job['metadata']['name']}-0.{pod('Job', 'learner')['subdomain']}"
+    (engine,) = pod("StatefulSet", "engine")["containers"]
+    assert engine["args"] == ["serve", "/recipe/recipe.toml"]
+
+
+def test_the_recipe_fits_the_pods() -> None:
+    recipe = load_recipe(MANIFESTS / "recipe.toml")
+    assert check_all(recipe) == []
+    recipe.table("learner", LearnerTable)
+    services = {o["metadata"]["name"]: o for o in objects() if o["kind"] == "Service"}
+    name, port = recipe.shared.run.engine.split(":")
+    assert services[name]["spec"]["ports"][0]["port"] == int(port)
+    assert recipe.table("engine", EngineTable).listen == f"0.0.0.0:{port}"
+    (samplers,) = (
+        o for o in objects() if o["metadata"]["name"] == "sampler" and "replicas" in o["spec"]
+    )
+    port = services["sampler"]["spec"]["ports"][0]["port"]
+    assert list(recipe.shared.sampler.endpoints) == [
+        f"http://sampler-{n}.sampler:{port}" for n in range(samplers["spec"]["replicas"])
+    ]
+    (sglang,) = pod("StatefulSet", "sampler")["containers"]
+    assert f"--port={port}" in sglang["args"]
+    assert f"--context-length={recipe.shared.task.limits.model}" in sglang["args"]
+    mounts = {m["mountPath"] for m in sglang["volumeMounts"]}
+    for path in (recipe.shared.policy.model, recipe.shared.run.folder):
+        assert any(str(path).startswith(f"{mount}/") for mount in mounts)
+
+
+def test_the_image_is_made_of_what_there_is() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    text = (MANIFESTS / "Dockerfile").read_text()
+    copied = {word for line in re.findall(r"^COPY (.*) \S+$", text, re.M) for word in line.split()}
+    assert all((ROOT / name).exists() for name in copied)
+    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert {*wheel["packages"], *wheel["force-include"]} <= copied
+    (extras,) = re.findall(r"'\.\[(.*)\]'", text)
+    assert set(extras.split(",")) == {"engine", "learner"}
+    images = yaml.safe_load((MANIFESTS / "kustomization.yaml").read_text())["images"]
+    assert {c["image"] for k, n in WORKLOADS for c in pod(k, n)["containers"]} == {
+        image["name"] for image in images
+    }
+    for kind, name in WORKLOADS:
+        assert f"--uid {pod(kind, name)['securityContext']['runAsUser']} " in text
+
+
+WORKLOADS = (("StatefulSet", "sampler"), ("StatefulSet", "engine"), ("Job", "learner"))
