@@ -109,7 +109,7 @@ def _train(
         part = Part(rows=rows, counts=counts, loss=Loss(), everything=True)
         rate = policy.set_rate(step, table.steps)
         stats, norm, dropped = finite_gradients(
-            policy, part, imitation, table.tokens_per_microbatch, entropy=False
+            policy, part, imitation, table.tokens_per_microbatch, entropy="none"
         )
         if math.isfinite(norm):
             policy.update(norm)

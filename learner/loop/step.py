@@ -44,8 +44,6 @@ def step(run: Run) -> None:
         )
         run.seconds["lease_s"] = leased.seconds
     batch = prepare(run, leased.groups if leased is not None else None)
-    reason = batch.worthless
-    run.worthless = run.worthless + 1 if reason else 0
     trained = time.monotonic()
     update = improve(
         run.policy,
@@ -58,6 +56,8 @@ def step(run: Run) -> None:
         steps=run.recipe.shared.run.steps,
         drop_silent=run.table.advantage.zero_groups == "drop",
     )
+    reason = batch.worthless or update.emptied
+    run.worthless = run.worthless + 1 if reason else 0
     gap = gap_of(update.sums)
     if gap.get("gap_tokens", 0) < FEW_TOKENS:
         gap = run.probe(leased.groups if leased is not None else (), at) or gap
@@ -96,4 +96,5 @@ def objective(run: Run) -> PolicyObjective:
         loss=run.table.loss,
         kl=run.table.kl if run.table.kl.place == "loss" else Kl(),
         correction=run.recipe.shared.run.correction,
+        bounds=run.table.correction,
     )

@@ -7,10 +7,35 @@ vocabulary and only one number a token crosses ranks. float32 throughout.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 import torch.distributed as dist
 from megatron.core import parallel_state
+from megatron.core.tensor_parallel import copy_to_tensor_model_parallel_region as used_by_all
 from megatron.core.tensor_parallel import reduce_from_tensor_model_parallel_region as add_up
+
+Entropy = Literal["none", "metric", "loss"]
+"""What entropies are for: zeros, values without a gradient, or part of the loss."""
+
+
+def score(
+    logits: torch.Tensor,
+    targets: torch.Tensor,
+    temperature: torch.Tensor,
+    *,
+    with_entropy: Entropy,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """[n, v/tp] logits, [n] global ids, [n] temperatures -> ([n] log-probs, [n] entropies)."""
+    divided = scaled(logits, temperature)
+    partition = log_partition(divided)
+    logp = log_probs(divided, targets, partition)
+    if with_entropy == "none":
+        return logp, torch.zeros_like(logp)
+    if with_entropy == "loss":
+        return logp, entropies(divided, partition)
+    with torch.no_grad():
+        return logp, entropies(divided.detach(), partition.detach())
 
 
 def scaled(logits: torch.Tensor, temperature: torch.Tensor) -> torch.Tensor:
@@ -46,11 +71,12 @@ def log_probs(logits: torch.Tensor, targets: torch.Tensor, partition: torch.Tens
     return picked - partition
 
 
-@torch.no_grad()
 def entropies(logits: torch.Tensor, partition: torch.Tensor) -> torch.Tensor:
-    """[n, v/tp] scaled logits, [n] log-partition -> [n] nats; for the metrics only."""
-    logits = logits.detach()
-    expected = ((logits - partition.detach().unsqueeze(-1)).exp() * logits).sum(-1)
+    """[n, v/tp] scaled logits, [n] log-partition -> [n] nats; differentiable."""
+    # Each rank uses the partition on its own words: its gradient is the sum over the ranks.
+    shared = used_by_all(partition)
+    expected = ((logits - shared.unsqueeze(-1)).exp() * logits).sum(-1)
     if parallel_state.get_tensor_model_parallel_world_size() > 1:
         expected = add_up(expected)
-    return partition.detach() - expected
+    spread: torch.Tensor = partition - expected
+    return spread

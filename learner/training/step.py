@@ -19,7 +19,7 @@ from learner.model import device, parallel
 from learner.model.policy import Model, Policy
 from learner.training import logprobs
 from learner.training.batch import MicroBatch, Row, micro_batches
-from learner.training.objective import Objective, Stats, gap_stats
+from learner.training.objective import Objective, Stats, gap_stats, token_stats
 
 
 def gradients(
@@ -27,21 +27,23 @@ def gradients(
     batch: Sequence[MicroBatch],
     objective: Objective,
     *,
-    entropy: bool = True,
+    entropy: logprobs.Entropy = "metric",
     broken: torch.Tensor | None = None,
 ) -> dict[str, float]:
     """Leaves the batch's gradient in the policy's buffers; returns the stats over all ranks.
 
     batch: this data-parallel rank's micro-batches; ranks may hold different numbers of them.
-    entropy: whether the objective wants entropies (zeros otherwise). broken: [rows of the whole
-    batch] zeros, on this rank's device; above 0 afterwards, on every rank, for a row with a
-    log-prob or a loss that is not finite.
+    entropy: what the objective does with entropies. broken: [rows of the whole batch] zeros, on
+    this rank's device; above 0 afterwards, on every rank, for a row with a log-prob or a loss that
+    is not finite.
     """
     policy.zero_grad()
     scale = len(batch) * parallel.data_size()
 
     def finish(part: MicroBatch, logits: torch.Tensor) -> tuple[torch.Tensor, Stats]:
-        logp, entropies = _score(part, logits, with_entropy=entropy)
+        logp, entropies = logprobs.score(
+            logits, part.targets, part.temperature, with_entropy=entropy
+        )
         token_loss, stats = objective(part, logp, entropies)
         weighed = token_loss * part.weight
         loss = weighed.sum()
@@ -63,15 +65,19 @@ def score(
 ) -> tuple[list[Row], dict[str, float]]:
     """The rows with their log-probs under `model` in `field` ("old" or "reference").
 
-    Also the gap stats of these rows. Each data-parallel rank scores its share and all get all.
+    Also the stats of these rows (`token_stats`, `gap_stats`). Each data-parallel rank scores its
+    share and all get all.
     """
     parts = micro_batches(
         rows, rank=parallel.data_rank(), ranks=parallel.data_size(), budget=budget
     )
 
     def finish(part: MicroBatch, logits: torch.Tensor) -> tuple[torch.Tensor, Any]:
-        logp, entropy = _score(part, logits, with_entropy=True)
-        return logits.new_zeros(()), (part.row, logp, gap_stats(part, logp, entropy))
+        logp, entropy = logprobs.score(
+            logits, part.targets, part.temperature, with_entropy="metric"
+        )
+        stats = {**token_stats(logp, entropy), **gap_stats(logp, part.behaviour, part.fresh)}
+        return logits.new_zeros(()), (part.row, logp, stats)
 
     with torch.no_grad():
         done = _schedule(model, parts, finish, forward_only=True)
@@ -115,16 +121,6 @@ def _schedule(model: Model, batch: Sequence[MicroBatch], finish: Any, *, forward
         micro_batch_size=max(part.tokens.shape[0] for part in batch),
         forward_only=forward_only,
     )
-
-
-def _score(
-    part: MicroBatch, logits: torch.Tensor, *, with_entropy: bool
-) -> tuple[torch.Tensor, torch.Tensor]:
-    divided = logprobs.scaled(logits, part.temperature)
-    partition = logprobs.log_partition(divided)
-    logp = logprobs.log_probs(divided, part.targets, partition)
-    entropy = logprobs.entropies(divided, partition) if with_entropy else torch.zeros_like(logp)
-    return logp, entropy
 
 
 def _collect(parts: Sequence[Stats]) -> dict[str, float]:

@@ -23,6 +23,11 @@ VISION_ARCHITECTURES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe")
 
 ForeignText = Literal["plain", "as_is"]
 
+CorrectionMode = Literal[
+    "bypass", "token_truncate", "token_mask", "seq_truncate", "geo_mask", "decoupled"
+]
+"""What the learner does about samplers that do not agree with it; exactly one is active."""
+
 
 class Table(BaseModel):
     """Base of every table: unknown keys are refused, values are fixed once read."""
@@ -40,7 +45,7 @@ class Run(Table):
     groups_per_step: int = Field(ge=1, description="groups (prompts) in one training batch")
     group_size: int = Field(ge=1, description="rollouts of one prompt")
     max_staleness: int = Field(default=0, ge=0, description="weight versions, spec 6.8 eta")
-    correction: Literal["bypass", "token_truncate", "decoupled"] = "bypass"
+    correction: CorrectionMode = "bypass"
     engine: str = Field(default="127.0.0.1:50051", description="address of `engine serve`")
 
     @property
@@ -50,11 +55,14 @@ class Run(Table):
 
     @model_validator(mode="after")
     def _one_correction(self) -> Run:
+        """All but decoupled compare with the weights that sampled, which are gone once newer ones
+        train."""
         asynchronous = self.max_staleness > 0
         if asynchronous != (self.correction == "decoupled"):
             raise ValueError(
                 f"max_staleness = {self.max_staleness} with correction = {self.correction!r}: "
-                "staleness 0 takes 'bypass' or 'token_truncate', above 0 takes 'decoupled'"
+                "staleness 0 takes 'bypass', 'token_truncate', 'token_mask', 'seq_truncate' or "
+                "'geo_mask', above 0 takes 'decoupled'"
             )
         return self
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from learner.maths import advantages, branches, losses, published, returns, turns
+from learner.config import Correction, Reject
+from learner.maths import advantages, branches, correction, losses, published, returns, turns
 from tests.golden.engine_adapters import ENGINE_ADAPTERS
 from tests.golden.toolsvc_adapters import TOOLSVC_ADAPTERS
 
@@ -116,13 +117,13 @@ def _ppo_clip(
         _tensor(adv),
         clip_low=clip_low,
         clip_high=clip_high,
-        dual_clip=dual_c,
+        dual_clip=dual_c or 0.0,
     )
     return {
         "ratio": out.ratio.item(),
         "loss": out.loss.item(),
-        "clipped": int(out.clipped),
-        "dual_clipped": int(out.dual_clipped),
+        "clipped": int(out.above | out.below),
+        "dual_clipped": int(out.dual),
     }
 
 
@@ -139,41 +140,64 @@ def _loss_agg(loss: Any, mask: Any, norm: float) -> Any:
 
 
 def _gspo(logp: Any, old_logp: Any, adv: Any, mask: Any, clip_low: float, clip_high: float) -> Any:
-    live = _tensor(mask)
-    ratios, loss = losses.gspo(
-        _tensor(logp), _tensor(old_logp), _tensor(adv), live, clip_low=clip_low, clip_high=clip_high
+    live = _tensor(mask) > 0
+    row = live.nonzero()[:, 0]
+    found = losses.gspo(
+        _tensor(logp)[live],
+        _tensor(old_logp)[live],
+        _tensor(adv)[row],
+        row,
+        clip_low=clip_low,
+        clip_high=clip_high,
     )
     counts = [int(count) for count in live.sum(-1)]
     weights = _tensor(losses.token_weights(counts, "seq-mean-token-mean"))
     return {
-        "s": ratios.tolist(),
-        "seq_loss": ((loss * live).sum(-1) / live.sum(-1)).tolist(),
-        "loss": float((weights[:, None] * loss * live).sum()),
+        "s": [found.ratio[row == number][0].item() for number in range(len(counts))],
+        "seq_loss": [found.loss[row == number].mean().item() for number in range(len(counts))],
+        "loss": float((weights[row] * found.loss).sum()),
     }
 
 
 def _cispo(logp: float, old_logp: float, adv: float, clip_low: float, clip_high: float) -> Any:
-    own = _tensor(logp).requires_grad_()
-    weight, loss = losses.cispo(
-        own, _tensor(old_logp), _tensor(adv), clip_low=clip_low, clip_high=clip_high
+    own = _tensor([logp]).requires_grad_()
+    found = losses.cispo(
+        own, _tensor([old_logp]), _tensor([adv]), clip_low=clip_low, clip_high=clip_high
     )
-    loss.backward()
+    found.loss.backward()
     assert own.grad is not None
-    return {"weight": weight.item(), "loss": loss.item(), "grad_wrt_logp": own.grad.item()}
+    return {
+        "weight": found.ratio.clamp(1 - clip_low, 1 + clip_high).item(),
+        "loss": found.loss.item(),
+        "grad_wrt_logp": own.grad.item(),
+    }
 
 
 def _rollout_correction(
     train_logp: Any, rollout_logp: Any, mask: Any, mode: Any, upper: float, lower: Any
 ) -> Any:
-    weights, kept = losses.rollout_correction(
-        _tensor(train_logp), _tensor(rollout_logp), _tensor(mask), mode, upper=upper, lower=lower
-    )
-    return {"weights": weights.tolist(), "mask": kept.tolist()}
+    bounds = Correction(upper=upper, lower=lower or 0.0)
+    live = _tensor(mask) > 0
+    train, rollout = _tensor(train_logp), _tensor(rollout_logp)
+    kept = torch.zeros_like(live)
+    for line in range(len(live)):
+        here = live[line]
+        kept[line, here] = correction.judge((train - rollout)[line, here], mode, bounds).kept
+    row = kept.nonzero()[:, 0]
+    weights = torch.zeros_like(train)
+    weights[kept], _ = correction.weights(mode, train[kept], rollout[kept], row, bounds)
+    return {"weights": weights.tolist(), "mask": kept.int().tolist()}
 
 
 def _rejection_k3(log_ratio: Any, mask: Any, threshold: float) -> Any:
-    k3, mean, keep = losses.rejection_k3(_tensor(log_ratio), _tensor(mask), threshold)
-    return {"k3": k3.tolist(), "seq_mean": mean.item(), "keep": bool(keep)}
+    values, live = _tensor(log_ratio), _tensor(mask) > 0
+    k3 = correction.divergence(values, "k3")
+    rule = Reject(statistic="k3", over="mean", upper=threshold)
+    return {
+        "k3": k3.tolist(),
+        "seq_mean": k3[live].mean().item(),
+        "keep": correction.passes(values[live], rule),
+    }
 
 
 def _decoupled_ppo(
@@ -189,8 +213,12 @@ def _decoupled_ppo(
     clip = losses.ppo_clip(
         _tensor(logp), _tensor(prox_logp), _tensor(adv), clip_low=clip_low, clip_high=clip_high
     )
-    weight = losses.behaviour_weight(
-        _tensor(prox_logp), _tensor(behave_logp), cap=cap, cap_mode=cap_mode
+    weight, _ = correction.weights(
+        "decoupled",
+        _tensor([prox_logp]),
+        _tensor([behave_logp]),
+        torch.zeros(1, dtype=torch.int64),
+        Correction(decoupled_cap=cap, decoupled_cap_mode=cap_mode),
     )
     return {
         "ratio": clip.ratio.item(),

@@ -11,6 +11,8 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 from learner.model import device
 
@@ -19,26 +21,32 @@ device.install()
 import torch  # noqa: E402
 from safetensors.torch import save_file  # noqa: E402
 
-from learner.config import Kl, Loss, Optimizer  # noqa: E402
+from learner.config import Advantage, Kl, LearnerTable, Loss, Optimizer  # noqa: E402
+from learner.loop.rows import prepare  # noqa: E402
 from learner.model import bridge, parallel  # noqa: E402
 from learner.model.policy import load_frozen, load_policy  # noqa: E402
 from learner.training.batch import micro_batches  # noqa: E402
 from learner.training.objective import PolicyObjective  # noqa: E402
 from learner.training.step import gradients, score  # noqa: E402
 from learner.training.update import improve  # noqa: E402
+from tests.integration.learner.fake_engine import random_group  # noqa: E402
 from tests.integration.learner.rows import make_rows, weighed  # noqa: E402
+from toolwright.types import Group, WeightVersion  # noqa: E402
 
 
 def compute(folder: Path, output: Path, tensor: int) -> None:
-    """Writes the loss, the gradients by Hugging Face name, and the weights two steps later."""
+    """Writes the loss, the gradients by Hugging Face name, and the weights three steps later."""
     with parallel.ranks(tensor=tensor):
         policy = load_policy(folder, Optimizer(lr=1e-2, clip=0.5), "float32")
-        objective = PolicyObjective(loss=Loss(), kl=Kl(coefficient=0.1), correction="decoupled")
+        objective = PolicyObjective(
+            loss=Loss(entropy=0.1), kl=Kl(coefficient=0.1), correction="decoupled"
+        )
+        masking = PolicyObjective(loss=Loss(kind="gspo"), kl=Kl(), correction="token_mask")
         rows = weighed(make_rows(9), "seq-mean-token-mean")
         reference = load_frozen(folder, "float32")
         rows, _ = score(reference, rows, 60, "reference")
         mine = micro_batches(rows, rank=parallel.data_rank(), ranks=parallel.data_size(), budget=60)
-        stats = gradients(policy, mine, objective)
+        stats = gradients(policy, mine, objective, entropy=objective.entropy)
         weights = [p.detach().clone() for p in policy.bare.parameters()]
         with torch.no_grad():
             for parameter in policy.bare.parameters():
@@ -51,25 +59,48 @@ def compute(folder: Path, output: Path, tensor: int) -> None:
                 parameter.copy_(value)
         out["loss"] = torch.tensor(stats["loss"])
         out["gap"] = torch.tensor(stats["max_gap"])
-        for step in range(2):
-            # The second batch has fewer rows than there may be ranks.
+        out["advantages"] = credit(policy, reference)
+        for step in range(3):
+            # The second batch has fewer rows than there may be ranks. Of the third something is
+            # left out on each of them.
             done = improve(
                 policy,
-                make_rows(9 if step == 0 else 1, seed=step),
-                objective,
-                reference=reference,
+                make_rows(1 if step == 1 else 9, seed=step),
+                objective if step < 2 else masking,
+                reference=reference if step < 2 else None,
                 updates=1,
                 budget=60,
                 step=step,
-                steps=2,
+                steps=3,
                 drop_silent=True,
             )
             out[f"norm.{step}"] = torch.tensor(done.grad_norm)
+        out["masked"] = torch.tensor(done.sums["masked_tokens"])
+        out["compared"] = torch.tensor(done.sums["compared"])
         with torch.no_grad():
             for name, value in bridge.named_weights(policy.bridge, policy.bare):
                 out[f"weight.{name}"] = value.clone().contiguous()
         if parallel.is_first():
             save_file(out, output)
+
+
+def credit(policy: Any, reference: Any) -> torch.Tensor:
+    """Advantages with KL in the reward: every rank scores its share, the first compares."""
+    version = WeightVersion(lineage="a", step=0)
+    groups = [
+        Group(id=f"g{n}", trajectories=tuple(random_group(n, version, Path()))) for n in range(2)
+    ]
+    kl = Kl(coefficient=0.1, place="reward")
+    run: Any = SimpleNamespace(
+        table=LearnerTable(advantage=Advantage(estimator="reinforce_pp"), kl=kl),
+        policy=policy,
+        reference=reference,
+        version=version,
+        recipe=SimpleNamespace(shared=SimpleNamespace(sampler=SimpleNamespace(temperature=1.0))),
+    )
+    batch = prepare(run, groups if parallel.is_first() else None)
+    assert batch.facts["kl_in_reward"] != 0
+    return torch.cat([torch.from_numpy(row.advantage[row.target]) for row in batch.rows])
 
 
 if __name__ == "__main__":

@@ -16,7 +16,18 @@ from pydantic_core import PydanticUndefined
 from engine.config import EngineTable, Evaluation, RenderTable, Suite
 from engine.protocols.chat import Chat
 from engine.protocols.tagged import Tagged
-from learner.config import Advantage, Credit, Kl, LearnerTable, Loss, Optimizer, Parallel, SftTable
+from learner.config import (
+    Advantage,
+    Correction,
+    Credit,
+    Kl,
+    LearnerTable,
+    Loss,
+    Optimizer,
+    Parallel,
+    Reject,
+    SftTable,
+)
 from tests.support.docs import DOCS
 from toolwright.recipe import (
     Limits,
@@ -48,6 +59,8 @@ TABLES: Mapping[str, type[Table]] = {
     "[learner.advantage]": Advantage,
     "[learner.credit]": Credit,
     "[learner.loss]": Loss,
+    "[learner.correction]": Correction,
+    "[[learner.correction.reject]]": Reject,
     "[learner.kl]": Kl,
     "[learner.parallel]": Parallel,
 }
