@@ -1,29 +1,24 @@
 """One step, from version v: lease its groups at v, train on their rows, hand v + 1 over.
 
-Rank 0 talks to the engine and hands the rows to the others; everything else happens on all ranks.
+Rank 0 talks to the engine and makes the rows; everything else happens on all ranks.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
+from learner.config import Kl
 from learner.errors import DivergedError, WorthlessError
 from learner.intake.lease import Leased, lease_step
 from learner.loop.handover import offer, save
+from learner.loop.rows import prepare
 from learner.loop.state import Run
 from learner.loop.tell import tell
-from learner.loop.worth import why_worthless
-from learner.maths.advantages import advantages_of
 from learner.metrics import gap_of
 from learner.model import parallel
-from learner.training.batch import Row, check_vocabulary, rows_of
 from learner.training.objective import PolicyObjective
 from learner.training.update import MOST_BROKEN, improve
-from toolwright.types import Group
 
 FEW_TOKENS = 128
 """Fewer tokens than this of the current version say little about sampler/learner agreement."""
@@ -48,18 +43,15 @@ def step(run: Run) -> None:
             beat=parallel.still_waiting,
         )
         run.seconds["lease_s"] = leased.seconds
-    mine: tuple[list[Row], str | None] | None = None
-    if leased is not None:
-        prepared = prepare(run, leased.groups)
-        mine = prepared, why_worthless(leased.groups, prepared)
-    rows, reason = parallel.from_first(mine)
+    batch = prepare(run, leased.groups if leased is not None else None)
+    reason = batch.worthless
     run.worthless = run.worthless + 1 if reason else 0
     trained = time.monotonic()
     update = improve(
         run.policy,
-        rows,
+        batch.rows,
         objective(run),
-        reference=run.reference,
+        reference=run.reference if run.table.kl.place == "loss" else None,
         updates=run.table.updates,
         budget=run.table.tokens_per_microbatch,
         step=at.step,
@@ -76,7 +68,7 @@ def step(run: Run) -> None:
         offer(run)
     if leased is not None:
         # Before the checkpoint: a step that a checkpoint holds has its line, whatever dies.
-        tell(run, at, leased, update, gap)
+        tell(run, at, leased, update, {**batch.facts, **gap})
     if run.broken >= MOST_BROKEN:
         raise DivergedError(
             f"steps {run.version.step - MOST_BROKEN + 1} to {run.version.step} had no finite "
@@ -98,31 +90,10 @@ def step(run: Run) -> None:
         )
 
 
-def prepare(run: Run, groups: Sequence[Group]) -> list[Row]:
-    """Rows with their advantages. A masked trajectory has no row; its reward may count in its
-    group's baseline."""
-    values = advantages_of(groups, run.table.advantage)
-    silent = {g.id for g in groups if not any(values[t.id] for t in g.trajectories)}
-    rows = [
-        replace(
-            row,
-            advantage=np.full_like(row.advantage, values[trajectory.id]),
-            silent=group.id in silent,
-        )
-        for group in groups
-        for trajectory in group.trajectories
-        for row in rows_of(
-            trajectory,
-            temperature=run.recipe.shared.sampler.temperature,
-            version=run.version,
-        )
-    ]
-    check_vocabulary(rows, int(run.policy.shape["vocabulary"]))
-    return rows
-
-
 def objective(run: Run) -> PolicyObjective:
-    """The loss that the recipe asks for."""
+    """The loss that the recipe asks for. KL in the reward is no term of it."""
     return PolicyObjective(
-        loss=run.table.loss, kl=run.table.kl, correction=run.recipe.shared.run.correction
+        loss=run.table.loss,
+        kl=run.table.kl if run.table.kl.place == "loss" else Kl(),
+        correction=run.recipe.shared.run.correction,
     )

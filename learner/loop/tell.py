@@ -13,9 +13,11 @@ from toolwright.types import WeightVersion
 
 
 def tell(
-    run: Run, at: WeightVersion, leased: Leased, update: Update, gap: dict[str, float]
+    run: Run, at: WeightVersion, leased: Leased, update: Update, found: dict[str, float]
 ) -> None:
     """Metrics line, TensorBoard, progress.
+
+    found: what is known of the advantages and of the sampler/learner gap.
 
     A line's seconds are those since the line before, with the checkpoint that was written then.
     """
@@ -38,7 +40,7 @@ def tell(
         "lineage": run.version.lineage,
         **facts,
         **training_stats(update.sums),
-        **gap,
+        **found,
         "grad_norm": update.grad_norm,
         "learning_rate": update.rate,
         "skipped_update": update.skipped,
@@ -54,7 +56,7 @@ def tell(
         run.log.write(run.version.step, values)
     run.report.step(
         run.version.step,
-        f"reward {facts.get('reward', 0.0):.3f}  gap {gap.get('gap_max', float('nan')):.1e}  "
+        f"reward {facts.get('reward', 0.0):.3f}  gap {found.get('gap_max', float('nan')):.1e}  "
         f"stale {facts.get('staleness_mean', 0.0):.1f}  lease {seconds['lease_s']:.1f} s  "
         f"train {seconds['train_s']:.1f} s  publish {seconds.get('publish_s', 0.0):.1f} s",
     )

@@ -28,7 +28,7 @@ class Row:
     tokens: int64; target: bool, a policy token that carries loss (never the first token);
     behaviour: float32 sampler log-probs; temperature: float32; fresh: bool, written by the
     weights that are current; advantage: float32, read at targets only; old, reference: float32
-    log-probs computed here, or None.
+    log-probs computed here, or None. sequence: which of its trajectory's sequences it is.
     silent: no member of its group has an advantage. weight: of each target in the batch's loss.
     """
 
@@ -39,6 +39,7 @@ class Row:
     temperature: np.ndarray
     fresh: np.ndarray
     advantage: np.ndarray
+    sequence: int = 0
     silent: bool = False
     weight: float = 0.0
     old: np.ndarray | None = None
@@ -114,7 +115,7 @@ def rows_of(
             "another learner"
         )
     rows = []
-    for sequence in trajectory.sequences:
+    for place, sequence in enumerate(trajectory.sequences):
         segments = sequence.segments
         sizes = [len(segment.token_ids) for segment in segments]
         target = np.repeat(np.array([s.trainable for s in segments], dtype=bool), sizes)
@@ -131,6 +132,7 @@ def rows_of(
         rows.append(
             Row(
                 advantage=np.zeros(end, dtype=np.float32),
+                sequence=place,
                 trajectory=trajectory.id,
                 tokens=np.array(sequence.token_ids[:end], dtype=np.int64),
                 target=target[:end],

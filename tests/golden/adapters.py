@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from learner.maths import advantages, losses
+from learner.maths import advantages, branches, losses, published, returns, turns
 from tests.golden.engine_adapters import ENGINE_ADAPTERS
 from tests.golden.toolsvc_adapters import TOOLSVC_ADAPTERS
 
@@ -28,18 +28,70 @@ def _group_advantage(rewards: Any, groups: Any, std: Any, eps: float, singleton:
 
 
 def _reinforce_pp(token_rewards: Any, mask: Any, gamma: float) -> Any:
-    returns, advantage = advantages.reinforce_pp(_tensor(token_rewards), _tensor(mask), gamma=gamma)
-    return {"returns": returns.tolist(), "advantages": advantage.tolist()}
+    gained, advantage = returns.reinforce_pp(_tensor(token_rewards), _tensor(mask), gamma=gamma)
+    return {"returns": gained.tolist(), "advantages": advantage.tolist()}
 
 
 def _upstream_return(token_rewards: Any, mask: Any, gamma: float) -> Any:
-    return advantages.returns_resetting_at_masks(
+    return published.returns_resetting_at_masks(
         _tensor(token_rewards), _tensor(mask), gamma=gamma
     ).tolist()
 
 
 def _rfpp_baseline(rewards: Any, groups: Any, mask: Any) -> Any:
-    return advantages.rfpp_baseline(rewards, groups, _tensor(mask)).tolist()
+    return returns.rfpp_baseline(rewards, groups, _tensor(mask)).tolist()
+
+
+def _hard_attribution(action_tokens: Any, adv: Any) -> Any:
+    spread = [[value] * len(own) for own, value in zip(action_tokens, adv, strict=True)]
+    return branches.shared_mean(action_tokens, spread)
+
+
+def _episode_advantage(
+    outcome: Any, step_rewards: Any, std: Any, eps: float, singleton: Any
+) -> Any:
+    gained = [total + sum(steps) for total, steps in zip(outcome, step_rewards, strict=True)]
+    groups = ["prompt"] * len(gained)
+    adv = advantages.group_advantage(gained, groups, std=std, eps=eps, singleton=singleton)
+    return {"returns": gained, "adv": adv}
+
+
+def _step_advantage(
+    trajectories: Any, gamma: float, canonical: Any, exclude: Any, **options: Any
+) -> Any:
+    labels = [
+        [
+            [canonical.get(a, a) for a in step["anchors"] if canonical.get(a, a) not in exclude]
+            for step in steps
+        ]
+        for steps in trajectories
+    ]
+    gained = [turns.return_to_go([s["r"] for s in steps], gamma) for steps in trajectories]
+    groups = turns.step_groups(labels)
+    by_group, steps = turns.step_advantage(gained, groups, **options)
+    return {
+        "groups": {
+            label: {
+                "members": [list(member) for member in members],
+                "returns": [gained[i][t] for i, t in members],
+                "adv": by_group[label],
+            }
+            for label, members in groups.items()
+        },
+        "step_adv": steps,
+    }
+
+
+def _token_map(episode_adv: Any, step_adv: Any, action_spans: Any, lengths: Any, lam: float) -> Any:
+    out = []
+    for episode, steps, spans, length in zip(
+        episode_adv, step_adv, action_spans, lengths, strict=True
+    ):
+        numbered = [(turn, start, end) for turn, (start, end) in enumerate(spans)]
+        adv = turns.token_map(episode, steps, numbered, length, lam)
+        mask = turns.token_map(1.0, [], numbered, length, 0.0)
+        out.append({"adv": adv.tolist(), "mask": [int(mark) for mark in mask]})
+    return out
 
 
 def _kl(logp: float, ref_logp: float) -> Any:
@@ -162,8 +214,12 @@ LEARNER_ADAPTERS: dict[str, Adapter] = {
     "common.rollout_correction": _rollout_correction,
     "common.rejection_k3": _rejection_k3,
     "common.decoupled_ppo": _decoupled_ppo,
-    "common.dapo_filter": lambda pairs: advantages.dapo_filter([(g, v) for g, v in pairs]),
-    "common.overlong": advantages.overlong,
+    "common.arpo_hard_attribution": _hard_attribution,
+    "searl.return_to_go": turns.return_to_go,
+    "searl.episode_advantage": _episode_advantage,
+    "searl.step_advantage": _step_advantage,
+    "searl.total_and_token_map": _token_map,
+    "searl.released_compat": published.whole_trajectory_credit,
 }
 
 ADAPTERS: dict[str, Adapter] = {**LEARNER_ADAPTERS, **ENGINE_ADAPTERS, **TOOLSVC_ADAPTERS}

@@ -79,6 +79,8 @@ class FakeEngine(rollout_pb2_grpc.RolloutServiceServicer, policy_pb2_grpc.Policy
         self.published: list[tuple[t.WeightVersion, t.WeightVersion | None]] = []
         self.groups: dict[int, tuple[t.WeightVersion, pb.GroupInfo, list[pb.Trajectory]]] = {}
         self.durable = 0
+        self.learners: list[str] = []
+        """Names that came with requests, each once."""
         self.break_after: int | None = None
         self._next = 1
         self._lock = threading.Lock()
@@ -95,7 +97,12 @@ class FakeEngine(rollout_pb2_grpc.RolloutServiceServicer, policy_pb2_grpc.Policy
     def stop(self) -> None:
         self._server.stop(None).wait()
 
+    def _heard(self, request) -> None:
+        if request.learner and request.learner not in self.learners:
+            self.learners.append(request.learner)
+
     def PublishWeights(self, request, context):
+        self._heard(request)
         with self._lock:
             version = wire.version_from_proto(request.version)
             parent = wire.version_from_proto(request.parent) if request.HasField("parent") else None
@@ -106,6 +113,7 @@ class FakeEngine(rollout_pb2_grpc.RolloutServiceServicer, policy_pb2_grpc.Policy
             return policy_pb2.PublishWeightsResponse(version=request.version, samplers=1)
 
     def GetPolicy(self, request, context):
+        self._heard(request)
         if self.version is None:
             return policy_pb2.GetPolicyResponse()
         return policy_pb2.GetPolicyResponse(
@@ -113,10 +121,12 @@ class FakeEngine(rollout_pb2_grpc.RolloutServiceServicer, policy_pb2_grpc.Policy
         )
 
     def AckGroups(self, request, context):
+        self._heard(request)
         self.durable = max(self.durable, request.durable_sequence)
         return rollout_pb2.AckGroupsResponse(durable_sequence=self.durable)
 
     def LeaseGroups(self, request, context):
+        self._heard(request)
         sent = 0
         number = request.after_sequence
         while sent < request.max_groups:
