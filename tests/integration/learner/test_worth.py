@@ -46,6 +46,10 @@ def test_a_signal_in_between_begins_the_count_again(
     changes = {"run.steps": 5, "learner.patience_steps": 3}
     loop.run(recipe_for(tmp_path, model_folder, engine, **changes))
     assert [line["worthless_steps"] for line in metrics(tmp_path)] == [0, 1, 2, 0, 0]
+    # Weights that did not move are not written again, and the samplers' are compared all the same.
+    assert engine.folders[1] == engine.folders[2] == engine.folders[3] != engine.folders[4]
+    assert {path.name[-1] for path in engine.folders[4].parent.iterdir()} == {"1", "4", "5"}
+    assert all(line["gap_tokens"] > 0 for line in metrics(tmp_path))
     said = [line for line in capsys.readouterr().out.splitlines() if "taught nothing" in line]
     assert said == [
         f"step {step} taught nothing: 3 of 3 groups without a signal, all rewards of a group are "
