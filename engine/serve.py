@@ -41,6 +41,7 @@ from engine.journal.journal import Journal
 from engine.lanes.evaluation import EvaluationLane
 from engine.lanes.group import Lane
 from engine.lanes.places import Places
+from engine.lanes.signal import Sieve
 from engine.lanes.train import TrainLane
 from engine.rehearsal import first_that_fits
 from engine.rollout.assignment import Surroundings
@@ -205,6 +206,11 @@ class Engine:
             sampling=sampling,
             bad_rows=BadRows(self._table.max_bad_rows),
             on_trajectory=self.metrics.count,
+            sieve=(
+                Sieve(shared.task.dynamic_sampling, groups_per_step=shared.run.groups_per_step)
+                if shared.task.dynamic_sampling is not None
+                else None
+            ),
         )
         # Sessions of trajectories that go on stay open; the others' work is over.
         await self._services.close_strangers(await self._lane.resume())

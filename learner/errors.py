@@ -42,7 +42,8 @@ class DivergedError(LearnerError):
 
 
 class WorthlessError(LearnerError):
-    """learner.patience_steps steps in a row taught nothing: masked, empty, or without a signal."""
+    """learner.patience_steps steps in a row taught nothing: masked, empty, or without a signal; or
+    the engine finds no group that could."""
 
     status = 4
 

@@ -48,32 +48,54 @@ class MetricsLog:
                 self._board.add_scalar(key, value, step)
 
 
+OVER_TRAINED = (
+    ("entropy", "entropy"),
+    ("clip_high_fraction", "clipped_above"),
+    ("clip_low_fraction", "clipped_below"),
+    ("dual_clip_fraction", "dual_clipped"),
+    ("ratio", "ratio"),
+    ("kl_reference", "kl_reference"),
+    ("correction_weight", "weight"),
+    ("correction_capped_fraction", "weight_capped"),
+)
+OVER_COMPARED = (
+    ("kl_rollout_k1", "kl_rollout_k1"),
+    ("kl_rollout_k3", "kl_rollout_k3"),
+    ("offpolicy_gap_mean", "gap"),
+    ("correction_masked_fraction", "masked_tokens"),
+)
+LARGEST_EXPONENT = 700.0
+
+
 def training_stats(sums: Mapping[str, float]) -> dict[str, float]:
     """Means over tokens from a step's sums (see `objective.Stats`)."""
     out: dict[str, float] = {}
-    tokens = sums.get("tokens", 0.0)
+    tokens, compared = sums.get("tokens", 0.0), sums.get("compared", 0.0)
     if tokens:
         out["trained_tokens"] = tokens
-        for name, source in (
-            ("entropy", "entropy"),
-            ("clip_fraction", "clipped"),
-            ("dual_clip_fraction", "dual_clipped"),
-            ("ratio", "ratio"),
-            ("kl_reference", "kl_reference"),
-            ("kl_rollout_k1", "kl_rollout_k1"),
-            ("kl_rollout_k3", "kl_rollout_k3"),
-            ("offpolicy_gap_mean", "gap"),
-            ("correction_weight", "weight"),
-            ("correction_capped_fraction", "weight_capped"),
-        ):
-            if source in sums:
-                out[name] = sums[source] / tokens
+        out |= {name: sums[source] / tokens for name, source in OVER_TRAINED if source in sums}
+        if "clipped_above" in sums:
+            out["clip_fraction"] = (sums["clipped_above"] + sums["clipped_below"]) / tokens
+    if compared:
+        out |= {name: sums[source] / compared for name, source in OVER_COMPARED if source in sums}
         out["offpolicy_gap_max"] = sums["max_gap"]
+        out["rho_max"] = sums["max_rho"]
+        out["perplexity_difference"] = _perplexity_difference(sums)
+    for name, source in (("vetoed_sequences", "vetoed"), ("rejected_sequences", "rejected")):
+        if source in sums:
+            out[name] = sums[source]
     if sums.get("weight_squared"):
         out["effective_sample_fraction"] = sums["weight"] ** 2 / (sums["weight_squared"] * tokens)
     if "loss" in sums:
         out["loss"] = sums["loss"]
     return out
+
+
+def _perplexity_difference(sums: Mapping[str, float]) -> float:
+    """The learner's perplexity of the compared tokens minus the sampler's."""
+    sampler = -sums["rollout_logp"] / sums["compared"]
+    learner = sampler + sums["kl_rollout_k1"] / sums["compared"]
+    return math.exp(min(learner, LARGEST_EXPONENT)) - math.exp(min(sampler, LARGEST_EXPONENT))
 
 
 def gap_of(sums: Mapping[str, float]) -> dict[str, float]:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from learner.config import LearnerTable
+from learner.intake.ahead import Ahead
 from learner.intake.client import PUBLISH_S, EngineClient, lease_deadline
 from learner.lock import only_learner
 from learner.loop.handover import save
@@ -77,6 +78,8 @@ def run(recipe: Recipe) -> Path:
                         shared.run.engine, patience=table.engine_patience_s, say=report.say
                     )
                 )
+                if table.prefetch and shared.run.max_staleness > 0:
+                    state.ahead = Ahead(state.client)
                 state.log = stack.enter_context(MetricsLog(recipe.run_folder, "learner"))
             if unlocked is not None:
                 report.say(unlocked)

@@ -50,7 +50,9 @@ def warnings_of(recipe: Recipe) -> list[str]:
     run = recipe.shared.run
     learner = recipe.raw.get("learner", {})
     lines = []
-    if run.group_size == 1 and learner.get("advantage", {}).get("singleton") != "raw":
+    advantage = {"estimator": "grpo", "singleton": "zero", **learner.get("advantage", {})}
+    lone = advantage["estimator"] == "grpo" and advantage["singleton"] == "zero"
+    if run.group_size == 1 and lone:
         lines.append(
             "warning: run.group_size = 1 leaves nothing to compare a rollout with: every advantage "
             "is 0 (learner.advantage.singleton = 'raw' takes the reward itself)"

@@ -1,6 +1,7 @@
 """The learner's line to the engine: RolloutService and PolicyService, with patience.
 
-Calls are synchronous for the caller; the learner does one thing at a time. An engine that is out
+Calls are synchronous for the caller; they run on a loop in the background, so that a lease may be
+begun and waited for later, while other calls are made. An engine that is out
 of reach is waited for, aloud, up to `patience` seconds; what it refuses is an EngineError. Every
 request may be sent again: leases start after a mark, publishes and acknowledgements are
 idempotent.
@@ -19,6 +20,7 @@ import os
 import secrets
 import time
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TypeVar
@@ -27,6 +29,7 @@ import grpc
 import grpc.aio
 
 from learner.errors import EngineError, TakenError
+from learner.intake.background import BackgroundLoop
 from toolwright import wire
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.common.v1 import trajectory_pb2
@@ -61,6 +64,15 @@ class Served:
     fingerprint: Fingerprint | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineState:
+    """turned_away: groups without a signal that dynamic sampling has turned away, in all lives of
+    the run. fruitless: why no group will come any more, a sentence; empty while one may."""
+
+    turned_away: int
+    fruitless: str
+
+
 class EngineClient:
     """A channel to one engine; a context manager.
 
@@ -72,8 +84,8 @@ class EngineClient:
         self._patience = patience
         self._say = say
         self._learner = secrets.token_hex(8)
-        self._runner = asyncio.Runner()
-        self._channel = self._runner.run(self._open())
+        self._loop = BackgroundLoop("engine-client")
+        self._channel = self._loop.run(self._open())
         self._rollout = rollout_pb2_grpc.RolloutServiceStub(self._channel)
         self._policy = policy_pb2_grpc.PolicyServiceStub(self._channel)
 
@@ -89,8 +101,8 @@ class EngineClient:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._runner.run(self._channel.close(None))
-        self._runner.close()
+        self._loop.run(self._channel.close(None))
+        self._loop.close()
 
     def look(self) -> Served:
         """What the engine serves; changes nothing there."""
@@ -144,8 +156,32 @@ class EngineClient:
         """Up to `count` whole groups after a mark, in delivery order.
 
         May return fewer, also none, after `wait` seconds without a new one or when the stream
-        broke. EngineError for a group whose members do not fit its content hash.
+        broke, and at once where the engine knows that none will come (`state` says why).
+        EngineError for a group whose members do not fit its content hash.
         """
+        return self._loop.run(self._lease(after, count, version, wait))
+
+    def begin_lease(
+        self, *, after: int, count: int, version: WeightVersion, wait: float
+    ) -> Future[list[Group]]:
+        """Begins such a lease; the future has what `lease` would return or raise."""
+        return self._loop.start(self._lease(after, count, version, wait))
+
+    def state(self) -> EngineState:
+        """How the engine is."""
+        answer = self._until_answered(
+            lambda: call(self._rollout.GetStatus, rollout_pb2.GetStatusRequest(), timeout=SHORT_S),
+            "GetStatus",
+        )
+        told = dict(answer.detail)
+        return EngineState(
+            turned_away=int(told.get("turned_away_groups", 0)),
+            fruitless=str(told.get("fruitless", "")),
+        )
+
+    async def _lease(
+        self, after: int, count: int, version: WeightVersion, wait: float
+    ) -> list[Group]:
         got: list[Group] = []
 
         async def attempt() -> None:
@@ -169,11 +205,11 @@ class EngineClient:
             except grpc.aio.AioRpcError as error:
                 raise from_rpc_error(error) from error
 
-        self._until_answered(attempt, "LeaseGroups")
+        await self._retry(attempt, "LeaseGroups")
         return got
 
     def _until_answered(self, attempt: Callable[[], Awaitable[Answer]], what: str) -> Answer:
-        return self._runner.run(self._retry(attempt, what))
+        return self._loop.run(self._retry(attempt, what))
 
     async def _retry(self, attempt: Callable[[], Awaitable[Answer]], what: str) -> Answer:
         failing_since = 0.0

@@ -1,27 +1,25 @@
-"""One step, from version v: lease its groups at v, train on their rows, hand v + 1 over.
+"""One step, from version v: lease its groups at v, train on their rows, hand v + 1 over. Meanwhile
+the groups of v + 1 are leased, where they may be older than it.
 
-Rank 0 talks to the engine and hands the rows to the others; everything else happens on all ranks.
+Rank 0 talks to the engine and makes the rows; everything else happens on all ranks.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 
+from learner.config import Kl
 from learner.errors import DivergedError, WorthlessError
 from learner.intake.lease import Leased, lease_step
 from learner.loop.handover import offer, save
+from learner.loop.rows import prepare
 from learner.loop.state import Run
 from learner.loop.tell import tell
-from learner.loop.worth import why_worthless
-from learner.maths.advantages import advantages_of
 from learner.metrics import gap_of
 from learner.model import parallel
-from learner.training.batch import Row, check_vocabulary, rows_of
 from learner.training.objective import PolicyObjective
 from learner.training.update import MOST_BROKEN, improve
-from toolwright.types import Group
 
 FEW_TOKENS = 128
 """Fewer tokens than this of the current version say little about sampler/learner agreement."""
@@ -37,33 +35,32 @@ def step(run: Run) -> None:
     leased: Leased | None = None
     if run.client is not None:
         leased = lease_step(
-            run.client,
+            run.ahead or run.client,
             run.ledger,
             version=at,
             count=run.recipe.shared.run.groups_per_step,
             wait=run.table.lease_wait_s,
             say=run.report.say,
             beat=parallel.still_waiting,
+            hopeless=lambda: why_none_will_come(run),
         )
         run.seconds["lease_s"] = leased.seconds
-    mine: tuple[list[Row], str | None] | None = None
-    if leased is not None:
-        prepared = prepare(run, leased.groups)
-        mine = prepared, why_worthless(leased.groups, prepared)
-    rows, reason = parallel.from_first(mine)
-    run.worthless = run.worthless + 1 if reason else 0
+        lease_ahead(run)
+    batch = prepare(run, leased.groups if leased is not None else None)
     trained = time.monotonic()
     update = improve(
         run.policy,
-        rows,
+        batch.rows,
         objective(run),
-        reference=run.reference,
+        reference=run.reference if run.table.kl.place == "loss" else None,
         updates=run.table.updates,
         budget=run.table.tokens_per_microbatch,
         step=at.step,
         steps=run.recipe.shared.run.steps,
         drop_silent=run.table.advantage.zero_groups == "drop",
     )
+    reason = batch.worthless or update.emptied
+    run.worthless = run.worthless + 1 if reason else 0
     gap = gap_of(update.sums)
     if gap.get("gap_tokens", 0) < FEW_TOKENS:
         gap = run.probe(leased.groups if leased is not None else (), at) or gap
@@ -74,7 +71,7 @@ def step(run: Run) -> None:
         offer(run, moved=update.moved > 0)
     if leased is not None:
         # Before the checkpoint: a step that a checkpoint holds has its line, whatever dies.
-        tell(run, at, leased, update, gap)
+        tell(run, at, leased, update, {**batch.facts, **gap})
     if run.broken >= MOST_BROKEN:
         raise DivergedError(
             f"steps {run.version.step - MOST_BROKEN + 1} to {run.version.step} had no finite "
@@ -96,27 +93,28 @@ def step(run: Run) -> None:
         )
 
 
-def prepare(run: Run, groups: Sequence[Group]) -> list[Row]:
-    """Rows with their advantages. A masked trajectory has no row; its reward may count in its
-    group's baseline."""
-    values = advantages_of(groups, run.table.advantage)
-    silent = {g.id for g in groups if not any(values[t.id] for t in g.trajectories)}
-    rows = [
-        replace(row, advantage=values[trajectory.id], silent=group.id in silent)
-        for group in groups
-        for trajectory in group.trajectories
-        for row in rows_of(
-            trajectory,
-            temperature=run.recipe.shared.sampler.temperature,
-            version=run.version,
+def lease_ahead(run: Run) -> None:
+    """Begins to lease what the next step will train on, at the version that it will have."""
+    following = replace(run.version, step=run.version.step + 1)
+    if run.ahead is not None and following.step < run.recipe.shared.run.steps:
+        run.ahead.begin(
+            after=run.ledger.mark,
+            count=run.recipe.shared.run.groups_per_step,
+            version=following,
+            wait=run.table.lease_wait_s,
         )
-    ]
-    check_vocabulary(rows, int(run.policy.shape["vocabulary"]))
-    return rows
+
+
+def why_none_will_come(run: Run) -> str:
+    """What the engine says where dynamic sampling has given up; empty where it has not."""
+    return run.client.state().fruitless if run.client is not None else ""
 
 
 def objective(run: Run) -> PolicyObjective:
-    """The loss that the recipe asks for."""
+    """The loss that the recipe asks for. KL in the reward is no term of it."""
     return PolicyObjective(
-        loss=run.table.loss, kl=run.table.kl, correction=run.recipe.shared.run.correction
+        loss=run.table.loss,
+        kl=run.table.kl if run.table.kl.place == "loss" else Kl(),
+        correction=run.recipe.shared.run.correction,
+        bounds=run.table.correction,
     )

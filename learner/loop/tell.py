@@ -13,9 +13,11 @@ from toolwright.types import WeightVersion
 
 
 def tell(
-    run: Run, at: WeightVersion, leased: Leased, update: Update, gap: dict[str, float]
+    run: Run, at: WeightVersion, leased: Leased, update: Update, found: dict[str, float]
 ) -> None:
     """Metrics line, TensorBoard, progress.
+
+    found: what is known of the advantages and of the sampler/learner gap.
 
     A line's seconds are those since the line before, with the checkpoint that was written then.
     """
@@ -38,7 +40,7 @@ def tell(
         "lineage": run.version.lineage,
         **facts,
         **training_stats(update.sums),
-        **gap,
+        **found,
         "grad_norm": update.grad_norm,
         "learning_rate": update.rate,
         "skipped_update": update.skipped,
@@ -49,13 +51,21 @@ def tell(
         "tokens_per_s": update.tokens / seconds["train_s"],
         "duplicate_groups": leased.duplicates,
         "conflicting_groups": leased.conflicts,
+        **_turned_away(run),
         **seconds,
     }
     if run.log is not None:
         run.log.write(run.version.step, values)
     run.report.step(
         run.version.step,
-        f"reward {facts.get('reward', 0.0):.3f}  gap {gap.get('gap_max', float('nan')):.1e}  "
+        f"reward {facts.get('reward', 0.0):.3f}  gap {found.get('gap_max', float('nan')):.1e}  "
         f"stale {facts.get('staleness_mean', 0.0):.1f}  lease {seconds['lease_s']:.1f} s  "
         f"train {seconds['train_s']:.1f} s  publish {seconds.get('publish_s', 0.0):.1f} s",
     )
+
+
+def _turned_away(run: Run) -> dict[str, int]:
+    """How many groups dynamic sampling has turned away so far."""
+    if run.client is None or run.recipe.shared.task.dynamic_sampling is None:
+        return {}
+    return {"turned_away_groups": run.client.state().turned_away}

@@ -17,7 +17,7 @@ LONGEST_DETAIL = 200
 
 def why_worthless(groups: Sequence[Group], rows: Sequence[Row]) -> str | None:
     """The reason with its count; None where a row has an advantage."""
-    if any(row.advantage for row in rows):
+    if any(row.has_signal for row in rows):
         return None
     if not groups:
         return "no trajectory has a reward that is a finite number"
@@ -34,6 +34,11 @@ def why_worthless(groups: Sequence[Group], rows: Sequence[Row]) -> str | None:
         )
     if all(len(group.trajectories) == 1 for group in groups):
         return f"{len(groups)} of {len(groups)} groups have one member: nothing to compare it with"
+    if any(len({t.reward for t in group.trajectories}) > 1 for group in groups):
+        return (
+            f"{len(groups)} of {len(groups)} groups without a signal: what differs in their "
+            "rewards belongs to members that are masked, or to tasks of weight 0"
+        )
     rewards = Counter(f"{t.reward:g}" for t in members if not t.masked)
     reward, count = rewards.most_common(1)[0]
     return (

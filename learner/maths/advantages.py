@@ -1,8 +1,12 @@
-"""Advantage estimators: rewards in, one number a trajectory or a token out.
+"""Group estimators: rewards in, one advantage a trajectory out.
 
-Pure functions on groups, sequences of Python numbers or [B, T] tensors, float64 inside. A group is
-told by its label, never by position; permuting trajectories permutes the result; empty input gives
-empty output. Does not know models, batches or losses.
+Pure functions on sequences of Python numbers. A group is told by its label, never by position;
+permuting trajectories permutes the result; empty input gives empty output; a group whose rewards
+are equal gives exactly 0, whatever rounding does to its mean. A reward that is no number spoils
+its own group and no other. Does not know models, batches or losses.
+
+`in_baseline` says whose rewards the others are compared with, all by default. A member outside of
+the baseline is measured against those inside.
 """
 
 from __future__ import annotations
@@ -11,196 +15,131 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Literal
 
-import torch
-
-from learner.config import Advantage
-from toolwright.types import Group
+Std = Literal["population", "sample", "none"]
 
 ZERO_STD = 1e-12
 """Below it a group counts as constant: dividing would blow rounding up to a signal."""
-WHITEN_EPS = 1e-8
-
-
-def advantages_of(groups: Sequence[Group], settings: Advantage) -> dict[str, float]:
-    """Advantage by trajectory id, over the members present.
-
-    A masked member counts in its group's mean and deviation as any other does, unless it is
-    outside of the baseline (spec 3.6).
-    """
-    members = [(g.id, t) for g in groups for t in g.trajectories]
-    values = group_advantage(
-        [trajectory.reward for _, trajectory in members],
-        [group for group, _ in members],
-        std=settings.std,
-        eps=settings.eps,
-        singleton=settings.singleton,
-        in_baseline=[not trajectory.outside_baseline for _, trajectory in members],
-    )
-    return {t.id: value for (_, t), value in zip(members, values, strict=True)}
 
 
 def group_advantage(
     rewards: Sequence[float],
     groups: Sequence[Hashable],
     *,
-    std: Literal["population", "sample", "none"] = "sample",
+    std: Std = "sample",
     eps: float = 1e-6,
     singleton: Literal["zero", "raw"] = "zero",
     in_baseline: Sequence[bool] | None = None,
 ) -> list[float]:
-    """(R - mean) / (std + eps) within each group (spec 6.1, `common.group_advantage`).
+    """(R - mean) / (std + eps) within each group (GRPO; with std "none" Dr.GRPO).
 
-    "none" only subtracts the mean. A lone rollout gets 0, or with "raw" R / (1 + eps).
+    A lone rollout gets 0, or with "raw" R / (1 + eps). Where fewer than two are in the baseline,
+    every member of the group is treated as a lone rollout.
+    """
 
-    in_baseline: whose rewards mean and std are taken over, all by default (spec 3.6). The others
-    are measured against them. Where fewer than two are in the baseline, every member of the group
-    is treated as a lone rollout.
+    def advantage(own: list[float], inside: list[bool]) -> list[float]:
+        if sum(inside) < 2:
+            return [value / (1.0 + eps) if singleton == "raw" else 0.0 for value in own]
+        return standardised(own, inside, std=std, eps=eps)
+
+    return _by_group(rewards, groups, in_baseline, advantage)
+
+
+def standardised(
+    values: Sequence[float], inside: Sequence[bool], *, std: Std, eps: float
+) -> list[float]:
+    """(v - mean) / (std + eps), statistics over those inside, of which there is one at least."""
+    baseline = _chosen(values, inside)
+    centred = _differences(values, baseline, sum(baseline) / len(baseline))
+    if std == "none":
+        return centred
+    squares = sum(value * value for value in _chosen(centred, inside))
+    spread = (squares / max(1, len(baseline) - (std == "sample"))) ** 0.5
+    if spread <= ZERO_STD:
+        return [0.0] * len(centred)
+    return [value / (spread + eps) for value in centred]
+
+
+def rloo(
+    rewards: Sequence[float],
+    groups: Sequence[Hashable],
+    in_baseline: Sequence[bool] | None = None,
+) -> list[float]:
+    """R minus the mean of the other members (RLOO); where there is no other, R."""
+
+    def advantage(own: list[float], inside: list[bool]) -> list[float]:
+        baseline = _chosen(own, inside)
+        total = sum(baseline)
+        out = []
+        for value, counted in zip(own, inside, strict=True):
+            others = len(baseline) - counted
+            mean = (total - value * counted) / others if others else 0.0
+            out += _differences([value], baseline if others else [], mean)
+        return out
+
+    return _by_group(rewards, groups, in_baseline, advantage)
+
+
+def opo(
+    rewards: Sequence[float],
+    groups: Sequence[Hashable],
+    lengths: Sequence[int],
+    in_baseline: Sequence[bool] | None = None,
+) -> list[float]:
+    """R minus the mean of the group weighted with the lengths (OPO, on-policy optimal baseline).
+
+    A lone rollout keeps R, and so do rollouts without a token.
     """
     inside = in_baseline if in_baseline is not None else [True] * len(rewards)
-
-    def advantage(own: list[float], counts: list[bool]) -> list[float]:
-        baseline = [value for value, counted in zip(own, counts, strict=True) if counted]
-        if len(baseline) < 2:
-            return [value / (1.0 + eps) if singleton == "raw" else 0.0 for value in own]
-        mean = sum(baseline) / len(baseline)
-        centred = [value - mean for value in own]
-        if std == "none":
-            return centred
-        squares = sum((value - mean) ** 2 for value in baseline)
-        spread = (squares / (len(baseline) - (1 if std == "sample" else 0))) ** 0.5
-        if spread <= ZERO_STD:
-            return [0.0] * len(own)
-        return [value / (spread + eps) for value in centred]
-
-    out = [0.0] * len(rewards)
+    out = [float(reward) for reward in rewards]
     for positions in _positions(groups):
-        own = [float(rewards[p]) for p in positions]
-        values = advantage(own, [inside[p] for p in positions])
+        baseline = [p for p in positions if inside[p]]
+        weight = sum(lengths[p] for p in baseline)
+        if len(baseline) < 2 or not weight:
+            continue
+        mean = sum(lengths[p] * out[p] for p in baseline) / weight
+        values = _differences([out[p] for p in positions], [out[p] for p in baseline], mean)
         for position, value in zip(positions, values, strict=True):
             out[position] = value
     return out
 
 
-def rloo(rewards: Sequence[float], groups: Sequence[Hashable]) -> list[float]:
-    """R minus the mean of the other members (spec 6.2); a lone rollout keeps R."""
-
-    def advantage(own: list[float]) -> list[float]:
-        if len(own) == 1:
-            return own
-        return [r - (sum(own) - r) / (len(own) - 1) for r in own]
-
-    return _by_group(rewards, groups, advantage)
-
-
-def opo(
-    rewards: Sequence[float], groups: Sequence[Hashable], lengths: Sequence[int]
+def centred(
+    rewards: Sequence[float],
+    groups: Sequence[Hashable],
+    in_baseline: Sequence[bool] | None = None,
 ) -> list[float]:
-    """R minus the length-weighted mean of the group (spec 6.2, OPO)."""
-    weight: dict[Hashable, float] = defaultdict(float)
-    total: dict[Hashable, float] = defaultdict(float)
-    for reward, group, length in zip(rewards, groups, lengths, strict=True):
-        weight[group] += length
-        total[group] += length * reward
-    return [
-        reward - total[group] / weight[group] if weight[group] else 0.0
-        for reward, group in zip(rewards, groups, strict=True)
-    ]
+    """R minus the mean of the group; a lone rollout keeps R."""
+
+    def advantage(own: list[float], inside: list[bool]) -> list[float]:
+        return own if sum(inside) < 2 else standardised(own, inside, std="none", eps=0.0)
+
+    return _by_group(rewards, groups, in_baseline, advantage)
 
 
-def returns(token_rewards: torch.Tensor, mask: torch.Tensor, *, gamma: float = 1.0) -> torch.Tensor:
-    """[B, T] G_t = r_t + gamma G_{t+1} over policy tokens only; 0 elsewhere (spec 6.2).
-
-    Masked positions are stepped over: an observation neither discounts nor resets.
-    """
-    out = torch.zeros_like(token_rewards)
-    running = torch.zeros(token_rewards.shape[0], dtype=token_rewards.dtype)
-    for t in reversed(range(token_rewards.shape[1])):
-        live = mask[:, t] > 0
-        running = torch.where(live, token_rewards[:, t] + gamma * running, running)
-        out[:, t] = torch.where(live, running, torch.zeros_like(running))
-    return out
-
-
-def returns_resetting_at_masks(
-    token_rewards: torch.Tensor, mask: torch.Tensor, *, gamma: float = 1.0
-) -> torch.Tensor:
-    """[B, T] how public code computes `returns`, kept for comparison only (spec 6.2, Trap).
-
-    The running return is multiplied with the mask, so every observation wipes out what the
-    actions before it earned. Nothing in this project uses it.
-    """
-    out = torch.zeros_like(token_rewards)
-    running = torch.zeros(token_rewards.shape[0], dtype=token_rewards.dtype)
-    for t in reversed(range(token_rewards.shape[1])):
-        running = token_rewards[:, t] + gamma * running
-        out[:, t] = running
-        running = running * mask[:, t]
-    return out
-
-
-def whiten(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """[B, T] (v - mean) (var + 1e-8)^-1/2 with unbiased statistics over mask 1; 0 elsewhere."""
-    live = mask > 0
-    if not bool(live.any()):
-        return torch.zeros_like(values)
-    kept = values[live]
-    variance = kept.var(unbiased=True) if kept.numel() > 1 else torch.zeros((), dtype=values.dtype)
-    return (values - kept.mean()) * (variance + WHITEN_EPS).rsqrt() * mask
-
-
-def reinforce_pp(
-    token_rewards: torch.Tensor, mask: torch.Tensor, *, gamma: float = 1.0
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """REINFORCE++ (spec 6.2): ([B, T] returns, [B, T] whitened advantages)."""
-    gained = returns(token_rewards, mask, gamma=gamma)
-    return gained, whiten(gained, mask)
-
-
-def rfpp_baseline(
-    rewards: Sequence[float], groups: Sequence[Hashable], mask: torch.Tensor
-) -> torch.Tensor:
-    """REINFORCE++ with a group baseline (spec 6.2): [B, T] whitened over the batch.
-
-    A lone rollout keeps its reward.
-    """
-
-    def advantage(own: list[float]) -> list[float]:
-        return own if len(own) == 1 else _centred(own)
-
-    centred = torch.tensor(_by_group(rewards, groups, advantage), dtype=torch.float64)
-    return whiten(centred.unsqueeze(1).expand(mask.shape) * mask, mask)
-
-
-def dapo_filter(pairs: Iterable[tuple[Hashable, float]]) -> list[Hashable]:
-    """Groups worth training on (spec 6.9): those whose metric varies, and lone rollouts."""
-    values: dict[Hashable, list[float]] = defaultdict(list)
-    for group, value in pairs:
-        values[group].append(value)
-    return [group for group, own in values.items() if len(own) == 1 or len(set(own)) > 1]
-
-
-def overlong(length: int, max_length: int, buffer: int, factor: float = 1.0) -> float:
-    """Length penalty (spec 6.9): 0, then linear over the last `buffer` tokens, then -factor."""
-    over = length - (max_length - buffer)
-    if over <= 0:
-        return 0.0
-    return -factor * min(1.0, over / buffer) if buffer else -factor
-
-
-def _centred(values: list[float]) -> list[float]:
-    mean = sum(values) / len(values)
+def _differences(values: Sequence[float], baseline: Sequence[float], mean: float) -> list[float]:
+    """v - mean. The mean of a constant baseline is its value, to the last bit."""
+    if baseline and max(baseline) - min(baseline) <= ZERO_STD:
+        return [0.0 if abs(v - baseline[0]) <= ZERO_STD else v - mean for v in values]
     return [value - mean for value in values]
+
+
+def _chosen(values: Sequence[float], inside: Sequence[bool]) -> list[float]:
+    return [value for value, counted in zip(values, inside, strict=True) if counted]
 
 
 def _by_group(
     rewards: Sequence[float],
     groups: Sequence[Hashable],
-    advantage: Callable[[list[float]], list[float]],
+    in_baseline: Sequence[bool] | None,
+    advantage: Callable[[list[float], list[bool]], list[float]],
 ) -> list[float]:
+    """What `advantage` makes of each group's rewards and of who is inside its baseline."""
+    inside = in_baseline if in_baseline is not None else [True] * len(rewards)
     out = [0.0] * len(rewards)
     for positions in _positions(groups):
         own = [float(rewards[p]) for p in positions]
-        for position, value in zip(positions, advantage(own), strict=True):
+        values = advantage(own, [inside[p] for p in positions])
+        for position, value in zip(positions, values, strict=True):
             out[position] = value
     return out
 

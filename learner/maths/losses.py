@@ -1,8 +1,9 @@
 """Losses of the policy: log-probabilities and advantages in, one number a token out.
 
-Pure functions on tensors of one shape ([n] or [B, T]); gradients flow through `logp` alone,
-everything else is treated as a constant. They do not know where tokens came from; masking and
-means are the business of whoever adds the tokens up (`token_weights`).
+Pure functions on the tokens that carry loss, [n] of one micro-batch; gradients flow through `logp`
+alone, everything else is treated as a constant. What belongs to one sequence is told by `row` [n]:
+tokens of one sequence stand together. Where the tokens came from is not known here; means are the
+business of whoever adds the tokens up (`token_weights`).
 """
 
 from __future__ import annotations
@@ -15,30 +16,50 @@ LOG_RATIO_LIMIT = 20.0
 KL_LIMIT = 10.0
 GSPO_LOG_LIMIT = 10.0
 
-CorrectionMode = Literal["token_truncate", "token_mask", "seq_truncate", "geo_mask"]
 
-
-class Clipped(NamedTuple):
-    """Loss, importance ratio, and where the upper/lower or the dual clip decided."""
+class PolicyLoss(NamedTuple):
+    """[n] losses, [n] importance ratios, and where the upper, lower or dual bound decided."""
 
     loss: torch.Tensor
     ratio: torch.Tensor
-    clipped: torch.Tensor
-    dual_clipped: torch.Tensor
+    above: torch.Tensor
+    below: torch.Tensor
+    dual: torch.Tensor
 
 
 def importance(logp: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     """exp(logp - other), the exponent limited to +-20."""
-    return (logp - other).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()
+    return limited(logp - other).exp()
+
+
+def limited(log_ratio: torch.Tensor) -> torch.Tensor:
+    """A log-ratio whose exponential is a finite number."""
+    return log_ratio.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
+
+
+def row_sums(values: torch.Tensor, row: torch.Tensor) -> torch.Tensor:
+    """[n] -> [n]: at each token the sum over its sequence."""
+    if not len(values):
+        return values
+    begins = torch.ones_like(row)
+    begins[1:] = (row[1:] != row[:-1]).to(row.dtype)
+    place = begins.cumsum(0) - 1
+    return torch.zeros_like(values).index_add(0, place, values)[place]
+
+
+def row_means(values: torch.Tensor, row: torch.Tensor) -> torch.Tensor:
+    """[n] -> [n]: at each token the mean over its sequence."""
+    return row_sums(values, row) / row_sums(torch.ones_like(values), row)
 
 
 def kl(
-    logp: torch.Tensor, reference: torch.Tensor, estimator: Literal["k1", "k2", "k3", "abs"]
+    logp: torch.Tensor, reference: torch.Tensor, estimator: Literal["k1", "k2", "k3", "k3+", "abs"]
 ) -> torch.Tensor:
-    """Estimates of KL(policy || reference) from the policy's tokens (spec 6.3).
+    """Estimates of KL(policy || reference) from the policy's tokens.
 
     d = logp - reference: k1 = d, k2 = d^2 / 2, k3 = exp(-d) - 1 + d, abs = |d|; k3 is limited to
-    +-10 and has no gradient beyond.
+    +-10 and has no gradient beyond. Only k2's gradient is that of the reverse KL in expectation
+    (Schulman, "Approximating KL Divergence"); "k3+" has k3's value and k2's gradient.
     """
     d = logp - reference
     if estimator == "k1":
@@ -47,8 +68,11 @@ def kl(
         return d.square() / 2
     if estimator == "abs":
         return d.abs()
-    k3 = (-d).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp() - 1 + d
-    return k3.clamp(-KL_LIMIT, KL_LIMIT)
+    k3 = (limited(-d).exp() - 1 + d).clamp(-KL_LIMIT, KL_LIMIT)
+    if estimator == "k3":
+        return k3
+    k2 = d.square() / 2
+    return k2 - k2.detach() + k3.detach()
 
 
 def ppo_clip(
@@ -58,58 +82,51 @@ def ppo_clip(
     *,
     clip_low: float,
     clip_high: float,
-    dual_clip: float | None = None,
-) -> Clipped:
-    """max(-A r, -A clip(r, 1 - low, 1 + high)), for A < 0 at most -A * dual_clip (spec 6.4)."""
+    dual_clip: float = 0.0,
+) -> PolicyLoss:
+    """max(-A r, -A clip(r, 1 - low, 1 + high)), for A < 0 at most -A * dual_clip.
+
+    PPO (Schulman et al. 2017, eq. 7) with DAPO's two bounds. dual_clip: 0 is none (Ye et al. 2020).
+    """
     ratio = importance(logp, old)
     plain = -advantage * ratio
     bounded = -advantage * ratio.clamp(1 - clip_low, 1 + clip_high)
     loss = torch.maximum(plain, bounded)
-    clipped = bounded > plain
-    dual = torch.zeros_like(clipped)
-    if dual_clip is not None:
+    decided = bounded > plain
+    dual = torch.zeros_like(decided)
+    if dual_clip:
         ceiling = -advantage * dual_clip
         dual = (advantage < 0) & (loss > ceiling)
         loss = torch.where(dual, ceiling, loss)
-    return Clipped(loss, ratio, clipped, dual)
-
-
-def behaviour_weight(
-    proximal: torch.Tensor,
-    behaviour: torch.Tensor,
-    *,
-    cap: float,
-    cap_mode: Literal["truncate", "mask"] = "truncate",
-) -> torch.Tensor:
-    """exp(proximal - behaviour), above `cap` cut to it or set to 0 (spec 6.7, 6.8). Detached."""
-    weight = importance(proximal, behaviour).detach()
-    if cap_mode == "truncate":
-        return weight.clamp(max=cap)
-    return torch.where(weight > cap, torch.zeros_like(weight), weight)
+    return PolicyLoss(loss, ratio, decided & (advantage > 0), decided & (advantage < 0), dual)
 
 
 def gspo(
     logp: torch.Tensor,
     old: torch.Tensor,
     advantage: torch.Tensor,
-    mask: torch.Tensor,
+    row: torch.Tensor,
     *,
     clip_low: float,
     clip_high: float,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """GSPO (spec 6.6): ([B] sequence ratios, [B, T] token losses).
+) -> PolicyLoss:
+    """PPO's clip of the sequence's ratio s = exp(mean(logp - old)) (GSPO, Zheng et al. 2025).
 
-    Every token of a sequence carries the sequence's ratio in value and its own share of the
-    gradient; aggregate with seq-mean-token-mean. advantage: [B].
+    The token form (eq. 13): every token has the sequence's ratio in value and its own share of the
+    gradient, so that with seq-mean-token-mean a sequence's loss is max(-A s, -A clip(s)).
     """
-    counts = mask.sum(-1).clamp(min=1)
-    log_ratio = ((logp - old) * mask).sum(-1) / counts
-    log_ratio = log_ratio.clamp(max=GSPO_LOG_LIMIT)
-    token = (logp - logp.detach() + log_ratio.detach().unsqueeze(-1)).clamp(max=GSPO_LOG_LIMIT)
-    ratio = token.exp()
-    a = advantage.unsqueeze(-1)
-    loss = torch.maximum(-a * ratio, -a * ratio.clamp(1 - clip_low, 1 + clip_high))
-    return log_ratio.exp(), loss
+    log_ratio = row_means((logp - old).detach(), row).clamp(max=GSPO_LOG_LIMIT)
+    ratio = (logp - logp.detach() + log_ratio).exp()
+    plain = -advantage * ratio
+    bounded = -advantage * ratio.clamp(1 - clip_low, 1 + clip_high)
+    decided = bounded > plain
+    return PolicyLoss(
+        torch.maximum(plain, bounded),
+        ratio,
+        decided & (advantage > 0),
+        decided & (advantage < 0),
+        torch.zeros_like(decided),
+    )
 
 
 def cispo(
@@ -119,55 +136,72 @@ def cispo(
     *,
     clip_low: float,
     clip_high: float,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """CISPO (spec 6.6): (detached clipped ratio, -ratio * A * logp)."""
-    weight = importance(logp, old).detach().clamp(1 - clip_low, 1 + clip_high)
-    return weight, -weight * advantage * logp
+) -> PolicyLoss:
+    """-sg(clip(r, 1 - low, 1 + high)) A logp (CISPO, MiniMax-M1, eq. 4): no token loses its
+    gradient."""
+    ratio = importance(logp, old).detach()
+    low, high = 1 - clip_low, 1 + clip_high
+    loss = -ratio.clamp(low, high) * advantage * logp
+    above = ratio > high
+    return PolicyLoss(loss, ratio, above, ratio < low, torch.zeros_like(above))
 
 
-def rollout_correction(
-    train: torch.Tensor,
-    rollout: torch.Tensor,
-    mask: torch.Tensor,
-    mode: CorrectionMode,
+def sapo(
+    logp: torch.Tensor,
+    old: torch.Tensor,
+    advantage: torch.Tensor,
     *,
-    upper: float = 2.0,
-    lower: float | None = None,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Weights for sampler/trainer mismatch (spec 6.7): ([B, T] weights, [B, T] mask). Detached.
+    tau_positive: float,
+    tau_negative: float,
+) -> PolicyLoss:
+    """-A sigmoid(tau (r - 1)) 4 / tau, tau by the sign of A (SAPO, arXiv 2511.20347, eq. 5, 6).
 
-    lower: of the mask modes, None = 1 / upper.
+    A soft gate in place of a clip: the gradient is REINFORCE's at r = 1 and fades to both sides.
+    The value at r = 1 is -2 A / tau.
     """
-    low = 1.0 / upper if lower is None else lower
-    live = mask > 0
-    log_ratio = torch.where(live, train.detach() - rollout.detach(), torch.zeros_like(train))
-    log_ratio = log_ratio.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
-    ratio = log_ratio.exp()
-    if mode == "token_truncate":
-        return ratio.clamp(max=upper) * live, mask
-    if mode == "token_mask":
-        kept = live & (ratio >= low) & (ratio <= upper)
-        return ratio * kept, kept.to(mask.dtype)
-    if mode == "seq_truncate":
-        total = log_ratio.sum(-1, keepdim=True).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
-        return total.exp().clamp(max=upper) * live, mask
-    mean = log_ratio.sum(-1, keepdim=True) / live.sum(-1, keepdim=True).clamp(min=1)
-    kept = live & (mean.exp() >= low) & (mean.exp() <= upper)
-    return kept.to(train.dtype), kept.to(mask.dtype)
+    ratio = importance(logp, old)
+    tau = torch.full_like(advantage, tau_negative).masked_fill(advantage > 0, tau_positive)
+    loss = -advantage * torch.sigmoid(tau * (ratio - 1)) * 4 / tau
+    none = torch.zeros_like(loss, dtype=torch.bool)
+    return PolicyLoss(loss, ratio, none, none, none)
 
 
-def rejection_k3(
-    log_ratio: torch.Tensor, mask: torch.Tensor, threshold: float
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Divergence of sequences (spec 6.7): ([.., T] k3 a token, [..] mean, [..] keep)."""
-    bounded = log_ratio.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
-    k3 = bounded.exp() - 1 - bounded
-    mean = (k3 * mask).sum(-1) / mask.sum(-1).clamp(min=1)
-    return k3, mean, mean <= threshold
+def gmpo(
+    logp: torch.Tensor,
+    old: torch.Tensor,
+    advantage: torch.Tensor,
+    row: torch.Tensor,
+    *,
+    clip_low: float,
+    clip_high: float,
+) -> PolicyLoss:
+    """-A times the geometric mean of clipped token ratios (GMPO, arXiv 2507.20673, eq. 4).
+
+    Bounds are in log space, exp(-low) to exp(high), and one-sided as PPO's: a token's log-ratio
+    is cut from above where A > 0 and from below where A < 0. Token form as in `gspo`: with
+    seq-mean-token-mean a sequence's loss is -A exp(mean of its cut log-ratios).
+    """
+    log_ratio = limited(logp - old)
+    cut = log_ratio.clamp(-clip_low, clip_high)
+    log_ratio = torch.where(
+        advantage > 0, torch.minimum(log_ratio, cut), torch.maximum(log_ratio, cut)
+    )
+    mean = row_means(log_ratio.detach(), row)
+    ratio = (log_ratio - log_ratio.detach() + mean).exp()
+    own = (logp - old).detach()
+    above = (advantage > 0) & (own > clip_high)
+    below = (advantage < 0) & (own < -clip_low)
+    return PolicyLoss(-advantage * ratio, ratio, above, below, torch.zeros_like(above))
+
+
+def reinforce(logp: torch.Tensor, advantage: torch.Tensor) -> PolicyLoss:
+    """-A logp. What the tokens were sampled with is the business of a correction's weight."""
+    none = torch.zeros_like(logp, dtype=torch.bool)
+    return PolicyLoss(-advantage * logp, torch.ones_like(logp), none, none, none)
 
 
 def token_weights(counts: list[int], mode: str, *, norm: float = 1.0) -> list[float]:
-    """What one token of each sequence weighs in the batch's loss (spec 6.5).
+    """What one token of each sequence weighs in the batch's loss.
 
     counts: policy tokens of each sequence of the whole (global) batch. The loss is the sum of
     weight times token loss, so that any split into micro-batches or ranks gives one gradient.

@@ -27,9 +27,9 @@ class Row:
 
     tokens: int64; target: bool, a policy token that carries loss (never the first token);
     behaviour: float32 sampler log-probs; temperature: float32; fresh: bool, written by the
-    weights that are current; old, reference: float32 log-probs computed here, or None.
-    advantage: of the trajectory. silent: no member of its group has an advantage. weight: of each
-    target in the batch's loss.
+    weights that are current; advantage: float32, read at targets only; old, reference: float32
+    log-probs computed here, or None. sequence: which of its trajectory's sequences it is.
+    silent: no member of its group has an advantage. weight: of each target in the batch's loss.
     """
 
     trajectory: str
@@ -38,7 +38,8 @@ class Row:
     behaviour: np.ndarray
     temperature: np.ndarray
     fresh: np.ndarray
-    advantage: float = 0.0
+    advantage: np.ndarray
+    sequence: int = 0
     silent: bool = False
     weight: float = 0.0
     old: np.ndarray | None = None
@@ -48,6 +49,11 @@ class Row:
     def count(self) -> int:
         """Targets."""
         return int(self.target.sum())
+
+    @property
+    def has_signal(self) -> bool:
+        """Whether a target has an advantage; one that is no number counts as one."""
+        return bool(self.advantage[self.target].any())
 
     @property
     def length(self) -> int:
@@ -78,11 +84,11 @@ class MicroBatch:
     reference: torch.Tensor | None = None
 
     def to(self, device: torch.device) -> MicroBatch:
-        """The same on a device."""
+        """The same on a device; the copies do not wait for each other or for the host."""
         if device.type == "cpu":
             return self
         moved = {
-            name: value.to(device, non_blocking=True)
+            name: value.pin_memory().to(device, non_blocking=True)
             for name in self.__slots__
             if (value := getattr(self, name)) is not None
         }
@@ -94,6 +100,7 @@ def rows_of(
 ) -> list[Row]:
     """A row for every sequence that has a target; masked trajectories have none.
 
+    Nothing has an advantage yet.
     DataError for a trajectory with images.
 
     temperature: for segments that do not say theirs. Temperature 0 counts as 1: the sampler
@@ -108,7 +115,7 @@ def rows_of(
             "another learner"
         )
     rows = []
-    for sequence in trajectory.sequences:
+    for place, sequence in enumerate(trajectory.sequences):
         segments = sequence.segments
         sizes = [len(segment.token_ids) for segment in segments]
         target = np.repeat(np.array([s.trainable for s in segments], dtype=bool), sizes)
@@ -124,6 +131,8 @@ def rows_of(
         fresh = [version is not None and s.weight_version == version for s in segments]
         rows.append(
             Row(
+                advantage=np.zeros(end, dtype=np.float32),
+                sequence=place,
                 trajectory=trajectory.id,
                 tokens=np.array(sequence.token_ids[:end], dtype=np.int64),
                 target=target[:end],
@@ -204,7 +213,7 @@ def collate(rows: Sequence[Row], indices: Sequence[int]) -> MicroBatch:
         targets=targets_of("tokens", np.int64),
         temperature=targets_of("temperature", np.float32),
         behaviour=targets_of("behaviour", np.float32),
-        advantage=spread([row.advantage for row in chosen], np.float32),
+        advantage=targets_of("advantage", np.float32),
         weight=spread([row.weight for row in chosen], np.float32),
         fresh=targets_of("fresh", np.bool_),
         row=spread(list(indices), np.int64),

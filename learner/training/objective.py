@@ -1,11 +1,10 @@
 """What a micro-batch contributes to the loss, and what it tells the metrics.
 
-Puts the pure functions of `losses` together as the recipe says. One correction for the gap
-between the weights that sampled and the weights that train (spec 6.7, 6.8):
-
-- bypass: the ratio is taken against the sampler's log-probs;
-- token_truncate: against the weights at the start of the update, times min(exp(old - roll), C);
-- decoupled: the same form for stale data, with its own cap.
+Puts the pure functions of `losses` and `correction` together as the recipe says. Three log-probs of
+a token meet: the sampler's (roll), the learner's at the start of the update (old), the current one
+(new). `bypass` takes the ratio against roll; every other mode takes it against old, and corrects
+for old against roll by a weight or by what it left out of the batch (see `maths.correction`).
+"reinforce" has no ratio: its weight compares new with roll, cut at the bound, in bypass too.
 
 With one optimizer step a batch the weights at the start of the update are the current ones: `old`
 is the detached log-prob itself and costs no forward of its own.
@@ -14,14 +13,15 @@ is the detached log-prob itself and costs no forward of its own.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
 
 import torch
 
-from learner.config import Kl, Loss
-from learner.maths import losses
+from learner.config import Correction, Kl, Loss
+from learner.maths import correction, losses
+from learner.model.head import Entropy
 from learner.training.batch import MicroBatch
+from toolwright.shared_tables import CorrectionMode
 
 Stats = dict[str, torch.Tensor]
 """Scalars of one micro-batch: names that begin with "max_" are maximised over micro-batches and
@@ -34,37 +34,51 @@ Objective = Callable[[MicroBatch, torch.Tensor, torch.Tensor], tuple[torch.Tenso
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyObjective:
-    """Clipped policy loss with one correction and an optional KL term."""
+    """A policy loss with one correction, an optional KL term and an optional entropy bonus."""
 
     loss: Loss
     kl: Kl
-    correction: Literal["bypass", "token_truncate", "decoupled"]
+    correction: CorrectionMode
+    bounds: Correction = field(default_factory=Correction)
+
+    @property
+    def entropy(self) -> Entropy:
+        """What the objective does with entropies."""
+        return "loss" if self.loss.entropy > 0 else "metric"
+
+    @property
+    def moves_all_rows(self) -> bool:
+        """Whether a row without an advantage moves the weights too."""
+        return self.kl.coefficient > 0 or self.loss.entropy > 0
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether rows have to be scored and judged before the batch's means are fixed."""
+        return correction.leaves_out(self.correction, self.bounds)
+
+    @property
+    def reads_old(self) -> bool:
+        """Whether the loss compares with the weights at the start of the update."""
+        return self.correction != "bypass" and self.loss.kind != "reinforce"
 
     def __call__(
         self, batch: MicroBatch, logp: torch.Tensor, entropy: torch.Tensor
     ) -> tuple[torch.Tensor, Stats]:
         start = batch.old if batch.old is not None else logp.detach()
-        old = batch.behaviour if self.correction == "bypass" else start
-        clip = losses.ppo_clip(
-            logp,
-            old,
-            batch.advantage,
-            clip_low=self.loss.clip_low,
-            clip_high=self.loss.clip_high,
-            dual_clip=self.loss.dual_clip,
+        found = self._policy_loss(
+            batch, logp, batch.behaviour if self.correction == "bypass" else start
         )
-        token_loss = clip.loss
-        stats = gap_stats(batch, logp, entropy)
-        if self.correction != "bypass":
-            cap = self.loss.truncate
-            mode: Literal["truncate", "mask"] = "truncate"
-            if self.correction == "decoupled":
-                cap, mode = self.loss.decoupled_cap, self.loss.decoupled_cap_mode
-            weight = losses.behaviour_weight(start, batch.behaviour, cap=cap, cap_mode=mode)
+        token_loss = found.loss
+        # What judged rows were compared by is told by their scoring, left out ones included.
+        stats = token_stats(logp, entropy)
+        if not self.leaves_out:
+            stats |= gap_stats(start, batch.behaviour, batch.fresh)
+        if self.correction != "bypass" or self.loss.kind == "reinforce":
+            weight, capped = self._weight(batch, logp, start)
             token_loss = weight * token_loss
             stats["weight"] = weight.sum()
             stats["weight_squared"] = weight.square().sum()
-            stats["weight_capped"] = (losses.importance(start, batch.behaviour) > cap).sum()
+            stats["weight_capped"] = capped.sum()
         if self.kl.coefficient > 0:
             # A micro-batch without rows has no reference, and still the names of all others.
             reference = batch.reference if len(logp) else torch.zeros_like(logp)
@@ -73,10 +87,47 @@ class PolicyObjective:
             distance = losses.kl(logp, reference, self.kl.estimator)
             token_loss = token_loss + self.kl.coefficient * distance
             stats["kl_reference"] = distance.detach().sum()
-        stats["clipped"] = clip.clipped.sum()
-        stats["dual_clipped"] = clip.dual_clipped.sum()
-        stats["ratio"] = clip.ratio.detach().sum()
+        if self.loss.entropy > 0:
+            token_loss = token_loss - self.loss.entropy * entropy
+        stats["clipped_above"] = found.above.sum()
+        stats["clipped_below"] = found.below.sum()
+        stats["dual_clipped"] = found.dual.sum()
+        stats["ratio"] = found.ratio.detach().sum()
         return token_loss, stats
+
+    def _policy_loss(
+        self, batch: MicroBatch, logp: torch.Tensor, old: torch.Tensor
+    ) -> losses.PolicyLoss:
+        loss, advantage = self.loss, batch.advantage
+        low, high = loss.clip_low, loss.clip_high
+        if loss.kind == "ppo":
+            return losses.ppo_clip(
+                logp, old, advantage, clip_low=low, clip_high=high, dual_clip=loss.dual_clip
+            )
+        if loss.kind == "gspo":
+            return losses.gspo(logp, old, advantage, batch.row, clip_low=low, clip_high=high)
+        if loss.kind == "cispo":
+            return losses.cispo(logp, old, advantage, clip_low=low, clip_high=high)
+        if loss.kind == "sapo":
+            return losses.sapo(
+                logp,
+                old,
+                advantage,
+                tau_positive=loss.tau_positive,
+                tau_negative=loss.tau_negative,
+            )
+        if loss.kind == "gmpo":
+            return losses.gmpo(logp, old, advantage, batch.row, clip_low=low, clip_high=high)
+        return losses.reinforce(logp, advantage)
+
+    def _weight(
+        self, batch: MicroBatch, logp: torch.Tensor, start: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        mode = self.correction
+        if self.loss.kind == "reinforce":
+            start = logp.detach()
+            mode = "token_truncate" if mode == "bypass" else mode
+        return correction.weights(mode, start, batch.behaviour, batch.row, self.bounds)
 
 
 def imitation(
@@ -87,24 +138,34 @@ def imitation(
 
 
 @torch.no_grad()
-def gap_stats(batch: MicroBatch, logp: torch.Tensor, entropy: torch.Tensor) -> Stats:
-    """Entropy, and how far sampler and learner disagree.
+def token_stats(logp: torch.Tensor, entropy: torch.Tensor) -> Stats:
+    """Tokens and their entropy."""
+    return {"tokens": logp.new_full((), logp.numel()), "entropy": entropy.detach().sum()}
 
-    The gap of fresh tokens compares the same weights on both sides; of all tokens it also holds
-    what the policy moved since.
+
+@torch.no_grad()
+def gap_stats(logp: torch.Tensor, behaviour: torch.Tensor, fresh: torch.Tensor) -> Stats:
+    """How far sampler and learner disagree on [n] tokens.
+
+    logp: by the learner's weights at the start of the update where they are known. behaviour: by
+    the sampler. The gap of fresh tokens compares the same weights on both sides; of all tokens it
+    also holds what the policy moved since.
     """
-    difference = logp.detach() - batch.behaviour
+    # Sums over masks, not selections: a selection makes the host wait for the device.
+    difference = logp.detach() - behaviour
     gap = difference.abs()
-    fresh = gap[batch.fresh]
+    fresh_gap = torch.where(fresh, gap, torch.zeros_like(gap))
+    ratio = losses.limited(difference).exp()
     zero = gap.new_zeros(())
     return {
-        "tokens": gap.new_tensor(float(gap.numel())),
-        "entropy": entropy.sum(),
+        "compared": gap.new_full((), gap.numel()),
         "gap": gap.sum(),
         "max_gap": gap.max() if gap.numel() else zero,
-        "fresh_tokens": gap.new_tensor(float(fresh.numel())),
-        "fresh_gap": fresh.sum(),
-        "max_fresh_gap": fresh.max() if fresh.numel() else zero,
+        "max_rho": ratio.max() if gap.numel() else zero,
+        "fresh_tokens": fresh.sum(),
+        "fresh_gap": fresh_gap.sum(),
+        "max_fresh_gap": fresh_gap.max() if gap.numel() else zero,
+        "rollout_logp": behaviour.sum(),
         "kl_rollout_k1": -difference.sum(),
-        "kl_rollout_k3": (difference.clamp(-20, 20).exp() - 1 - difference).sum(),
+        "kl_rollout_k3": (ratio - 1 - difference).sum(),
     }

@@ -16,10 +16,10 @@ import torch
 from megatron.core.pipeline_parallel import get_forward_backward_func
 
 from learner.model import device, parallel
+from learner.model.head import Entropy, Wanted
 from learner.model.policy import Model, Policy
-from learner.training import logprobs
 from learner.training.batch import MicroBatch, Row, micro_batches
-from learner.training.objective import Objective, Stats, gap_stats
+from learner.training.objective import Objective, Stats, gap_stats, token_stats
 
 
 def gradients(
@@ -27,21 +27,22 @@ def gradients(
     batch: Sequence[MicroBatch],
     objective: Objective,
     *,
-    entropy: bool = True,
+    entropy: Entropy = "metric",
     broken: torch.Tensor | None = None,
 ) -> dict[str, float]:
     """Leaves the batch's gradient in the policy's buffers; returns the stats over all ranks.
 
     batch: this data-parallel rank's micro-batches; ranks may hold different numbers of them.
-    entropy: whether the objective wants entropies (zeros otherwise). broken: [rows of the whole
+    entropy: what the objective does with entropies. broken: [rows of the whole
     batch] zeros, on this rank's device; above 0 afterwards, on every rank, for a row with a
     log-prob or a loss that is not finite.
     """
     policy.zero_grad()
     scale = len(batch) * parallel.data_size()
 
-    def finish(part: MicroBatch, logits: torch.Tensor) -> tuple[torch.Tensor, Stats]:
-        logp, entropies = _score(part, logits, with_entropy=entropy)
+    def finish(
+        part: MicroBatch, logp: torch.Tensor, entropies: torch.Tensor
+    ) -> tuple[torch.Tensor, Stats]:
         token_loss, stats = objective(part, logp, entropies)
         weighed = token_loss * part.weight
         loss = weighed.sum()
@@ -50,9 +51,9 @@ def gradients(
             finite = logp.detach().isfinite() & weighed.detach().isfinite()
             broken.index_add_(0, part.row, (~finite).to(broken.dtype))
         # An empty micro-batch still has to reach every weight's gradient hook.
-        return loss * scale if len(logp) else logits.sum() * 0.0, stats
+        return loss * scale if len(logp) else logp.sum() * 0.0, stats
 
-    parts = _schedule(policy, batch, finish, forward_only=False)
+    parts = _schedule(policy, batch, finish, entropy=entropy, forward_only=False)
     if broken is not None:
         parallel.reduce_over_all(broken, "max")
     return _collect(parts)
@@ -63,18 +64,21 @@ def score(
 ) -> tuple[list[Row], dict[str, float]]:
     """The rows with their log-probs under `model` in `field` ("old" or "reference").
 
-    Also the gap stats of these rows. Each data-parallel rank scores its share and all get all.
+    Also the stats of these rows (`token_stats`, `gap_stats`). Each data-parallel rank scores its
+    share and all get all.
     """
     parts = micro_batches(
         rows, rank=parallel.data_rank(), ranks=parallel.data_size(), budget=budget
     )
 
-    def finish(part: MicroBatch, logits: torch.Tensor) -> tuple[torch.Tensor, Any]:
-        logp, entropy = _score(part, logits, with_entropy=True)
-        return logits.new_zeros(()), (part.row, logp, gap_stats(part, logp, entropy))
+    def finish(
+        part: MicroBatch, logp: torch.Tensor, entropy: torch.Tensor
+    ) -> tuple[torch.Tensor, Any]:
+        stats = {**token_stats(logp, entropy), **gap_stats(logp, part.behaviour, part.fresh)}
+        return logp.new_zeros(()), (part.row, logp, stats)
 
     with torch.no_grad():
-        done = _schedule(model, parts, finish, forward_only=True)
+        done = _schedule(model, parts, finish, entropy="metric", forward_only=True)
     flat = torch.zeros(sum(row.count for row in rows), device=device.device())
     starts = np.concatenate([[0], np.cumsum([row.count for row in rows])])
     for row_of, logp, _stats in done:
@@ -94,17 +98,27 @@ def score(
     return scored, _collect([stats for _, _, stats in done])
 
 
-def _schedule(model: Model, batch: Sequence[MicroBatch], finish: Any, *, forward_only: bool) -> Any:
+def _schedule(
+    model: Model, batch: Sequence[MicroBatch], finish: Any, *, entropy: Entropy, forward_only: bool
+) -> Any:
     where = device.device()
 
     def forward(parts: Iterator[MicroBatch], network: Any) -> tuple[torch.Tensor, Any]:
-        part = next(parts).to(where)
-        model.selection.index = part.index
-        logits = network(part.tokens, part.positions, None)  # [1, n, v/tp]
-        return logits.squeeze(0), partial(_loss, part)
+        part = next(parts)
+        warm = bool((part.temperature != 1.0).any())  # still on the host: nothing waits
+        part = part.to(where)
+        model.head.wanted = Wanted(
+            index=part.index,
+            targets=part.targets,
+            temperature=part.temperature if warm else None,
+            entropy=entropy,
+        )
+        scores = network(part.tokens, part.positions, None)  # [1, n, 2]
+        return scores, partial(_loss, part)
 
-    def _loss(part: MicroBatch, logits: torch.Tensor) -> Any:
-        return finish(part, logits)
+    def _loss(part: MicroBatch, scores: torch.Tensor) -> Any:
+        logp, entropies = scores[0].unbind(-1)
+        return finish(part, logp, entropies)
 
     return get_forward_backward_func()(
         forward_step_func=forward,
@@ -115,16 +129,6 @@ def _schedule(model: Model, batch: Sequence[MicroBatch], finish: Any, *, forward
         micro_batch_size=max(part.tokens.shape[0] for part in batch),
         forward_only=forward_only,
     )
-
-
-def _score(
-    part: MicroBatch, logits: torch.Tensor, *, with_entropy: bool
-) -> tuple[torch.Tensor, torch.Tensor]:
-    divided = logprobs.scaled(logits, part.temperature)
-    partition = logprobs.log_partition(divided)
-    logp = logprobs.log_probs(divided, part.targets, partition)
-    entropy = logprobs.entropies(divided, partition) if with_entropy else torch.zeros_like(logp)
-    return logp, entropy
 
 
 def _collect(parts: Sequence[Stats]) -> dict[str, float]:

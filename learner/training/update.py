@@ -1,6 +1,8 @@
 """A batch into better weights: token weights, optimizer steps.
 
 Invariants
+- What a correction leaves out leaves before anything is weighed: no mean holds it (see
+  `maths.correction`). All rows that count are judged, also those that cannot move the weights.
 - Nothing but rows crosses into a step; rows that cannot move the weights are not forwarded (they
   stay in the metrics, and in the means unless the recipe drops them); no rows left means no
   optimizer step.
@@ -14,16 +16,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 import torch
 
 from learner.config import Loss
+from learner.maths.correction import judge
 from learner.maths.losses import token_weights
 from learner.model import device, parallel
+from learner.model.head import Entropy
 from learner.model.policy import Model, Policy
 from learner.training.batch import MicroBatch, Row, micro_batches
-from learner.training.objective import Objective, PolicyObjective
+from learner.training.objective import Objective, PolicyObjective, gap_stats
 from learner.training.step import gradients, score
 
 MOST_BROKEN = 3
@@ -52,6 +57,18 @@ class Update:
         """The weights are what they were."""
         return not self.moved
 
+    @property
+    def emptied(self) -> str | None:
+        """A sentence where the correction left nothing to learn from."""
+        if self.moved or self.broken or not self.sums.get("masked_tokens"):
+            return None
+        return (
+            f"the correction left out what there was to learn: "
+            f"{self.sums['masked_tokens']:.0f} of {self.sums['compared']:.0f} tokens, "
+            f"{self.sums['vetoed']:.0f} sequences vetoed and {self.sums['rejected']:.0f} rejected. "
+            "Look at gap_max and rho_max in learner.jsonl before widening [learner.correction]"
+        )
+
 
 @dataclass(slots=True)
 class Part:
@@ -70,7 +87,7 @@ class Part:
         return [
             place
             for place, (row, count) in enumerate(zip(self.rows, self.counts, strict=True))
-            if count and (row.advantage or self.everything)
+            if count and (self.everything or row.has_signal)
         ]
 
     def weighed(self) -> list[Row]:
@@ -78,12 +95,47 @@ class Part:
         weights = token_weights(self.counts, self.loss.aggregation, norm=self.loss.norm)
         return [replace(self.rows[place], weight=weights[place]) for place in self.forwarded()]
 
-    def score(self, model: Model, budget: int, field: str) -> None:
-        """Fills a field ("old" or "reference") of the rows that can move the weights."""
-        places = self.forwarded()
-        scored, _ = score(model, [self.rows[p] for p in places], budget, field)  # type: ignore[arg-type]
+    def live(self) -> list[int]:
+        """Places of the rows that count in the means."""
+        return [place for place, count in enumerate(self.counts) if count]
+
+    def score(
+        self,
+        model: Model,
+        budget: int,
+        field: Literal["old", "reference"],
+        places: Sequence[int],
+    ) -> None:
+        """Fills a field of the rows at these places."""
+        scored, _ = score(model, [self.rows[p] for p in places], budget, field)
         for place, row in zip(places, scored, strict=True):
             self.rows[place] = row
+
+    def judge(self, objective: PolicyObjective) -> dict[str, float]:
+        """Leaves out what the correction does not let pass of the rows that count, scored before.
+
+        Returns stats over all of them: what was left out, and how far sampler and learner disagree.
+        """
+        sums: dict[str, float] = {}
+        for place in self.live():
+            row = self.rows[place]
+            if row.old is None:
+                raise ValueError("a row is judged by its log-probs at the start of the update")
+            old, behaviour, fresh = (
+                torch.from_numpy(values[row.target])
+                for values in (row.old, row.behaviour, row.fresh)
+            )
+            verdict = judge(old - behaviour, objective.correction, objective.bounds)
+            target = row.target.copy()
+            target[row.target] = verdict.kept.numpy()
+            self.rows[place] = replace(row, target=target)
+            self.counts[place] = int(verdict.kept.sum())
+            stats = {name: float(value) for name, value in gap_stats(old, behaviour, fresh).items()}
+            stats["masked_tokens"] = float(len(old) - self.counts[place])
+            stats["vetoed"] = float(verdict.vetoed)
+            stats["rejected"] = float(verdict.rejected)
+            _add(sums, stats)
+        return sums
 
     def drop(self, places: Sequence[int]) -> list[str]:
         """Takes rows out, of the means too; their trajectories."""
@@ -91,16 +143,14 @@ class Part:
             self.counts[place] = 0
         return [self.rows[place].trajectory for place in places]
 
-    def drop_unreadable(self) -> list[str]:
-        """Takes out the rows whose inputs are not finite."""
-        return self.drop([p for p in self.forwarded() if not inputs_are_finite(self.rows[p])])
+    def drop_unreadable(self, places: Sequence[int]) -> list[str]:
+        """Takes out those of the rows whose inputs are not finite."""
+        return self.drop([p for p in places if not inputs_are_finite(self.rows[p])])
 
 
 def inputs_are_finite(row: Row) -> bool:
     """Whether what the loss reads of a row are numbers: advantage, temperature, log-probs."""
-    if not np.isfinite(np.float32(row.advantage)):
-        return False
-    read = (row.behaviour, row.temperature, row.old, row.reference)
+    read = (row.advantage, row.behaviour, row.temperature, row.old, row.reference)
     return all(values is None or np.isfinite(values[row.target]).all() for values in read)
 
 
@@ -124,7 +174,8 @@ def improve(
     """`updates` optimizer steps over one batch that every rank holds whole.
 
     step, steps: place in the rate's schedule. The log-probs of the weights at the start are
-    computed only where they differ from the current ones, that is with several updates.
+    computed only where they differ from the current ones, that is with several updates, and where
+    a correction judges by them.
     """
     done = Update(rate=policy.set_rate(step, steps))
     parts = [
@@ -132,38 +183,62 @@ def improve(
             rows=list(chunk),
             counts=counts_of(chunk, drop_silent=drop_silent),
             loss=objective.loss,
-            everything=objective.kl.coefficient > 0,
+            everything=objective.moves_all_rows,
         )
         for chunk in (rows[start::updates] for start in range(updates))
     ]
     parts = [part for part in parts if part.forwarded()]
     for part in parts:
-        done.dropped += part.drop_unreadable()
+        done.dropped += part.drop_unreadable(part.forwarded())
+    if objective.leaves_out:
+        for part in parts:
+            done.dropped += part.drop_unreadable(part.live())
+            part.score(policy, budget, "old", part.live())
+            done.dropped += part.drop_unreadable(part.live())
+        parts = _judged(parts, objective, done.sums)
+    elif len(parts) > 1 and objective.reads_old:
+        for part in parts:
+            part.score(policy, budget, "old", part.forwarded())
     if reference is not None:
         for part in parts:
-            part.score(reference, budget, "reference")
-    if len(parts) > 1 and objective.correction != "bypass":
-        for part in parts:
-            part.score(policy, budget, "old")
+            part.score(reference, budget, "reference", part.forwarded())
     norms = []
     for part in parts:
-        done.dropped += part.drop_unreadable()
-        stats, norm, dropped = finite_gradients(policy, part, objective, budget)
+        done.dropped += part.drop_unreadable(part.forwarded())
+        stats, norm, dropped = finite_gradients(
+            policy, part, objective, budget, entropy=objective.entropy
+        )
         done.dropped += dropped
         if not math.isfinite(norm):
             done.broken += 1
             continue
         policy.update(norm)
         norms.append(norm)
-        _add(done.sums, stats, moved=done.moved > 0)
+        if done.moved:
+            # The weights are no longer those that sampled fresh tokens.
+            stats = {name: value for name, value in stats.items() if "fresh" not in name}
+        _add(done.sums, stats)
         done.moved += 1
         done.tokens += sum(part.rows[place].length for place in part.forwarded())
     done.grad_norm = sum(norms) / len(norms) if norms else 0.0
     return done
 
 
+def _judged(
+    parts: Sequence[Part], objective: PolicyObjective, sums: dict[str, float]
+) -> list[Part]:
+    """The parts of which something is left; one that was empty before stays, and is broken."""
+    left = []
+    for part in parts:
+        had = bool(part.forwarded())
+        _add(sums, part.judge(objective))
+        if part.forwarded() or not had:
+            left.append(part)
+    return left
+
+
 def finite_gradients(
-    policy: Policy, part: Part, objective: Objective, budget: int, *, entropy: bool = True
+    policy: Policy, part: Part, objective: Objective, budget: int, *, entropy: Entropy = "metric"
 ) -> tuple[dict[str, float], float, list[str]]:
     """(stats, gradient norm, trajectories of the rows that were dropped on the way).
 
@@ -180,7 +255,7 @@ def finite_gradients(
             norm = policy.gradient_norm()
             if math.isfinite(norm):
                 return stats, norm, dropped
-            found = _culprits(policy, rows, list(range(len(rows))), objective, budget)
+            found = _culprits(policy, rows, list(range(len(rows))), objective, budget, entropy)
         if not found:
             break
         dropped += part.drop([places[index] for index in found])
@@ -188,10 +263,16 @@ def finite_gradients(
 
 
 def _culprits(
-    policy: Policy, rows: Sequence[Row], chosen: list[int], objective: Objective, budget: int
+    policy: Policy,
+    rows: Sequence[Row],
+    chosen: list[int],
+    objective: Objective,
+    budget: int,
+    entropy: Entropy,
 ) -> list[int]:
     """Which of the chosen rows have a gradient of their own that is not finite, by halving."""
-    gradients(policy, _mine([rows[index] for index in chosen], budget), objective, entropy=False)
+    mine = _mine([rows[index] for index in chosen], budget)
+    gradients(policy, mine, objective, entropy=entropy)
     if math.isfinite(policy.gradient_norm()):
         return []
     if len(chosen) == 1:
@@ -200,7 +281,7 @@ def _culprits(
     return [
         index
         for side in (chosen[:half], chosen[half:])
-        for index in _culprits(policy, rows, side, objective, budget)
+        for index in _culprits(policy, rows, side, objective, budget, entropy)
     ]
 
 
@@ -208,11 +289,8 @@ def _mine(rows: Sequence[Row], budget: int) -> list[MicroBatch]:
     return micro_batches(rows, rank=parallel.data_rank(), ranks=parallel.data_size(), budget=budget)
 
 
-def _add(sums: dict[str, float], stats: dict[str, float], *, moved: bool) -> None:
-    """Adds a chunk's stats. moved: the weights are no longer those that sampled fresh tokens."""
+def _add(sums: dict[str, float], stats: dict[str, float]) -> None:
     for name, value in stats.items():
-        if moved and "fresh" in name:
-            continue
         if name.startswith("max_"):
             sums[name] = max(sums.get(name, 0.0), value)
         else:

@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from learner.maths import advantages, losses
+from learner.config import Correction, Reject
+from learner.maths import advantages, branches, correction, losses, published, returns, turns
 from tests.golden.engine_adapters import ENGINE_ADAPTERS
 from tests.golden.toolsvc_adapters import TOOLSVC_ADAPTERS
 
@@ -28,18 +29,70 @@ def _group_advantage(rewards: Any, groups: Any, std: Any, eps: float, singleton:
 
 
 def _reinforce_pp(token_rewards: Any, mask: Any, gamma: float) -> Any:
-    returns, advantage = advantages.reinforce_pp(_tensor(token_rewards), _tensor(mask), gamma=gamma)
-    return {"returns": returns.tolist(), "advantages": advantage.tolist()}
+    gained, advantage = returns.reinforce_pp(_tensor(token_rewards), _tensor(mask), gamma=gamma)
+    return {"returns": gained.tolist(), "advantages": advantage.tolist()}
 
 
 def _upstream_return(token_rewards: Any, mask: Any, gamma: float) -> Any:
-    return advantages.returns_resetting_at_masks(
+    return published.returns_resetting_at_masks(
         _tensor(token_rewards), _tensor(mask), gamma=gamma
     ).tolist()
 
 
 def _rfpp_baseline(rewards: Any, groups: Any, mask: Any) -> Any:
-    return advantages.rfpp_baseline(rewards, groups, _tensor(mask)).tolist()
+    return returns.rfpp_baseline(rewards, groups, _tensor(mask)).tolist()
+
+
+def _hard_attribution(action_tokens: Any, adv: Any) -> Any:
+    spread = [[value] * len(own) for own, value in zip(action_tokens, adv, strict=True)]
+    return branches.shared_mean(action_tokens, spread)
+
+
+def _episode_advantage(
+    outcome: Any, step_rewards: Any, std: Any, eps: float, singleton: Any
+) -> Any:
+    gained = [total + sum(steps) for total, steps in zip(outcome, step_rewards, strict=True)]
+    groups = ["prompt"] * len(gained)
+    adv = advantages.group_advantage(gained, groups, std=std, eps=eps, singleton=singleton)
+    return {"returns": gained, "adv": adv}
+
+
+def _step_advantage(
+    trajectories: Any, gamma: float, canonical: Any, exclude: Any, **options: Any
+) -> Any:
+    labels = [
+        [
+            [canonical.get(a, a) for a in step["anchors"] if canonical.get(a, a) not in exclude]
+            for step in steps
+        ]
+        for steps in trajectories
+    ]
+    gained = [turns.return_to_go([s["r"] for s in steps], gamma) for steps in trajectories]
+    groups = turns.step_groups(labels)
+    by_group, steps = turns.step_advantage(gained, groups, **options)
+    return {
+        "groups": {
+            label: {
+                "members": [list(member) for member in members],
+                "returns": [gained[i][t] for i, t in members],
+                "adv": by_group[label],
+            }
+            for label, members in groups.items()
+        },
+        "step_adv": steps,
+    }
+
+
+def _token_map(episode_adv: Any, step_adv: Any, action_spans: Any, lengths: Any, lam: float) -> Any:
+    out = []
+    for episode, steps, spans, length in zip(
+        episode_adv, step_adv, action_spans, lengths, strict=True
+    ):
+        numbered = [(turn, start, end) for turn, (start, end) in enumerate(spans)]
+        adv = turns.token_map(episode, steps, numbered, length, lam)
+        mask = turns.token_map(1.0, [], numbered, length, 0.0)
+        out.append({"adv": adv.tolist(), "mask": [int(mark) for mark in mask]})
+    return out
 
 
 def _kl(logp: float, ref_logp: float) -> Any:
@@ -64,13 +117,13 @@ def _ppo_clip(
         _tensor(adv),
         clip_low=clip_low,
         clip_high=clip_high,
-        dual_clip=dual_c,
+        dual_clip=dual_c or 0.0,
     )
     return {
         "ratio": out.ratio.item(),
         "loss": out.loss.item(),
-        "clipped": int(out.clipped),
-        "dual_clipped": int(out.dual_clipped),
+        "clipped": int(out.above | out.below),
+        "dual_clipped": int(out.dual),
     }
 
 
@@ -87,41 +140,64 @@ def _loss_agg(loss: Any, mask: Any, norm: float) -> Any:
 
 
 def _gspo(logp: Any, old_logp: Any, adv: Any, mask: Any, clip_low: float, clip_high: float) -> Any:
-    live = _tensor(mask)
-    ratios, loss = losses.gspo(
-        _tensor(logp), _tensor(old_logp), _tensor(adv), live, clip_low=clip_low, clip_high=clip_high
+    live = _tensor(mask) > 0
+    row = live.nonzero()[:, 0]
+    found = losses.gspo(
+        _tensor(logp)[live],
+        _tensor(old_logp)[live],
+        _tensor(adv)[row],
+        row,
+        clip_low=clip_low,
+        clip_high=clip_high,
     )
     counts = [int(count) for count in live.sum(-1)]
     weights = _tensor(losses.token_weights(counts, "seq-mean-token-mean"))
     return {
-        "s": ratios.tolist(),
-        "seq_loss": ((loss * live).sum(-1) / live.sum(-1)).tolist(),
-        "loss": float((weights[:, None] * loss * live).sum()),
+        "s": [found.ratio[row == number][0].item() for number in range(len(counts))],
+        "seq_loss": [found.loss[row == number].mean().item() for number in range(len(counts))],
+        "loss": float((weights[row] * found.loss).sum()),
     }
 
 
 def _cispo(logp: float, old_logp: float, adv: float, clip_low: float, clip_high: float) -> Any:
-    own = _tensor(logp).requires_grad_()
-    weight, loss = losses.cispo(
-        own, _tensor(old_logp), _tensor(adv), clip_low=clip_low, clip_high=clip_high
+    own = _tensor([logp]).requires_grad_()
+    found = losses.cispo(
+        own, _tensor([old_logp]), _tensor([adv]), clip_low=clip_low, clip_high=clip_high
     )
-    loss.backward()
+    found.loss.backward()
     assert own.grad is not None
-    return {"weight": weight.item(), "loss": loss.item(), "grad_wrt_logp": own.grad.item()}
+    return {
+        "weight": found.ratio.clamp(1 - clip_low, 1 + clip_high).item(),
+        "loss": found.loss.item(),
+        "grad_wrt_logp": own.grad.item(),
+    }
 
 
 def _rollout_correction(
     train_logp: Any, rollout_logp: Any, mask: Any, mode: Any, upper: float, lower: Any
 ) -> Any:
-    weights, kept = losses.rollout_correction(
-        _tensor(train_logp), _tensor(rollout_logp), _tensor(mask), mode, upper=upper, lower=lower
-    )
-    return {"weights": weights.tolist(), "mask": kept.tolist()}
+    bounds = Correction(upper=upper, lower=lower or 0.0)
+    live = _tensor(mask) > 0
+    train, rollout = _tensor(train_logp), _tensor(rollout_logp)
+    kept = torch.zeros_like(live)
+    for line in range(len(live)):
+        here = live[line]
+        kept[line, here] = correction.judge((train - rollout)[line, here], mode, bounds).kept
+    row = kept.nonzero()[:, 0]
+    weights = torch.zeros_like(train)
+    weights[kept], _ = correction.weights(mode, train[kept], rollout[kept], row, bounds)
+    return {"weights": weights.tolist(), "mask": kept.int().tolist()}
 
 
 def _rejection_k3(log_ratio: Any, mask: Any, threshold: float) -> Any:
-    k3, mean, keep = losses.rejection_k3(_tensor(log_ratio), _tensor(mask), threshold)
-    return {"k3": k3.tolist(), "seq_mean": mean.item(), "keep": bool(keep)}
+    values, live = _tensor(log_ratio), _tensor(mask) > 0
+    k3 = correction.divergence(values, "k3")
+    rule = Reject(statistic="k3", over="mean", upper=threshold)
+    return {
+        "k3": k3.tolist(),
+        "seq_mean": k3[live].mean().item(),
+        "keep": correction.passes(values[live], rule),
+    }
 
 
 def _decoupled_ppo(
@@ -137,8 +213,12 @@ def _decoupled_ppo(
     clip = losses.ppo_clip(
         _tensor(logp), _tensor(prox_logp), _tensor(adv), clip_low=clip_low, clip_high=clip_high
     )
-    weight = losses.behaviour_weight(
-        _tensor(prox_logp), _tensor(behave_logp), cap=cap, cap_mode=cap_mode
+    weight, _ = correction.weights(
+        "decoupled",
+        _tensor([prox_logp]),
+        _tensor([behave_logp]),
+        torch.zeros(1, dtype=torch.int64),
+        Correction(decoupled_cap=cap, decoupled_cap_mode=cap_mode),
     )
     return {
         "ratio": clip.ratio.item(),
@@ -162,8 +242,12 @@ LEARNER_ADAPTERS: dict[str, Adapter] = {
     "common.rollout_correction": _rollout_correction,
     "common.rejection_k3": _rejection_k3,
     "common.decoupled_ppo": _decoupled_ppo,
-    "common.dapo_filter": lambda pairs: advantages.dapo_filter([(g, v) for g, v in pairs]),
-    "common.overlong": advantages.overlong,
+    "common.arpo_hard_attribution": _hard_attribution,
+    "searl.return_to_go": turns.return_to_go,
+    "searl.episode_advantage": _episode_advantage,
+    "searl.step_advantage": _step_advantage,
+    "searl.total_and_token_map": _token_map,
+    "searl.released_compat": published.whole_trajectory_credit,
 }
 
 ADAPTERS: dict[str, Adapter] = {**LEARNER_ADAPTERS, **ENGINE_ADAPTERS, **TOOLSVC_ADAPTERS}

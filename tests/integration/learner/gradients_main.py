@@ -20,54 +20,50 @@ import torch  # noqa: E402
 from safetensors.torch import save_file  # noqa: E402
 
 from learner.config import Kl, Loss, Optimizer  # noqa: E402
-from learner.model import bridge, parallel  # noqa: E402
+from learner.model import parallel  # noqa: E402
 from learner.model.policy import load_frozen, load_policy  # noqa: E402
 from learner.training.batch import micro_batches  # noqa: E402
 from learner.training.objective import PolicyObjective  # noqa: E402
 from learner.training.step import gradients, score  # noqa: E402
 from learner.training.update import improve  # noqa: E402
+from tests.integration.learner.named import named_gradients, named_weights  # noqa: E402
 from tests.integration.learner.rows import make_rows, weighed  # noqa: E402
 
 
 def compute(folder: Path, output: Path, tensor: int) -> None:
-    """Writes the loss, the gradients by Hugging Face name, and the weights two steps later."""
+    """Writes the loss, the gradients by Hugging Face name, and the weights three steps later."""
     with parallel.ranks(tensor=tensor):
         policy = load_policy(folder, Optimizer(lr=1e-2, clip=0.5), "float32")
-        objective = PolicyObjective(loss=Loss(), kl=Kl(coefficient=0.1), correction="decoupled")
+        objective = PolicyObjective(
+            loss=Loss(entropy=0.1), kl=Kl(coefficient=0.1), correction="decoupled"
+        )
+        masking = PolicyObjective(loss=Loss(kind="gspo"), kl=Kl(), correction="token_mask")
         rows = weighed(make_rows(9), "seq-mean-token-mean")
         reference = load_frozen(folder, "float32")
         rows, _ = score(reference, rows, 60, "reference")
         mine = micro_batches(rows, rank=parallel.data_rank(), ranks=parallel.data_size(), budget=60)
-        stats = gradients(policy, mine, objective)
-        weights = [p.detach().clone() for p in policy.bare.parameters()]
-        with torch.no_grad():
-            for parameter in policy.bare.parameters():
-                parameter.copy_(parameter.main_grad)
-            out = {
-                f"grad.{name}": value.clone().contiguous()
-                for name, value in bridge.named_weights(policy.bridge, policy.bare)
-            }
-            for parameter, value in zip(policy.bare.parameters(), weights, strict=True):
-                parameter.copy_(value)
+        stats = gradients(policy, mine, objective, entropy=objective.entropy)
+        out = {f"grad.{name}": value for name, value in named_gradients(policy).items()}
         out["loss"] = torch.tensor(stats["loss"])
         out["gap"] = torch.tensor(stats["max_gap"])
-        for step in range(2):
-            # The second batch has fewer rows than there may be ranks.
+        for step in range(3):
+            # The second batch has fewer rows than there may be ranks. Of the third something is
+            # left out on each of them.
             done = improve(
                 policy,
-                make_rows(9 if step == 0 else 1, seed=step),
-                objective,
-                reference=reference,
+                make_rows(1 if step == 1 else 9, seed=step),
+                objective if step < 2 else masking,
+                reference=reference if step < 2 else None,
                 updates=1,
                 budget=60,
                 step=step,
-                steps=2,
+                steps=3,
                 drop_silent=True,
             )
             out[f"norm.{step}"] = torch.tensor(done.grad_norm)
-        with torch.no_grad():
-            for name, value in bridge.named_weights(policy.bridge, policy.bare):
-                out[f"weight.{name}"] = value.clone().contiguous()
+        out["masked"] = torch.tensor(done.sums["masked_tokens"])
+        out["compared"] = torch.tensor(done.sums["compared"])
+        out |= {f"weight.{name}": value for name, value in named_weights(policy).items()}
         if parallel.is_first():
             save_file(out, output)
 

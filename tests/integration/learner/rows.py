@@ -41,7 +41,7 @@ def make_rows(
                 behaviour=draw.normal(-4.0, 0.3, size=size).astype(np.float32),
                 temperature=np.full(size, temperature, dtype=np.float32),
                 fresh=target,
-                advantage=float(draw.choice([-1.5, -0.5, 0.5, 1.0])),
+                advantage=np.full(size, draw.choice([-1.5, -0.5, 0.5, 1.0]), dtype=np.float32),
             )
         )
     return rows

@@ -66,11 +66,9 @@ def flat(policy: Policy) -> torch.Tensor:
 
 
 def with_nan(row: Row, name: str) -> Row:
-    if name == "advantage":
-        return replace(row, advantage=math.nan)
     if name == "loss":  # a number by itself; times the correction's weight it is none
         far = np.where(row.target, -30.0, row.behaviour).astype(np.float32)
-        return replace(row, advantage=-3e38, behaviour=far)
+        return replace(row, advantage=np.full_like(row.advantage, -3e38), behaviour=far)
     values = getattr(row, name).copy()
     values[np.flatnonzero(row.target)[0]] = -math.inf if name == "behaviour" else math.nan
     return replace(row, **{name: values})

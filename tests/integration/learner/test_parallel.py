@@ -55,6 +55,7 @@ def test_two_ranks_agree_with_one(
 ) -> None:
     found = together[name]
     assert found.keys() == alone.keys()
+    assert 0 < alone["masked"] < alone["compared"]
     worst = {key: float((found[key] - alone[key]).abs().max()) for key in alone}
     exact = {k: v for k, v in worst.items() if not k.startswith("weight.")}
     assert max(exact.values()) < 1e-5, exact

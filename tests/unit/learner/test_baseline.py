@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learner.config import Advantage
-from learner.maths.advantages import advantages_of, group_advantage
+from learner.credit.earned import members_of
+from learner.credit.episode import compared
+from learner.maths.advantages import group_advantage
 from toolwright.types import Group, Status, StopReason, Task, Trajectory
 
 stds: Any = st.sampled_from(["population", "sample", "none"])
@@ -38,6 +40,14 @@ def group(name: str, *rewards: float, masked: str = "", outside: str = "") -> Gr
 
 
 PLAIN = Advantage(std="none")
+
+
+def advantages_of(groups: list[Group], settings: Advantage) -> dict[str, float]:
+    """By trajectory id."""
+    members = members_of(groups, [])
+    rewards = [member.trajectory.reward for member in members]
+    values = compared(rewards, members, settings)
+    return {m.trajectory.id: value for m, value in zip(members, values, strict=True)}
 
 
 def test_a_masked_member_inside_the_baseline_counts_in_it() -> None:

@@ -70,6 +70,7 @@ def row(length: int, targets: int = 1) -> Row:
         tokens=np.arange(length + 1),
         target=target,
         behaviour=blank,
+        advantage=blank,
         temperature=blank + 1,
         fresh=target,
     )
@@ -103,7 +104,9 @@ def test_a_segment_beyond_the_staleness_bound_is_input_and_carries_no_loss() -> 
     assert row.tokens.tolist() == [1, 2, 3, 4, 7, 7, 7, 5, 6]
     assert np.flatnonzero(row.target).tolist() == [7, 8]
     assert row.fresh[row.target].all()
-    batch = collate([replace(row, weight=0.5, advantage=2.0)], [0])
+    advantage = np.arange(9, dtype=np.float32)
+    batch = collate([replace(row, weight=0.5, advantage=advantage)], [0])
+    assert batch.advantage.tolist() == [7, 8]
     assert batch.targets.tolist() == [5, 6]
     assert batch.weight.tolist() == [0.5, 0.5]
     # After the last token that carries loss nothing is forwarded.

@@ -9,63 +9,248 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from learner.config import OF_KIND, Kl, Loss
 from learner.maths import losses
+from learner.training.batch import MicroBatch
+from learner.training.objective import PolicyObjective
 
-N = 6
-
-
-def numbers(seed: int) -> torch.Tensor:
-    return torch.randn(N, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)) * 0.3
-
-
-OLD, ADVANTAGE, REFERENCE = numbers(1), numbers(2), numbers(3)
-MASK = torch.ones(1, N, dtype=torch.float64)
-LOSSES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    "ppo": lambda x: losses.ppo_clip(x, OLD, ADVANTAGE, clip_low=0.2, clip_high=0.28).loss,
-    "dual": lambda x: (
-        losses.ppo_clip(x, OLD - 2, ADVANTAGE, clip_low=0.2, clip_high=0.28, dual_clip=3.0).loss
-    ),
-    "k1": lambda x: losses.kl(x, REFERENCE, "k1"),
-    "k2": lambda x: losses.kl(x, REFERENCE, "k2"),
-    "k3": lambda x: losses.kl(x, REFERENCE, "k3"),
-    "abs": lambda x: losses.kl(x, REFERENCE, "abs"),
-}
+ROWS = torch.tensor([0, 0, 0, 3, 3, 5, 5, 5, 5])
+"""Three sequences, by their places in a larger batch."""
+COUNTS = [3, 2, 4]
+WIDTH, WORDS = 3, 5
+KINDS = list(OF_KIND)
 
 
-@pytest.mark.parametrize("name", LOSSES)
-def test_gradient_agrees_with_finite_differences(name: str) -> None:
-    point = numbers(4).requires_grad_()
-    assert torch.autograd.gradcheck(LOSSES[name], (point,), eps=1e-7, atol=1e-5)
+def numbers(seed: int, *shape: int) -> torch.Tensor:
+    draw = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, dtype=torch.float64, generator=draw)
 
 
-def test_cispo_gradient_is_that_of_the_log_prob_alone() -> None:
-    point = numbers(4).requires_grad_()
-    weight, loss = losses.cispo(point, OLD, ADVANTAGE, clip_low=1.0, clip_high=0.28)
-    loss.sum().backward()
-    assert torch.allclose(point.grad, -weight * ADVANTAGE)
+HIDDEN = numbers(0, len(ROWS), WIDTH)
+TOKENS = torch.arange(len(ROWS)) % WORDS
+START = numbers(3, WIDTH, WORDS)
 
 
-def test_gspo_spreads_the_sequence_ratio_over_its_tokens() -> None:
-    point = numbers(4)[None].requires_grad_()
-    ratio, loss = losses.gspo(
-        point, OLD[None], torch.tensor([0.7]), MASK, clip_low=9.0, clip_high=9.0
+def log_probs(weights: torch.Tensor) -> torch.Tensor:
+    """The toy model: one linear layer over the words."""
+    return (HIDDEN @ weights).log_softmax(-1)[torch.arange(len(ROWS)), TOKENS]
+
+
+REFERENCE = log_probs(START) + numbers(2, len(ROWS)) * 0.5
+
+
+def entropies(weights: torch.Tensor) -> torch.Tensor:
+    return torch.distributions.Categorical(logits=HIDDEN @ weights).entropy()
+
+
+def advantages(*, of_sequences: bool = True) -> torch.Tensor:
+    if of_sequences:
+        return torch.tensor([0.7, -1.1, 0.4], dtype=torch.float64).repeat_interleave(
+            torch.tensor(COUNTS)
+        )
+    return numbers(4, len(ROWS))
+
+
+def batch(*, old: torch.Tensor, behaviour: torch.Tensor, advantage: torch.Tensor) -> MicroBatch:
+    nothing = torch.zeros(len(ROWS))
+    return MicroBatch(
+        tokens=TOKENS[None],
+        positions=TOKENS[None],
+        index=TOKENS,
+        targets=TOKENS,
+        temperature=nothing,
+        behaviour=behaviour,
+        advantage=advantage,
+        weight=nothing,
+        fresh=torch.ones(len(ROWS), dtype=torch.bool),
+        row=ROWS,
+        old=old,
+        reference=REFERENCE,
     )
-    (loss * MASK / N).sum().backward()
-    assert torch.allclose(point.grad, -0.7 * ratio[:, None] / N * MASK)
 
 
-def test_on_policy_value_and_gradient() -> None:
-    """Invariant 7: the value is -A, the gradient the one of REINFORCE."""
-    point = OLD.clone().requires_grad_()
-    loss = losses.ppo_clip(point, OLD, ADVANTAGE, clip_low=0.2, clip_high=0.28, dual_clip=3.0).loss
-    assert torch.equal(loss, -ADVANTAGE)
-    loss.sum().backward()
-    assert torch.allclose(point.grad, -ADVANTAGE)
+def total(
+    weights: torch.Tensor, objective: PolicyObjective, part: MicroBatch, mode: str = "token-mean"
+) -> torch.Tensor:
+    """The loss of the toy model as a step adds it up."""
+    token_loss, _ = objective(part, log_probs(weights), entropies(weights))
+    shares = losses.token_weights(COUNTS, mode)
+    return (
+        token_loss * torch.tensor(shares).double().repeat_interleave(torch.tensor(COUNTS))
+    ).sum()
+
+
+def gradient(value: Callable[[torch.Tensor], torch.Tensor], at: torch.Tensor) -> torch.Tensor:
+    point = at.clone().requires_grad_()
+    (found,) = torch.autograd.grad(value(point), point)
+    return found
+
+
+def numeric(value: Callable[[torch.Tensor], torch.Tensor], at: torch.Tensor) -> torch.Tensor:
+    """Central differences."""
+    out, size = torch.zeros_like(at), 1e-6
+    for place in range(at.numel()):
+        step = torch.zeros_like(at).flatten()
+        step[place] = size
+        step = step.view_as(at)
+        out.view(-1)[place] = (value(at + step) - value(at - step)) / (2 * size)
+    return out
+
+
+def assert_no_bound_is_near(part: MicroBatch, objective: PolicyObjective) -> None:
+    """Finite differences do not see a corner that they step over."""
+    found = objective._policy_loss(part, log_probs(START), part.old)  # type: ignore[arg-type]
+    assert bool((found.above | found.below | found.dual).any())
+    assert not bool((found.above | found.below | found.dual).all())
+
+
+@pytest.mark.parametrize("kind", ["ppo", "gspo", "sapo", "gmpo"])
+def test_gradient_agrees_with_finite_differences(kind: str) -> None:
+    """Through the model, where bounds decide at some tokens and at others do not."""
+    old = log_probs(START) + numbers(5, len(ROWS)) * 0.5
+    part = batch(old=old, behaviour=old, advantage=advantages())
+    clip = {"clip_low": 0.1, "clip_high": 0.1} if kind == "gspo" else {}
+    loss = Loss(kind=kind, **clip)  # type: ignore[arg-type]
+    objective = PolicyObjective(loss=loss, kl=Kl(), correction="token_truncate")
+    if kind != "sapo":
+        assert_no_bound_is_near(part, objective)
+
+    def value(weights: torch.Tensor) -> torch.Tensor:
+        return total(weights, objective, part, loss.aggregation)
+
+    assert torch.allclose(gradient(value, START), numeric(value, START), atol=1e-8)
+
+
+def test_the_dual_clip_decides_where_a_bad_token_became_likely() -> None:
+    at, three = numbers(5, 4), torch.full((4,), 3.0, dtype=torch.float64)
+    found = losses.ppo_clip(at, at - three, -three, clip_low=0.2, clip_high=0.28, dual_clip=3.0)
+    assert bool(found.dual.all())
+    assert torch.equal(found.loss, 3 * three)
+    none = losses.ppo_clip(at, at - three, -three, clip_low=0.2, clip_high=0.28)
+    assert not bool(none.dual.any())
+    assert torch.allclose(none.loss, 3 * three.exp())
+
+
+@pytest.mark.parametrize("kind", ["cispo", "reinforce"])
+def test_a_detached_ratio_is_a_constant_of_the_gradient(kind: str) -> None:
+    """Against finite differences of the loss whose weights are those of the point."""
+    old = log_probs(START) + numbers(5, len(ROWS)) * 0.5
+    part = batch(old=old, behaviour=old, advantage=advantages(of_sequences=False))
+    loss = Loss(kind=kind)  # type: ignore[arg-type]
+    objective = PolicyObjective(loss=loss, kl=Kl(), correction="bypass")
+    upper = 1 + loss.clip_high if kind == "cispo" else 2.0
+    fixed = losses.importance(log_probs(START), old).clamp(max=upper)
+    assert bool((fixed == upper).any())
+
+    def surrogate(weights: torch.Tensor) -> torch.Tensor:
+        return -(fixed * part.advantage * log_probs(weights)).sum() / len(ROWS)
+
+    found = gradient(lambda w: total(w, objective, part), START)
+    assert torch.allclose(found, numeric(surrogate, START), atol=1e-8)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_on_policy_is_reinforce(kind: str) -> None:
+    """The gradient is REINFORCE's for every kind, the value -A where the loss is of ratios."""
+    old = log_probs(START)
+    part = batch(old=old, behaviour=old, advantage=advantages())
+    loss = Loss(kind=kind)  # type: ignore[arg-type]
+    objective = PolicyObjective(loss=loss, kl=Kl(), correction="bypass")
+    token_loss, _ = objective(part, old, torch.zeros_like(old))
+    if kind in ("ppo", "gspo", "gmpo"):
+        assert torch.allclose(token_loss, -part.advantage)
+    elif kind == "sapo":
+        tau = torch.where(part.advantage > 0, loss.tau_positive, loss.tau_negative)
+        assert torch.allclose(token_loss, -2 * part.advantage / tau)
+    else:
+        assert torch.allclose(token_loss, -part.advantage * old)
+    found = gradient(lambda w: total(w, objective, part, loss.aggregation), START)
+    shares = torch.tensor(losses.token_weights(COUNTS, loss.aggregation)).double()
+    share = shares.repeat_interleave(torch.tensor(COUNTS))
+    expected = gradient(lambda w: -(share * part.advantage * log_probs(w)).sum(), START)
+    assert torch.allclose(found, expected)
+
+
+def test_gspo_and_gmpo_are_losses_of_whole_sequences() -> None:
+    """By their papers' own sequence forms, values and gradients."""
+    old = log_probs(START) + numbers(5, len(ROWS)) * 0.5
+    part = batch(old=old, behaviour=old, advantage=advantages())
+
+    def by_sequence(weights: torch.Tensor, kind: str) -> torch.Tensor:
+        whole = torch.zeros((), dtype=torch.float64)
+        for number in (0, 3, 5):
+            here = number == ROWS
+            a = part.advantage[here][0]
+            gap = (log_probs(weights) - old)[here]
+            if kind == "gspo":
+                s = gap.mean().exp()
+                whole = whole + torch.maximum(-a * s, -a * s.clamp(0.95, 1.05))
+            else:
+                cut = gap.clamp(-0.4, 0.4)
+                one_sided = torch.minimum(gap, cut) if a > 0 else torch.maximum(gap, cut)
+                whole = whole - a * one_sided.mean().exp()
+        return whole / 3
+
+    for loss in (Loss(kind="gspo", clip_low=0.05, clip_high=0.05), Loss(kind="gmpo")):
+        objective = PolicyObjective(loss=loss, kl=Kl(), correction="token_truncate")
+
+        def found(weights: torch.Tensor, *, objective: PolicyObjective = objective) -> torch.Tensor:
+            return total(weights, objective, part, "seq-mean-token-mean")
+
+        def expected(weights: torch.Tensor, *, kind: str = loss.kind) -> torch.Tensor:
+            return by_sequence(weights, kind)
+
+        assert torch.allclose(found(START), expected(START))
+        assert torch.allclose(gradient(found, START), gradient(expected, START))
+
+
+@pytest.mark.parametrize("estimator", ["k1", "k2", "k3", "k3+", "abs"])
+def test_the_kl_term_has_the_gradient_of_its_estimator(estimator: str) -> None:
+    old = log_probs(START)
+    part = batch(old=old, behaviour=old, advantage=torch.zeros_like(old))
+    term = Kl(coefficient=0.3, estimator=estimator)  # type: ignore[arg-type]
+    objective = PolicyObjective(loss=Loss(), kl=term, correction="bypass")
+    d = (old - REFERENCE).detach()
+    slope = {"k1": torch.ones_like(d), "abs": d.sign(), "k3": 1 - (-d).exp()}.get(estimator, d)
+    expected = gradient(lambda w: 0.3 * (slope * log_probs(w)).sum() / len(ROWS), START)
+    found = gradient(lambda w: total(w, objective, part), START)
+    assert torch.allclose(found, expected)
+    value = {"k1": d, "k2": d.square() / 2, "abs": d.abs()}.get(estimator, (-d).exp() - 1 + d)
+    assert torch.allclose(losses.kl(old, REFERENCE, term.estimator), value)
+    if estimator != "k3+":  # its gradient is on purpose not that of its value
+        numbers_ = numeric(lambda w: total(w, objective, part), START)
+        assert torch.allclose(found, numbers_, atol=1e-8)
+
+
+def test_the_entropy_bonus_raises_the_entropy() -> None:
+    old = log_probs(START)
+    part = batch(old=old, behaviour=old, advantage=torch.zeros_like(old))
+    objective = PolicyObjective(loss=Loss(entropy=0.5), kl=Kl(), correction="bypass")
+    assert objective.entropy == "loss"
+
+    def value(weights: torch.Tensor) -> torch.Tensor:
+        return total(weights, objective, part)
+
+    assert float(value(START)) == pytest.approx(-0.5 * float(entropies(START).mean()))
+    found = gradient(value, START)
+    assert torch.allclose(found, numeric(value, START), atol=1e-8)
+    assert float(entropies(START - 0.1 * found).mean()) > float(entropies(START).mean())
+
+
+@given(st.permutations(range(4)))
+def test_sums_of_a_sequence_do_not_know_its_neighbours(order: list[int]) -> None:
+    sizes = torch.tensor([1, 4, 2, 3])
+    row = torch.tensor(order).repeat_interleave(sizes)
+    values = numbers(6, len(row))
+    found = losses.row_sums(values, row)
+    for number in order:
+        assert torch.allclose(found[row == number], values[row == number].sum())
+    assert losses.row_means(values[:0], row[:0]).shape == (0,)
 
 
 @given(st.lists(st.integers(0, 9), max_size=8), st.integers(0, 8))
 def test_any_split_of_a_batch_adds_up_to_the_same_loss(counts: list[int], cut: int) -> None:
-    """Invariant 3: weights are made once for the whole batch; parts just add."""
+    """Weights are made once for the whole batch; parts just add."""
     for mode in ("token-mean", "seq-mean-token-mean", "seq-mean-token-sum"):
         weights = losses.token_weights(counts, mode)
         total = sum(w * c for w, c in zip(weights, counts, strict=True))
@@ -81,15 +266,3 @@ def test_any_split_of_a_batch_adds_up_to_the_same_loss(counts: list[int], cut: i
 def test_unknown_aggregation_is_refused() -> None:
     with pytest.raises(ValueError, match="median"):
         losses.token_weights([1], "median")
-
-
-def test_correction_ignores_what_stands_at_masked_places() -> None:
-    """Invariant 6: observation log-probs change nothing."""
-    train, rollout = torch.zeros(1, 3), torch.zeros(1, 3)
-    mask = torch.tensor([[1.0, 0.0, 1.0]])
-    noisy = rollout.clone()
-    noisy[0, 1] = -30.0
-    for mode in ("token_truncate", "token_mask", "seq_truncate", "geo_mask"):
-        plain = losses.rollout_correction(train, rollout, mask, mode)
-        other = losses.rollout_correction(train, noisy, mask, mode)
-        assert all(torch.equal(a, b) for a, b in zip(plain, other, strict=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
@@ -68,8 +69,24 @@ def test_nothing_gives_no_numbers_instead_of_nan() -> None:
 
 
 def test_sums_become_means() -> None:
-    sums = {"tokens": 4.0, "entropy": 2.0, "clipped": 1.0, "gap": 0.4, "max_gap": 0.3, "loss": 1.5}
+    sums = {
+        "tokens": 4.0, "entropy": 2.0, "clipped_above": 1.0, "clipped_below": 2.0, "loss": 1.5,
+        "compared": 5.0, "gap": 0.4, "max_gap": 0.3, "max_rho": 1.2, "masked_tokens": 1.0,
+        "vetoed": 2.0, "rejected": 0.0, "rollout_logp": -5.0, "kl_rollout_k1": 1.0,
+        "kl_rollout_k3": 0.5, "weight": 4.0, "weight_squared": 8.0, "weight_capped": 1.0,
+    }  # fmt: skip
     out = training_stats(sums)
     assert out["entropy"] == 0.5
-    assert out["clip_fraction"] == 0.25
+    assert (out["clip_fraction"], out["clip_high_fraction"]) == (0.75, 0.25)
     assert out["loss"] == 1.5
+    assert out["offpolicy_gap_mean"] == pytest.approx(0.08), "over what was compared"
+    assert out["correction_masked_fraction"] == pytest.approx(0.2)
+    assert (out["vetoed_sequences"], out["rejected_sequences"]) == (2.0, 0.0)
+    assert out["perplexity_difference"] == pytest.approx(math.exp(1.2) - math.exp(1.0))
+    assert out["effective_sample_fraction"] == pytest.approx(0.5)
+
+
+def test_a_perplexity_beyond_all_numbers_is_still_one() -> None:
+    sums = {"compared": 1.0, "max_gap": 1.0, "max_rho": 1.0, "gap": 1.0}
+    sums |= {"rollout_logp": -1e9, "kl_rollout_k1": 0.0, "kl_rollout_k3": 0.0}
+    assert training_stats(sums)["perplexity_difference"] == 0.0

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from learner.config import Advantage
+from learner.config import Advantage, Credit
+from learner.credit.assign import assigned
 from learner.loop.worth import why_worthless
-from learner.maths.advantages import advantages_of
 from learner.training.batch import rows_of
 from tests.integration.learner.fake_engine import random_group
 from toolwright.types import Event, Group, StopReason, Trajectory, WeightVersion
@@ -25,13 +25,10 @@ def reason_of(change: Change, *, groups: int = 4, size: int = 4) -> str | None:
         Group(id=f"g{n}", trajectories=tuple(map(change, random_group(n, V, Path(), size=size))))
         for n in range(groups)
     ]
-    values = advantages_of(made, Advantage())
     rows = [
-        replace(row, advantage=values[t.id])
-        for group in made
-        for t in group.trajectories
-        for row in rows_of(t, temperature=1.0)
+        row for group in made for t in group.trajectories for row in rows_of(t, temperature=1.0)
     ]
+    rows, _ = assigned(rows, made, Advantage(), Credit())
     return why_worthless(made, rows)
 
 

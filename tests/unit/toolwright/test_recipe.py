@@ -143,10 +143,14 @@ def test_a_process_refuses_unknown_keys_in_its_own_table(write: Any) -> None:
     [
         (0, "bypass", True),
         (0, "token_truncate", True),
+        (0, "token_mask", True),
+        (0, "seq_truncate", True),
+        (0, "geo_mask", True),
         (0, "decoupled", False),
         (1, "decoupled", True),
         (1, "bypass", False),
         (3, "token_truncate", False),
+        (1, "geo_mask", False),
     ],
 )
 def test_exactly_one_correction(write: Any, staleness: int, correction: str, fits: bool) -> None:

@@ -1,0 +1,152 @@
+"""Rows with their advantages: of the trajectory, of its turns, evened over branches, weighed.
+
+The order is fixed: trajectories are compared, turns add `weight` times theirs, branches share, and
+the task's weight comes last. What is compared over the batch is compared within each data source
+where the recipe says so; a group is of one task and therefore of one data source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from learner.config import Advantage, Credit
+from learner.credit.branches import evened
+from learner.credit.earned import Member, members_of
+from learner.credit.episode import episode_advantages
+from learner.credit.turns import turn_advantages
+from learner.maths.turns import token_map
+from learner.training.batch import Row
+from toolwright.types import Group
+
+
+@dataclass(slots=True)
+class Tally:
+    """What adds up over the parts of a batch: groups with an advantage, sizes of the two terms
+    over all targets, turns and those that were compared with others."""
+
+    alive: set[str] = field(default_factory=set)
+    episode: float = 0.0
+    steps: float = 0.0
+    turns: int = 0
+    compared: int = 0
+
+
+def assigned(
+    rows: Sequence[Row],
+    groups: Sequence[Group],
+    advantage: Advantage,
+    credit: Credit,
+    *,
+    kl: float = 0.0,
+) -> tuple[list[Row], dict[str, float]]:
+    """(rows with advantages and `silent`, what the metrics tell of them).
+
+    rows: of these groups, with reference log-probs where kl, the coefficient of the KL penalty in
+    the reward, is above 0.
+    """
+    members = members_of(groups, rows)
+    tally = Tally()
+    values = [np.zeros(len(row.tokens)) for row in rows]
+    for part in _parts(members, advantage):
+        _fill(values, part, rows, advantage, credit, kl, tally)
+    if credit.branches == "hard":
+        for place, mean in evened(members, rows, values).items():
+            values[place] = mean
+    alive: set[str] = set()
+    for member in members:
+        factor = advantage.weights.get(member.trajectory.task.data_source, 1.0)
+        for place in member.rows:
+            values[place] = factor * values[place]
+        signal = any(values[place][rows[place].target].any() for place in member.rows)
+        if signal or (factor and member.group in tally.alive):
+            alive.add(member.group)
+    done = list(rows)
+    with np.errstate(over="ignore"):  # beyond float32 is no number, and is dropped as such
+        for member in members:
+            for place in member.rows:
+                done[place] = replace(
+                    rows[place],
+                    advantage=values[place].astype(np.float32),
+                    silent=member.group not in alive,
+                )
+    return done, {**advantage_stats(done), **_shares(tally), **_distance(rows, kl)}
+
+
+def advantage_stats(rows: Sequence[Row]) -> dict[str, float]:
+    """Mean, deviation, largest size and share of zeros over all targets; empty without any."""
+    values = [row.advantage[row.target].astype(np.float64) for row in rows]
+    found = np.concatenate([np.zeros(0), *values])
+    found = found[np.isfinite(found)]
+    if not len(found):
+        return {}
+    return {
+        "advantage_mean": float(found.mean()),
+        "advantage_std": float(found.std()),
+        "advantage_max": float(np.abs(found).max()),
+        "advantage_zero_fraction": float((found == 0).mean()),
+    }
+
+
+def _parts(members: list[Member], advantage: Advantage) -> list[list[Member]]:
+    """Who may be compared with whom over the batch."""
+    if not advantage.per_data_source:
+        return [members]
+    parts: dict[str, list[Member]] = {}
+    for member in members:
+        parts.setdefault(member.trajectory.task.data_source, []).append(member)
+    return list(parts.values())
+
+
+def _fill(
+    values: list[np.ndarray],
+    members: Sequence[Member],
+    rows: Sequence[Row],
+    advantage: Advantage,
+    credit: Credit,
+    kl: float,
+    tally: Tally,
+) -> None:
+    """Writes the values of these members' rows."""
+    episode, alive = episode_advantages(members, rows, advantage, credit, kl=kl)
+    steps, compared = turn_advantages(members, credit, eps=advantage.eps)
+    tally.alive |= alive
+    tally.turns += sum(map(len, steps))
+    tally.compared += compared
+    for member, tokens, own in zip(members, episode, steps, strict=True):
+        start = 0
+        for place in member.rows:
+            row = rows[place]
+            of_targets = tokens[start : start + row.count]
+            start += row.count
+            base = np.zeros(len(row.tokens))
+            base[row.target] = of_targets
+            spans = member.trajectory.sequences[row.sequence].action_spans
+            total = token_map(base, own, spans, len(base), credit.weight)
+            values[place] = total
+            tally.episode += float(np.abs(of_targets).sum())
+            tally.steps += float(np.abs(total[row.target] - of_targets).sum())
+
+
+def _shares(tally: Tally) -> dict[str, float]:
+    """How much of the advantages comes from turns, and how many turns met another one."""
+    if not tally.turns:
+        return {}
+    size = tally.episode + tally.steps
+    return {
+        "turn_credit_share": tally.steps / size if size else 0.0,
+        "turns_compared_fraction": tally.compared / tally.turns,
+    }
+
+
+def _distance(rows: Sequence[Row], kl: float) -> dict[str, float]:
+    """Mean log-prob ratio to the reference, where it is taken off the reward."""
+    gaps = [
+        (row.behaviour.astype(np.float64) - row.reference)[row.target]
+        for row in rows
+        if kl and row.reference is not None
+    ]
+    found = np.concatenate([np.zeros(0), *gaps])
+    return {"kl_in_reward": float(found.mean())} if len(found) else {}

@@ -1,0 +1,53 @@
+"""Rollouts that are branches of one another share tokens; here these get one advantage.
+
+A branch begins with a copy of its parent's tokens up to the fork, and each copy is trained on. Left
+alone ("soft") every copy has its own rollout's advantage, which adds up to the mean as long as no
+clip bites. "Hard" gives each copy the mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from learner.credit.earned import Member
+from learner.maths.branches import shared_mean
+from learner.training.batch import Row
+from toolwright.types import Sequence as TokenSequence
+
+
+def evened(
+    members: Sequence[Member], rows: Sequence[Row], values: Sequence[np.ndarray]
+) -> dict[int, np.ndarray]:
+    """New values of the rows that share tokens, by their place; of all others nothing.
+
+    values: [T] of every row.
+    """
+    known = {q.id: q for member in members for q in member.trajectory.sequences}
+    of_row = {
+        place: member.trajectory.sequences[rows[place].sequence]
+        for member in members
+        for place in member.rows
+    }
+    first = {place: origin(q, 1, known)[0] for place, q in of_row.items()}
+    forked = {first[place] for place, q in of_row.items() if q.parent is not None}
+    places = [place for place in of_row if first[place] in forked]
+    paths = [origin(of_row[place], len(rows[place].tokens), known) for place in places]
+    means = shared_mean(paths, [values[place].tolist() for place in places])
+    return {place: np.array(mean) for place, mean in zip(places, means, strict=True)}
+
+
+def origin(
+    sequence: TokenSequence, length: int, known: Mapping[str, TokenSequence]
+) -> list[tuple[str, int]]:
+    """Which sequence wrote each of the first `length` tokens, with the token's place in it."""
+    parent, fork = sequence.parent, 0
+    head: list[tuple[str, int]] = []
+    if parent is not None:
+        fork = min(length, sequence.fork_offset or 0)
+        # Each step up looks among fewer: parents in a circle, which nobody writes, end it too.
+        others = {name: other for name, other in known.items() if name != sequence.id}
+        above = others.get(parent)
+        head = origin(above, fork, others) if above else [(parent, at) for at in range(fork)]
+    return head + [(sequence.id, at) for at in range(fork, length)]

@@ -1,0 +1,57 @@
+"""From a step's groups, which rank 0 has, to rows with advantages, which all ranks have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from learner.credit.assign import assigned
+from learner.loop.state import Run
+from learner.loop.worth import why_worthless
+from learner.model import parallel
+from learner.training.batch import Row, check_vocabulary, rows_of
+from learner.training.step import score
+from toolwright.types import Group
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """worthless: why nothing can be learnt of it, None where something can. facts: what the
+    metrics say of its advantages."""
+
+    rows: list[Row]
+    worthless: str | None
+    facts: dict[str, float]
+
+
+def prepare(run: Run, groups: Sequence[Group] | None) -> Batch:
+    """The batch of these groups; None on all ranks but the first.
+
+    A masked trajectory has no row; its reward may count in its group's baseline. With KL in the
+    reward all ranks score the rows under the reference before rank 0 compares anything.
+    """
+    rows = _rows(run, groups) if groups is not None else []
+    kl = run.table.kl.coefficient if run.table.kl.place == "reward" else 0.0
+    if run.reference is not None and kl:
+        shared = parallel.from_first(rows if groups is not None else None)
+        rows, _ = score(run.reference, shared, run.table.tokens_per_microbatch, "reference")
+    mine: Batch | None = None
+    if groups is not None:
+        rows, facts = assigned(rows, groups, run.table.advantage, run.table.credit, kl=kl)
+        mine = Batch(rows=rows, worthless=why_worthless(groups, rows), facts=facts)
+    return parallel.from_first(mine)
+
+
+def _rows(run: Run, groups: Sequence[Group]) -> list[Row]:
+    rows = [
+        row
+        for group in groups
+        for trajectory in group.trajectories
+        for row in rows_of(
+            trajectory,
+            temperature=run.recipe.shared.sampler.temperature,
+            version=run.version,
+        )
+    ]
+    check_vocabulary(rows, int(run.policy.shape["vocabulary"]))
+    return rows
