@@ -1,4 +1,5 @@
-"""The command line: `learner run RECIPE`, `learner sft RECIPE`, `learner check MODEL`.
+"""The command line: `learner run RECIPE`, `learner sft RECIPE`, `learner check MODEL`,
+`learner compare RUN ...`.
 
 Imports torch only once a recipe was read and found good, so that mistakes cost no time. An error
 is one sentence on stderr and the exit status of its class (see `errors`); the last line of a good
@@ -107,6 +108,34 @@ def check(
         )
 
     _finish(compare)
+
+
+@app.command()
+def compare(
+    runs: Annotated[
+        list[Path], typer.Argument(help="run folders", metavar="RUN...", show_default=False)
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="the page")] = Path("compare.html"),
+    smooth: Annotated[int, typer.Option(min=1, help="mean over the last SMOOTH steps")] = 5,
+) -> None:
+    """Lays the curves of several runs over each other, in one HTML page.
+
+    Reads learner.jsonl (else sft/sft.jsonl) of each run folder, also while the run goes on:
+    rewards, gaps, entropy, lengths, times, by step and by hours. A table shows what their recipes
+    differ in. The page needs no network and no script.
+    """
+
+    def write() -> Path:
+        from learner.compare.page import page
+        from learner.compare.runs import read_runs
+
+        found = read_runs(runs)
+        for remark in (line for run in found for line in run.remarks):
+            print(f"learner: {remark}", file=sys.stderr)
+        output.write_text(page(found, window=smooth), encoding="utf-8")
+        return output
+
+    _finish(write)
 
 
 def _read(path: Path, overrides: list[str] | None, check: Callable[[Recipe], object]) -> Recipe:

@@ -17,6 +17,9 @@ Aggregation = Literal[
     "token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "seq-sum-token-sum-norm"
 ]
 
+EPOCHS = 2
+"""Of imitation where the recipe gives neither epochs nor steps (MTR, section 4.1)."""
+
 
 class Optimizer(Table):
     """How gradients become updates; rates are peak values of the schedule."""
@@ -32,9 +35,33 @@ class Optimizer(Table):
     beta2: float = Field(default=0.95, ge=0, lt=1)
     weight_decay: float = Field(default=0.0, ge=0, description="Adam's; vectors are exempt")
     warmup_steps: int = Field(default=0, ge=0)
+    warmup_ratio: float = Field(
+        default=0.0, ge=0, le=1, description="warm-up as a share of all steps"
+    )
     decay: Literal["constant", "linear", "cosine"] = "constant"
     min_fraction: float = Field(default=0.0, ge=0, le=1, description="of the peak, at the end")
     clip: float = Field(default=1.0, gt=0, description="largest global gradient norm")
+
+    @model_validator(mode="after")
+    def _one_warmup(self) -> Optimizer:
+        named = {"warmup_steps", "warmup_ratio"} <= self.model_fields_set
+        if named and self.warmup_steps and self.warmup_ratio:
+            raise ValueError(
+                f"warmup_steps = {self.warmup_steps} and warmup_ratio = {self.warmup_ratio:g}: "
+                "set one of them to 0"
+            )
+        return self
+
+
+class SftOptimizer(Optimizer):
+    """The same with the defaults of a fine-tuning: warm-up, then cosine (MTR, section 4.1)."""
+
+    lr: float = Field(default=1e-5, ge=0, description="Adam's peak rate")
+    beta2: float = Field(default=0.98, ge=0, lt=1)
+    warmup_ratio: float = Field(
+        default=0.05, ge=0, le=1, description="of all steps; warmup_steps goes before it"
+    )
+    decay: Literal["constant", "linear", "cosine"] = "cosine"
 
 
 class Advantage(Table):
@@ -240,6 +267,10 @@ class LearnerTable(Table):
         default=8, ge=0, description="scored for the gap when training shows few; 0 = no probe"
     )
     lease_wait_s: float = Field(default=20.0, gt=0, description="one long poll for groups")
+    prefetch: bool = Field(
+        default=True,
+        description="lease the next batch while this one trains, where run.max_staleness > 0",
+    )
     patience_steps: int = Field(
         default=20,
         ge=0,
@@ -255,21 +286,64 @@ class LearnerTable(Table):
         return self
 
 
+class Heldout(Table):
+    """Traces whose loss is measured and that are never trained on; none unless one is named."""
+
+    data: Path | None = Field(default=None, description="a trajectories file of its own")
+    fraction: float = Field(
+        default=0.0, ge=0, lt=1, description="or this share of the tasks of sft.data"
+    )
+    every: int = Field(default=100, ge=1, description="steps")
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Heldout:
+        if self.data is not None and self.fraction:
+            raise ValueError(
+                "data and fraction both say what is held out: leave out the one that does not count"
+            )
+        return self
+
+
 class SftTable(Table):
     """`learner sft`: imitation of the trainable tokens of a trajectories file."""
 
     data: Path = Field(description="what `engine render` wrote")
     model: Path | None = Field(default=None, description="folder to start from; policy.model")
     output: Path | None = Field(default=None, description="final folder; <run.folder>/sft/final")
-    steps: int = Field(ge=1)
+    epochs: int | None = Field(
+        default=None, ge=1, description="how often each trace is seen; 2 unless steps are given"
+    )
+    steps: int | None = Field(default=None, ge=1, description="or this many steps")
     batch_size: int = Field(default=32, ge=1, description="trajectories a step")
+    max_length: int = Field(
+        default=32768, ge=2, description="tokens; longer traces are dropped, never cut"
+    )
+    train_on: Literal["assistant", "all"] = Field(
+        default="assistant", description="all: prompts and observations are targets too"
+    )
+    heldout: Heldout = Field(default_factory=Heldout)
     seed: int = Field(default=0, description="order of the data")
-    optimizer: Optimizer = Field(default_factory=lambda: Optimizer(lr=1e-5, beta2=0.98))
+    optimizer: SftOptimizer = Field(default_factory=SftOptimizer)
     parallel: Parallel = Field(default_factory=Parallel)
     precision: Literal["float32", "bfloat16"] = "float32"
     tokens_per_microbatch: int = Field(default=4096, ge=1)
     checkpoint_every: int = Field(default=500, ge=1, description="steps")
     keep_checkpoints: int = Field(default=2, ge=1)
+
+    def shown(self, count: int) -> int:
+        """Traces of the whole run's batches, `count` different ones."""
+        if self.steps is not None:
+            return self.steps * self.batch_size
+        return (self.epochs or EPOCHS) * count
+
+    @model_validator(mode="after")
+    def _one_length(self) -> SftTable:
+        if self.steps is not None and self.epochs is not None:
+            raise ValueError(
+                f"steps = {self.steps} and epochs = {self.epochs}: give one of them, the other "
+                "follows from it"
+            )
+        return self
 
     @model_validator(mode="after")
     def _muon_alone(self) -> SftTable:

@@ -66,4 +66,12 @@ class Reporter:
         elif line:
             passed = time.monotonic() - self._started
             left = passed / max(1, done - self._first) * (self._steps - done)
-            print(f"{self._title} {done}/{self._steps}  {note}  {left:.0f} s left", flush=True)
+            print(f"{self._title} {done}/{self._steps}  {note}  {in_words(left)} left", flush=True)
+
+
+def in_words(seconds: float) -> str:
+    """Seconds below two minutes, else hours and minutes."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min"

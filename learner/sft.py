@@ -1,157 +1,121 @@
-"""Imitation: the trainable tokens of a trajectories file, token by token.
-
-The order of the data is a function of the seed and the epoch, so that a position in it is one
-number; a resumed run sees just what an uninterrupted one would.
-"""
+"""`learner sft`: imitation of a trajectories file, from the newest checkpoint if there is one."""
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Iterator
-from dataclasses import replace
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-
-from learner.config import Loss, SftTable
-from learner.errors import DataError, DivergedError
-from learner.intake.ledger import Ledger
+from learner.config import SftTable
+from learner.errors import DataError
+from learner.imitation.heldout import Best
+from learner.imitation.loop import Imitation, train
+from learner.imitation.order import steps_of
+from learner.imitation.traces import Trace, Traces, load_traces
+from learner.intake.origin import Origin
+from learner.lock import only_learner
 from learner.metrics import MetricsLog
 from learner.model import parallel
 from learner.model.policy import Policy, load_policy
 from learner.progress import Reporter
 from learner.saving.checkpoint import Checkpoints, check_fits, read_state
-from learner.training.batch import Row, check_vocabulary, rows_of
 from learner.training.memory import free_bytes, too_long
-from learner.training.objective import imitation
-from learner.training.update import MOST_BROKEN, Part, counts_of, finite_gradients
 from toolwright.recipe import Recipe
-from toolwright.trajectory_files import UnreadableTrajectories, read_trajectories
-
-LINE_EVERY = 10
 
 
 def sft(recipe: Recipe) -> Path:
-    """Trains as the [sft] table says and returns the final Hugging Face folder."""
+    """Trains as the [sft] table says and returns the final Hugging Face folder.
+
+    With held-out traces the weights of their lowest loss are in <run.folder>/sft/best.
+    """
     table = recipe.table("sft", SftTable)
     home = recipe.run_folder / "sft"
     final = recipe.resolve(table.output) if table.output is not None else home / "final"
-    with parallel.ranks(tensor=table.parallel.tensor, seed=table.seed):
-        if parallel.is_first():
+    with (
+        parallel.ranks(tensor=table.parallel.tensor, seed=table.seed),
+        ExitStack() as on,
+    ):
+        first = parallel.is_first()
+        unlocked: str | None = None
+        if first:
+            unlocked = on.enter_context(only_learner(home))
             recipe.write_resolved("sft", table)
         source = recipe.resolve(table.model or recipe.shared.policy.model)
         policy = load_policy(source, table.optimizer, table.precision)
-        traces = load_traces(recipe.resolve(table.data), int(policy.shape["vocabulary"]))
+        origin = Origin(source)
+        traces, heldout = _data(recipe, table, policy, origin)
         checkpoints = Checkpoints(home / "checkpoints", table.keep_checkpoints)
-        done = _resume(policy, table, checkpoints, len(traces))
-        with Reporter("sft", table.steps, done, quiet=not parallel.is_first()) as report:
-            report.say(f"{len(traces)} traces, {table.steps - done} steps to go from {source}")
-            longest = max(row.count for rows in traces for row in rows)
-            vocabulary = int(policy.shape["vocabulary"]) // parallel.tensor_size()
-            sentence = too_long(longest, vocabulary, free_bytes(), mend="cut the traces")
-            if sentence is not None:
-                report.say(sentence)
-            _train(policy, table, traces, checkpoints, done, home, report)
+        identity = _identity(policy, table, traces)
+        done, best = _resume(policy, identity, checkpoints)
+        steps = steps_of(table, len(traces.traces))
+        report = on.enter_context(Reporter("sft", steps, done, quiet=not first))
+        run = Imitation(
+            table=table,
+            policy=policy,
+            traces=traces,
+            heldout=heldout,
+            checkpoints=checkpoints,
+            identity=identity,
+            report=report,
+            log=on.enter_context(MetricsLog(home, "sft")) if first else None,
+            best_folder=home / "best",
+            best=best,
+        )
+        _announce(run, steps - done, source)
+        for doubt in filter(None, (unlocked, origin.sentence())):
+            report.say(doubt)
+        train(run, done)
         policy.save(final)
     return final
 
 
-def load_traces(path: Path, vocabulary: int) -> list[list[Row]]:
-    """Rows of every trajectory that has a trainable token. DataError when none has."""
-    try:
-        traces = [
-            rows
-            for trajectory in read_trajectories(path)
-            if (rows := rows_of(trajectory, temperature=1.0))
-        ]
-    except FileNotFoundError as error:
+def _data(
+    recipe: Recipe, table: SftTable, policy: Policy, origin: Origin
+) -> tuple[Traces, tuple[Trace, ...]]:
+    """(to train on, held out). DataError where the policy cannot read the longest of them."""
+
+    def load(path: Path) -> Traces:
+        return load_traces(
+            recipe.resolve(path),
+            int(policy.shape["vocabulary"]),
+            origin,
+            max_length=table.max_length,
+            train_on=table.train_on,
+        )
+
+    traces = load(table.data)
+    heldout: tuple[Trace, ...] = ()
+    if table.heldout.data is not None:
+        heldout = load(table.heldout.data).traces
+    elif table.heldout.fraction:
+        traces, held = traces.split(table.heldout.fraction, table.seed)
+        heldout = held.traces
+    context = int(policy.bridge.hf_config.max_position_embeddings)
+    longest = max(row.length for trace in (*traces.traces, *heldout) for row in trace.rows)
+    if longest > context:
         raise DataError(
-            f"no trajectories at {path}: `engine render RECIPE` writes sft.data"
-        ) from error
-    except UnreadableTrajectories as error:
-        raise DataError(str(error)) from error
-    if not traces:
-        raise DataError(f"{path} holds no trajectory with a trainable token")
-    for rows in traces:
-        check_vocabulary(rows, vocabulary)
-        # Demonstrations are fitted at temperature 1, whatever they were sampled at.
-        rows[:] = [replace(row, temperature=np.ones_like(row.temperature)) for row in rows]
-    return traces
-
-
-def order(count: int, seed: int, position: int) -> Iterator[int]:
-    """Endless order of `count` traces from a position on: a fresh permutation each epoch."""
-    while True:
-        epoch, start = divmod(position, count)
-        permutation = np.random.default_rng((seed, epoch)).permutation(count)
-        for index in permutation[start:]:
-            position += 1
-            yield int(index)
-
-
-def _train(
-    policy: Policy,
-    table: SftTable,
-    traces: list[list[Row]],
-    checkpoints: Checkpoints,
-    done: int,
-    home: Path,
-    report: Reporter,
-) -> None:
-    picks = order(len(traces), table.seed, done * table.batch_size)
-    broken = 0
-    log = MetricsLog(home, "sft") if parallel.is_first() else None
-    for step in range(done, table.steps):
-        started = time.monotonic()
-        rows = [row for _ in range(table.batch_size) for row in traces[next(picks)]]
-        counts = counts_of(rows, drop_silent=False)
-        part = Part(rows=rows, counts=counts, loss=Loss(), everything=True)
-        rate = policy.set_rate(step, table.steps)
-        stats, norm, dropped = finite_gradients(
-            policy, part, imitation, table.tokens_per_microbatch, entropy="none"
+            f"the longest trace puts {longest} tokens into a policy that reads "
+            f"{context}: set sft.max_length = {context}, which drops and counts longer ones"
         )
-        if math.isfinite(norm):
-            policy.update(norm)
-            broken = 0
-        else:
-            broken += 1
-            report.say(f"step {step + 1}: no finite gradient, the weights stay")
-        seconds = time.monotonic() - started
-        tokens = sum(row.length for row in rows)
-        if log is not None:
-            log.write(
-                step + 1,
-                {
-                    "loss": stats.get("loss", math.nan),
-                    "grad_norm": norm,
-                    "nonfinite_rows": len(dropped),
-                    "learning_rate": rate,
-                    "tokens": tokens,
-                    "tokens_per_s": tokens / seconds,
-                    "step_s": seconds,
-                },
-            )
-        if broken >= MOST_BROKEN:
-            raise DivergedError(
-                f"{MOST_BROKEN} steps in a row up to {step + 1} had no finite gradient: the "
-                "policy's weights or sft.optimizer's rates are at fault; the newest checkpoint is "
-                "from before"
-            )
-        last = step + 1 == table.steps
-        report.step(
-            step + 1,
-            f"loss {stats.get('loss', math.nan):.4f}  {tokens / seconds:.0f} tokens/s",
-            line=last or (step + 1) % LINE_EVERY == 0,
-        )
-        if last or (step + 1) % table.checkpoint_every == 0:
-            state = {**_identity(policy, table, len(traces)), "step": step + 1}
-            checkpoints.save(policy, step + 1, "sft", state, Ledger())
-    if log is not None:
-        log.__exit__(None, None, None)
+    return traces, heldout
 
 
-def _identity(policy: Policy, table: SftTable, traces: int) -> dict[str, object]:
+def _announce(run: Imitation, steps: int, source: Path) -> None:
+    """What is about to happen, and what may go wrong in hours, in the first lines."""
+    dropped = run.traces.too_long
+    also = f", {dropped} longer than {run.table.max_length} tokens were dropped" if dropped else ""
+    held = f", {len(run.heldout)} held out" if run.heldout else ""
+    run.report.say(
+        f"{len(run.traces.traces)} traces{held}{also}; {steps} steps to go from {source}"
+    )
+    vocabulary = int(run.policy.shape["vocabulary"]) // parallel.tensor_size()
+    mend = "lower sft.max_length, for sequences"
+    sentence = too_long(run.traces.most_targets, vocabulary, free_bytes(), mend=mend)
+    if sentence is not None:
+        run.report.say(sentence)
+
+
+def _identity(policy: Policy, table: SftTable, traces: Traces) -> dict[str, Any]:
     return {
         "kind": "sft",
         "model": policy.shape,
@@ -159,17 +123,22 @@ def _identity(policy: Policy, table: SftTable, traces: int) -> dict[str, object]
         "precision": table.precision,
         "seed": table.seed,
         "batch_size": table.batch_size,
-        "traces": traces,
+        "max_length": table.max_length,
+        "train_on": table.train_on,
+        "heldout": table.heldout.fraction,
+        "traces": len(traces.traces),
+        "data": traces.digest(),
     }
 
 
-def _resume(policy: Policy, table: SftTable, checkpoints: Checkpoints, traces: int) -> int:
+def _resume(policy: Policy, identity: dict[str, Any], checkpoints: Checkpoints) -> tuple[int, Best]:
+    """(steps done, the best of them by the held-out loss)."""
     if parallel.is_first():
         checkpoints.sweep()
     path = checkpoints.latest()
     if path is None:
-        return 0
+        return 0, Best()
     state, _ledger = read_state(path)
-    check_fits(state, _identity(policy, table, traces), path)
+    check_fits(state, identity, path)
     checkpoints.load(policy, path)
-    return int(state["step"])
+    return int(state["step"]), Best(**state["best"])

@@ -9,7 +9,9 @@ Invariants
 - The same publish asked again joins the one that is under way; the newest version again is
   answered at once.
 - A caller that goes away does not leave a publish half done.
+- A learner that lost the run moves no sampler, even where its publish was waiting for its turn.
 - The journal names a folder only after it was seen to be whole and a sampler took it.
+- No sampler hears of another policy than the one that it serves.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from pathlib import Path
 import structlog
 
 from engine.edge.policy_folder import BrokenFolder, check_policy_folder
+from engine.edge.policy_shape import PolicyShape, difference
 from engine.errors import PublishFailed
 from engine.journal.journal import Journal
 from engine.lanes.evaluation import EvaluationLane
@@ -35,8 +38,8 @@ MOST_PUBLISHES = 4
 
 log = structlog.get_logger("publish")
 
-Asked = tuple[WeightVersion, Path, WeightVersion | None]
-"""Version, folder, parent of a new lineage: what makes two publishes the same."""
+Asked = tuple[WeightVersion, Path, WeightVersion | None, str]
+"""Version, folder, parent of a new lineage, learner: what makes two publishes the same."""
 
 
 class Publisher:
@@ -49,13 +52,18 @@ class Publisher:
         control: WeightControl,
         evaluation: EvaluationLane,
         changed: Callable[[int], None],
+        allowed: Callable[[str], None],
     ) -> None:
+        """allowed: raises ServiceError for a learner whose the run is not."""
         self._journal = journal
         self._control = control
         self._evaluation = evaluation
         self._changed = changed
+        self._allowed = allowed
         self._lock = asyncio.Lock()
+        self._moving = asyncio.Lock()
         self._current: tuple[WeightVersion, Path] | None = None
+        self._served: PolicyShape | None = None
         self._publishes: dict[Asked, asyncio.Task[Published]] = {}
         self.publishing = False
 
@@ -92,10 +100,10 @@ class Publisher:
             newest = WeightVersion(lineage=uuid.uuid4().hex[:8], step=0), model
             await self._journal.set_version(*newest, parent=None)
         version, path = newest
-        if path != model:
-            try:
-                await asyncio.to_thread(check_policy_folder, path)
-            except BrokenFolder as error:
+        try:
+            self._served = await asyncio.to_thread(check_policy_folder, path)
+        except BrokenFolder as error:
+            if path != model:  # what the samplers were started with is their own matter
                 raise PublishFailed(
                     f"the run's newest weights {version} cannot be used: {error}; restore that "
                     "folder, or choose a new run.folder"
@@ -106,17 +114,22 @@ class Publisher:
         self._evaluation.start(version)
 
     async def publish(
-        self, version: WeightVersion, path: Path, parent: WeightVersion | None
+        self,
+        version: WeightVersion,
+        path: Path,
+        parent: WeightVersion | None,
+        *,
+        learner: str = "",
     ) -> Published:
         """Moves the samplers to `version`. ServiceError says why not.
 
         A caller that goes away leaves the publish to itself; asking again joins it.
         """
-        asked: Asked = (version, path, parent)
+        asked: Asked = (version, path, parent, learner)
         task = self._publishes.get(asked)
         if task is None:
             if len(self._publishes) >= MOST_PUBLISHES:
-                waiting = ", ".join(str(one) for one, _, _ in self._publishes)
+                waiting = ", ".join(str(one) for one, *_ in self._publishes)
                 raise ServiceError(
                     reasons.ERROR_REASON_WRONG_VERSION,
                     f"{version} cannot wait behind {waiting}",
@@ -124,7 +137,7 @@ class Publisher:
                     mend="let one learner publish to an engine",
                     retry_after=1.0,
                 )
-            task = asyncio.get_running_loop().create_task(self._publish(version, path, parent))
+            task = asyncio.get_running_loop().create_task(self._publish(*asked))
             self._publishes[asked] = task
             task.add_done_callback(lambda done: self._ended(asked, done))
         try:
@@ -134,6 +147,11 @@ class Publisher:
             if task.cancelled() and caller is not None and not caller.cancelling():
                 raise self._shutting_down(f"{version} was not published") from None
             raise
+
+    async def still(self) -> None:
+        """Returns when no publish is amid the samplers: what was newest is newest."""
+        async with self._moving:
+            return
 
     async def stop(self) -> None:
         """Ends what is under way; no sampler stays paused."""
@@ -155,43 +173,52 @@ class Publisher:
         )
 
     async def _publish(
-        self, version: WeightVersion, path: Path, parent: WeightVersion | None
+        self, version: WeightVersion, path: Path, parent: WeightVersion | None, learner: str
     ) -> Published:
         async with self._lock:
+            self._allowed(learner)
             if version == self.version:
                 return Published(samplers=0, paused_s=0.0)
-            parent = await self._check(version, path, parent)
+            shape = await self._check_folder(path)
+            parent = await self._check(version, parent)
             if not await self._evaluation.idle():
                 raise self._shutting_down(f"the evaluation of {self.version} goes on first")
-            self.publishing = True
-            try:
-                published = await self._control.publish(version, path)
-            except PublishFailed as error:
-                raise ServiceError(
-                    reasons.ERROR_REASON_PUBLISH_FAILED,
-                    f"no sampler took version {version}, so {self.version} stays: {error}",
-                    subject=str(version),
-                ) from error
-            finally:
-                self.publishing = False
-            try:
-                await self._journal.set_version(version, path, parent)
-            except PublishFailed as error:  # asked for again it is published again
-                raise ServiceError(
-                    reasons.ERROR_REASON_PUBLISH_FAILED, str(error), subject=str(version)
-                ) from error
-            self._current = version, path
-            log.info("published", version=str(version), paused_s=round(published.paused_s, 4))
-            self._changed(version.step)
-            self._evaluation.start(version)
-            return published
+            async with self._moving:
+                self._allowed(learner)
+                published = await self._move(version, path, parent)
+                self._served = shape
+                return published
 
-    async def _check(
+    async def _move(
         self, version: WeightVersion, path: Path, parent: WeightVersion | None
-    ) -> WeightVersion | None:
-        """The parent of a new lineage, None when the lineage goes on."""
+    ) -> Published:
+        self.publishing = True
         try:
-            await asyncio.to_thread(check_policy_folder, path)
+            published = await self._control.publish(version, path)
+        except PublishFailed as error:
+            raise ServiceError(
+                reasons.ERROR_REASON_PUBLISH_FAILED,
+                f"no sampler took version {version}, so {self.version} stays: {error}",
+                subject=str(version),
+            ) from error
+        finally:
+            self.publishing = False
+        try:
+            await self._journal.set_version(version, path, parent)
+        except PublishFailed as error:  # asked for again it is published again
+            raise ServiceError(
+                reasons.ERROR_REASON_PUBLISH_FAILED, str(error), subject=str(version)
+            ) from error
+        self._current = version, path
+        log.info("published", version=str(version), paused_s=round(published.paused_s, 4))
+        self._changed(version.step)
+        self._evaluation.start(version)
+        return published
+
+    async def _check_folder(self, path: Path) -> PolicyShape:
+        """ServiceError unless the folder is whole and holds the policy that is served."""
+        try:
+            shape = await asyncio.to_thread(check_policy_folder, path)
         except BrokenFolder as error:
             raise ServiceError(
                 reasons.ERROR_REASON_INVALID_REQUEST,
@@ -199,6 +226,21 @@ class Publisher:
                 subject="path",
                 mend="publish a whole Hugging Face folder that engine and samplers can read",
             ) from error
+        wrong = difference(self._served, shape) if self._served is not None else None
+        if wrong is not None:
+            raise ServiceError(
+                reasons.ERROR_REASON_INVALID_REQUEST,
+                f"{path} holds another policy than the samplers serve: {wrong}",
+                subject="path",
+                mend="publish the policy that the run began with, trained further; another one "
+                "needs a run.folder of its own",
+            )
+        return shape
+
+    async def _check(
+        self, version: WeightVersion, parent: WeightVersion | None
+    ) -> WeightVersion | None:
+        """The parent of a new lineage, None when the lineage goes on."""
         current = self.version
         if version.lineage == current.lineage:
             if version.step <= current.step:
@@ -209,7 +251,8 @@ class Publisher:
                     mend="a resume from an older checkpoint opens a new lineage",
                 )
             return None
-        root, known = await self._lineages()
+        root, *others = await self.lineages()
+        known = {root, *others}
         if version.lineage in known:
             raise ServiceError(
                 reasons.ERROR_REASON_WRONG_LINEAGE,
@@ -243,10 +286,10 @@ class Publisher:
             subject=version.lineage,
         )
 
-    async def _lineages(self) -> tuple[str, set[str]]:
-        """(the run's first lineage, all of them)."""
+    async def lineages(self) -> tuple[str, ...]:
+        """All lineages of the run, the first one first. ServiceError while the engine starts."""
         forks = await self._journal.forks()
         root = self.version.lineage
         while root in forks:
             root = forks[root].lineage
-        return root, {root, *forks}
+        return root, *forks

@@ -1,9 +1,10 @@
-"""mbridge's classes for the policies that are trained here, and none of its others.
+"""mbridge's classes and transformers' configurations for the policies that are trained here, alone.
 
 Importing mbridge imports every model that it knows, and with them transformers' model code, scipy
 and scikit-learn: more than half of the CPU time that a learner's start takes, for classes that it
 would refuse. So the package `mbridge.models` is there without its list of models, and the modules
-that are wanted are imported from it by name.
+that are wanted are imported from it by name. transformers imports the same for the sake of a
+configuration's docstring, which therefore is not written here.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from transformers import AutoConfig
 
 from toolwright.recipe import ARCHITECTURES
 
@@ -29,7 +32,18 @@ def bridge_classes() -> dict[str, type[Any]]:
         empty.__path__ = [str(Path(found.origin).with_name("models"))]
         sys.modules[_PACKAGE] = empty
     for name in ARCHITECTURES:
-        importlib.import_module(f"{_PACKAGE}.{name}")
+        importlib.import_module(f"{_PACKAGE}.{name.replace('_', '')}")
     from mbridge.core.bridge import _MODEL_REGISTRY
 
     return {name: _MODEL_REGISTRY[name] for name in ARCHITECTURES}
+
+
+def read_config(folder: Path) -> Any:
+    """transformers' configuration of a policy folder."""
+    docstrings: Any = importlib.import_module("transformers.utils.auto_docstring")
+    write = docstrings.auto_class_docstring
+    docstrings.auto_class_docstring = lambda cls, **_texts: cls
+    try:
+        return AutoConfig.from_pretrained(folder)
+    finally:
+        docstrings.auto_class_docstring = write

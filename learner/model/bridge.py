@@ -1,9 +1,9 @@
 """Hugging Face folders in and out.
 
-Owns the mapping of a dense Qwen2 or Qwen3 folder to Megatron's GPTModel and back, and the folder
-that a run leaves: weights, configuration, tokenizer and chat template, as transformers and SGLang
-load it. Everything but the weights is copied from the source folder byte for byte, apart from the
-configuration's dtype.
+Owns the mapping of a Qwen2, Qwen3, Qwen3-MoE or Llama folder to Megatron's GPTModel and back, and
+the folder that a run leaves: weights, configuration, tokenizer and chat template, as transformers
+and SGLang load it. Everything but the weights is copied from the source folder byte for byte, apart
+from the configuration's dtype.
 
 Does not know optimizers or training. Never reads the tokenizer files that it copies.
 """
@@ -19,12 +19,11 @@ from typing import Any
 
 import torch
 from safetensors.torch import save_file
-from transformers import AutoConfig
 
 from learner import disk
 from learner.errors import ModelError
-from learner.model import device, parallel, spec
-from learner.model.architectures import bridge_classes
+from learner.model import device, experts, parallel, spec
+from learner.model.architectures import bridge_classes, read_config
 from learner.model.settings import check_settings, frequencies
 from toolwright.recipe import ARCHITECTURES, VISION_ARCHITECTURES
 
@@ -40,19 +39,21 @@ def open_bridge(folder: Path, dtype: torch.dtype) -> Any:
             f"no policy at {folder}: policy.model must be a local Hugging Face folder with a "
             "config.json"
         )
-    config = AutoConfig.from_pretrained(folder)
+    config = read_config(folder)
     if config.model_type not in ARCHITECTURES:
         seen = ": it can be sampled and evaluated, not trained here"
         raise ModelError(
             f"{folder} is a {config.model_type!r} model"
             f"{seen if config.model_type in VISION_ARCHITECTURES else ''}; the learner trains "
-            f"{' and '.join(ARCHITECTURES)}"
+            f"{', '.join(ARCHITECTURES)}"
         )
     if config.vocab_size % parallel.tensor_size():
         raise ModelError(
             f"a vocabulary of {config.vocab_size} does not divide over parallel.tensor = "
             f"{parallel.tensor_size()}"
         )
+    if experts.has_experts(config) and parallel.tensor_size() > 1:
+        raise ModelError(f"{folder} is a mixture of experts: train it with parallel.tensor = 1")
     if not any(folder.glob("*.safetensors")):
         raise ModelError(f"{folder} has no *.safetensors weights")
     check_settings(config, folder)
@@ -67,6 +68,7 @@ def open_bridge(folder: Path, dtype: torch.dtype) -> Any:
         variable_seq_lengths=False,
         use_cpu_initialization=not device.has_cuda(),
         **({} if spec.has_transformer_engine() else {"persist_layer_norm": False}),
+        **experts.settings(config, fused=spec.has_transformer_engine()),
     )
     return bridge
 
@@ -180,6 +182,19 @@ def _adapted(base: type[Any]) -> type[Any]:
         }
 
     class Adapted(base):  # type: ignore[misc]
+        _DIRECT_MAPPING: dict[str, str]
+
+        def _adjust_mapping_for_shared_weights(self) -> None:
+            # mbridge knows of tied embeddings for Qwen alone.
+            if self.hf_config.tie_word_embeddings:
+                self._DIRECT_MAPPING = {
+                    **self._DIRECT_MAPPING,
+                    "output_layer.weight": "model.embed_tokens.weight",
+                }
+
+        def _weight_name_mapping_mlp(self, name: str) -> list[str]:
+            return experts.expert_names(name) or super()._weight_name_mapping_mlp(name)
+
         def _get_transformer_layer_spec(self, vp_stage: int | None = None) -> Any:
             self.has_vp_stage = True
             return spec.layers(self.config, vp_stage)
@@ -196,6 +211,4 @@ def _adapted(base: type[Any]) -> type[Any]:
 
     for name, value in mapping.items():
         setattr(Adapted, name, value)
-    # A per-class copy: mbridge writes into it for tied embeddings.
-    Adapted._DIRECT_MAPPING = dict(base._DIRECT_MAPPING)
     return Adapted

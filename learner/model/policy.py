@@ -28,6 +28,7 @@ from learner.config import Optimizer
 from learner.maths.schedule import fraction
 from learner.model import bridge as bridges
 from learner.model import device, muon, parallel
+from learner.model.experts import has_experts
 from learner.model.head import Head
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -58,6 +59,13 @@ class Model:
     def shape(self) -> dict[str, int | bool | str]:
         """What a checkpoint must agree with."""
         hf = self.bridge.hf_config
+        mixture: dict[str, int | bool | str] = {}
+        if has_experts(hf):
+            mixture = {
+                "experts": int(hf.num_experts),
+                "expert_intermediate": int(hf.moe_intermediate_size),
+                "experts_per_token": int(hf.num_experts_per_tok),
+            }
         return {
             "architecture": str(hf.model_type),
             "vocabulary": int(hf.vocab_size),
@@ -67,6 +75,7 @@ class Model:
             "groups": int(hf.num_key_value_heads),
             "intermediate": int(hf.intermediate_size),
             "tied": bool(hf.tie_word_embeddings),
+            **mixture,
         }
 
 

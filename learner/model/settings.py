@@ -6,6 +6,7 @@ none is passed over in silence. Sizes, norms' epsilon and tied embeddings are mb
 Frequencies of rotary positions come from transformers' own functions, so that linear, yarn and
 llama3 scaling are those of the folder to the digit. What depends on the length of a sequence
 (dynamic, longrope) is refused: the sampler would see another length than a training row has.
+Llama's `pretraining_tp` only says how a product was once cut: transformers and SGLang ignore it.
 """
 
 from __future__ import annotations
@@ -25,12 +26,21 @@ SCALED = ("linear", "yarn", "llama3")
 def check_settings(config: Any, folder: Path) -> None:
     """ModelError that names the setting which this learner does not compute."""
     rope = config.rope_parameters
-    layers = set(getattr(config, "layer_types", None) or ["full_attention"])
+    window = getattr(config, "use_sliding_window", False)
+    layers = set(
+        getattr(config, "layer_types", None)
+        or ["sliding_attention" if window else "full_attention"]
+    )
     refused = {
         "hidden_act": (config.hidden_act, config.hidden_act == "silu", "'silu'"),
         "attention_bias": (
             getattr(config, "attention_bias", False),
             not getattr(config, "attention_bias", False),
+            "false",
+        ),
+        "mlp_bias": (
+            getattr(config, "mlp_bias", False),
+            not getattr(config, "mlp_bias", False),
             "false",
         ),
         "layer_types / use_sliding_window": (
@@ -47,6 +57,16 @@ def check_settings(config: Any, folder: Path) -> None:
             rope.get("partial_rotary_factor", 1.0),
             rope.get("partial_rotary_factor", 1.0) == 1.0,
             "1.0",
+        ),
+        "decoder_sparse_step": (
+            getattr(config, "decoder_sparse_step", 1),
+            getattr(config, "decoder_sparse_step", 1) == 1,
+            "1: experts in every layer",
+        ),
+        "mlp_only_layers": (
+            getattr(config, "mlp_only_layers", []),
+            not getattr(config, "mlp_only_layers", []),
+            "[]: experts in every layer",
         ),
         "quantization_config": (
             "a quantised folder",

@@ -4,13 +4,12 @@ Owns the names of the tables. The models of the shared ones stand in `toolwright
 this module gives them too. Every other table belongs to one process, which registers its model
 under the entry-point group `toolwright.tables`. A process checks the shared tables and its own and
 refuses unknown keys there, and everybody refuses a table whose name nobody knows. Paths are
-relative to the recipe file's folder.
+relative to the recipe file's folder. `toolwright.recipe_layers` reads the file and what it extends.
 """
 
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
@@ -20,11 +19,14 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 
 from toolwright.assignments import AssignmentError, assign
+from toolwright.recipe_layers import EXTENDS, LayerError, read_layers
 from toolwright.shared_tables import (
     ARCHITECTURES,
     VISION_ARCHITECTURES,
+    DynamicSampling,
     ForeignText,
     Limits,
+    Overlong,
     Policy,
     Run,
     Sampler,
@@ -39,8 +41,10 @@ __all__ = [
     "ENTRY_POINTS",
     "SHARED",
     "VISION_ARCHITECTURES",
+    "DynamicSampling",
     "ForeignText",
     "Limits",
+    "Overlong",
     "Policy",
     "Recipe",
     "RecipeError",
@@ -74,6 +78,7 @@ class Recipe:
     path: Path
     shared: Shared
     raw: Mapping[str, Any]
+    fragments: tuple[Path, ...] = ()
 
     @property
     def folder(self) -> Path:
@@ -89,15 +94,17 @@ class Recipe:
 
     def table(self, name: str, model: type[TableModel]) -> TableModel:
         """The process's own table, checked. RecipeError names the key that does not fit."""
-        return _validate(model, self.raw.get(name, {}), self.path, prefix=name)
+        where = _where(self.path, self.fragments)
+        return _validate(model, self.raw.get(name, {}), where, prefix=name)
 
     def write_resolved(self, process: str, table: BaseModel) -> None:
         """Leaves what this process runs with as <run folder>/<process>.resolved.json."""
         self.run_folder.mkdir(parents=True, exist_ok=True)
         both = self.shared.model_dump_json(indent=1)
         own = table.model_dump_json(indent=1)
-        path = json.dumps(str(self.path))
-        text = f'{{"recipe": {path},\n"shared": {both},\n"{process}": {own}}}\n'
+        path, fragments = json.dumps(str(self.path)), json.dumps([*map(str, self.fragments)])
+        head = f'{{"recipe": {path},\n"{EXTENDS}": {fragments},\n'
+        text = f'{head}"shared": {both},\n"{process}": {own}}}\n'
         (self.run_folder / f"{process}.resolved.json").write_text(text)
 
 
@@ -111,36 +118,35 @@ def read_resolved(file: Path) -> Recipe:
             f"{file} does not say which recipe the run is of ({error}): name a run.folder that an "
             "engine has served, or the recipe"
         ) from error
-    return Recipe(path=path, shared=_validate(Shared, shared, file, prefix=""), raw=found)
+    return Recipe(path=path, shared=_validate(Shared, shared, str(file), prefix=""), raw=found)
 
 
 def load_recipe(path: Path, overrides: Iterable[str] = ()) -> Recipe:
-    """Reads a recipe; `overrides` are dotted assignments such as "run.steps=10".
+    """Reads a recipe with what it extends; `overrides` are dotted assignments on top of all, such
+    as "run.steps=10".
 
     RecipeError for a missing file, broken TOML, an unknown table or key, or a value out of range.
     """
     try:
-        raw = tomllib.loads(path.read_text())
-    except FileNotFoundError as error:
-        raise RecipeError(f"no recipe at {path}") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise RecipeError(f"{path} cannot be read: {error}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise RecipeError(f"{path} is not valid TOML: {error}") from error
+        layers = read_layers(path)
+    except LayerError as error:
+        raise RecipeError(str(error)) from error
+    raw = layers.tables
     for text in overrides:
         try:
             assign(raw, text)
         except AssignmentError as error:
             raise RecipeError(f"override {error}") from error
+    where = _where(path, layers.fragments)
     known = {*SHARED, *registered_tables()}
     for name in raw:
         if name not in known:
             raise RecipeError(
-                f"{path}: unknown table [{name}]; known are {', '.join(sorted(known))}"
+                f"{where}: unknown table [{name}]; known are {', '.join(sorted(known))}"
                 f"{_hint(name, known)}"
             )
-    shared = _validate(Shared, {k: v for k, v in raw.items() if k in SHARED}, path, prefix="")
-    return Recipe(path=path.resolve(), shared=shared, raw=raw)
+    shared = _validate(Shared, {k: v for k, v in raw.items() if k in SHARED}, where, prefix="")
+    return Recipe(path=path.resolve(), shared=shared, raw=raw, fragments=layers.fragments)
 
 
 def registered_tables() -> dict[str, Any]:
@@ -163,8 +169,13 @@ def check_all(recipe: Recipe) -> list[str]:
     return absent
 
 
+def _where(path: Path, fragments: tuple[Path, ...]) -> str:
+    """The files that a wrong value may stand in."""
+    return f"{path} (with {', '.join(f.name for f in fragments)})" if fragments else str(path)
+
+
 def _validate(
-    model: type[TableModel], data: Mapping[str, Any], path: Path, prefix: str
+    model: type[TableModel], data: Mapping[str, Any], files: str, prefix: str
 ) -> TableModel:
     try:
         return model.model_validate(data)
@@ -182,7 +193,7 @@ def _validate(
             else:
                 says = item["msg"].removeprefix("Value error, ")
                 lines.append(f"{where}: {says}" if where else says)
-        raise RecipeError(f"{path}: " + "; ".join(lines)) from error
+        raise RecipeError(f"{files}: " + "; ".join(lines)) from error
 
 
 def _as_list(value: object) -> str:

@@ -15,6 +15,7 @@ from engine.errors import StartupError
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.support.engines import Learner
 from tests.support.waiting import PATIENCE, holds_for, until
+from tests.support.weights import safetensors
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.policy.v1 import policy_pb2
 from toolwright.rpc.channel import call, may_retry, open_channel
@@ -112,6 +113,34 @@ async def test_a_folder_that_is_not_whole_is_refused_and_the_run_goes_on(world: 
         await run.learner.publish(v(version, 1), here.weights("cut"))  # written again, whole
         assert sampler_version(here) == str(v(version, 1))
         await run.learner.lease(v(version, 1), after=first.info.sequence_number)
+
+
+async def test_another_policy_is_refused_before_a_sampler_hears_of_it(world: MakeWorld) -> None:
+    """Also after a restart, which finds the shape in the newest folder."""
+    here = await world(run=RUN)
+    _, go, loaded = slowed(here)
+    go.set()
+    for life in (0, 1):
+        async with here.engine() as run:
+            version = await run.learner.version()
+            await run.learner.publish(v(version, 1 + 2 * life), here.weights(f"{life}"))
+            before = list(loaded)
+            other = here.weights("other")
+            (other / "model.safetensors").write_bytes(safetensors({"w": 32}))
+            with pytest.raises(
+                ServiceError, match=r"tensor w has the shape \[8\].* serve \[4\]"
+            ) as no:
+                await run.learner.publish(v(version, 2 + 2 * life), other)
+            assert no.value.code is grpc.StatusCode.INVALID_ARGUMENT
+            assert "run.folder" in no.value.mend
+            assert not may_retry(no.value)
+            here.weights("other")
+            (other / "config.json").write_text('{"model_type": "qwen2"}')
+            with pytest.raises(ServiceError, match="model_type = 'qwen2'"):
+                await run.learner.publish(v(version, 2 + 2 * life), other)
+            assert loaded == before
+            assert sampler_version(here) == str(v(version, 1 + 2 * life))
+            await run.learner.publish(v(version, 2 + 2 * life), here.weights("other"))
 
 
 async def test_newest_weights_that_a_power_cut_emptied_are_named_at_the_start(

@@ -20,12 +20,13 @@ import torch  # noqa: E402
 from safetensors.torch import save_file  # noqa: E402
 
 from learner.config import Kl, Loss, Optimizer  # noqa: E402
-from learner.model import bridge, parallel  # noqa: E402
+from learner.model import parallel  # noqa: E402
 from learner.model.policy import load_frozen, load_policy  # noqa: E402
 from learner.training.batch import micro_batches  # noqa: E402
 from learner.training.objective import PolicyObjective  # noqa: E402
 from learner.training.step import gradients, score  # noqa: E402
 from learner.training.update import improve  # noqa: E402
+from tests.integration.learner.named import named_gradients, named_weights  # noqa: E402
 from tests.integration.learner.rows import make_rows, weighed  # noqa: E402
 
 
@@ -42,16 +43,7 @@ def compute(folder: Path, output: Path, tensor: int) -> None:
         rows, _ = score(reference, rows, 60, "reference")
         mine = micro_batches(rows, rank=parallel.data_rank(), ranks=parallel.data_size(), budget=60)
         stats = gradients(policy, mine, objective, entropy=objective.entropy)
-        weights = [p.detach().clone() for p in policy.bare.parameters()]
-        with torch.no_grad():
-            for parameter in policy.bare.parameters():
-                parameter.copy_(parameter.main_grad)
-            out = {
-                f"grad.{name}": value.clone().contiguous()
-                for name, value in bridge.named_weights(policy.bridge, policy.bare)
-            }
-            for parameter, value in zip(policy.bare.parameters(), weights, strict=True):
-                parameter.copy_(value)
+        out = {f"grad.{name}": value for name, value in named_gradients(policy).items()}
         out["loss"] = torch.tensor(stats["loss"])
         out["gap"] = torch.tensor(stats["max_gap"])
         for step in range(3):
@@ -71,9 +63,7 @@ def compute(folder: Path, output: Path, tensor: int) -> None:
             out[f"norm.{step}"] = torch.tensor(done.grad_norm)
         out["masked"] = torch.tensor(done.sums["masked_tokens"])
         out["compared"] = torch.tensor(done.sums["compared"])
-        with torch.no_grad():
-            for name, value in bridge.named_weights(policy.bridge, policy.bare):
-                out[f"weight.{name}"] = value.clone().contiguous()
+        out |= {f"weight.{name}": value for name, value in named_weights(policy).items()}
         if parallel.is_first():
             save_file(out, output)
 

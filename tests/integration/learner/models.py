@@ -5,6 +5,7 @@ transformers' models are imported where they are used: a rank that only wants ro
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -22,20 +23,54 @@ SHAPE = {
     "bos_token_id": None,
     "eos_token_id": 1,
 }
-KINDS = ("qwen2-tied", "qwen2-untied", "qwen3-tied", "qwen3-untied")
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 5000.0,
+    "factor": 4.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 32,
+}
+EXPERTS = {
+    "num_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 24,
+    "norm_topk_prob": True,
+}
+KINDS = (
+    "qwen2-tied",
+    "qwen2-untied",
+    "qwen3-tied",
+    "qwen3-untied",
+    "llama-tied",
+    "llama-untied",
+    "llama3-tied",
+    "moe-untied",
+)
+"""`moe` is Qwen3-MoE; `llama3` is a Llama with scaled positions and a head size of its own, as
+Llama 3.2 has them."""
 
 
 def write_model(folder: Path, kind: str = "qwen3-tied", seed: int = 0) -> Path:
     """A folder with random weights, norms and biases included, and the files beside them."""
-    from transformers import AutoModelForCausalLM, Qwen2Config, Qwen3Config
+    from transformers import (
+        AutoModelForCausalLM,
+        LlamaConfig,
+        Qwen2Config,
+        Qwen3Config,
+        Qwen3MoeConfig,
+    )
 
     torch.manual_seed(seed)
-    family, tied = kind.split("-")
-    config: Qwen2Config | Qwen3Config
-    if family == "qwen2":
-        config = Qwen2Config(**SHAPE, tie_word_embeddings=tied == "tied")
-    else:
-        config = Qwen3Config(**SHAPE, head_dim=16, tie_word_embeddings=tied == "tied")
+    family, _, tied = kind.partition("-")
+    shape: dict[str, Any] = {**SHAPE, "tie_word_embeddings": tied == "tied"}
+    config = {
+        "qwen2": lambda: Qwen2Config(**shape),
+        "qwen3": lambda: Qwen3Config(**shape, head_dim=16),
+        "moe": lambda: Qwen3MoeConfig(**shape, **EXPERTS, head_dim=16),
+        "llama": lambda: LlamaConfig(**shape),
+        "llama3": lambda: LlamaConfig(**shape, head_dim=16, rope_parameters=LLAMA3),
+    }[family]()
     model = AutoModelForCausalLM.from_config(config)
     with torch.no_grad():
         for parameter in model.parameters():

@@ -31,7 +31,8 @@ def test_no_other_model_of_mbridge_is_imported() -> None:
     """They bring half of the CPU time of a learner's start."""
     from mbridge.core.bridge import _MODEL_REGISTRY  # After the learner's own import of it.
 
-    assert set(_MODEL_REGISTRY) == set(ARCHITECTURES)
+    # What Qwen3-MoE is made of comes with it.
+    assert set(_MODEL_REGISTRY) == {*ARCHITECTURES, "qwen2_moe"}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -125,6 +126,15 @@ def test_a_changed_policy_loads_with_the_same_logits(
         mine = policy.bare(tokens, torch.arange(20)[None], None)
         theirs = AutoModelForCausalLM.from_pretrained(tmp_path / "out")(tokens).logits
     assert torch.allclose(mine, theirs, atol=1e-5)
+
+
+def test_experts_are_whole_on_every_rank(
+    tmp_path: Path, one_rank: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_model(tmp_path / "moe", "moe-untied")
+    monkeypatch.setattr("learner.model.parallel.tensor_size", lambda: 2)
+    with pytest.raises(ModelError, match=r"mixture of experts.*parallel\.tensor = 1"):
+        load_policy(folder, Optimizer(), "float32")
 
 
 def test_folders_that_cannot_be_trained_are_named(tmp_path: Path, one_rank: None) -> None:

@@ -52,13 +52,24 @@ def flat(policy: Policy) -> torch.Tensor:
 def test_resume_is_exact(
     tmp_path: Path, model_folder: Path, one_rank: None, kind: str, precision: str, before: int
 ) -> None:
-    policy = load_policy(model_folder, SETTINGS[kind], precision)
+    resumes_exactly(tmp_path, model_folder, SETTINGS[kind], precision, before)
+
+
+def test_experts_resume_exactly(tmp_path: Path, one_rank: None) -> None:
+    folder = write_model(tmp_path / "moe", "moe-untied")
+    resumes_exactly(tmp_path / "run", folder, SETTINGS["adam"], "float32", 2)
+
+
+def resumes_exactly(
+    folder: Path, model: Path, settings: Optimizer, precision: str, before: int
+) -> None:
+    policy = load_policy(model, settings, precision)
     train(policy, range(before))
-    checkpoints = Checkpoints(tmp_path, kept=2)
+    checkpoints = Checkpoints(folder, kept=2)
     path = checkpoints.save(policy, before, "a", {"step": before}, Ledger())
     norms = train(policy, range(before, before + 3))
 
-    other = load_policy(model_folder, SETTINGS[kind], precision)
+    other = load_policy(model, settings, precision)
     train(other, range(7, 9))  # some other state, to be overwritten
     checkpoints.load(other, path)
     assert train(other, range(before, before + 3)) == norms

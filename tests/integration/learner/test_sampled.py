@@ -13,7 +13,9 @@ from bench.scripted import ScriptedSampler
 from engine.commands.sample import Options, sample
 from engine.config import EngineTable
 from engine.text.codec import HuggingFaceCodec
-from learner.sft import load_traces, sft
+from learner.imitation.traces import load_traces
+from learner.intake.origin import Origin
+from learner.sft import sft
 from tests.integration.learner.models import SHAPE
 from tests.support.dialogue import ANSWER, CALL, by_turn
 from tests.support.policy import write_policy
@@ -53,8 +55,8 @@ def test_a_sampled_file_trains_the_actions_and_nothing_else(tmp_path: Path) -> N
     policy = write_whole_policy(tmp_path / "policy")
     recipe = load_recipe(asyncio.run(collect(tmp_path, policy)))
     codec = HuggingFaceCodec(policy)
-    for rows in load_traces(tmp_path / "kept", VOCABULARY):
-        (row,) = rows
+    for trace in load_traces(tmp_path / "kept", VOCABULARY, Origin(policy), max_length=4096).traces:
+        (row,) = trace.rows
         assert codec.decode(row.tokens[row.target].tolist()) == CALL + ANSWER
     sft(recipe)
     (line,) = (tmp_path / "run" / "sft" / "sft.jsonl").read_text().splitlines()

@@ -200,7 +200,8 @@ def test_the_image_is_made_of_what_there_is() -> None:
     text = (FOLDER / "Dockerfile").read_text()
     copied = {word for line in re.findall(r"^COPY (.*) \S+$", text, re.M) for word in line.split()}
     assert all((root / name).exists() for name in copied)
-    assert set(project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]) <= copied
+    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert {*wheel["packages"], *wheel["force-include"]} <= copied
     (extras,) = re.findall(r"'\.\[(.*)\]'", text)
     assert (
         set(extras.split(","))

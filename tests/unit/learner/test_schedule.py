@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import ValidationError
 
-from learner.config import Optimizer
+from learner.config import Optimizer, SftOptimizer
 from learner.maths.schedule import fraction
 
 
@@ -24,3 +25,15 @@ def test_decay_ends_at_the_fraction(decay: str, middle: float) -> None:
 
 def test_constant_stays() -> None:
     assert {fraction(Optimizer(), step, 10) for step in range(10)} == {1.0}
+
+
+def test_a_ratio_warms_up_over_its_share_of_the_steps_rounded_up() -> None:
+    settings = Optimizer(warmup_ratio=0.05)
+    shares = [fraction(settings, step, 61) for step in range(5)]
+    assert shares == pytest.approx([0.25, 0.5, 0.75, 1.0, 1.0])
+
+
+def test_steps_go_before_the_ratio_that_a_table_has_by_itself() -> None:
+    assert fraction(SftOptimizer(warmup_steps=2, decay="constant"), 0, 1000) == pytest.approx(0.5)
+    with pytest.raises(ValidationError, match="set one of them to 0"):
+        SftOptimizer(warmup_steps=2, warmup_ratio=0.1)

@@ -20,6 +20,7 @@ from learner.config import (
     Advantage,
     Correction,
     Credit,
+    Heldout,
     Kl,
     LearnerTable,
     Loss,
@@ -30,7 +31,9 @@ from learner.config import (
 )
 from tests.support.docs import DOCS
 from toolwright.recipe import (
+    DynamicSampling,
     Limits,
+    Overlong,
     Policy,
     Run,
     Sampler,
@@ -46,6 +49,8 @@ TABLES: Mapping[str, type[Table]] = {
     "[run]": Run,
     "[policy]": Policy,
     "[task]": TaskTable,
+    "[task.overlong]": Overlong,
+    "[task.dynamic_sampling]": DynamicSampling,
     "[task.limits]": Limits,
     "[sampler]": Sampler,
     "[tools.NAME]": Tool,
@@ -54,6 +59,7 @@ TABLES: Mapping[str, type[Table]] = {
     "[[engine.evaluation.suites]]": Suite,
     "[render]": RenderTable,
     "[sft]": SftTable,
+    "[sft.heldout]": Heldout,
     "[learner]": LearnerTable,
     "[learner.optimizer]": Optimizer,
     "[learner.advantage]": Advantage,
@@ -76,6 +82,7 @@ IN_WORDS = {
     ("[render]", "model"),
     ("[sft]", "model"),
     ("[sft]", "output"),
+    ("[sft]", "epochs"),
 }
 """Keys whose default is told in words, since another key or file stands in for them."""
 
@@ -170,9 +177,9 @@ def test_every_table_that_a_process_registers_is_on_the_page() -> None:
 def test_the_page_tells_what_sft_has_otherwise_in_its_optimizer() -> None:
     row = next(line for line in section("[sft]").splitlines() if "`[sft.optimizer]`" in line)
     told = dict(re.findall(r"`(\w+) = ([^`]+)`", row))
-    common, own = Optimizer(), SftTable(data=Path("d"), steps=1).optimizer
+    common, own = Optimizer(), SftTable(data=Path("d")).optimizer
     other = {key for key in Optimizer.model_fields if getattr(own, key) != getattr(common, key)}
-    assert {key: float(value) for key, value in told.items()} == {
+    assert {key: tomllib.loads(f"value = {value}")["value"] for key, value in told.items()} == {
         key: getattr(own, key) for key in other
     }
 

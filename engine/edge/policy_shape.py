@@ -1,0 +1,98 @@
+"""Whether a published folder holds the policy that the samplers serve, trained further. Pure.
+
+A server takes no other one: a tensor of another shape fails in the middle of a load, and one of
+another name is passed over without a word, so that the old weights stay. Numbers are converted as
+they are copied, so the floating types are one. config.json is not read again either: where it says
+something else, the learner computes something else than the samplers do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+FLOATS = frozenset({"F64", "F32", "F16", "BF16"})
+INERT = frozenset(
+    {
+        "_name_or_path",
+        "attention_dropout",
+        "bos_token_id",
+        "dtype",
+        "eos_token_id",
+        "initializer_range",
+        "max_window_layers",
+        "pad_token_id",
+        "sliding_window",  # libraries write it as nothing where `use_sliding_window` is off
+        "torch_dtype",
+        "transformers_version",
+        "use_cache",
+    }
+)
+"""Keys of config.json that change nothing of what a server computes from ids."""
+BUFFERS = (".rotary_emb.inv_freq", ".rotary_emb.cos_cached", ".rotary_emb.sin_cached")
+"""Tensors of older files that servers compute themselves."""
+HEAD = "lm_head.weight"
+_NOTHING = object()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyShape:
+    """What the headers of a policy folder say. tensors: dtype and shape by name."""
+
+    config: Mapping[str, Any]
+    tensors: Mapping[str, tuple[str, tuple[int, ...]]]
+
+
+def difference(served: PolicyShape, offered: PolicyShape) -> str | None:
+    """The first thing in which `offered` is another policy than `served`; None where none is."""
+    for key, before, after in _changed(served.config, offered.config, ""):
+        return f"its config.json says {key} = {after!r}, the samplers serve {before!r}"
+    optional = _optional(served)
+    for name in sorted({*served.tensors, *offered.tensors}):
+        before, after = served.tensors.get(name), offered.tensors.get(name)
+        if before == after or name.endswith(BUFFERS):
+            continue
+        if before is None or after is None:
+            if name.endswith(optional):
+                continue
+            return (
+                f"it has a tensor {name}, which the samplers' policy has not"
+                if after
+                else (f"it has no tensor {name}, which the samplers serve")
+            )
+        if before[1] != after[1]:
+            return (
+                f"its tensor {name} has the shape {list(after[1])}, the samplers serve "
+                f"{list(before[1])}"
+            )
+        if not {before[0], after[0]} <= FLOATS:
+            return f"its tensor {name} is of type {after[0]}, the samplers serve {before[0]}"
+    return None
+
+
+def _changed(
+    before: Mapping[str, Any], after: Mapping[str, Any], path: str
+) -> Iterator[tuple[str, Any, Any]]:
+    """(key, value before, value after) of keys that both have: libraries of two versions leave out
+    different defaults."""
+    for key in before:
+        one, other = before[key], after.get(key, _NOTHING)
+        if key in INERT or other is _NOTHING or one == other:
+            continue
+        if isinstance(one, dict) and isinstance(other, dict):
+            yield from _changed(one, other, f"{path}{key}.")
+        else:
+            yield f"{path}{key}", one, other
+
+
+def _optional(served: PolicyShape) -> tuple[str, ...]:
+    """Where the output layer is the embedding, a folder may hold it twice."""
+    config = served.config
+    nested = config.get("text_config")
+    tied = config.get("tie_word_embeddings")
+    if tied is None and isinstance(nested, dict):
+        tied = nested.get("tie_word_embeddings")
+    if tied is None:
+        tied = not any(name.endswith(HEAD) for name in served.tensors)
+    return (HEAD,) if tied else ()

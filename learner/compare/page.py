@@ -1,0 +1,149 @@
+"""The page: well-formed XHTML that needs nothing else, no script and no network either.
+
+Every text that comes from a run goes through `text`: names of folders, metrics and keys are a
+stranger's.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from html import escape
+
+from learner.compare.chart import chart
+from learner.compare.curves import curves, names
+from learner.compare.runs import Run, differences
+
+COLOURS = ("#2563a8", "#c2570c", "#2f7d4f", "#7a4aa3", "#a8301f", "#8a6d1d", "#0e7c86", "#5b6570")
+DASHES = ("", "7 4", "2 3")
+"""A colour comes again with the next dash."""
+
+MOST_OTHERS = 200
+"""Charts below the fold: a run writes some sixty metrics."""
+LONGEST_VALUE = 300
+"""Letters of a recipe's value that the table shows."""
+
+STYLE = """
+:root { color-scheme: light dark;
+  --paper: #fcfcfa; --ink: #1c2024; --soft: #5b6570; --rule: #dfe2e6; }
+@media (prefers-color-scheme: dark) {
+  :root { --paper: #14171a; --ink: #e4e7ea; --soft: #98a3ae; --rule: #30363c; }
+}
+body { margin: 0 auto; padding: 2rem 1.2rem 4rem; max-width: 74rem; background: var(--paper);
+  color: var(--ink); font: 15px/1.5 system-ui, sans-serif; font-variant-numeric: tabular-nums; }
+h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; } h3 { font-size: .92rem; margin: 0; }
+ul.legend { list-style: none; padding: 0; display: flex; flex-wrap: wrap; gap: .2rem 1.4rem; }
+ul.legend svg { display: inline-block; width: 30px; height: 10px; margin-right: .4rem; }
+.charts { display: grid; gap: 1.2rem;
+  grid-template-columns: repeat(auto-fill, minmax(22rem, 1fr)); }
+figure { margin: 0; } svg { display: block; width: 100%; height: auto; }
+svg text { font: 11px system-ui, sans-serif; fill: var(--soft); }
+.grid { stroke: var(--rule); } .line, .raw { fill: none; stroke-width: 2; stroke-linejoin: round; }
+.raw { stroke-width: 1; opacity: .3; } circle.dot { fill-opacity: 0; stroke: none; }
+circle.dot:hover { fill-opacity: 1; }
+.hours { display: none; } #by-hours:checked ~ main .hours { display: block; }
+#by-hours:checked ~ main .steps { display: none; }
+table { border-collapse: collapse; font-size: .86rem; } .scroll { overflow-x: auto; }
+th, td { text-align: left; padding: .25rem .9rem .25rem 0; border-bottom: 1px solid var(--rule);
+  vertical-align: top; overflow-wrap: anywhere; min-width: 6rem; }
+.note { color: var(--soft); } summary { cursor: pointer; margin: 2rem 0 .6rem; }
+"""
+
+
+def page(runs: Sequence[Run], *, window: int) -> str:
+    """The runs' curves over each other, and what their recipes differ in."""
+    labels = [text(run.name) for run in runs]
+    first, others = names(runs)
+    remarks = "".join(f'<p class="note">{text(line)}</p>' for run in runs for line in run.remarks)
+    smoothed = (
+        f'<p class="note">Bold: mean over the last {window} steps. Faint: as measured.</p>'
+        if window > 1
+        else ""
+    )
+    return f"""<!DOCTYPE html>
+<html xmlns="http://www.w3.org/1999/xhtml" lang="en">
+<head><meta charset="utf-8"/><title>{", ".join(labels)}</title>
+<style>{STYLE}{_colours(len(runs))}</style></head>
+<body>
+<h1>{len(runs)} {"run" if len(runs) == 1 else "runs"}</h1>
+<ul class="legend">{"".join(_legend(i, run, labels[i]) for i, run in enumerate(runs))}</ul>
+{smoothed}{remarks}
+<input type="radio" name="axis" id="by-steps" checked="checked"/>
+<label for="by-steps">by step</label>
+<input type="radio" name="axis" id="by-hours"/>
+<label for="by-hours">by hours of training</label>
+<main>
+<div class="charts">{_figures(runs, labels, first, window)}</div>
+<h2>What the recipes differ in</h2>
+{_table(runs, labels)}
+<details><summary>{_others(len(others))}</summary>
+<div class="charts">{_figures(runs, labels, others[:MOST_OTHERS], window)}</div></details>
+</main>
+</body>
+</html>
+"""
+
+
+def text(value: str) -> str:
+    """Escaped, and without what XML cannot hold: control characters and lone surrogates."""
+    return escape("".join("\N{REPLACEMENT CHARACTER}" if _unfit(c) else c for c in value))
+
+
+def _unfit(character: str) -> bool:
+    if unicodedata.category(character) in ("Cc", "Cs"):
+        return character not in "\t\n"
+    return character in "\ufffe\uffff"
+
+
+def _colours(count: int) -> str:
+    out = []
+    for run in range(count):
+        colour, dash = COLOURS[run % len(COLOURS)], DASHES[run // len(COLOURS) % len(DASHES)]
+        dashes = f" stroke-dasharray: {dash};" if dash else ""
+        out.append(f".r{run} {{ stroke: {colour}; fill: {colour};{dashes} }}")
+        out.append(f".line.r{run}, .raw.r{run} {{ fill: none; }}")
+    return "\n".join(out)
+
+
+def _legend(index: int, run: Run, label: str) -> str:
+    steps = len(run.metrics)
+    line = (
+        f'<svg viewBox="0 0 30 10"><line class="line r{index}" x1="0" x2="30" y1="5" y2="5"/></svg>'
+    )
+    return f"<li>{line}{label}, {steps} steps, {max(run.hours().values()):.2f} h</li>"
+
+
+def _figures(
+    runs: Sequence[Run], labels: Sequence[str], metrics: Sequence[str], window: int
+) -> str:
+    out = []
+    for name in metrics:
+        title = text(name)
+        for hours in (False, True):
+            x_name = "hours" if hours else "step"
+            drawn = curves(runs, name, window=window, hours=hours)
+            svg = chart(drawn, labels, x_name=x_name, title=title)
+            style = "hours" if hours else "steps"
+            out.append(f'<figure class="{style}"><h3>{title}</h3>{svg}</figure>')
+    return "\n".join(out)
+
+
+def _others(count: int) -> str:
+    drawn = f", the first {MOST_OTHERS} of them" if count > MOST_OTHERS else ""
+    return f"{count} other metrics{drawn}"
+
+
+def _table(runs: Sequence[Run], labels: Sequence[str]) -> str:
+    rows = differences(runs)
+    if not rows:
+        return '<p class="note">Nothing.</p>'
+    head = "".join(f"<th>{label}</th>" for label in labels)
+    body = "".join(
+        f"<tr><td>{text(key)}</td>{''.join(map(_cell, values))}</tr>" for key, values in rows
+    )
+    return f'<div class="scroll"><table><tr><th>key</th>{head}</tr>{body}</table></div>'
+
+
+def _cell(value: str) -> str:
+    short = value if len(value) <= LONGEST_VALUE else value[:LONGEST_VALUE] + " ..."
+    return f"<td>{text(short)}</td>"

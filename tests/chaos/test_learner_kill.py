@@ -1,0 +1,124 @@
+"""kill -9 at each point of a learner's step: the losses are those of a run that nobody disturbed.
+
+The groups come from a record: a group is the same whichever weights ask for it, so that every step
+of every life can be compared to the last bit.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.chaos.conftest import ROOT
+from tests.integration.learner.fake_engine import FakeEngine, random_group
+from tests.integration.learner.models import weights, write_model
+from tests.integration.learner.test_sft import write_recipe
+from toolwright import types as t
+
+POINTS = (
+    "the engine knows the checkpoint",
+    "its groups are leased",
+    "the gradients are there",
+    "the weights have moved",
+    "the policy's folder is half written",
+    "the policy's folder is written",
+    "the checkpoint is the newest, the engine does not know",
+    "the engine has the version",
+    "the step's line is written",
+    "the checkpoint is half written",
+    "the checkpoint is flushed and has no name",
+)
+STEPS = 8
+CHANGES = (
+    f"run.steps={STEPS}",
+    "learner.checkpoint_every=2",
+    "learner.keep_checkpoints=99",
+    "learner.lease_wait_s=0.2",
+    "learner.updates=2",
+    "learner.optimizer.lr=1e-3",
+    "learner.kl.coefficient=0.1",
+)
+COMPARED = ("loss", "grad_norm", "entropy", "kl_reference", "reward", "clip_fraction", "ratio")
+
+
+def recorded_group(number: int, _version: t.WeightVersion, folder: Path) -> list[t.Trajectory]:
+    return random_group(number, t.WeightVersion(lineage="recorded", step=0), folder)
+
+
+@pytest.fixture
+def engines() -> Iterator[list[FakeEngine]]:
+    """Two with the same record: one for the run that is left alone."""
+    both = [FakeEngine(recorded_group, recorded=True) for _ in range(2)]
+    yield both
+    for engine in both:
+        engine.stop()
+
+
+def train(folder: Path, model: Path, engine: FakeEngine, *points: str) -> str:
+    """A whole run; what it printed."""
+    folder.mkdir()
+    recipe = write_recipe(folder, model)
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "tests.chaos.learner_main", str(recipe.path)),
+            *(f'run.engine="{engine.address}"', *CHANGES, *points),
+        ],
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def lines(folder: Path) -> list[dict[str, Any]]:
+    return [
+        json.loads(line) for line in (folder / "run" / "learner.jsonl").read_text().splitlines()
+    ]
+
+
+def consumed(folder: Path) -> list[tuple[int, str]]:
+    """(sequence number, group) by the surviving checkpoints' ledgers, in order."""
+    found: list[tuple[int, str]] = []
+    newest = (folder / "run" / "checkpoints" / "latest").read_text().strip()
+    for path in sorted((folder / "run" / "checkpoints").glob("step-*")):
+        head, *rest = map(json.loads, (path / "ledger.jsonl").read_text().splitlines())
+        if path.name <= newest and head["settled"] == len(found):
+            found += [(entry["sequence_number"], entry["group"]) for entry in rest]
+    return found
+
+
+@pytest.mark.timeout(300)
+def test_a_learner_that_is_killed_trains_as_if_nothing_had_been(
+    tmp_path: Path, engines: list[FakeEngine]
+) -> None:
+    model = write_model(tmp_path / "model")
+    calm, rough = tmp_path / "calm", tmp_path / "rough"
+    train(calm, model, engines[0])
+    told = train(rough, model, engines[1], *POINTS)
+    killed = [line for line in told.splitlines() if line.startswith("killed")]
+    assert killed == [f"killed: {point}" for point in POINTS]
+
+    expected = {line["step"]: line for line in lines(calm)}
+    assert list(expected) == list(range(1, STEPS + 1))
+    seen = lines(rough)
+    assert {line["step"] for line in seen} == set(expected)
+    for line in seen:  # a step that two lives made is there twice
+        for name in COMPARED:
+            assert line[name] == expected[line["step"]][name], (line["step"], name)
+
+    assert consumed(rough) == consumed(calm)
+    one, other = weights(calm / "run" / "final"), weights(rough / "run" / "final")
+    assert set(one) == set(other)
+    assert all(torch.equal(one[name], other[name]) for name in one)

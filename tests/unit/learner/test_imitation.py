@@ -1,0 +1,156 @@
+"""What is imitated and in which order: whole traces, each as often as the recipe says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from learner.config import SftOptimizer, SftTable
+from learner.errors import DataError
+from learner.imitation.order import batches, order, steps_of
+from learner.imitation.traces import load_traces, widened
+from learner.intake.origin import Origin
+from learner.progress import in_words
+from tests.integration.learner.fake_engine import random_group
+from toolwright import types as t
+from toolwright.trajectory_files import write_trajectories
+
+NAMELESS = Origin(Path("no-policy"))
+"""Trajectories of any tokenizer are taken."""
+VERSION = t.WeightVersion(lineage="a", step=0)
+
+
+def table(**changes: object) -> SftTable:
+    return SftTable.model_validate({"data": "traces", **changes})
+
+
+def write(folder: Path, groups: int = 5) -> list[t.Trajectory]:
+    found = [t for number in range(groups) for t in random_group(number, VERSION, folder, size=2)]
+    write_trajectories(folder / "traces", found)
+    return found
+
+
+def test_every_epoch_is_a_permutation_and_positions_are_absolute() -> None:
+    picks = order(5, 3, 0)
+    straight = [next(picks) for _ in range(20)]
+    assert sorted(straight[:5]) == sorted(straight[5:10]) == list(range(5))
+    later = order(5, 3, 7)
+    assert [next(later) for _ in range(13)] == straight[7:]
+
+
+@given(
+    count=st.integers(1, 30),
+    size=st.integers(1, 40),
+    epochs=st.integers(1, 4),
+    seed=st.integers(0, 5),
+    data=st.data(),
+)
+def test_epochs_show_each_trace_equally_often_wherever_the_run_is_resumed(
+    count: int, size: int, epochs: int, seed: int, data: st.DataObject
+) -> None:
+    settings = table(batch_size=size, epochs=epochs, seed=seed)
+    whole = list(batches(settings, count, 0))
+    assert len(whole) == steps_of(settings, count)
+    assert Counter(i for batch in whole for i in batch) == dict.fromkeys(range(count), epochs)
+    assert all(len(batch) == size for batch in whole[:-1])
+    done = data.draw(st.integers(0, len(whole)))
+    assert list(batches(settings, count, done)) == whole[done:]
+
+
+def test_steps_are_full_batches_however_few_traces_there_are() -> None:
+    found = list(batches(table(batch_size=4, steps=3), 3, 0))
+    assert [len(batch) for batch in found] == [4, 4, 4]
+
+
+def test_two_epochs_unless_steps_are_given_and_never_both() -> None:
+    assert table().shown(10) == 20
+    assert table(steps=3, batch_size=4).shown(10) == 12
+    with pytest.raises(ValidationError, match="steps = 3 and epochs = 1: give one"):
+        table(steps=3, epochs=1)
+
+
+def test_a_table_of_the_optimizer_keeps_the_defaults_of_a_fine_tuning() -> None:
+    found = table(optimizer={"kind": "adam"}).optimizer
+    assert found == SftOptimizer()
+    assert (found.lr, found.decay, found.warmup_ratio) == (1e-5, "cosine", 0.05)
+
+
+def test_held_out_data_comes_from_one_place() -> None:
+    with pytest.raises(ValidationError, match="data and fraction"):
+        table(heldout={"data": "x", "fraction": 0.1})
+
+
+def test_the_split_keeps_tasks_together_and_every_trace(tmp_path: Path) -> None:
+    write(tmp_path)
+    traces = load_traces(tmp_path / "traces", 64, NAMELESS, max_length=100)
+    train, held = traces.split(0.4, seed=1)
+    assert {t.task for t in train.traces}.isdisjoint(t.task for t in held.traces)
+    assert len(held.traces) == 4
+    assert len(train.traces) + len(held.traces) == 10
+    assert traces.split(0.4, seed=1)[1].digest() == held.digest()
+    assert any(traces.split(0.4, seed=s)[1].digest() != held.digest() for s in range(2, 6))
+    assert len({t.task for t in traces.split(0.01, seed=1)[1].traces}) == 1
+
+
+def test_a_split_that_leaves_nothing_is_a_sentence(tmp_path: Path) -> None:
+    write(tmp_path, groups=1)
+    with pytest.raises(DataError, match=r"leaves none to train on.*sft\.heldout\.data"):
+        load_traces(tmp_path / "traces", 64, NAMELESS, max_length=100).split(0.1, seed=0)
+
+
+def test_long_traces_go_whole_and_the_limit_itself_fits(tmp_path: Path) -> None:
+    lengths = [len(t.sequences[0].token_ids) for t in write(tmp_path)]
+    longest = max(lengths)
+    assert load_traces(tmp_path / "traces", 64, NAMELESS, max_length=longest).too_long == 0
+    found = load_traces(tmp_path / "traces", 64, NAMELESS, max_length=longest - 1)
+    assert found.too_long == lengths.count(longest)
+    assert len(found.traces) == 10 - found.too_long
+
+
+def test_all_means_all_but_the_first_token_and_what_is_marked(tmp_path: Path) -> None:
+    (one,) = random_group(0, VERSION, tmp_path, size=1)
+    write_trajectories(tmp_path / "traces", [one])
+    (trace,) = load_traces(tmp_path / "traces", 64, NAMELESS, max_length=100, train_on="all").traces
+    (row,) = trace.rows
+    ids = list(one.sequences[0].token_ids)
+    assert row.tokens.tolist() == ids
+    assert row.target.tolist() == [False] + [True] * (len(ids) - 1)
+
+    segments = list(one.sequences[0].segments)
+    segments[1] = replace(segments[1], trainable=False)  # a call that the file leaves out
+    tail = t.Segment(author=t.Author.TOOL, token_ids=[1, 2], turn=1)
+    sequence = replace(one.sequences[0], segments=(*segments, tail))
+    write_trajectories(tmp_path / "traces", [replace(one, sequences=(sequence,))])
+    (trace,) = load_traces(tmp_path / "traces", 64, NAMELESS, max_length=100, train_on="all").traces
+    (row,) = trace.rows
+    wanted = [
+        s.author is not t.Author.MODEL or s.trainable
+        for s in sequence.segments
+        for _ in s.token_ids
+    ]
+    assert row.target.tolist() == [False, *wanted[1:]]
+
+
+def test_what_teaches_nothing_is_not_widened(tmp_path: Path) -> None:
+    (one,) = random_group(0, VERSION, tmp_path, size=1)
+    (sequence,) = one.sequences
+    mute = replace(sequence, segments=tuple(replace(s, trainable=False) for s in sequence.segments))
+    silent = replace(one, sequences=(mute,))
+    assert widened(silent) == silent
+
+
+def test_time_left_is_in_words_that_fit_it() -> None:
+    assert [in_words(s) for s in (0.4, 119, 120, 3599, 3600, 90061)] == [
+        "0 s",
+        "119 s",
+        "2 min",
+        "1 h 00 min",
+        "1 h 00 min",
+        "25 h 01 min",
+    ]
