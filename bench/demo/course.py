@@ -4,6 +4,8 @@
                         tools start    |                                  engine + learner
                                                                           -> last evaluation
 
+A subject whose model exists already begins with the servers.
+
 Sampler and tool service are started once and serve all runs; the engine brings the sampler to the
 weights of its own run. Engine and learner are new processes for every run. The control takes the
 first seed's warm policy and trains it with learning rate 0: all else is the same.
@@ -21,12 +23,12 @@ from pathlib import Path
 from typing import Any
 
 from bench import ready
-from bench.demo import commands
-from bench.demo.commands import Addresses, Overrides
+from bench.demo.commands import Addresses, Commands, Overrides
 from bench.demo.errors import DemoError
 from bench.demo.follow import follow_training, follow_warm_up
 from bench.demo.progress import Screen
 from bench.demo.records import read_record
+from bench.demo.subject import ROOT, Subject
 from bench.demo.types import Outcome, ProcessRow, Trained
 from bench.memory import MemoryMeter
 from bench.processes import Command, Processes
@@ -34,7 +36,7 @@ from bench.versions import machine, sampler_versions, versions
 from toolwright.recipe import Recipe, RecipeError, check_all, load_recipe
 
 START_S = 240.0  # the sampler imports for a quarter of a minute, on a busy machine for minutes
-LAST_EVALUATION_S = 600.0
+LAST_EVALUATION_S = 1800.0
 ENGINE_DRAIN_S = 3
 
 
@@ -42,6 +44,7 @@ ENGINE_DRAIN_S = 3
 class Options:
     """What the user asked for; `overrides` of the recipe go to every process."""
 
+    commands: Commands
     folder: Path
     seeds: tuple[int, ...]
     control: bool
@@ -54,7 +57,9 @@ class Course:
     def __init__(self, options: Options, processes: Processes, screen: Screen) -> None:
         """DemoError when the recipe does not fit, before anything is started."""
         self._options = options
-        self._recipe = _checked(options.overrides)
+        self._commands = options.commands
+        self._subject = options.commands.subject
+        self._recipe = _checked(self._subject, options.overrides)
         self._processes = processes
         self._screen = screen
         self._memory = MemoryMeter()
@@ -75,7 +80,8 @@ class Course:
             seconds=self._seconds,
             versions=versions() | sampler_versions() | machine(),
             processes=tuple(self._rows.values()),
-            settings={"recipe": commands.RECIPE.read_text(), "overrides": options.overrides},
+            subject=self._subject,
+            settings={"recipe": self._subject.recipe.read_text(), "overrides": options.overrides},
             peak_memory=self._memory.peak,
             started=started,
         )
@@ -83,14 +89,12 @@ class Course:
     async def _runs(self) -> tuple[list[Trained], Trained | None]:
         options = self._options
         first, *others = options.seeds
-        self._screen.stage("making the untrained policy")
+        self._screen.stage("making the untrained policy, starting the servers")
         sampler, tools = ready.free_ports(2)
         self._addresses = Addresses(sampler=sampler, tools=tools)
         await self._make_policy(first)
         # The servers start while the first policy is warmed up: two cores, two jobs.
-        await _together(
-            self._start_servers(self._folder(first) / "untrained"), self._warm_up(first)
-        )
+        await _together(self._start_servers(self._untrained(first)), self._warm_up(first))
         runs = [await self._train(first)]
         for seed in others:
             await self._make_policy(seed)
@@ -103,11 +107,10 @@ class Course:
         began = time.monotonic()
         addresses, processes = self._addresses, self._processes
         sampler = await processes.start(
-            self._noted(commands.sampler(model, addresses.sampler), "SGLang: streams tokens")
+            self._noted(self._commands.sampler(model, addresses.sampler), "SGLang: streams tokens")
         )
-        tools = await processes.start(
-            self._noted(commands.tools(addresses.tools_address), "Python sessions in sandboxes")
-        )
+        serve = self._commands.tools(addresses.tools_address)
+        tools = await processes.start(self._noted(serve, "Python sessions in sandboxes"))
         sampler_ready = ready.http_ready(addresses.sampler_probe)
         tools_ready = ready.grpc_ready(addresses.tools_address)
         await _together(
@@ -119,8 +122,9 @@ class Course:
     async def _make_policy(self, seed: int) -> None:
         folder = self._folder(seed)
         folder.mkdir(parents=True)
-        command = commands.policy(f"policy-{seed}", folder / "untrained", seed)
-        await self._processes.run(command)
+        if self._subject.model is None:
+            command = self._commands.policy(f"policy-{seed}", self._untrained(seed), seed)
+            await self._processes.run(command)
 
     async def _warm_up(self, seed: int) -> None:
         """Demonstrations, rendered and imitated."""
@@ -130,22 +134,22 @@ class Course:
         overrides: Overrides = {
             **self._options.overrides,
             "run.folder": str(folder / "run"),
-            "policy.model": str(folder / "untrained"),
-            "render.model": str(folder / "untrained"),
+            "policy.model": str(self._untrained(seed)),
+            "render.model": str(self._untrained(seed)),
             "render.conversations": str(folder / "demonstrations.jsonl"),
             "render.output": str(folder / "demonstrations.trajectories"),
-            "sft.model": str(folder / "untrained"),
+            "sft.model": str(self._untrained(seed)),
             "sft.data": str(folder / "demonstrations.trajectories"),
             "sft.output": str(folder / "warm"),
             "sft.seed": seed,
         }
         path = folder / "demonstrations.jsonl"
-        await processes.run(commands.demonstrations(f"demonstrations-{seed}", path, seed))
-        await processes.run(commands.render(f"render-{seed}", overrides))
+        await processes.run(self._commands.demonstrations(f"demonstrations-{seed}", path, seed))
+        await processes.run(self._commands.render(f"render-{seed}", overrides))
         status = self._screen.status
         status.steps = int(self._recipe.raw["sft"]["steps"])
         async with self._beside(follow_warm_up(folder / "run", status)):
-            command = commands.sft(f"sft-{seed}", overrides)
+            command = self._commands.sft(f"sft-{seed}", overrides)
             await processes.run(self._noted(command, "Megatron: imitation of demonstrations"))
         self._count("warm_up", time.monotonic() - began)
 
@@ -169,12 +173,11 @@ class Course:
             **({"learner.optimizer.lr": 0.0} if control else {}),
         }
         processes = self._processes
-        engine = await processes.start(
-            self._noted(commands.engine(f"engine-{name}", overrides), "trajectories and rewards")
-        )
+        serve = self._commands.engine(f"engine-{name}", overrides)
+        engine = await processes.start(self._noted(serve, "trajectories and rewards"))
         status = self._screen.status
         async with self._beside(follow_training(folder, status, **self._after(control=control))):
-            learner = commands.learner(f"learner-{name}", overrides)
+            learner = self._commands.learner(f"learner-{name}", overrides)
             await processes.run(self._noted(learner, "Megatron: GRPO, publishes weights"))
             trained = time.monotonic()
             await processes.until_ready(
@@ -194,6 +197,9 @@ class Course:
     def _folder(self, seed: int) -> Path:
         return self._options.folder / f"seed-{seed}"
 
+    def _untrained(self, seed: int) -> Path:
+        return self._subject.model or self._folder(seed) / "untrained"
+
     def _after(self, *, control: bool) -> dict[str, Any]:
         """What follows the run that begins now: runs, and seconds of their warm-ups."""
         seeds = 0 if control else len(self._options.seeds) - self._done - 1
@@ -206,7 +212,7 @@ class Course:
 
     def _noted(self, command: Command, what: str) -> Command:
         """The command, with a row for it in the report."""
-        words = [word.replace(str(commands.ROOT) + "/", "") for word in command.argv]
+        words = [word.replace(str(ROOT) + "/", "") for word in command.argv]
         self._rows[command.name] = ProcessRow(name=command.name, command=" ".join(words), what=what)
         return command
 
@@ -227,9 +233,9 @@ class Course:
                 await task
 
 
-def _checked(overrides: Overrides) -> Recipe:
+def _checked(subject: Subject, overrides: Overrides) -> Recipe:
     try:
-        recipe = load_recipe(commands.RECIPE, [f"{k}={v}" for k, v in overrides.items()])
+        recipe = load_recipe(subject.recipe, [f"{k}={v}" for k, v in overrides.items()])
         check_all(recipe)
     except RecipeError as error:
         raise DemoError(str(error)) from error

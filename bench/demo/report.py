@@ -17,7 +17,7 @@ from bench.charts import Line, Part, Point
 from bench.demo import breakdown
 from bench.demo.breakdown import Share
 from bench.demo.progress import duration
-from bench.demo.summary import HELDOUT, UNSEEN, WITHHELD, compare, over_seeds
+from bench.demo.summary import over_seeds, rows
 from bench.demo.transcript import before_and_after, question
 from bench.demo.types import Comparison, Evaluation, Outcome, Sample, Trained
 
@@ -42,16 +42,18 @@ def render(outcome: Outcome) -> str:
 
 
 def _content(outcome: Outcome) -> dict[str, Any]:
-    heldout = over_seeds(outcome, HELDOUT)
+    subject = outcome.subject
+    main = over_seeds(outcome, subject.main.name)
     first = outcome.runs[0]
     return {
         "headline": (
-            f"Held-out success rose from {heldout.sampled_before.value:.0%} "
-            f"to {heldout.sampled_after.value:.0%}"
+            f"{subject.headline} rose from {main.sampled_before.value:.0%} "
+            f"to {main.sampled_after.value:.0%}"
         ),
-        "figures": [{"after": heldout.sampled_after.value}],
+        "subject": subject,
+        "figures": [{"after": main.sampled_after.value}],
         "started": outcome.started,
-        "tiles": _tiles(outcome, heldout),
+        "tiles": _tiles(outcome, main),
         "rows": list(_rows(outcome)),
         "curve": Markup(_curve(outcome)),
         "legend": _legend(outcome),
@@ -65,7 +67,7 @@ def _content(outcome: Outcome) -> dict[str, Any]:
             for key, name in STAGES.items()
             if key in outcome.seconds
         ],
-        "samples": _samples(first),
+        "samples": _samples(first, subject.main.name),
         "processes": outcome.processes,
         "versions": list(outcome.versions.items()),
         "recipe": outcome.settings["recipe"],
@@ -73,17 +75,17 @@ def _content(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _tiles(outcome: Outcome, heldout: Comparison) -> list[dict[str, str]]:
+def _tiles(outcome: Outcome, main: Comparison) -> list[dict[str, str]]:
     first = outcome.runs[0]
     speeds = [s.tokens_per_second for s in first.record.steps if s.tokens_per_second]
     gaps = [s.values["gap_max"] for r in outcome.runs for s in r.record.steps
             if "gap_max" in s.values]  # fmt: skip
     tiles = [
         (
-            f"{heldout.sampled_before.value:.3f} → {heldout.sampled_after.value:.3f}",
+            f"{main.sampled_before.value:.3f} → {main.sampled_after.value:.3f}",
             "sampled, T = 1",
         ),
-        (f"{heldout.greedy_before.value:.3f} → {heldout.greedy_after.value:.3f}", "greedy"),
+        (f"{main.greedy_before.value:.3f} → {main.greedy_after.value:.3f}", "greedy"),
         (duration(outcome.seconds["total"]), f"in all, {outcome.versions.get('cores', '?')} cores"),
         (f"{outcome.peak_memory / 2**30:.1f} GiB", "peak memory of all processes (PSS)"),
     ]
@@ -95,25 +97,20 @@ def _tiles(outcome: Outcome, heldout: Comparison) -> list[dict[str, str]]:
 
 
 def _rows(outcome: Outcome) -> Iterable[dict[str, Any]]:
-    several = len(outcome.runs) > 1
-    for run in outcome.runs:
-        yield _row(f"held out, seed {run.seed}", compare(run, HELDOUT), main=not several)
-    if several:
-        yield _row("held out, mean of seeds", over_seeds(outcome, HELDOUT), main=True)
-    if outcome.control:
-        yield _row("control, learning rate 0", compare(outcome.control, HELDOUT))
-    yield _row("tool's answers withheld", over_seeds(outcome, WITHHELD))
-    yield _row("wordings never trained on", over_seeds(outcome, UNSEEN))
+    result = 0 if len(outcome.runs) == 1 else len(outcome.runs)  # the mean follows the seeds
+    for number, (name, comparison) in enumerate(rows(outcome)):
+        yield _row(name, comparison, main=number == result)
 
 
-def _row(name: str, c: Comparison, *, main: bool = False) -> dict[str, Any]:
+def _row(name: str, c: Comparison, *, main: bool) -> dict[str, Any]:
     scores = (c.sampled_before, c.sampled_after, c.greedy_before, c.greedy_after)
     return {"name": name, "n": c.n, "scores": scores, "main": main}
 
 
 def _curve(outcome: Outcome) -> str:
     last = outcome.runs[0].last_step
-    before = over_seeds(outcome, HELDOUT).sampled_before.value
+    main = outcome.subject.main
+    before = over_seeds(outcome, main.name).sampled_before.value
     lines = [
         Line(name="baseline", style="baseline",
              points=(Point(x=0, y=before), Point(x=last, y=before)))
@@ -125,18 +122,20 @@ def _curve(outcome: Outcome) -> str:
         )
         lines.append(Line(name=f"reward, seed {run.seed}", style="reward", points=points))
     lines += [
-        _evaluated(run, how, f"{how}, seed {run.seed}", how)
+        _evaluated(run, main.name, how, f"{how}, seed {run.seed}", how)
         for run in outcome.runs
         for how in ("greedy", "sampled")
     ]
     if outcome.control:
-        lines.append(_evaluated(outcome.control, "sampled", "control, sampled", "control"))
+        lines.append(
+            _evaluated(outcome.control, main.name, "sampled", "control, sampled", "control")
+        )
     return charts.line_chart(lines, last=last, x_name="training step", y_name="success")
 
 
-def _evaluated(run: Trained, how: str, name: str, style: str) -> Line:
-    """The curve's questions on the way, and the many held-out ones at both ends."""
-    ends = {e.step: e for e in run.record.curve(f"{HELDOUT}-{how}")}
+def _evaluated(run: Trained, suite: str, how: str, name: str, style: str) -> Line:
+    """The curve's questions on the way, and the many of `suite` at both ends."""
+    ends = {e.step: e for e in run.record.curve(f"{suite}-{how}")}
     found = {e.step: e for e in run.record.curve(f"curve-{how}")} | ends
     points = tuple(Point(x=s, y=found[s].success, error=found[s].stderr) for s in sorted(found))
     return Line(name=name, style=style, points=points, dots=True)
@@ -145,8 +144,8 @@ def _evaluated(run: Trained, how: str, name: str, style: str) -> Line:
 def _legend(outcome: Outcome) -> list[dict[str, str]]:
     several = " (each seed)" if len(outcome.runs) > 1 else ""
     entries = [
-        ("sampled", f"held out, sampled at T = 1{several}"),
-        ("greedy", f"held out, greedy{several}"),
+        ("sampled", f"{outcome.subject.main.title}, sampled at T = 1{several}"),
+        ("greedy", f"{outcome.subject.main.title}, greedy{several}"),
         ("reward", f"training reward, mean of {REWARD_WINDOW} steps{several}"),
         ("baseline", "sampled, before"),
     ]
@@ -186,8 +185,8 @@ def _short(seconds: float) -> str:
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.2f} s"
 
 
-def _samples(run: Trained) -> list[dict[str, Any]]:
-    before, after = before_and_after(run)
+def _samples(run: Trained, suite: str) -> list[dict[str, Any]]:
+    before, after = before_and_after(run, suite)
     return [
         {"title": "Before: after the warm-up", "samples": [_sample(s) for s in before]},
         {"title": f"After {run.last_step} steps", "samples": [_sample(s) for s in after]},

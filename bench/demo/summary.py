@@ -16,8 +16,6 @@ from typing import Any
 from bench.demo.errors import RecordBroken
 from bench.demo.types import Comparison, Outcome, Score, Trained
 
-HELDOUT, WITHHELD, UNSEEN = "heldout", "withheld", "unseen-wordings"
-
 
 def compare(run: Trained, suites: str) -> Comparison:
     """A run's first and last evaluation of `suites`-sampled and `suites`-greedy.
@@ -70,15 +68,14 @@ def over_seeds(outcome: Outcome, suites: str) -> Comparison:
 
 def summary(outcome: Outcome) -> dict[str, Any]:
     """What summary.json holds."""
-    control = outcome.control
+    control, (main, *others) = outcome.control, outcome.subject.suites
     return {
-        "heldout": as_json(over_seeds(outcome, HELDOUT)),
+        main.key: as_json(over_seeds(outcome, main.name)),
         "seeds": [
-            {"seed": run.seed, "heldout": as_json(compare(run, HELDOUT))} for run in outcome.runs
+            {"seed": run.seed, main.key: as_json(compare(run, main.name))} for run in outcome.runs
         ],
-        "control": as_json(compare(control, HELDOUT)) if control else None,
-        "withheld": as_json(over_seeds(outcome, WITHHELD)),
-        "unseen_wordings": as_json(over_seeds(outcome, UNSEEN)),
+        "control": as_json(compare(control, main.name)) if control else None,
+        **{suite.key: as_json(over_seeds(outcome, suite.name)) for suite in others},
         "seconds": {name: round(value, 1) for name, value in outcome.seconds.items()},
         "versions": dict(outcome.versions),
     }
@@ -107,17 +104,21 @@ def write_summary(outcome: Outcome, path: Path) -> None:
     path.write_text(json.dumps(summary(outcome), indent=2) + "\n")
 
 
+def rows(outcome: Outcome) -> list[tuple[str, Comparison]]:
+    """What is compared, by name: each seed, their mean, the control, the other suites."""
+    main, *others = outcome.subject.suites
+    found = [(f"{main.title}, seed {run.seed}", compare(run, main.name)) for run in outcome.runs]
+    if len(outcome.runs) > 1:
+        found.append((f"{main.title}, mean of seeds", over_seeds(outcome, main.name)))
+    if outcome.control:
+        found.append(("control, learning rate 0", compare(outcome.control, main.name)))
+    return [*found, *((suite.title, over_seeds(outcome, suite.name)) for suite in others)]
+
+
 def table(outcome: Outcome) -> list[str]:
     """The figures as lines for the terminal."""
-    rows = [(f"held out, seed {run.seed}", compare(run, HELDOUT)) for run in outcome.runs]
-    if len(outcome.runs) > 1:
-        rows.append(("held out, mean", over_seeds(outcome, HELDOUT)))
-    if outcome.control:
-        rows.append(("control, learning rate 0", compare(outcome.control, HELDOUT)))
-    rows.append(("tool's answers withheld", over_seeds(outcome, WITHHELD)))
-    rows.append(("wordings never trained on", over_seeds(outcome, UNSEEN)))
     lines = [f"{'':27}{'n':>5}   {'sampled (T=1)':<31}greedy"]
-    for name, c in rows:
+    for name, c in rows(outcome):
         sampled = f"{_score(c.sampled_before)} -> {_score(c.sampled_after)}"
         greedy = f"{_score(c.greedy_before)} -> {_score(c.greedy_after)}"
         lines.append(f"{name:27}{c.n:>5}   {sampled:<31}{greedy}")

@@ -6,16 +6,17 @@ from rich.text import Text
 
 from bench.demo.types import Sample, Trained
 
-SHOWN = "heldout-sampled"
 STYLES = {"prompt": "dim", "model": "bold cyan", "tool": "green"}
 TURN_MARKS = ("<|im_start|>", "<|im_end|>")
 
 
-def before_and_after(run: Trained) -> tuple[tuple[Sample, ...], tuple[Sample, ...]]:
-    """The same questions at the first and at the last version."""
+def before_and_after(run: Trained, suite: str) -> tuple[tuple[Sample, ...], tuple[Sample, ...]]:
+    """The same questions of `suite`, sampled, at the first and at the last version."""
+
+    shown = f"{suite}-sampled"
 
     def at(step: int) -> tuple[Sample, ...]:
-        return tuple(s for s in run.record.samples if (s.suite, s.step) == (SHOWN, step))
+        return tuple(s for s in run.record.samples if (s.suite, s.step) == (shown, step))
 
     return at(0), at(run.last_step)
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from bench.demo.subject import Subject
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
@@ -113,6 +115,7 @@ class ProcessRow:
 class Outcome:
     """Everything that the report shows."""
 
+    subject: Subject
     runs: tuple[Trained, ...]
     control: Trained | None
     seconds: Mapping[str, float]

@@ -10,7 +10,8 @@ Invariants:
 - The server never outlives the process that started it: the kernel kills it when that process (to
   be exact, the thread of it that started the server) ends, and the server's children with it
   (shims/die_with_server.py). With `--stay` it outlives its starter.
-- It listens on loopback only, reads models from local disk only, and computes on one thread.
+- It listens on loopback only, reads models from local disk only, and computes on one thread, or on
+  as many as TOOLWRIGHT_SAMPLER_THREADS says.
 
 Later flags win, so a caller can change any of FLAGS.
 """
@@ -30,8 +31,9 @@ ENVIRONMENT = {
     # Selects SGLang's CPU platform.
     "SGLANG_USE_CPU_ENGINE": "1",
     # Many small operations: more threads spend their time on waiting for each other
-    # (measured: 47 instead of 2,200 tokens/s at 16 streams with the default of all cores).
-    "OMP_NUM_THREADS": "1",
+    # (measured: 47 instead of 2,200 tokens/s at 16 streams with the default of all cores). A model
+    # of a hundred million weights has larger ones.
+    "OMP_NUM_THREADS": os.environ.get("TOOLWRIGHT_SAMPLER_THREADS", "1"),
     "HF_HUB_OFFLINE": "1",
     # Else /health generates a token, and hangs for as long as generation is paused.
     "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION": "0",

@@ -1,26 +1,33 @@
 """The groups of exactly one training step.
 
 Leases until the step is full, skips what the ledger has seen, enters the rest. The ledger becomes
-durable with the next checkpoint, together with the weights that the groups led to.
+durable with the next checkpoint, together with the weights that the groups led to. A trajectory
+whose reward is no number leaves its group here, before the others are compared with it.
 """
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from learner.errors import WorthlessError
 from learner.intake.ledger import Ledger, Verdict
-from toolwright.types import Group, WeightVersion
+from toolwright.types import Group, Trajectory, WeightVersion
+
+LARGEST_REWARD = 3.4e38
+"""Beyond it a float32 is infinite."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leased:
-    """One step's groups; how many offered groups were skipped; how long it took."""
+    """One step's groups; trajectories that left them because a reward is no finite number; how many
+    offered groups were skipped; how long it took."""
 
     groups: tuple[Group, ...]
+    nonfinite: tuple[str, ...]
     duplicates: int
     conflicts: int
     seconds: float
@@ -78,9 +85,34 @@ def lease_step(
             say(f"waiting for groups: {len(groups)} of {count} after {waited:.0f} s")
         if len(groups) < count:
             beat()
+    finite, left = without_nonfinite(groups)
+    if left:
+        say(
+            f"{len(left)} trajectories left the batch, a reward of theirs is no finite number; the "
+            f"first is {left[0]}"
+        )
     return Leased(
-        groups=tuple(groups),
+        groups=finite,
+        nonfinite=left,
         duplicates=skipped[Verdict.DUPLICATE],
         conflicts=skipped[Verdict.CONFLICT],
         seconds=time.monotonic() - started,
     )
+
+
+def without_nonfinite(groups: Sequence[Group]) -> tuple[tuple[Group, ...], tuple[str, ...]]:
+    """The groups without trajectories that have a reward, or a part of one, that is not finite; and
+    the ids of those. A group of nothing else is left out."""
+    left = tuple(t.id for group in groups for t in group.trajectories if not _finite(t))
+    if not left:
+        return tuple(groups), ()
+    kept = [
+        replace(group, trajectories=tuple(t for t in group.trajectories if _finite(t)))
+        for group in groups
+    ]
+    return tuple(group for group in kept if group.trajectories), left
+
+
+def _finite(trajectory: Trajectory) -> bool:
+    values = (trajectory.reward, *(part.value for part in trajectory.reward_parts))
+    return all(math.isfinite(value) and abs(value) <= LARGEST_REWARD for value in values)

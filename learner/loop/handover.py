@@ -9,10 +9,11 @@ from learner.model import parallel
 from learner.saving.publish import advance, publish
 
 
-def offer(run: Run) -> None:
-    """The version to the samplers. Weights that a broken step left alone are not written again."""
-    if run.broken:
+def offer(run: Run, *, moved: bool) -> None:
+    """The version to the samplers. Weights that the step left alone are not written again."""
+    if not moved:
         published = advance(run.client, run.version, run.offered)
+        run.probe.elsewhere[run.version] = run.offered
     else:
         published = publish(
             run.policy, run.client, run.policies, run.version, kept=run.table.keep_policies

@@ -68,7 +68,7 @@ def step(run: Run) -> None:
     run.broken = run.broken + 1 if update.broken and not update.moved else 0
     run.version = replace(at, step=at.step + 1)
     if run.broken < MOST_BROKEN:
-        offer(run)
+        offer(run, moved=update.moved > 0)
     if leased is not None:
         # Before the checkpoint: a step that a checkpoint holds has its line, whatever dies.
         tell(run, at, leased, update, {**batch.facts, **gap})

@@ -45,6 +45,7 @@ def tell(
         "learning_rate": update.rate,
         "skipped_update": update.skipped,
         "worthless_steps": run.worthless,
+        "nonfinite_rewards": len(leased.nonfinite),
         "nonfinite_rows": len(update.dropped),
         "nonfinite_updates": update.broken,
         "tokens_per_s": update.tokens / seconds["train_s"],

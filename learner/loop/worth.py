@@ -19,6 +19,8 @@ def why_worthless(groups: Sequence[Group], rows: Sequence[Row]) -> str | None:
     """The reason with its count; None where a row has an advantage."""
     if any(row.has_signal for row in rows):
         return None
+    if not groups:
+        return "no trajectory has a reward that is a finite number"
     members = [t for group in groups for t in group.trajectories]
     masked = [t for t in members if t.masked]
     if len(masked) == len(members):

@@ -24,6 +24,7 @@ from learner import disk
 from learner.errors import ModelError
 from learner.model import device, experts, parallel, spec
 from learner.model.architectures import bridge_classes, read_config
+from learner.model.packed import PackedRotary
 from learner.model.settings import check_settings, frequencies
 from toolwright.recipe import ARCHITECTURES, VISION_ARCHITECTURES
 
@@ -76,6 +77,12 @@ def open_bridge(folder: Path, dtype: torch.dtype) -> Any:
 def new_model(bridge: Any, folder: Path) -> torch.nn.Module:
     """A GPTModel with the folder's weights, on this rank's device, in the bridge's dtype."""
     model = bridge._model_provider([])(pre_process=True, post_process=True)
+    model.rotary_pos_emb = PackedRotary(
+        bridge.config.kv_channels,
+        rotary_percent=1.0,
+        rotary_base=bridge._get_gptmodel_args()["rotary_base"],
+        use_cpu_initialization=not device.has_cuda(),
+    )
     model = model.to(device.device())
     scaled = frequencies(bridge.hf_config)
     if scaled is not None:

@@ -1,4 +1,4 @@
-"""Trajectories to rows, rows to right-padded micro-batches.
+"""Trajectories to rows, rows to packed micro-batches.
 
 Invariants
 - A row is one sequence, cut after its last policy token: nothing later can change its loss.
@@ -12,12 +12,13 @@ Does not know the model or the loss.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
 from learner.errors import DataError
+from learner.training.packing import plan
 from toolwright.types import Trajectory, WeightVersion
 
 
@@ -63,15 +64,17 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MicroBatch:
-    """Rows side by side; n targets in row-major order.
+    """Rows one after the other, without padding between them; n targets in the same order.
 
-    tokens, positions: [b, s] int64, right-padded with 0. index: [n] flat positions in b * s whose
-    logits predict the targets. targets: [n] int64. The others: [n] float32 or bool.
-    row: [n] which of the batch's rows a target belongs to.
+    tokens: [1, s] int64. positions: [1, s] int64, from 0 in every row. lengths: of the rows, s in
+    sum; they stay on the host. index: [n] positions in s whose logits predict the targets.
+    targets: [n] int64. The others: [n] float32 or bool. row: [n] which of the batch's rows a
+    target belongs to.
     """
 
     tokens: torch.Tensor
     positions: torch.Tensor
+    lengths: tuple[int, ...]
     index: torch.Tensor
     targets: torch.Tensor
     temperature: torch.Tensor
@@ -90,9 +93,9 @@ class MicroBatch:
         moved = {
             name: value.pin_memory().to(device, non_blocking=True)
             for name in self.__slots__
-            if (value := getattr(self, name)) is not None
+            if isinstance(value := getattr(self, name), torch.Tensor)
         }
-        return MicroBatch(**moved)
+        return replace(self, **moved)
 
 
 def rows_of(
@@ -154,45 +157,22 @@ def check_vocabulary(rows: Iterable[Row], size: int) -> None:
             )
 
 
-def share(rows: Sequence[Row], rank: int, ranks: int) -> list[int]:
-    """Indices of the rows of one data-parallel rank: dealt by length, back and forth."""
-    order = sorted(range(len(rows)), key=lambda i: (rows[i].length, i))
-    mine = []
-    for place, index in enumerate(order):
-        lap, seat = divmod(place, ranks)
-        if (seat if lap % 2 == 0 else ranks - 1 - seat) == rank:
-            mine.append(index)
-    return mine
+def collate(rows: Sequence[Row], indices: Sequence[int], multiple: int = 1) -> MicroBatch:
+    """The rows of one micro-batch as tensors on the CPU.
 
-
-def split(rows: Sequence[Row], indices: Sequence[int], budget: int) -> list[list[int]]:
-    """Micro-batches of similar lengths: at most `budget` padded tokens each, one row at least.
-
-    The largest comes first: what does not fit the memory fails at a step's start. Never empty: a
-    rank without rows gets one micro-batch without any, so that all ranks join the collective
-    operations of the backward pass.
+    multiple: the number of tokens is one of it, by a last sequence of zeros that nobody reads. A
+    micro-batch without rows is one.
     """
-    parts: list[list[int]] = [[]]
-    for index in sorted(indices, key=lambda i: (rows[i].length, i)):
-        if parts[-1] and (len(parts[-1]) + 1) * rows[index].length > budget:
-            parts.append([])
-        parts[-1].append(index)
-    return sorted(parts, key=lambda part: -_padded(rows, part))
-
-
-def _padded(rows: Sequence[Row], part: Sequence[int]) -> int:
-    return len(part) * max((rows[index].length for index in part), default=0)
-
-
-def collate(rows: Sequence[Row], indices: Sequence[int]) -> MicroBatch:
-    """The rows of one micro-batch as tensors on the CPU."""
     chosen = [rows[i] for i in indices]
-    width = max((row.length for row in chosen), default=1)
-    tokens = np.zeros((max(1, len(chosen)), width), dtype=np.int64)
+    lengths = [row.length for row in chosen]
+    if padding := -sum(lengths) % multiple or (0 if chosen else multiple):
+        lengths.append(padding)
+    tokens = np.zeros(sum(lengths), dtype=np.int64)
+    starts = np.cumsum([0, *lengths])
     index: list[np.ndarray] = []
-    for line, row in enumerate(chosen):
-        tokens[line, : row.length] = row.tokens[:-1]
-        index.append(np.flatnonzero(row.target) - 1 + line * width)
+    for start, row in zip(starts, chosen, strict=False):
+        tokens[start : start + row.length] = row.tokens[:-1]
+        index.append(np.flatnonzero(row.target) - 1 + start)
     counts = [row.count for row in chosen]
 
     def targets_of(name: str, dtype: np.dtype | type) -> torch.Tensor:
@@ -207,8 +187,9 @@ def collate(rows: Sequence[Row], indices: Sequence[int]) -> MicroBatch:
     has_old = bool(chosen) and chosen[0].old is not None
     has_reference = bool(chosen) and chosen[0].reference is not None
     return MicroBatch(
-        tokens=torch.from_numpy(tokens),
-        positions=torch.arange(width).expand(tokens.shape),
+        tokens=torch.from_numpy(tokens).unsqueeze(0),
+        positions=torch.cat([torch.arange(length) for length in lengths]).unsqueeze(0),
+        lengths=tuple(lengths),
         index=torch.from_numpy(np.concatenate(index) if index else np.empty(0, np.int64)),
         targets=targets_of("tokens", np.int64),
         temperature=targets_of("temperature", np.float32),
@@ -222,6 +203,9 @@ def collate(rows: Sequence[Row], indices: Sequence[int]) -> MicroBatch:
     )
 
 
-def micro_batches(rows: Sequence[Row], *, rank: int, ranks: int, budget: int) -> list[MicroBatch]:
+def micro_batches(
+    rows: Sequence[Row], *, rank: int, ranks: int, budget: int, multiple: int = 1
+) -> list[MicroBatch]:
     """One rank's micro-batches of a batch whose rows all ranks hold."""
-    return [collate(rows, part) for part in split(rows, share(rows, rank, ranks), budget)]
+    parts = plan([row.length for row in rows], ranks, budget)[rank]
+    return [collate(rows, part, multiple) for part in parts]

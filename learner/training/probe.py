@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from learner.metrics import gap_of
@@ -26,7 +26,8 @@ from toolwright.types import Group, WeightVersion
 class Probe:
     """A frozen copy of the network, made when it is first needed.
 
-    rows: most rows to score. source: the folder of step 0; later ones lie under policies.
+    rows: most rows to score. source: the folder of step 0; later ones lie under policies, but for
+    versions that a step without an update gave to the weights of another folder (elsewhere).
     """
 
     precision: str
@@ -35,6 +36,7 @@ class Probe:
     temperature: float
     source: Path
     policies: Path
+    elsewhere: dict[WeightVersion, Path] = field(default_factory=dict)
     _model: Model | None = None
 
     def __call__(self, groups: Sequence[Group], now: WeightVersion) -> dict[str, float]:
@@ -55,7 +57,9 @@ class Probe:
         return {**gap_of(sums), "gap_probe_age": float(now.step - version.step)}
 
     def _folder(self, version: WeightVersion) -> Path:
-        return self.source if version.step == 0 else folder_of(self.policies, version)
+        if version.step == 0:
+            return self.source
+        return self.elsewhere.get(version) or folder_of(self.policies, version)
 
     def _choose(self, groups: Sequence[Group]) -> tuple[WeightVersion, list[Row]] | None:
         trajectories = [t for g in groups for t in g.trajectories if not t.masked]

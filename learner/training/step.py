@@ -15,8 +15,9 @@ import numpy as np
 import torch
 from megatron.core.pipeline_parallel import get_forward_backward_func
 
-from learner.model import device, parallel
+from learner.model import device, parallel, spec
 from learner.model.head import Entropy, Wanted
+from learner.model.packed import packed
 from learner.model.policy import Model, Policy
 from learner.training.batch import MicroBatch, Row, micro_batches
 from learner.training.objective import Objective, Stats, gap_stats, token_stats
@@ -113,7 +114,8 @@ def _schedule(
             temperature=part.temperature if warm else None,
             entropy=entropy,
         )
-        scores = network(part.tokens, part.positions, None)  # [1, n, 2]
+        told = packed(part.lengths, part.positions, fused=spec.has_transformer_engine())
+        scores = network(part.tokens, part.positions, None, packed_seq_params=told)  # [1, n, 2]
         return scores, partial(_loss, part)
 
     def _loss(part: MicroBatch, scores: torch.Tensor) -> Any:
@@ -126,7 +128,7 @@ def _schedule(
         model=[model.network],
         num_microbatches=len(batch),
         seq_length=max(part.tokens.shape[1] for part in batch),
-        micro_batch_size=max(part.tokens.shape[0] for part in batch),
+        micro_batch_size=1,
         forward_only=forward_only,
     )
 

@@ -98,6 +98,23 @@ async def test_a_lease_waits_for_what_comes(world: MakeWorld) -> None:
         assert len(await waiting) == 2
 
 
+async def test_a_batch_is_leased_ahead_at_the_version_that_it_will_train(world: MakeWorld) -> None:
+    """One step before it is published: the bytes are those that a lease after it brings."""
+    here = await world(run={**RUN, "max_staleness": 1, "correction": "decoupled"})
+    async with here.engine() as run:
+        version = await run.learner.version()
+        first = await run.learner.lease(version, count=3)
+        mark = first[-1].info.sequence_number
+        ahead = await run.learner.lease(step(version, 1), after=mark, count=3)
+        await run.learner.publish(step(version, 1), here.weights("1"))
+        assert await run.learner.lease(step(version, 1), after=mark, count=3) == ahead
+        assert {v for g in ahead for t in g.members for v in t.weight_versions} == {version}
+        beyond = ahead[-1].info.sequence_number
+        fresh = await run.learner.lease(step(version, 2), after=beyond, count=3)
+        assert (await run.learner.status()).dropped_groups == 0
+    assert {v for g in fresh for t in g.members for v in t.weight_versions} == {step(version, 1)}
+
+
 async def test_groups_that_are_too_old_are_dropped_counted_and_replaced(world: MakeWorld) -> None:
     here = await world(run={**RUN, "max_staleness": 1, "correction": "decoupled"})
     async with here.engine() as run:

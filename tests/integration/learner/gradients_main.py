@@ -11,6 +11,8 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 from learner.model import device
 
@@ -19,15 +21,18 @@ device.install()
 import torch  # noqa: E402
 from safetensors.torch import save_file  # noqa: E402
 
-from learner.config import Kl, Loss, Optimizer  # noqa: E402
+from learner.config import Advantage, Kl, LearnerTable, Loss, Optimizer  # noqa: E402
+from learner.loop.rows import prepare  # noqa: E402
 from learner.model import parallel  # noqa: E402
 from learner.model.policy import load_frozen, load_policy  # noqa: E402
 from learner.training.batch import micro_batches  # noqa: E402
 from learner.training.objective import PolicyObjective  # noqa: E402
 from learner.training.step import gradients, score  # noqa: E402
 from learner.training.update import improve  # noqa: E402
+from tests.integration.learner.fake_engine import random_group  # noqa: E402
 from tests.integration.learner.named import named_gradients, named_weights  # noqa: E402
 from tests.integration.learner.rows import make_rows, weighed  # noqa: E402
+from toolwright.types import Group, WeightVersion  # noqa: E402
 
 
 def compute(folder: Path, output: Path, tensor: int) -> None:
@@ -46,6 +51,7 @@ def compute(folder: Path, output: Path, tensor: int) -> None:
         out = {f"grad.{name}": value for name, value in named_gradients(policy).items()}
         out["loss"] = torch.tensor(stats["loss"])
         out["gap"] = torch.tensor(stats["max_gap"])
+        out["advantages"] = credit(policy, reference)
         for step in range(3):
             # The second batch has fewer rows than there may be ranks. Of the third something is
             # left out on each of them.
@@ -66,6 +72,25 @@ def compute(folder: Path, output: Path, tensor: int) -> None:
         out |= {f"weight.{name}": value for name, value in named_weights(policy).items()}
         if parallel.is_first():
             save_file(out, output)
+
+
+def credit(policy: Any, reference: Any) -> torch.Tensor:
+    """Advantages with KL in the reward: every rank scores its share, the first compares."""
+    version = WeightVersion(lineage="a", step=0)
+    groups = [
+        Group(id=f"g{n}", trajectories=tuple(random_group(n, version, Path()))) for n in range(2)
+    ]
+    kl = Kl(coefficient=0.1, place="reward")
+    run: Any = SimpleNamespace(
+        table=LearnerTable(advantage=Advantage(estimator="reinforce_pp"), kl=kl),
+        policy=policy,
+        reference=reference,
+        version=version,
+        recipe=SimpleNamespace(shared=SimpleNamespace(sampler=SimpleNamespace(temperature=1.0))),
+    )
+    batch = prepare(run, groups if parallel.is_first() else None)
+    assert batch.facts["kl_in_reward"] != 0
+    return torch.cat([torch.from_numpy(row.advantage[row.target]) for row in batch.rows])
 
 
 if __name__ == "__main__":

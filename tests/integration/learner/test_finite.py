@@ -178,14 +178,54 @@ def test_of_several_updates_the_whole_ones_count(model_folder: Path, one_rank: N
     assert bool(flat(policy).isfinite().all())
 
 
-def spoiled(reward: float) -> Any:
+def spoiled(logprob: float) -> Any:
+    """What writes groups whose log-probs are no numbers while the version is 1, 2 or 3."""
+
+    def spoil(segment: t.Segment) -> t.Segment:
+        if segment.logprobs is None:
+            return segment
+        return replace(segment, logprobs=[logprob] * len(segment.logprobs))
+
     def write(number: int, version: t.WeightVersion, folder: Path) -> Any:
         members = random_group(number, version, folder)
         if version.step not in (1, 2, 3):
             return members
-        return [replace(member, reward=reward) for member in members]
+        return [
+            replace(
+                member,
+                sequences=tuple(
+                    replace(sequence, segments=tuple(map(spoil, sequence.segments)))
+                    for sequence in member.sequences
+                ),
+            )
+            for member in members
+        ]
 
     return write
+
+
+def test_a_reward_that_is_no_number_costs_its_own_trajectory_alone(
+    tmp_path: Path, model_folder: Path, engine: FakeEngine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Step 1 goes on with the others of the group. In step 2 nothing is left to learn of."""
+
+    def write(number: int, version: t.WeightVersion, folder: Path) -> Any:
+        members = random_group(number, version, folder)
+        bad = {0: [1] if number == 2 else [], 1: range(len(members))}[version.step]
+        values = [math.nan if index in bad else m.reward for index, m in enumerate(members)]
+        return [replace(m, reward=value) for m, value in zip(members, values, strict=True)]
+
+    engine.write = write
+    loop.run(recipe_for(tmp_path, model_folder, engine, **{"run.steps": 2}))
+    first, second = metrics(tmp_path)
+    assert (first["nonfinite_rewards"], first["nonfinite_rows"]) == (1, 0)
+    assert (first["trajectories"], first["groups_with_signal"]) == (11, 3)
+    assert first["skipped_update"] is False
+    assert math.isfinite(first["reward"])
+    assert (second["nonfinite_rewards"], second["worthless_steps"]) == (12, 1)
+    said = capsys.readouterr().out
+    assert "1 trajectories left the batch, a reward of theirs is no finite number" in said
+    assert "step 2 taught nothing: no trajectory has a reward that is a finite number" in said
 
 
 def test_a_broken_step_publishes_no_weights_and_three_end_the_run(

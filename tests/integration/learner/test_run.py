@@ -161,12 +161,12 @@ def test_what_a_death_left_half_published_is_swept(
     policies = tmp_path / "run" / "policy"
     offer = stepping.offer
 
-    def die_at_three(run: Run) -> None:
+    def die_at_three(run: Run, *, moved: bool) -> None:
         if run.version.step == 3:
             run.policy.save(policies / f"{run.version.lineage}-3")
             (policies / f".{run.version.lineage}-4.99").mkdir()
             raise KeyboardInterrupt
-        offer(run)
+        offer(run, moved=moved)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(stepping, "offer", die_at_three)

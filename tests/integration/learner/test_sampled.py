@@ -6,6 +6,7 @@ import asyncio
 import json
 from pathlib import Path
 
+import pytest
 import torch
 from transformers import AutoModelForCausalLM, Qwen3Config
 
@@ -13,6 +14,7 @@ from bench.scripted import ScriptedSampler
 from engine.commands.sample import Options, sample
 from engine.config import EngineTable
 from engine.text.codec import HuggingFaceCodec
+from learner.errors import DataError
 from learner.imitation.traces import load_traces
 from learner.intake.origin import Origin
 from learner.sft import sft
@@ -58,6 +60,12 @@ def test_a_sampled_file_trains_the_actions_and_nothing_else(tmp_path: Path) -> N
     for trace in load_traces(tmp_path / "kept", VOCABULARY, Origin(policy), max_length=4096).traces:
         (row,) = trace.rows
         assert codec.decode(row.tokens[row.target].tolist()) == CALL + ANSWER
+    template = policy / "chat_template.jinja"
+    text = template.read_text()
+    template.write_text(text + "{# another #}")
+    with pytest.raises(DataError, match=r"was written with tokenizer and chat template .*render"):
+        sft(recipe)
+    template.write_text(text)
     sft(recipe)
     (line,) = (tmp_path / "run" / "sft" / "sft.jsonl").read_text().splitlines()
     assert json.loads(line)["loss"] > 0

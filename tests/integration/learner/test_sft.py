@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 import torch
 
-from learner.errors import CheckpointError, DataError
+from learner.errors import CheckpointError, DataError, TakenError
 from learner.imitation import loop
 from learner.imitation.traces import load_traces
 from learner.intake.origin import Origin
+from learner.lock import only_learner
 from learner.sft import sft
 from tests.integration.learner.fake_engine import random_group
 from tests.integration.learner.models import (
@@ -141,6 +142,15 @@ def test_what_changed_between_two_starts_is_named(
     sft(write_recipe(tmp_path, model_folder, **{"sft.steps": 2}))
     with pytest.raises(CheckpointError, match="batch_size = 4, the recipe now says 2"):
         sft(write_recipe(tmp_path, model_folder, **{"sft.steps": 3, "sft.batch_size": 2}))
+
+
+def test_a_second_imitation_in_the_folder_is_refused(
+    tmp_path: Path, model_folder: Path, traces: Path
+) -> None:
+    recipe = write_recipe(tmp_path, model_folder)
+    with only_learner(tmp_path / "run" / "sft"), pytest.raises(TakenError, match="another learner"):
+        sft(recipe)
+    assert not (tmp_path / "run" / "sft.resolved.json").exists()
 
 
 def test_missing_and_empty_data_are_named(tmp_path: Path, model_folder: Path) -> None:

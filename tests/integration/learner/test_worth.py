@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from learner import run as loop
 from learner.cli import app
+from learner.errors import WorthlessError
 from tests.integration.learner.fake_engine import FakeEngine, random_group
+from tests.integration.learner.models import weights
 from tests.integration.learner.test_run import ledger, metrics, recipe_for
 from toolwright import types as t
 
@@ -43,6 +46,10 @@ def test_a_signal_in_between_begins_the_count_again(
     changes = {"run.steps": 5, "learner.patience_steps": 3}
     loop.run(recipe_for(tmp_path, model_folder, engine, **changes))
     assert [line["worthless_steps"] for line in metrics(tmp_path)] == [0, 1, 2, 0, 0]
+    # Weights that did not move are not written again, and the samplers' are compared all the same.
+    assert engine.folders[1] == engine.folders[2] == engine.folders[3] != engine.folders[4]
+    assert {path.name[-1] for path in engine.folders[4].parent.iterdir()} == {"1", "4", "5"}
+    assert all(line["gap_tokens"] > 0 for line in metrics(tmp_path))
     said = [line for line in capsys.readouterr().out.splitlines() if "taught nothing" in line]
     assert said == [
         f"step {step} taught nothing: 3 of 3 groups without a signal, all rewards of a group are "
@@ -67,6 +74,31 @@ def test_patience_ends_with_a_checkpoint_and_status_4(
     engine.write = random_group
     assert CliRunner().invoke(app, command).exit_code == 0
     assert [line["step"] for line in metrics(tmp_path)] == list(range(1, 10))
+
+
+def test_a_correction_that_leaves_nothing_ends_the_run_and_says_so(
+    tmp_path: Path, model_folder: Path, engine: FakeEngine
+) -> None:
+    """The rewards differ: only what was done about the sampler's log-probs takes the signal."""
+    changes = {
+        "run.correction": '"token_mask"',
+        "learner.patience_steps": 2,
+        "learner.updates": 2,
+        "learner.loss.kind": '"gspo"',
+        "learner.correction.reject": '[{ statistic = "k2", over = "max", upper = 1e-9 }]',
+    }
+    before = weights(model_folder)
+    with pytest.raises(WorthlessError, match="12 rejected"):
+        loop.run(recipe_for(tmp_path, model_folder, engine, **changes))
+    lines = metrics(tmp_path)
+    assert [line["worthless_steps"] for line in lines] == [1, 2]
+    assert [line["rejected_sequences"] for line in lines] == [12, 12]
+    assert [line["correction_masked_fraction"] for line in lines] == [1, 1]
+    assert [(line["skipped_update"], line["nonfinite_updates"]) for line in lines] == [
+        (True, 0)
+    ] * 2
+    after = weights(engine.folders[2])
+    assert all(torch.equal(before[name], after[name]) for name in before)
 
 
 def test_a_response_that_cannot_fit_is_said_before_the_first_lease(

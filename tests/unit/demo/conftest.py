@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bench.demo.subject import CALCULATOR
 from bench.demo.types import Evaluation, Outcome, ProcessRow, Record, Sample, Step, Trained
 
 STEPS = 50
@@ -68,6 +69,7 @@ def trained(seed: int, after: float, *, control: bool = False) -> Trained:
 def demonstration(*afters: float, control: float | None = None) -> Outcome:
     """One run for each success that it ends with."""
     return Outcome(
+        subject=CALCULATOR,
         runs=tuple(trained(seed, after) for seed, after in enumerate(afters, 1)),
         control=None if control is None else trained(1, control, control=True),
         seconds={"servers_start": 12.0, "warm_up": 80.0, "training": 110.0, "total": 200.0},

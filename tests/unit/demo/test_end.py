@@ -10,8 +10,9 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from bench.demo.__main__ import app, show
+from bench.demo.__main__ import app
 from bench.demo.progress import Screen
+from bench.demo.session import show
 from bench.demo.transcript import as_text, before_and_after, question
 from bench.demo.types import Outcome
 
@@ -28,7 +29,7 @@ def test_paths_come_last_and_exist(outcome: Outcome, tmp_path: Path) -> None:
 
 
 def test_a_trajectory_is_question_tokens_verdict(outcome: Outcome) -> None:
-    before, after = before_and_after(outcome.runs[0])
+    before, after = before_and_after(outcome.runs[0], "heldout")
     assert (len(before), len(after)) == (3, 3)
     assert as_text(after[0]).plain == (
         "What is 6 < 7 times?\n"

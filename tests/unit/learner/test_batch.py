@@ -6,11 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from learner.errors import DataError
-from learner.training.batch import Row, check_vocabulary, collate, rows_of, share, split
+from learner.training.batch import Row, check_vocabulary, collate, micro_batches, rows_of
 from toolwright.types import (
     Author,
     BlobRef,
@@ -119,39 +117,37 @@ def test_greedy_segments_are_scored_undivided() -> None:
     assert row.temperature[row.target].tolist() == [1.0]
 
 
-@given(st.lists(st.integers(1, 40), min_size=1, max_size=20), st.integers(1, 4))
-def test_ranks_share_all_rows_without_overlap(lengths: list[int], ranks: int) -> None:
-    rows = [row(length) for length in lengths]
-    shares = [share(rows, rank, ranks) for rank in range(ranks)]
-    assert sorted(index for part in shares for index in part) == list(range(len(rows)))
-    assert max(map(len, shares)) - min(map(len, shares)) <= 1
-
-
-@given(st.lists(st.integers(1, 40), max_size=20), st.integers(1, 200))
-def test_micro_batches_keep_the_budget_or_hold_one_row(lengths: list[int], budget: int) -> None:
-    rows = [row(length) for length in lengths]
-    parts = split(rows, range(len(rows)), budget)
-    assert sorted(index for part in parts for index in part) == list(range(len(rows)))
-    assert len(parts) >= 1
-    sizes = [len(part) * max((rows[i].length for i in part), default=0) for part in parts]
-    for part, padded in zip(parts, sizes, strict=True):
-        assert padded <= budget or len(part) == 1
-    assert sizes == sorted(sizes, reverse=True), "what does not fit shows at the start"
-
-
-def test_index_points_before_each_target() -> None:
-    rows = [row(3, targets=2), row(5, targets=1)]
+def test_rows_lie_one_after_the_other_and_the_index_points_before_each_target() -> None:
+    rows = [row(5, targets=1), row(3, targets=2)]
     batch = collate(rows, [0, 1])
-    assert batch.tokens.tolist() == [[0, 1, 2, 0, 0], [0, 1, 2, 3, 4]]
-    assert batch.index.tolist() == [1, 2, 5 + 4]
-    assert batch.targets.tolist() == [2, 3, 5]
-    assert batch.row.tolist() == [0, 0, 1]
+    assert batch.tokens.tolist() == [[0, 1, 2, 3, 4, 0, 1, 2]]
+    assert batch.positions.tolist() == [[0, 1, 2, 3, 4, 0, 1, 2]]
+    assert batch.lengths == (5, 3)
+    assert batch.index.tolist() == [4, 5 + 1, 5 + 2]
+    assert batch.targets.tolist() == [5, 2, 3]
+    assert batch.row.tolist() == [0, 1, 1]
+
+
+def test_a_micro_batch_is_filled_up_with_tokens_that_nobody_reads() -> None:
+    batch = collate([row(5)], [0], multiple=4)
+    assert batch.tokens.tolist() == [[0, 1, 2, 3, 4, 0, 0, 0]]
+    assert batch.lengths == (5, 3)
+    assert batch.index.tolist() == [4]
 
 
 def test_an_empty_micro_batch_is_legal() -> None:
     batch = collate([], [])
     assert batch.tokens.shape == (1, 1)
     assert batch.targets.numel() == 0
+    assert collate([], [], multiple=2).lengths == (2,)
+
+
+def test_ranks_hold_equal_numbers_of_micro_batches_and_every_row_once() -> None:
+    rows = [row(length) for length in (9, 1, 1, 1)]
+    parts = [micro_batches(rows, rank=rank, ranks=2, budget=2) for rank in (0, 1)]
+    assert [len(part) for part in parts] == [2, 2]
+    seen = [index for part in parts for batch in part for index in batch.row.tolist()]
+    assert sorted(seen) == [0, 1, 2, 3]
 
 
 def test_an_id_outside_of_the_vocabulary_is_named() -> None:
