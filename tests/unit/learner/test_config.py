@@ -12,7 +12,8 @@ from learner.config import LearnerTable, SftTable
 
 
 def test_tables_import_without_torch() -> None:
-    code = "import sys, learner.config, learner.cli; sys.exit('torch' in sys.modules)"
+    modules = "learner.config, learner.cli, learner.compare.page"
+    code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
