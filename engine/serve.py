@@ -29,6 +29,7 @@ from engine.build import (
     open_source,
 )
 from engine.config import EngineTable
+from engine.edge.claims import Claims
 from engine.edge.delivery import Delivery
 from engine.edge.publishing import Publisher
 from engine.edge.service import PolicyServicer, RolloutServicer
@@ -40,6 +41,7 @@ from engine.journal.journal import Journal
 from engine.lanes.evaluation import EvaluationLane
 from engine.lanes.group import Lane
 from engine.lanes.places import Places
+from engine.lanes.signal import Sieve
 from engine.lanes.train import TrainLane
 from engine.rehearsal import first_that_fits
 from engine.rollout.assignment import Surroundings
@@ -54,6 +56,7 @@ from engine.telemetry.page import metrics_page
 from engine.telemetry.progress import Progress
 from engine.text.codec import HuggingFaceCodec
 from toolwright.beginning import first_policy, leave_fork
+from toolwright.fingerprint import fingerprint
 from toolwright.policy.v1 import policy_pb2, policy_pb2_grpc
 from toolwright.recipe import Recipe
 from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
@@ -203,19 +206,27 @@ class Engine:
             sampling=sampling,
             bad_rows=BadRows(self._table.max_bad_rows),
             on_trajectory=self.metrics.count,
+            sieve=(
+                Sieve(shared.task.dynamic_sampling, groups_per_step=shared.run.groups_per_step)
+                if shared.task.dynamic_sampling is not None
+                else None
+            ),
         )
         # Sessions of trajectories that go on stay open; the others' work is over.
         await self._services.close_strangers(await self._lane.resume())
         control = WeightControl(self._pool, pause_mode=shared.sampler.pause)
+        self._claims = Claims(self.journal)
         self._publisher = Publisher(
             journal=self.journal,
             control=control,
             evaluation=self._evaluation,
             changed=self._lane.changed,
+            allowed=self._claims.check,
         )
         stack.push_async_callback(self._publisher.stop)
         self._delivery = Delivery(self.journal, self._lane, max_staleness=shared.run.max_staleness)
-        self._tokenizer_hash = codec.hash
+        shape = await asyncio.to_thread(policy_identity, self._model)
+        self._fingerprint = fingerprint(recipe, tokenizer=codec.hash, shape=shape)
         self.status = EngineStatus(
             steps=shared.run.steps,
             lane=self._lane,
@@ -306,11 +317,13 @@ class Engine:
             ) from error
 
     def _register_rollout(self, server: object) -> None:
-        servicer = RolloutServicer(self._delivery, self.journal, self.status.message, self.drain)
+        servicer = RolloutServicer(
+            self._delivery, self.journal, self._claims, self.status.message, self.drain
+        )
         rollout_pb2_grpc.add_RolloutServiceServicer_to_server(servicer, server)
 
     def _register_policy(self, server: object) -> None:
-        servicer = PolicyServicer(self._publisher, self.journal, self._tokenizer_hash)
+        servicer = PolicyServicer(self._publisher, self.journal, self._claims, self._fingerprint)
         policy_pb2_grpc.add_PolicyServiceServicer_to_server(servicer, server)
 
 

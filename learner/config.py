@@ -240,6 +240,10 @@ class LearnerTable(Table):
         default=8, ge=0, description="scored for the gap when training shows few; 0 = no probe"
     )
     lease_wait_s: float = Field(default=20.0, gt=0, description="one long poll for groups")
+    prefetch: bool = Field(
+        default=True,
+        description="lease the next batch while this one trains, where run.max_staleness > 0",
+    )
     patience_steps: int = Field(
         default=20,
         ge=0,

@@ -21,6 +21,20 @@ class EngineError(LearnerError):
     """The engine stayed out of reach, refused a request, or sent something inconsistent."""
 
 
+class MismatchError(LearnerError):
+    """Engine and learner were started with different recipes, policies, tokenizers or folders."""
+
+
+class FolderError(LearnerError):
+    """The run's folder cannot be written."""
+
+
+class TakenError(LearnerError):
+    """Another learner has the run. Whoever starts learners again should not after this one."""
+
+    status = 5
+
+
 class DivergedError(LearnerError):
     """Steps in a row had no finite gradient; nothing of them reached the weights."""
 
@@ -28,7 +42,8 @@ class DivergedError(LearnerError):
 
 
 class WorthlessError(LearnerError):
-    """learner.patience_steps steps in a row taught nothing: masked, empty, or without a signal."""
+    """learner.patience_steps steps in a row taught nothing: masked, empty, or without a signal; or
+    the engine finds no group that could."""
 
     status = 4
 

@@ -8,7 +8,9 @@ from datetime import timedelta
 from pathlib import Path
 
 from learner.config import LearnerTable
+from learner.intake.ahead import Ahead
 from learner.intake.client import PUBLISH_S, EngineClient, lease_deadline
+from learner.lock import only_learner
 from learner.loop.handover import save
 from learner.loop.start import restore, start, warn_of_long_rows
 from learner.loop.state import Run
@@ -28,13 +30,18 @@ def run(recipe: Recipe) -> Path:
     table = recipe.table("learner", LearnerTable)
     shared = recipe.shared
     final = recipe.run_folder / "final"
-    with parallel.ranks(
-        tensor=table.parallel.tensor,
-        seed=shared.run.seed,
-        wait=longest_alone(table, shared.run.groups_per_step),
+    with (
+        parallel.ranks(
+            tensor=table.parallel.tensor,
+            seed=shared.run.seed,
+            wait=longest_alone(table, shared.run.groups_per_step),
+        ),
+        contextlib.ExitStack() as held,
     ):
         first = parallel.is_first()
+        unlocked: str | None = None
         if first:
+            unlocked = held.enter_context(only_learner(recipe.run_folder))
             recipe.write_resolved("learner", table)
         source = first_policy(recipe)
         policy = load_policy(source, table.optimizer, table.precision)
@@ -71,7 +78,11 @@ def run(recipe: Recipe) -> Path:
                         shared.run.engine, patience=table.engine_patience_s, say=report.say
                     )
                 )
+                if table.prefetch and shared.run.max_staleness > 0:
+                    state.ahead = Ahead(state.client)
                 state.log = stack.enter_context(MetricsLog(recipe.run_folder, "learner"))
+            if unlocked is not None:
+                report.say(unlocked)
             warn_of_long_rows(state)
             start(state, resumed=resumed)
             state.marked = time.monotonic()

@@ -6,6 +6,7 @@ number; a resumed run sees just what an uninterrupted one would.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Iterator
@@ -17,6 +18,8 @@ import numpy as np
 from learner.config import Loss, SftTable
 from learner.errors import DataError, DivergedError
 from learner.intake.ledger import Ledger
+from learner.intake.origin import Origin
+from learner.lock import only_learner
 from learner.metrics import MetricsLog
 from learner.model import parallel
 from learner.model.policy import Policy, load_policy
@@ -37,16 +40,24 @@ def sft(recipe: Recipe) -> Path:
     table = recipe.table("sft", SftTable)
     home = recipe.run_folder / "sft"
     final = recipe.resolve(table.output) if table.output is not None else home / "final"
-    with parallel.ranks(tensor=table.parallel.tensor, seed=table.seed):
+    with (
+        parallel.ranks(tensor=table.parallel.tensor, seed=table.seed),
+        contextlib.ExitStack() as held,
+    ):
+        unlocked: str | None = None
         if parallel.is_first():
+            unlocked = held.enter_context(only_learner(home))
             recipe.write_resolved("sft", table)
         source = recipe.resolve(table.model or recipe.shared.policy.model)
         policy = load_policy(source, table.optimizer, table.precision)
-        traces = load_traces(recipe.resolve(table.data), int(policy.shape["vocabulary"]))
+        origin = Origin(source)
+        traces = load_traces(recipe.resolve(table.data), int(policy.shape["vocabulary"]), origin)
         checkpoints = Checkpoints(home / "checkpoints", table.keep_checkpoints)
         done = _resume(policy, table, checkpoints, len(traces))
         with Reporter("sft", table.steps, done, quiet=not parallel.is_first()) as report:
             report.say(f"{len(traces)} traces, {table.steps - done} steps to go from {source}")
+            for doubt in filter(None, (unlocked, origin.sentence())):
+                report.say(doubt)
             longest = max(row.count for rows in traces for row in rows)
             vocabulary = int(policy.shape["vocabulary"]) // parallel.tensor_size()
             sentence = too_long(longest, vocabulary, free_bytes(), mend="cut the traces")
@@ -57,14 +68,15 @@ def sft(recipe: Recipe) -> Path:
     return final
 
 
-def load_traces(path: Path, vocabulary: int) -> list[list[Row]]:
-    """Rows of every trajectory that has a trainable token. DataError when none has."""
+def load_traces(path: Path, vocabulary: int, origin: Origin) -> list[list[Row]]:
+    """Rows of every trajectory that has a trainable token. DataError when none has, and for a
+    trajectory of another tokenizer than that of `origin`."""
+    traces = []
     try:
-        traces = [
-            rows
-            for trajectory in read_trajectories(path)
-            if (rows := rows_of(trajectory, temperature=1.0))
-        ]
+        for trajectory in read_trajectories(path):
+            origin.check(trajectory)
+            if rows := rows_of(trajectory, temperature=1.0):
+                traces.append(rows)
     except FileNotFoundError as error:
         raise DataError(
             f"no trajectories at {path}: `engine render RECIPE` writes sft.data"

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import StartupError
+from engine.journal.groups import Fate
 from engine.journal.logs import LogState, trajectory_of
 from engine.journal.reader import JournalReader, LoggedAttempt, reading
 from engine.rollout import events as log_events
@@ -43,7 +44,7 @@ def run_state(run_folder: Path) -> dict[str, Any]:
     """The state of a run. StartupError where there is none."""
     with reading(run_folder) as reader:
         counts, version = reader.counts(), reader.version()
-        delivered = counts.last_sequence - counts.waiting - counts.dropped_groups
+        delivered = counts.arrived - counts.waiting - counts.dropped_groups
         return {
             "run": str(run_folder),
             "engine_lives": reader.engine_lives,
@@ -53,6 +54,7 @@ def run_state(run_folder: Path) -> dict[str, Any]:
                 "waiting": counts.waiting,
                 "delivered": delivered,
                 "dropped": counts.dropped_groups,
+                "turned_away": counts.turned_away,
                 "skipped": counts.skipped,
             },
             "trajectories_accepted": counts.accepted,
@@ -82,7 +84,12 @@ def trajectory_state(run_folder: Path, name: str, decode: Decode | None = None) 
         }
         if found is not None:
             message = trajectory_pb2.Trajectory.FromString(found.data)
-            group = {"group": found.group, "sequence": found.sequence, "dropped": found.dropped}
+            group = {
+                "group": found.group,
+                "sequence": found.sequence,
+                "dropped": found.fate is Fate.STALE,
+                "turned_away": found.fate is Fate.TURNED_AWAY,
+            }
             return told | group | of_record(trajectory_from_proto(message), decode)
         if attempts:
             state = _folded(reader, attempts[-1].name)
@@ -270,6 +277,11 @@ def _folded(reader: JournalReader, attempt: str) -> State:
 
 
 def _unknown(reader: JournalReader, name: str) -> StartupError:
+    if reader.was_turned_away(name):
+        return StartupError(
+            f"the group of {name} had no signal and was turned away, so the journal has not kept "
+            'it; engine.history = "all" keeps everything'
+        )
     if reader.was_delivered(name):
         return StartupError(
             f"the group of {name} was delivered and acknowledged, so the journal has forgotten it; "

@@ -242,6 +242,7 @@ def _settings(
         "protocol": [task.protocol, task.protocol_options],
         "reward": [task.reward, task.reward_per_group, task.group_hook, sorted(task.stops.items())],
         "masks": [task.mask_overlong, task.mask_void],
+        **({"length": task.overlong.model_dump()} if task.overlong else {}),
         "limits": task.limits.model_dump(exclude={"seconds"}),
         "sampling": asdict(build_sampling(recipe)),
         "tools": sorted((name, shared.tools[name].names) for name in task.tools or shared.tools),

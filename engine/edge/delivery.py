@@ -37,7 +37,8 @@ class Delivery:
     async def lease(
         self, *, after: int, limit: int, version: WeightVersion, wait: float
     ) -> AsyncIterator[StoredGroup]:
-        """Up to `limit` groups after number `after`, until `wait` seconds bring none.
+        """Up to `limit` groups after number `after`, until `wait` seconds bring none, or until none
+        can come.
 
         ServiceError when groups after that number are gone, or for a version that nobody
         published.
@@ -54,7 +55,7 @@ class Delivery:
             )
         sent = 0
         while sent < limit:
-            seen = self._lane.counts.last_sequence
+            seen = self._lane.counts.arrived
             groups = await self._journal.groups_after(after, limit - sent)
             if not groups:
                 if not await self._arrival(seen, wait):
@@ -124,11 +125,14 @@ class Delivery:
             )
 
     async def _arrival(self, seen: int, wait: float) -> bool:
-        """True when a group above number `seen` was journaled within `wait` seconds."""
+        """True when a group was journaled to be offered, above `seen` of them, within `wait`
+        seconds. False at once where the lane has ended fruitless."""
         lane = self._lane
         try:
             async with asyncio.timeout(wait), lane.arrived:
-                await lane.arrived.wait_for(lambda: lane.counts.last_sequence > seen)
+                await lane.arrived.wait_for(
+                    lambda: lane.counts.arrived > seen or lane.ends_fruitless
+                )
         except TimeoutError:
             return False
-        return True
+        return lane.counts.arrived > seen

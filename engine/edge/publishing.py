@@ -9,6 +9,7 @@ Invariants
 - The same publish asked again joins the one that is under way; the newest version again is
   answered at once.
 - A caller that goes away does not leave a publish half done.
+- A learner that lost the run moves no sampler, even where its publish was waiting for its turn.
 - The journal names a folder only after it was seen to be whole and a sampler took it.
 """
 
@@ -35,8 +36,8 @@ MOST_PUBLISHES = 4
 
 log = structlog.get_logger("publish")
 
-Asked = tuple[WeightVersion, Path, WeightVersion | None]
-"""Version, folder, parent of a new lineage: what makes two publishes the same."""
+Asked = tuple[WeightVersion, Path, WeightVersion | None, str]
+"""Version, folder, parent of a new lineage, learner: what makes two publishes the same."""
 
 
 class Publisher:
@@ -49,12 +50,16 @@ class Publisher:
         control: WeightControl,
         evaluation: EvaluationLane,
         changed: Callable[[int], None],
+        allowed: Callable[[str], None],
     ) -> None:
+        """allowed: raises ServiceError for a learner whose the run is not."""
         self._journal = journal
         self._control = control
         self._evaluation = evaluation
         self._changed = changed
+        self._allowed = allowed
         self._lock = asyncio.Lock()
+        self._moving = asyncio.Lock()
         self._current: tuple[WeightVersion, Path] | None = None
         self._publishes: dict[Asked, asyncio.Task[Published]] = {}
         self.publishing = False
@@ -106,17 +111,22 @@ class Publisher:
         self._evaluation.start(version)
 
     async def publish(
-        self, version: WeightVersion, path: Path, parent: WeightVersion | None
+        self,
+        version: WeightVersion,
+        path: Path,
+        parent: WeightVersion | None,
+        *,
+        learner: str = "",
     ) -> Published:
         """Moves the samplers to `version`. ServiceError says why not.
 
         A caller that goes away leaves the publish to itself; asking again joins it.
         """
-        asked: Asked = (version, path, parent)
+        asked: Asked = (version, path, parent, learner)
         task = self._publishes.get(asked)
         if task is None:
             if len(self._publishes) >= MOST_PUBLISHES:
-                waiting = ", ".join(str(one) for one, _, _ in self._publishes)
+                waiting = ", ".join(str(one) for one, *_ in self._publishes)
                 raise ServiceError(
                     reasons.ERROR_REASON_WRONG_VERSION,
                     f"{version} cannot wait behind {waiting}",
@@ -124,7 +134,7 @@ class Publisher:
                     mend="let one learner publish to an engine",
                     retry_after=1.0,
                 )
-            task = asyncio.get_running_loop().create_task(self._publish(version, path, parent))
+            task = asyncio.get_running_loop().create_task(self._publish(*asked))
             self._publishes[asked] = task
             task.add_done_callback(lambda done: self._ended(asked, done))
         try:
@@ -134,6 +144,11 @@ class Publisher:
             if task.cancelled() and caller is not None and not caller.cancelling():
                 raise self._shutting_down(f"{version} was not published") from None
             raise
+
+    async def still(self) -> None:
+        """Returns when no publish is amid the samplers: what was newest is newest."""
+        async with self._moving:
+            return
 
     async def stop(self) -> None:
         """Ends what is under way; no sampler stays paused."""
@@ -155,36 +170,44 @@ class Publisher:
         )
 
     async def _publish(
-        self, version: WeightVersion, path: Path, parent: WeightVersion | None
+        self, version: WeightVersion, path: Path, parent: WeightVersion | None, learner: str
     ) -> Published:
         async with self._lock:
+            self._allowed(learner)
             if version == self.version:
                 return Published(samplers=0, paused_s=0.0)
             parent = await self._check(version, path, parent)
             if not await self._evaluation.idle():
                 raise self._shutting_down(f"the evaluation of {self.version} goes on first")
-            self.publishing = True
-            try:
-                published = await self._control.publish(version, path)
-            except PublishFailed as error:
-                raise ServiceError(
-                    reasons.ERROR_REASON_PUBLISH_FAILED,
-                    f"no sampler took version {version}, so {self.version} stays: {error}",
-                    subject=str(version),
-                ) from error
-            finally:
-                self.publishing = False
-            try:
-                await self._journal.set_version(version, path, parent)
-            except PublishFailed as error:  # asked for again it is published again
-                raise ServiceError(
-                    reasons.ERROR_REASON_PUBLISH_FAILED, str(error), subject=str(version)
-                ) from error
-            self._current = version, path
-            log.info("published", version=str(version), paused_s=round(published.paused_s, 4))
-            self._changed(version.step)
-            self._evaluation.start(version)
-            return published
+            async with self._moving:
+                self._allowed(learner)
+                return await self._move(version, path, parent)
+
+    async def _move(
+        self, version: WeightVersion, path: Path, parent: WeightVersion | None
+    ) -> Published:
+        self.publishing = True
+        try:
+            published = await self._control.publish(version, path)
+        except PublishFailed as error:
+            raise ServiceError(
+                reasons.ERROR_REASON_PUBLISH_FAILED,
+                f"no sampler took version {version}, so {self.version} stays: {error}",
+                subject=str(version),
+            ) from error
+        finally:
+            self.publishing = False
+        try:
+            await self._journal.set_version(version, path, parent)
+        except PublishFailed as error:  # asked for again it is published again
+            raise ServiceError(
+                reasons.ERROR_REASON_PUBLISH_FAILED, str(error), subject=str(version)
+            ) from error
+        self._current = version, path
+        log.info("published", version=str(version), paused_s=round(published.paused_s, 4))
+        self._changed(version.step)
+        self._evaluation.start(version)
+        return published
 
     async def _check(
         self, version: WeightVersion, path: Path, parent: WeightVersion | None
@@ -209,7 +232,8 @@ class Publisher:
                     mend="a resume from an older checkpoint opens a new lineage",
                 )
             return None
-        root, known = await self._lineages()
+        root, *others = await self.lineages()
+        known = {root, *others}
         if version.lineage in known:
             raise ServiceError(
                 reasons.ERROR_REASON_WRONG_LINEAGE,
@@ -243,10 +267,10 @@ class Publisher:
             subject=version.lineage,
         )
 
-    async def _lineages(self) -> tuple[str, set[str]]:
-        """(the run's first lineage, all of them)."""
+    async def lineages(self) -> tuple[str, ...]:
+        """All lineages of the run, the first one first. ServiceError while the engine starts."""
         forks = await self._journal.forks()
         root = self.version.lineage
         while root in forks:
             root = forks[root].lineage
-        return root, {root, *forks}
+        return root, *forks

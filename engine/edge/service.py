@@ -8,12 +8,14 @@ from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
 
+from engine.edge.claims import Claims
 from engine.edge.delivery import Delivery
 from engine.edge.publishing import Publisher
 from engine.journal.journal import Journal
 from toolwright import wire
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.common.v1 import trajectory_pb2
+from toolwright.fingerprint import Fingerprint, canonical, recipe_hash
 from toolwright.policy.v1 import policy_pb2 as policy
 from toolwright.policy.v1 import policy_pb2_grpc
 from toolwright.rollout.v1 import rollout_pb2 as rollout
@@ -37,11 +39,13 @@ class RolloutServicer(rollout_pb2_grpc.RolloutServiceServicer):
         self,
         delivery: Delivery,
         journal: Journal,
+        claims: Claims,
         status: Callable[[], rollout.GetStatusResponse],
         drain: Callable[[float], Awaitable[int]],
     ) -> None:
         self._delivery = delivery
         self._journal = journal
+        self._claims = claims
         self._status = status
         self._drain = drain
 
@@ -52,12 +56,14 @@ class RolloutServicer(rollout_pb2_grpc.RolloutServiceServicer):
             await abort(context, not_served("LeaseGroups for evaluation"))
         wait = request.wait.ToTimedelta().total_seconds() or LONGEST_LEASE_WAIT
         try:
+            self._claims.check(request.learner)
             async for group in self._delivery.lease(
                 after=request.after_sequence,
                 limit=request.max_groups,
                 version=wire.version_from_proto(request.version),
                 wait=min(wait, LONGEST_LEASE_WAIT),
             ):
+                self._claims.check(request.learner)
                 for member in group.members:
                     yield rollout.LeaseGroupsResponse(
                         trajectory=trajectory_pb2.Trajectory.FromString(member)
@@ -95,6 +101,7 @@ class RolloutServicer(rollout_pb2_grpc.RolloutServiceServicer):
     ) -> rollout.AckGroupsResponse:
         if request.consumer != rollout.CONSUMER_TRAIN:
             raise not_served("AckGroups for evaluation")
+        self._claims.check(request.learner)
         mark = await self._delivery.acknowledge(request.durable_sequence)
         return rollout.AckGroupsResponse(durable_sequence=mark)
 
@@ -126,10 +133,13 @@ class RolloutServicer(rollout_pb2_grpc.RolloutServiceServicer):
 class PolicyServicer(policy_pb2_grpc.PolicyServiceServicer):
     """New weights from the learner; publishing over a distributed group is not served yet."""
 
-    def __init__(self, publisher: Publisher, journal: Journal, tokenizer_hash: str) -> None:
+    def __init__(
+        self, publisher: Publisher, journal: Journal, claims: Claims, fingerprint: Fingerprint
+    ) -> None:
         self._publisher = publisher
         self._journal = journal
-        self._tokenizer_hash = tokenizer_hash
+        self._claims = claims
+        self._fingerprint = fingerprint
 
     @answers_errors
     async def PublishWeights(
@@ -137,7 +147,10 @@ class PolicyServicer(policy_pb2_grpc.PolicyServiceServicer):
     ) -> policy.PublishWeightsResponse:
         parent = wire.version_from_proto(request.parent) if request.HasField("parent") else None
         published = await self._publisher.publish(
-            wire.version_from_proto(request.version), Path(request.path), parent
+            wire.version_from_proto(request.version),
+            Path(request.path),
+            parent,
+            learner=request.learner,
         )
         paused = Duration()
         paused.FromNanoseconds(int(published.paused_s * 1e9))
@@ -149,15 +162,29 @@ class PolicyServicer(policy_pb2_grpc.PolicyServiceServicer):
     async def GetPolicy(
         self, request: policy.GetPolicyRequest, context: Context
     ) -> policy.GetPolicyResponse:
+        first, *_ = await self._publisher.lineages()
+        if request.learner:
+            await self._claims.take(request.learner)
+            await self._publisher.still()  # the one before may have died amid a publish
         forks = await self._journal.forks()
+        known = self._fingerprint
         return policy.GetPolicyResponse(
             version=wire.version_to_proto(self._publisher.version),
             path=str(self._publisher.path),
-            tokenizer_hash=self._tokenizer_hash,
+            tokenizer_hash=known.tokenizer,
             forks=[
                 policy.LineageFork(lineage=name, parent=wire.version_to_proto(parent))
                 for name, parent in forks.items()
             ],
+            fingerprint=policy.Fingerprint(
+                recipe_hash=recipe_hash(known.terms),
+                tokenizer_hash=known.tokenizer,
+                shape=known.shape,
+                group_size=known.terms["run.group_size"],
+                folder=known.folder,
+                lineage=first,
+                recipe=canonical(known.terms),
+            ),
         )
 
     @answers_errors

@@ -60,6 +60,8 @@ class EngineStatus:
             return "draining"
         if self._lane.full or self._evaluation.full:
             return "full"
+        if self._lane.ends_fruitless:
+            return "fruitless"
         if self._publisher.publishing:
             return "publishing"
         return "evaluating" if self._evaluation.busy else "running"
@@ -79,7 +81,13 @@ class EngineStatus:
             last_sequence=counts.last_sequence,
             durable_sequence=counts.durable_sequence,
             dropped_groups=counts.dropped_groups,
-            detail=wire.struct({"evaluating": self._evaluation.running}),
+            detail=wire.struct(
+                {
+                    "evaluating": self._evaluation.running,
+                    "turned_away_groups": counts.turned_away,
+                    "fruitless": self._lane.fruitless if self._lane.ends_fruitless else "",
+                }
+            ),
             final_evaluation_done=version.step >= self._steps
             and not self._evaluation.busy
             and not self._evaluation.due(version),
@@ -93,6 +101,7 @@ class EngineStatus:
             running=self._lane.running,
             evaluating=self._evaluation.running,
             waiting=self._lane.counts.waiting,
+            turned_away=self._lane.counts.turned_away,
             tokens=self._measure(),
             reward=self._metrics.mean_reward,
         )
@@ -108,6 +117,7 @@ class EngineStatus:
         parts.groups(
             passed_over=counts.skipped,
             dropped=counts.dropped_groups,
+            turned_away=counts.turned_away,
             old_tokens=self._delivery.old_tokens,
         )
         parts.journal(

@@ -5,7 +5,7 @@ Statements on the tables groups, members and skipped; transactions are the write
 Invariants
 - A group is there whole or not at all; its bytes never change, so it is offered again identical.
 - Sequence numbers grow and are never reused.
-- Id, hash and position of a group stay for good.
+- Id, hash and position of a group stay for good, also of one that was turned away.
 """
 
 from __future__ import annotations
@@ -14,9 +14,20 @@ import json
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 
 from toolwright.types import WeightVersion
 from toolwright.wire import content_hash
+
+
+class Fate(IntEnum):
+    """The column `dropped`: whether a group is offered."""
+
+    OFFERED = 0
+    STALE = 1
+    """It was, until nothing in it was fresh enough."""
+    TURNED_AWAY = 2
+    """Never: there is nothing to be learnt of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +43,9 @@ class StoredGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """accepted: trajectories of groups that were not dropped; waiting: such groups above the
-    durable mark; skipped: positions whose task cannot be run. Sequence 0 = none yet."""
+    """accepted: trajectories of groups that are offered; waiting: such groups above the durable
+    mark; dropped_groups: too old; turned_away: groups that were never offered; skipped: positions
+    whose task cannot be run. Sequence 0 = none yet."""
 
     accepted: int
     waiting: int
@@ -41,6 +53,12 @@ class Counts:
     last_sequence: int
     durable_sequence: int
     skipped: int = 0
+    turned_away: int = 0
+
+    @property
+    def arrived(self) -> int:
+        """Grows with every group that is offered, and with no other."""
+        return self.last_sequence - self.turned_away
 
 
 def add(
@@ -51,14 +69,19 @@ def add(
     members: Sequence[bytes],
     attempts: Sequence[str],
     versions: Sequence[WeightVersion],
+    fate: Fate = Fate.OFFERED,
+    keep_members: bool = True,
 ) -> int:
-    """Stores a group; returns its sequence number."""
+    """Stores a group, its members' bytes unless `keep_members` is false; returns its number."""
     texts = json.dumps([str(version) for version in versions])
     cursor = db.execute(
-        "INSERT INTO groups (position, id, hash, members, versions) VALUES (?, ?, ?, ?, ?)",
-        (position, identity, content_hash(members), len(members), texts),
+        "INSERT INTO groups (position, id, hash, members, versions, dropped)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
+        (position, identity, content_hash(members), len(members), texts, fate),
     )
     sequence = int(cursor.lastrowid or 0)
+    if not keep_members:
+        return sequence
     rows = zip(attempts, members, strict=True)
     db.executemany(
         "INSERT INTO members VALUES (?, ?, ?, ?)",
@@ -99,7 +122,11 @@ def drop(db: sqlite3.Connection, sequences: Sequence[int]) -> tuple[int, int]:
         f" WHERE NOT dropped AND sequence IN ({marks})",
         sequences,
     ).fetchone()
-    db.execute(f"UPDATE groups SET dropped = 1 WHERE sequence IN ({marks})", sequences)
+    db.execute(
+        f"UPDATE groups SET dropped = {Fate.STALE:d}"
+        f" WHERE dropped = {Fate.OFFERED:d} AND sequence IN ({marks})",
+        sequences,
+    )
     return groups, members
 
 
@@ -129,21 +156,40 @@ def forget(db: sqlite3.Connection, sequences: Sequence[int]) -> None:
 
 def count(db: sqlite3.Connection, durable: int) -> Counts:
     """The one scan at the start."""
-    accepted, left, dropped, last = db.execute(
+    accepted, left, stale, turned_away, last = db.execute(
         "SELECT coalesce(sum(members) FILTER (WHERE NOT dropped), 0),"
         " count(*) FILTER (WHERE NOT dropped AND sequence > ?),"
-        " count(*) FILTER (WHERE dropped), coalesce(max(sequence), 0) FROM groups",
+        f" count(*) FILTER (WHERE dropped = {Fate.STALE:d}),"
+        f" count(*) FILTER (WHERE dropped = {Fate.TURNED_AWAY:d}),"
+        " coalesce(max(sequence), 0) FROM groups",
         (durable,),
     ).fetchone()
     (skipped,) = db.execute("SELECT count(*) FROM skipped").fetchone()
     return Counts(
         accepted=accepted,
         waiting=left,
-        dropped_groups=dropped,
+        dropped_groups=stale,
         last_sequence=last,
         durable_sequence=durable,
         skipped=skipped,
+        turned_away=turned_away,
     )
+
+
+def filling(db: sqlite3.Connection, batch: int) -> tuple[int, int]:
+    """Of the batch of `batch` groups that is being filled: groups that it has, and those that were
+    turned away since the batch before was full. A group that went stale has filled its batch."""
+    (kept,) = db.execute(
+        "SELECT count(*) FROM groups WHERE dropped <> ?", (Fate.TURNED_AWAY,)
+    ).fetchone()
+    whole = kept // batch * batch
+    (turned_away,) = db.execute(
+        "SELECT count(*) FROM groups WHERE dropped = :away AND sequence > coalesce("
+        " (SELECT sequence FROM groups WHERE dropped <> :away AND :whole > 0"
+        "  ORDER BY sequence LIMIT 1 OFFSET max(:whole - 1, 0)), 0)",
+        {"away": Fate.TURNED_AWAY, "whole": whole},
+    ).fetchone()
+    return kept - whole, turned_away
 
 
 def positions(db: sqlite3.Connection) -> set[int]:

@@ -6,15 +6,13 @@ tokenizer: groups of two such runs must not meet in one journal.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
 
 from engine.errors import StartupError
+from toolwright.model_folder import ModelFolderError, shape_hash
 
-LONGEST_HEADER = 100 << 20
-"""Bytes; safetensors itself refuses longer ones."""
 SHOWN = 60
 """Characters of a value in the sentence."""
 _NOTHING = "nothing"
@@ -45,21 +43,11 @@ def sentence(file: Path, stored: Mapping[str, str], now: Mapping[str, str]) -> s
 
 
 def policy_identity(folder: Path) -> str:
-    """SHA-256 hex over config.json and the headers of the safetensors files, by name.
-
-    Not over the weights' bytes: of a large policy these are hundreds of gigabytes, read at every
-    start. A header names every tensor with type and shape, so another architecture or size is
-    noticed; other weights of the same shape are not. StartupError for files that cannot be read.
-    """
-    digest = hashlib.sha256()
-    for file in (folder / "config.json", *sorted(folder.glob("*.safetensors"))):
-        try:
-            content = _header(file) if file.suffix == ".safetensors" else file.read_bytes()
-        except (OSError, ValueError) as error:
-            raise StartupError(f"policy.model: {file} cannot be read: {error}") from error
-        digest.update(f"{file.name} {len(content)}\n".encode())
-        digest.update(content)
-    return digest.hexdigest()
+    """`shape_hash` of a policy folder. StartupError for files that cannot be read."""
+    try:
+        return shape_hash(folder)
+    except ModelFolderError as error:
+        raise StartupError(f"policy.model: {error}") from error
 
 
 def to_json(identity: Mapping[str, str]) -> str:
@@ -70,15 +58,6 @@ def to_json(identity: Mapping[str, str]) -> str:
 def from_json(text: str) -> dict[str, str]:
     """Inverse of `to_json`."""
     return {str(name): str(value) for name, value in json.loads(text).items()}
-
-
-def _header(file: Path) -> bytes:
-    with file.open("rb") as stream:
-        length = int.from_bytes(stream.read(8), "little")
-        header = stream.read(min(length, LONGEST_HEADER + 1))
-    if len(header) != length:
-        raise ValueError(f"no safetensors file: its header would have {length} bytes")
-    return header
 
 
 def _start_of_difference(one: str, other: str) -> int:

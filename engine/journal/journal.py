@@ -14,6 +14,7 @@ Invariants
 from __future__ import annotations
 
 import asyncio
+import json
 import sqlite3
 import uuid
 from collections.abc import Mapping, Sequence
@@ -26,7 +27,7 @@ from engine.images.media import Media
 from engine.journal import blobs as journal_blobs
 from engine.journal import facts, groups, identity
 from engine.journal.durable import flush_folder
-from engine.journal.groups import Counts, StoredGroup
+from engine.journal.groups import Counts, Fate, StoredGroup
 from engine.journal.jobs import JournalDamaged, JournalFull
 from engine.journal.logs import Appended, Logs, OpenLog
 from engine.journal.schema import Lock, open_database, unusable
@@ -49,6 +50,8 @@ SPARE_PAGES = 16_384
 """Free pages (64 MiB) that the file keeps for what comes next; more than these it gives back."""
 VACUUMED_PAGES = 1_024
 """Pages that it gives back in one transaction."""
+KEPT_LEARNERS = 256
+"""Starts of a learner that are remembered."""
 
 
 class Journal:
@@ -82,6 +85,7 @@ class Journal:
         facts.set_fact(self._db, "boot", str(self.boot))
         owner = facts.fact(self._db, "owner")
         self.owner = owner or facts.set_fact(self._db, "owner", uuid.uuid4().hex)
+        self._learners = tuple(json.loads(facts.fact(self._db, "learners") or "[]"))
         self._counts = groups.count(self._db, int(facts.fact(self._db, "durable") or 0))
         self._logs = Logs(self._db, keep_all=self._keeps_all)
 
@@ -89,6 +93,11 @@ class Journal:
     def counts(self) -> Counts:
         """As of the last commit."""
         return self._counts
+
+    @property
+    def learners(self) -> tuple[str, ...]:
+        """Words of the learners that claimed the run, the newest last."""
+        return self._learners
 
     @property
     def full(self) -> bool:
@@ -154,9 +163,13 @@ class Journal:
         attempts: Sequence[str],
         versions: Sequence[WeightVersion],
         blobs: Sequence[Media] = (),
+        turned_away: bool = False,
     ) -> int:
         """Stores a complete group with the next group commit; returns its sequence number.
         JournalFull, nothing stored.
+
+        turned_away: it is never offered, its position is finished, and its bytes are held with
+        history "all" alone.
 
         attempts: those that the members are records of, in the same order. Blobs that their events
         refer to become the group's, beside `blobs`.
@@ -170,9 +183,14 @@ class Journal:
                 members=members,
                 attempts=attempts,
                 versions=versions,
+                fate=Fate.TURNED_AWAY if turned_away else Fate.OFFERED,
+                keep_members=self._keeps_all or not turned_away,
             )
             journal_blobs.add(self._db, sequence, blobs)
-            return sequence, self._logs.complete(sequence, attempts)
+            ended = self._logs.complete(sequence, attempts)
+            if turned_away and not self._keeps_all:
+                journal_blobs.release(self._db, [sequence])
+            return sequence, ended
 
         def committed(done: tuple[int, list[str]]) -> None:
             sequence, ended = done
@@ -180,8 +198,9 @@ class Journal:
             self._writer.tidy_soon()
             self._counts = replace(
                 self._counts,
-                accepted=self._counts.accepted + len(members),
-                waiting=self._counts.waiting + 1,
+                accepted=self._counts.accepted + (0 if turned_away else len(members)),
+                waiting=self._counts.waiting + (not turned_away),
+                turned_away=self._counts.turned_away + turned_away,
                 last_sequence=sequence,
             )
 
@@ -208,6 +227,10 @@ class Journal:
         Acknowledged ones are gone: ask `counts` before, their numbers are not answered with less.
         """
         return await self._writer.read(lambda: groups.after(self._db, sequence, limit))
+
+    async def filling(self, batch: int) -> tuple[int, int]:
+        """Groups that the batch which is being filled has, and those turned away for it."""
+        return await self._writer.read(lambda: groups.filling(self._db, batch))
 
     async def drop(self, sequences: Sequence[int]) -> None:
         """Marks groups as never to be offered again."""
@@ -260,8 +283,21 @@ class Journal:
         return await self._writer.read(lambda: journal_blobs.read(self._db, sha256))
 
     async def finished_positions(self) -> set[int]:
-        """Source positions whose group is complete, dropped ones included, or was skipped."""
+        """Source positions whose group is complete, whatever became of it, or was skipped."""
         return await self._writer.read(lambda: groups.positions(self._db))
+
+    async def add_learner(self, learner: str) -> None:
+        """Records a claim; it is durable, and among `learners`, when this returns."""
+
+        def work() -> tuple[str, ...]:
+            learners = (*self._learners, learner)[-KEPT_LEARNERS:]
+            facts.set_fact(self._db, "learners", json.dumps(learners))
+            return learners
+
+        def committed(learners: tuple[str, ...]) -> None:
+            self._learners = learners
+
+        await self._writer.write(work, committed)
 
     async def set_version(
         self, version: WeightVersion, path: Path, parent: WeightVersion | None

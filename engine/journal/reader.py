@@ -11,7 +11,7 @@ from pathlib import Path
 
 from engine.errors import StartupError
 from engine.journal import facts, groups
-from engine.journal.groups import Counts
+from engine.journal.groups import Counts, Fate
 from engine.journal.logs import LogState, read_log, trajectory_of
 from engine.journal.schema import (
     FILE_NAME,
@@ -38,12 +38,12 @@ class LoggedAttempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRecord:
-    """A member of a complete group, as it is offered."""
+    """A member of a complete group, as it is offered, or would be."""
 
     attempt: str
     group: str
     sequence: int
-    dropped: bool
+    fate: Fate
     data: bytes
 
 
@@ -151,6 +151,14 @@ class JournalReader:
         ).fetchone()
         return row is not None
 
+    def was_turned_away(self, trajectory: str) -> bool:
+        """Its group was never offered."""
+        row = self._db.execute(
+            "SELECT 1 FROM groups WHERE id = ? AND dropped = ?",
+            (trajectory.rpartition("-")[0], Fate.TURNED_AWAY),
+        ).fetchone()
+        return row is not None
+
     def trajectories(self) -> list[str]:
         """Names of the newest trajectories of which something is held."""
         rows = self._db.execute(
@@ -170,7 +178,7 @@ class JournalReader:
         )
         return [
             StoredRecord(
-                attempt=attempt, group=group, sequence=sequence, dropped=bool(dropped), data=data
+                attempt=attempt, group=group, sequence=sequence, fate=Fate(dropped), data=data
             )
             for attempt, group, sequence, dropped, data in rows
         ]

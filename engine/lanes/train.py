@@ -7,6 +7,8 @@ Invariants
 - At most `max_concurrent` members are in flight; a group is admitted when one of its members finds
   a place at once.
 - Position i of the task source is group i, in this life and the next.
+- A group that dynamic sampling turns away is journaled and not accepted: its place in the bound is
+  free for another, so that as many groups are sampled as a batch lacks, and never a surplus.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from engine.errors import StartupError, TaskUnfit
 from engine.journal.journal import Counts, Journal, JournalFull
 from engine.lanes.capacity import staleness_room
 from engine.lanes.group import GroupRun, Lane, Member
+from engine.lanes.signal import Sieve
 from engine.rollout.log import AttemptLog
 from engine.tasks import BadRow, BadRows, TaskSource
 from toolwright.recipe import Run
@@ -63,7 +66,9 @@ class TrainLane:
         sampling: SamplingParams,
         bad_rows: BadRows,
         on_trajectory: OnTrajectory,
+        sieve: Sieve | None = None,
     ) -> None:
+        """sieve: dynamic sampling, where the recipe asks for it."""
         self._run = run
         self._lane = lane
         self._source = source
@@ -71,6 +76,8 @@ class TrainLane:
         self._sampling = sampling
         self._bad_rows = bad_rows
         self._on_trajectory = on_trajectory
+        self._sieve = sieve
+        self._told_fruitless = False
         self._drained = asyncio.Event()
         self._wake = asyncio.Event()
         self._waiting_for_disk = False
@@ -97,6 +104,16 @@ class TrainLane:
         """The disk is: nothing is admitted."""
         return self._waiting_for_disk or self._journal.full
 
+    @property
+    def fruitless(self) -> str:
+        """Why nothing is admitted although there is room, a sentence; "" where it is not so."""
+        return self._sieve.fruitless if self._sieve is not None else ""
+
+    @property
+    def ends_fruitless(self) -> bool:
+        """And nothing is in flight that could change that: no group will come."""
+        return not self.admitted and bool(self.fruitless)
+
     async def resume(self) -> set[str]:
         """Takes up what an earlier life left; the attempts whose sessions go on."""
         for trajectory_id, found in (await self._journal.open_logs()).items():
@@ -112,6 +129,9 @@ class TrainLane:
     async def run(self) -> None:
         """Admits until drained; returns when the last admitted group is journaled."""
         positions = await self._open_positions()
+        if self._sieve is not None:
+            kept, turned_away = await self._journal.filling(self._run.groups_per_step)
+            self._sieve.resume(kept=kept, turned_away=turned_away)
         burst = 0
         async with asyncio.TaskGroup() as groups:
             while not self._draining:
@@ -158,7 +178,7 @@ class TrainLane:
         )
 
     def _room(self) -> bool:
-        return self.capacity() >= self._run.group_size
+        return self.capacity() >= self._run.group_size and not self.fruitless
 
     def drain(self) -> None:
         """No more admissions; `run` returns once what is in flight is done."""
@@ -225,6 +245,12 @@ class TrainLane:
         errored = sum(t.status is Status.ERRORED for t in trajectories)
         if errored:
             log.warning("group_lost_members", group=trajectories[0].group_id, members=errored)
+        turned_away = self._sieve is not None and self._sieve.turns_away(trajectories)
+        if turned_away:
+            log.info("group_turned_away", group=trajectories[0].group_id, why="no signal")
+        if self.fruitless and not self._told_fruitless:
+            log.error("fruitless", reason=self.fruitless)
+        self._told_fruitless = bool(self.fruitless)
         versions = list(dict.fromkeys(v for t in trajectories for v in t.weight_versions))
         records = [serialize(trajectory_to_proto(t)) for t in trajectories]
         while True:
@@ -235,6 +261,7 @@ class TrainLane:
                     members=records,
                     attempts=[member.log.attempt for member in members],
                     versions=versions,
+                    turned_away=turned_away,
                 )
             except JournalFull as error:
                 first, self._waiting_for_disk = not self._waiting_for_disk, True

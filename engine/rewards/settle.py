@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from engine.rewards.overlong import PART, penalty
 from engine.rewards.score import Score
 from engine.rewards.stops import StopRules, verdict
 from toolwright.types import Event, Purpose, RewardPart, Status, Trajectory
@@ -16,11 +17,14 @@ def settled(trajectory: Trajectory, score: Score | None, rules: StopRules) -> Tr
     """The trajectory as its reward function and the recipe's rules leave it.
 
     score: None for one that was not scored, as infrastructure ended it. The rules are for
-    training: an evaluation reports the reward alone (spec 3.11).
+    training: an evaluation reports the reward alone (spec 3.11). Length is paid for first, so that
+    a rule which sets the reward sets it whatever the length.
     """
     done = trajectory if score is None else scored(replace(trajectory, reward=0.0), score)
     if trajectory.task.purpose is not Purpose.TRAIN:
         return done
+    if score is not None and not score.failed and rules.overlong is not None:
+        done = _paying_for_length(done, penalty(done, rules.overlong))
     found = verdict(done, rules)
     masked = done.masked or found.masked
     if score is not None and score.keep and trajectory.status is not Status.ERRORED:
@@ -39,6 +43,17 @@ def settled(trajectory: Trajectory, score: Score | None, rules: StopRules) -> Tr
         masked=masked,
         events=events,
         outside_baseline=done.outside_baseline or (masked and found.outside_baseline),
+    )
+
+
+def _paying_for_length(trajectory: Trajectory, taken: float) -> Trajectory:
+    """With what its length costs, 0 or below, as a part of the reward."""
+    if not taken:
+        return trajectory
+    return replace(
+        trajectory,
+        reward=trajectory.reward + taken,
+        reward_parts=(*trajectory.reward_parts, RewardPart(name=PART, value=taken)),
     )
 
 

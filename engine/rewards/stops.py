@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from toolwright.recipe import TaskTable
+from toolwright.recipe import Overlong, TaskTable
 from toolwright.stop_rules import StopRule, read_stop_rules
 from toolwright.types import Status, StopReason, ToolErrorKind, Trajectory
 
@@ -44,12 +44,14 @@ _CALL_ERRORS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRules:
-    """What [task] says of stops. exclude_masked: None = what infrastructure ended alone."""
+    """What [task] says of stops. exclude_masked: None = what infrastructure ended alone.
+    overlong: what length costs, whatever ended the trajectory."""
 
     stops: Mapping[StopReason, StopRule] = field(default_factory=dict)
     mask_overlong: bool = False
     mask_void: bool = False
     exclude_masked: bool | None = None
+    overlong: Overlong | None = None
 
     @classmethod
     def of(cls, table: TaskTable) -> StopRules:
@@ -59,6 +61,7 @@ class StopRules:
             mask_overlong=table.mask_overlong,
             mask_void=table.mask_void,
             exclude_masked=table.exclude_masked_from_baseline,
+            overlong=table.overlong,
         )
 
 

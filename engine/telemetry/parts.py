@@ -87,6 +87,7 @@ class PartMetrics:
         )
         self._passed_over = gauge("engine_tasks_passed_over", "of this run, in all its lives")
         self._dropped = gauge("engine_dropped_groups", "too old, of this run")
+        self._turned_away = gauge("engine_turned_away_groups", "without a signal, of this run")
         self._old_tokens = total("engine_old_tokens", "sent without loss, as too old")
         self._full = gauge("engine_journal_full", "1: the disk is, nothing is admitted")
         self._commit = gauge("engine_journal_commit_seconds", "that the last transaction took")
@@ -123,10 +124,12 @@ class PartMetrics:
         for reason, count in failures.items():
             self._attempts.follow(count, reason)
 
-    def groups(self, *, passed_over: int, dropped: int, old_tokens: int) -> None:
-        """Tasks that cannot be run, groups too old for the learner, tokens too old in others."""
+    def groups(self, *, passed_over: int, dropped: int, turned_away: int, old_tokens: int) -> None:
+        """Tasks that cannot be run; groups too old for the learner, and those without a signal;
+        tokens too old in others."""
         self._passed_over.set(passed_over)
         self._dropped.set(dropped)
+        self._turned_away.set(turned_away)
         self._old_tokens.follow(old_tokens)
 
     def journal(self, *, full: bool, backlog: int, commit_s: float) -> None:

@@ -33,11 +33,12 @@ class Progress:
         running: int,
         evaluating: int,
         waiting: int,
+        turned_away: int,
         tokens: int,
         reward: float,
     ) -> str:
         """tokens: all that samplers have sent since the start, unfinished trajectories included.
-        waiting: groups."""
+        waiting, turned_away: groups."""
         now = self._clock()
         then, before = self._last
         rate = max(tokens - before, 0) / max(now - then, 1e-9)
@@ -49,6 +50,8 @@ class Progress:
             f"{rate:,.0f} tokens/s",
             f"reward {reward:.3f}",
         ]
+        if turned_away:
+            parts.append(f"{turned_away} groups turned away")
         if evaluating:
             parts.append(f"{evaluating} evaluating")
         return ", ".join(parts)

@@ -10,7 +10,6 @@ becomes a control token, unless the recipe says `policy.foreign_text = "as_is"`.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from engine.errors import StartupError
 from engine.text.foreign import Guard
 from engine.text.template import read_template, special_tokens
 from engine.types import ImageMark
+from toolwright.model_folder import tokenizer_hash
 from toolwright.recipe import ARCHITECTURES, VISION_ARCHITECTURES, ForeignText
 
 _COPY = "copy tokenizer.json and tokenizer_config.json beside the weights"
@@ -51,7 +51,7 @@ class HuggingFaceCodec:
             )
         if not self.end_of_turn:
             raise StartupError(f"policy.model: the tokenizer in {folder} names no eos_token")
-        self.hash = self._hash()
+        self.hash = tokenizer_hash(folder)
         self._plain = foreign_text == "plain"
         control = _control_tokens(self._tokenizer)
         self._control_ids = frozenset(control)
@@ -173,11 +173,6 @@ class HuggingFaceCodec:
                 if isinstance(token := config.get(name), int)
             ),
         )
-
-    def _hash(self) -> str:
-        digest = hashlib.sha256(self._tokenizer.to_str().encode())
-        digest.update(json.dumps(self._template.sources, sort_keys=True).encode())
-        return digest.hexdigest()
 
 
 _BRACKETS = ("<>", "[]", "{}")

@@ -20,7 +20,8 @@ from jinja2.nodes import Node
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-_FILE = "chat_template.jinja"
+from toolwright.model_folder import chat_templates
+
 _WITH_TOOLS = "tool_use"
 """Name of the template for conversations with tools, where a tokenizer has several."""
 
@@ -43,7 +44,9 @@ class ChatTemplate:
         """ValueError when there is no template, or it does not take the messages."""
         name = _WITH_TOOLS if tools and _WITH_TOOLS in self.sources else "default"
         if name not in self.sources:
-            raise ValueError(f"there is no chat template, neither {_FILE} nor in the tokenizer")
+            raise ValueError(
+                "there is no chat template, neither chat_template.jinja nor in the tokenizer"
+            )
         try:
             return self._template(name).render(
                 **self._special_tokens,
@@ -62,14 +65,8 @@ class ChatTemplate:
 
 
 def read_template(folder: Path, tokenizer_config: Mapping[str, Any]) -> ChatTemplate:
-    """The folder's: a file of its own wins over what stands in tokenizer_config.json."""
-    file = folder / _FILE
-    found = file.read_text() if file.is_file() else tokenizer_config.get("chat_template")
-    if isinstance(found, str):
-        sources = {"default": found}
-    else:
-        sources = {str(one["name"]): str(one["template"]) for one in found or ()}
-    return ChatTemplate(sources, special_tokens(tokenizer_config))
+    """The folder's, with the special tokens' texts."""
+    return ChatTemplate(chat_templates(folder, tokenizer_config), special_tokens(tokenizer_config))
 
 
 def special_tokens(tokenizer_config: Mapping[str, Any]) -> dict[str, str]:

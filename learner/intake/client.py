@@ -1,9 +1,13 @@
 """The learner's line to the engine: RolloutService and PolicyService, with patience.
 
-Calls are synchronous for the caller; the learner does one thing at a time. An engine that is out
+Calls are synchronous for the caller; they run on a loop in the background, so that a lease may be
+begun and waited for later, while other calls are made. An engine that is out
 of reach is waited for, aloud, up to `patience` seconds; what it refuses is an EngineError. Every
 request may be sent again: leases start after a mark, publishes and acknowledgements are
 idempotent.
+
+A client names itself by a random word that is its process's alone. `join` gives the run to it; the
+engine then refuses whoever had the run before, and this client once another one joins (TakenError).
 
 Does not know what a step is or what groups are for.
 """
@@ -11,18 +15,25 @@ Does not know what a step is or what groups are for.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import secrets
 import time
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TypeVar
 
 import grpc
 import grpc.aio
 
-from learner.errors import EngineError
+from learner.errors import EngineError, TakenError
+from learner.intake.background import BackgroundLoop
 from toolwright import wire
+from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.common.v1 import trajectory_pb2
+from toolwright.fingerprint import Fingerprint
 from toolwright.policy.v1 import policy_pb2, policy_pb2_grpc
 from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
 from toolwright.rpc.channel import backoff, call, may_retry, open_channel
@@ -44,6 +55,24 @@ def lease_deadline(wait: float, count: int) -> float:
     return (wait + SHORT_S) * (count + 1)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """What an engine serves: its newest version, None when nothing was published yet, and what it
+    was started with, None where it does not tell."""
+
+    version: WeightVersion | None
+    fingerprint: Fingerprint | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineState:
+    """turned_away: groups without a signal that dynamic sampling has turned away, in all lives of
+    the run. fruitless: why no group will come any more, a sentence; empty while one may."""
+
+    turned_away: int
+    fruitless: str
+
+
 class EngineClient:
     """A channel to one engine; a context manager.
 
@@ -54,8 +83,9 @@ class EngineClient:
         self.address = address
         self._patience = patience
         self._say = say
-        self._runner = asyncio.Runner()
-        self._channel = self._runner.run(self._open())
+        self._learner = secrets.token_hex(8)
+        self._loop = BackgroundLoop("engine-client")
+        self._channel = self._loop.run(self._open())
         self._rollout = rollout_pb2_grpc.RolloutServiceStub(self._channel)
         self._policy = policy_pb2_grpc.PolicyServiceStub(self._channel)
 
@@ -71,18 +101,30 @@ class EngineClient:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._runner.run(self._channel.close(None))
-        self._runner.close()
+        self._loop.run(self._channel.close(None))
+        self._loop.close()
 
-    def policy(self) -> WeightVersion | None:
-        """The engine's newest version; None when nothing was published yet."""
-        request = policy_pb2.GetPolicyRequest()
+    def look(self) -> Served:
+        """What the engine serves; changes nothing there."""
+        return self._policy_as("")
+
+    def join(self) -> Served:
+        """The same, and the run is this learner's from now on.
+
+        Whoever had it publishes nothing any more: what is newest in the answer stays it.
+        """
+        return self._policy_as(self._learner)
+
+    def _policy_as(self, learner: str) -> Served:
+        request = policy_pb2.GetPolicyRequest(learner=learner)
         answer = self._until_answered(
             lambda: call(self._policy.GetPolicy, request, timeout=SHORT_S), "GetPolicy"
         )
-        if not answer.HasField("version") or not answer.version.lineage:
-            return None
-        return wire.version_from_proto(answer.version)
+        published = answer.HasField("version") and answer.version.lineage
+        return Served(
+            version=wire.version_from_proto(answer.version) if published else None,
+            fingerprint=_fingerprint(answer) if answer.HasField("fingerprint") else None,
+        )
 
     def publish(self, version: WeightVersion, parent: WeightVersion | None, path: str) -> float:
         """Hands a policy folder to the samplers; returns how long they stood still, seconds."""
@@ -91,6 +133,7 @@ class EngineClient:
             train_step=version.step,
             path=path,
             parent=wire.version_to_proto(parent) if parent is not None else None,
+            learner=self._learner,
         )
         answer = self._until_answered(
             lambda: call(self._policy.PublishWeights, request, timeout=PUBLISH_S),
@@ -101,7 +144,9 @@ class EngineClient:
     def acknowledge(self, sequence_number: int) -> None:
         """Everything up to the number is durable here."""
         request = rollout_pb2.AckGroupsRequest(
-            consumer=rollout_pb2.CONSUMER_TRAIN, durable_sequence=sequence_number
+            consumer=rollout_pb2.CONSUMER_TRAIN,
+            durable_sequence=sequence_number,
+            learner=self._learner,
         )
         self._until_answered(
             lambda: call(self._rollout.AckGroups, request, timeout=SHORT_S), "AckGroups"
@@ -111,8 +156,32 @@ class EngineClient:
         """Up to `count` whole groups after a mark, in delivery order.
 
         May return fewer, also none, after `wait` seconds without a new one or when the stream
-        broke. EngineError for a group whose members do not fit its content hash.
+        broke, and at once where the engine knows that none will come (`state` says why).
+        EngineError for a group whose members do not fit its content hash.
         """
+        return self._loop.run(self._lease(after, count, version, wait))
+
+    def begin_lease(
+        self, *, after: int, count: int, version: WeightVersion, wait: float
+    ) -> Future[list[Group]]:
+        """Begins such a lease; the future has what `lease` would return or raise."""
+        return self._loop.start(self._lease(after, count, version, wait))
+
+    def state(self) -> EngineState:
+        """How the engine is."""
+        answer = self._until_answered(
+            lambda: call(self._rollout.GetStatus, rollout_pb2.GetStatusRequest(), timeout=SHORT_S),
+            "GetStatus",
+        )
+        told = dict(answer.detail)
+        return EngineState(
+            turned_away=int(told.get("turned_away_groups", 0)),
+            fruitless=str(told.get("fruitless", "")),
+        )
+
+    async def _lease(
+        self, after: int, count: int, version: WeightVersion, wait: float
+    ) -> list[Group]:
         got: list[Group] = []
 
         async def attempt() -> None:
@@ -122,6 +191,7 @@ class EngineClient:
                 max_groups=count - len(got),
                 version=wire.version_to_proto(version),
                 wait=wire.duration(wait),
+                learner=self._learner,
             )
             deadline = lease_deadline(wait, count)
             members: list[trajectory_pb2.Trajectory] = []
@@ -135,11 +205,11 @@ class EngineClient:
             except grpc.aio.AioRpcError as error:
                 raise from_rpc_error(error) from error
 
-        self._until_answered(attempt, "LeaseGroups")
+        await self._retry(attempt, "LeaseGroups")
         return got
 
     def _until_answered(self, attempt: Callable[[], Awaitable[Answer]], what: str) -> Answer:
-        return self._runner.run(self._retry(attempt, what))
+        return self._loop.run(self._retry(attempt, what))
 
     async def _retry(self, attempt: Callable[[], Awaitable[Answer]], what: str) -> Answer:
         failing_since = 0.0
@@ -154,6 +224,11 @@ class EngineClient:
                 if not tries or time.monotonic() - began > SHORT_S:
                     failing_since, tries = time.monotonic(), 0
                 waited = time.monotonic() - failing_since
+                if (
+                    isinstance(error, ServiceError)
+                    and error.reason == reasons.ERROR_REASON_SUPERSEDED
+                ):
+                    raise TakenError(f"engine at {self.address}: {error}") from error
                 if not may_retry(error):
                     raise EngineError(
                         f"engine at {self.address} refused {what}: {error}"
@@ -169,6 +244,25 @@ class EngineClient:
                     self._say(f"waiting for the engine at {self.address} ({what}: {error})")
                 await asyncio.sleep(backoff(tries, error))
                 tries += 1
+
+
+def _fingerprint(answer: policy_pb2.GetPolicyResponse) -> Fingerprint:
+    found = answer.fingerprint
+    try:
+        terms = dict(json.loads(found.recipe or "{}"))
+    except (ValueError, TypeError) as error:
+        raise EngineError(
+            f"what the engine tells of its recipe is no JSON object ({error}): engine and learner "
+            "are not of one version"
+        ) from error
+    lineages = (found.lineage, *(fork.lineage for fork in answer.forks)) if found.lineage else ()
+    return Fingerprint(
+        terms=terms,
+        tokenizer=found.tokenizer_hash,
+        shape=found.shape,
+        folder=found.folder,
+        lineages=lineages,
+    )
 
 
 def _close_group(info: trajectory_pb2.GroupInfo, members: list[trajectory_pb2.Trajectory]) -> Group:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
-from learner.intake.client import EngineClient
+from learner.errors import WorthlessError
 from learner.intake.ledger import Ledger, Verdict
 from toolwright.types import Group, WeightVersion
 
@@ -25,8 +26,16 @@ class Leased:
     seconds: float
 
 
+class Leases(Protocol):
+    """Who asks the engine for groups: `EngineClient`, or `Ahead` of it."""
+
+    def lease(
+        self, *, after: int, count: int, version: WeightVersion, wait: float
+    ) -> list[Group]: ...
+
+
 def lease_step(
-    client: EngineClient,
+    leases: Leases,
     ledger: Ledger,
     *,
     version: WeightVersion,
@@ -34,16 +43,18 @@ def lease_step(
     wait: float,
     say: Callable[[str], None],
     beat: Callable[[], None],
+    hopeless: Callable[[], str],
 ) -> Leased:
     """`count` groups that were never consumed, entered into the ledger at `version`.
 
-    beat: called after every lease that leaves the step incomplete.
+    beat: called after every lease that leaves the step incomplete. hopeless: asked after one that
+    brought nothing; a sentence where no group will come, which is then a WorthlessError.
     """
     started = time.monotonic()
     groups: list[Group] = []
     skipped = {Verdict.DUPLICATE: 0, Verdict.CONFLICT: 0}
     while len(groups) < count:
-        offered = client.lease(
+        offered = leases.lease(
             after=ledger.mark, count=count - len(groups), version=version, wait=wait
         )
         for group in offered:
@@ -61,6 +72,8 @@ def lease_step(
             skipped[verdict] += 1
             say(f"group {group.id} was trained on before ({verdict.value}): skipped")
         if not offered:
+            if why := hopeless():
+                raise WorthlessError(f"the engine samples no more: {why}")
             waited = time.monotonic() - started
             say(f"waiting for groups: {len(groups)} of {count} after {waited:.0f} s")
         if len(groups) < count:

@@ -10,6 +10,7 @@ import secrets
 from dataclasses import replace
 
 from learner.config import LearnerTable
+from learner.intake.agree import join
 from learner.intake.ledger import Ledger
 from learner.loop.handover import acknowledge
 from learner.loop.state import Run, identity
@@ -43,9 +44,19 @@ def start(run: Run, *, resumed: bool) -> None:
 
     A fresh run takes the engine's own first version, step 0 of recipe's policy, as it is. Where
     the engine is ahead of these weights (it holds a version published after the checkpoint, or
-    by a run that never wrote one) they are published under a new lineage.
+    by a run that never wrote one) they are published under a new lineage. MismatchError where the
+    two were started with different things.
     """
-    newest = parallel.from_first(run.client.policy() if run.client is not None else None)
+    joined: WeightVersion | None = None
+    if run.client is not None:
+        joined = join(
+            run.client,
+            run.recipe,
+            run.policy.source,
+            lineage=run.version.lineage if resumed else "",
+            say=run.report.say,
+        )
+    newest = parallel.from_first(joined)
     if run.client is not None:
         sweep(run.policies, newest)
     if not resumed and newest is not None and newest.step == 0:

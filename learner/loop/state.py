@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from learner.config import LearnerTable
+from learner.intake.ahead import Ahead
 from learner.intake.client import EngineClient
 from learner.intake.ledger import Ledger
 from learner.metrics import MetricsLog
@@ -21,8 +22,9 @@ from toolwright.types import WeightVersion
 
 @dataclass(slots=True, kw_only=True)
 class Run:
-    """One run. `client` and `log` live on rank 0 only.
+    """One run. `client`, `ahead` and `log` live on rank 0 only.
 
+    ahead: leases the next batch while this one trains; None where nothing may be leased ahead.
     offered: folder of the newest published weights. saved: step of the newest checkpoint. broken:
     steps in a row without a finite gradient. worthless: steps in a row that taught nothing.
     marked: when the last metrics line was written; seconds: what was spent since, for the next.
@@ -38,6 +40,7 @@ class Run:
     probe: Probe
     report: Reporter
     client: EngineClient | None = None
+    ahead: Ahead | None = None
     log: MetricsLog | None = None
     offered: Path
     saved: int = -1

@@ -1,4 +1,5 @@
-"""One step, from version v: lease its groups at v, train on their rows, hand v + 1 over.
+"""One step, from version v: lease its groups at v, train on their rows, hand v + 1 over. Meanwhile
+the groups of v + 1 are leased, where they may be older than it.
 
 Rank 0 talks to the engine and makes the rows; everything else happens on all ranks.
 """
@@ -34,15 +35,17 @@ def step(run: Run) -> None:
     leased: Leased | None = None
     if run.client is not None:
         leased = lease_step(
-            run.client,
+            run.ahead or run.client,
             run.ledger,
             version=at,
             count=run.recipe.shared.run.groups_per_step,
             wait=run.table.lease_wait_s,
             say=run.report.say,
             beat=parallel.still_waiting,
+            hopeless=lambda: why_none_will_come(run),
         )
         run.seconds["lease_s"] = leased.seconds
+        lease_ahead(run)
     batch = prepare(run, leased.groups if leased is not None else None)
     trained = time.monotonic()
     update = improve(
@@ -88,6 +91,23 @@ def step(run: Run) -> None:
             f"{reason}. Mend that and start the same command again, or set "
             "learner.patience_steps higher (0 is without end)"
         )
+
+
+def lease_ahead(run: Run) -> None:
+    """Begins to lease what the next step will train on, at the version that it will have."""
+    following = replace(run.version, step=run.version.step + 1)
+    if run.ahead is not None and following.step < run.recipe.shared.run.steps:
+        run.ahead.begin(
+            after=run.ledger.mark,
+            count=run.recipe.shared.run.groups_per_step,
+            version=following,
+            wait=run.table.lease_wait_s,
+        )
+
+
+def why_none_will_come(run: Run) -> str:
+    """What the engine says where dynamic sampling has given up; empty where it has not."""
+    return run.client.state().fruitless if run.client is not None else ""
 
 
 def objective(run: Run) -> PolicyObjective:

@@ -50,6 +50,7 @@ def tell(
         "tokens_per_s": update.tokens / seconds["train_s"],
         "duplicate_groups": leased.duplicates,
         "conflicting_groups": leased.conflicts,
+        **_turned_away(run),
         **seconds,
     }
     if run.log is not None:
@@ -60,3 +61,10 @@ def tell(
         f"stale {facts.get('staleness_mean', 0.0):.1f}  lease {seconds['lease_s']:.1f} s  "
         f"train {seconds['train_s']:.1f} s  publish {seconds.get('publish_s', 0.0):.1f} s",
     )
+
+
+def _turned_away(run: Run) -> dict[str, int]:
+    """How many groups dynamic sampling has turned away so far."""
+    if run.client is None or run.recipe.shared.task.dynamic_sampling is None:
+        return {}
+    return {"turned_away_groups": run.client.state().turned_away}

@@ -116,22 +116,6 @@ def centred(
     return _by_group(rewards, groups, in_baseline, advantage)
 
 
-def dapo_filter(pairs: Iterable[tuple[Hashable, float]]) -> list[Hashable]:
-    """Groups worth training on (spec 6.9): those whose metric varies, and lone rollouts."""
-    values: dict[Hashable, list[float]] = defaultdict(list)
-    for group, value in pairs:
-        values[group].append(value)
-    return [group for group, own in values.items() if len(own) == 1 or len(set(own)) > 1]
-
-
-def overlong(length: int, max_length: int, buffer: int, factor: float = 1.0) -> float:
-    """Length penalty (spec 6.9): 0, then linear over the last `buffer` tokens, then -factor."""
-    over = length - (max_length - buffer)
-    if over <= 0:
-        return 0.0
-    return -factor * min(1.0, over / buffer) if buffer else -factor
-
-
 def _differences(values: Sequence[float], baseline: Sequence[float], mean: float) -> list[float]:
     """v - mean. The mean of a constant baseline is its value, to the last bit."""
     if baseline and max(baseline) - min(baseline) <= ZERO_STD:

@@ -95,6 +95,36 @@ class Limits(Table):
     )
 
 
+class DynamicSampling(Table):
+    """Groups whose rollouts all earned the same are turned away and others sampled in their place
+    (DAPO, arXiv:2503.14476, section 3.2)."""
+
+    metric: str = Field(default="", description="a part of the reward; empty = the final reward")
+    max_gen_batches: int = Field(
+        default=0, description="most batches sampled to fill one; 0 or less = no such bound"
+    )
+
+
+class Overlong(Table):
+    """A penalty that grows over the last tokens before a length (DAPO, section 3.4)."""
+
+    max: int = Field(ge=1, description="tokens from which on the penalty is whole")
+    buffer: int = Field(ge=0, description="tokens before `max` over which it grows")
+    factor: float = Field(default=1.0, gt=0, description="the whole penalty")
+    count: Literal["policy", "all"] = Field(
+        default="policy", description="tokens that the policy wrote, or observations too"
+    )
+
+    @model_validator(mode="after")
+    def _begins_above_zero(self) -> Overlong:
+        if self.buffer > self.max:
+            raise ValueError(
+                f"buffer = {self.buffer} begins below the first token: it is at most max = "
+                f"{self.max}"
+            )
+        return self
+
+
 class TaskTable(Table):
     """Where questions come from, how the agent speaks and what is rewarded."""
 
@@ -120,6 +150,10 @@ class TaskTable(Table):
     exclude_masked_from_baseline: bool | None = Field(
         default=None, description="none = what infrastructure ended, and nothing else"
     )
+    dynamic_sampling: DynamicSampling | None = Field(
+        default=None, description="turn groups without a signal away; none = train on all"
+    )
+    overlong: Overlong | None = Field(default=None, description="penalty of length; none = none")
     shuffle: bool = True
     limits: Limits = Field(default_factory=Limits)
     tools: tuple[str, ...] = Field(default=(), description="names under [tools]; empty = all")
@@ -129,6 +163,23 @@ class TaskTable(Table):
     def _rules_are_rules(cls, stops: dict[str, str]) -> dict[str, str]:
         read_stop_rules(stops)
         return stops
+
+    @model_validator(mode="after")
+    def _one_answer_to_length(self) -> TaskTable:
+        if self.overlong is None:
+            return self
+        if self.mask_overlong:
+            raise ValueError(
+                "mask_overlong takes out of the loss what [task.overlong] would penalise: set "
+                "mask_overlong = false or leave [task.overlong] out"
+            )
+        begins = self.overlong.max - self.overlong.buffer
+        if begins >= self.limits.response:
+            raise ValueError(
+                f"overlong.max - overlong.buffer = {begins} is never passed: no response is longer "
+                f"than limits.response = {self.limits.response}; lower overlong.max"
+            )
+        return self
 
 
 class Sampler(Table):
@@ -224,6 +275,15 @@ class Shared(Table):
             raise ValueError(
                 f"task.tools names {unknown}, which have no [tools.NAME] table: "
                 f"there are {', '.join(self.tools) or 'none'}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _groups_can_differ(self) -> Shared:
+        if self.task.dynamic_sampling is not None and self.run.group_size == 1:
+            raise ValueError(
+                "task.dynamic_sampling compares the rollouts of a group, and run.group_size = 1 "
+                "keeps every group: raise run.group_size or leave [task.dynamic_sampling] out"
             )
         return self
 

@@ -242,8 +242,6 @@ LEARNER_ADAPTERS: dict[str, Adapter] = {
     "common.rollout_correction": _rollout_correction,
     "common.rejection_k3": _rejection_k3,
     "common.decoupled_ppo": _decoupled_ppo,
-    "common.dapo_filter": lambda pairs: advantages.dapo_filter([(g, v) for g, v in pairs]),
-    "common.overlong": advantages.overlong,
     "common.arpo_hard_attribution": _hard_attribution,
     "searl.return_to_go": turns.return_to_go,
     "searl.episode_advantage": _episode_advantage,

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from engine.lanes.capacity import staleness_room
+from engine.lanes.signal import dapo_filter
+from engine.rewards.overlong import overlong
 from engine.rollout.decide import response_room
 from engine.rollout.events import Acted, Appended, Ended, Opened
 from engine.rollout.log import AttemptLog
@@ -119,6 +121,8 @@ def _longest_match(vocab: Mapping[str, int], text: str) -> list[int]:
 
 ENGINE_ADAPTERS: dict[str, Callable[..., Any]] = {
     "common.staleness_capacity": _staleness_capacity,
+    "common.dapo_filter": lambda pairs: dapo_filter([(g, v) for g, v in pairs]),
+    "common.overlong": overlong,
     "verltool.stop_cut": _stop_cut,
     "verltool.assemble": _assemble,
     "verltool.truncate_observation": truncate_observation,

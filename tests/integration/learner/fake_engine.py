@@ -79,8 +79,16 @@ class FakeEngine(rollout_pb2_grpc.RolloutServiceServicer, policy_pb2_grpc.Policy
         self.published: list[tuple[t.WeightVersion, t.WeightVersion | None]] = []
         self.groups: dict[int, tuple[t.WeightVersion, pb.GroupInfo, list[pb.Trajectory]]] = {}
         self.durable = 0
+        self.learners: list[str] = []
+        """Names that came with requests, each once."""
         self.break_after: int | None = None
-        self._next = 1
+        self.last: int | None = None
+        """Number of the last group that there will ever be."""
+        self.refused: set[int] = set()
+        """Steps whose leases are refused for good."""
+        self.leases: list[tuple[int, int]] = []
+        """(step that was named, steps published) of every lease, as it came."""
+        self.turned_away, self.fruitless = 0, ""
         self._lock = threading.Lock()
         self._server = grpc.server(futures.ThreadPoolExecutor(4))
         rollout_pb2_grpc.add_RolloutServiceServicer_to_server(self, self._server)
@@ -95,7 +103,12 @@ class FakeEngine(rollout_pb2_grpc.RolloutServiceServicer, policy_pb2_grpc.Policy
     def stop(self) -> None:
         self._server.stop(None).wait()
 
+    def _heard(self, request) -> None:
+        if request.learner and request.learner not in self.learners:
+            self.learners.append(request.learner)
+
     def PublishWeights(self, request, context):
+        self._heard(request)
         with self._lock:
             version = wire.version_from_proto(request.version)
             parent = wire.version_from_proto(request.parent) if request.HasField("parent") else None
@@ -106,21 +119,33 @@ class FakeEngine(rollout_pb2_grpc.RolloutServiceServicer, policy_pb2_grpc.Policy
             return policy_pb2.PublishWeightsResponse(version=request.version, samplers=1)
 
     def GetPolicy(self, request, context):
+        self._heard(request)
         if self.version is None:
             return policy_pb2.GetPolicyResponse()
         return policy_pb2.GetPolicyResponse(
             version=wire.version_to_proto(self.version), path=str(self.folder)
         )
 
+    def GetStatus(self, request, context):
+        detail = {"turned_away_groups": self.turned_away, "fruitless": self.fruitless}
+        return rollout_pb2.GetStatusResponse(detail=wire.struct(detail))
+
     def AckGroups(self, request, context):
+        self._heard(request)
         self.durable = max(self.durable, request.durable_sequence)
         return rollout_pb2.AckGroupsResponse(durable_sequence=self.durable)
 
     def LeaseGroups(self, request, context):
+        self._heard(request)
+        self.leases.append((request.version.step, len(self.published) - 1))
+        if request.version.step in self.refused:
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, "refused on purpose")
         sent = 0
         number = request.after_sequence
         while sent < request.max_groups:
             number += 1
+            if self.last is not None and number > self.last:
+                return
             with self._lock:
                 if number not in self.groups:
                     self._produce(number)

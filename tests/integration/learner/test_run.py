@@ -16,7 +16,8 @@ import pytest
 import torch
 
 from learner import run as loop
-from learner.errors import CheckpointError, EngineError
+from learner.errors import CheckpointError, EngineError, TakenError
+from learner.lock import only_learner
 from learner.loop import step as stepping
 from learner.loop.state import Run
 from tests.integration.learner.fake_engine import FakeEngine
@@ -240,6 +241,24 @@ def test_an_absent_engine_is_named_after_its_patience(tmp_path: Path, model_fold
         loop.run(recipe_for(tmp_path, model_folder, gone, **{"learner.engine_patience_s": 0.3}))
 
 
+def test_a_second_learner_is_refused_before_it_touches_anything(
+    tmp_path: Path, model_folder: Path, engine: FakeEngine
+) -> None:
+    recipe = recipe_for(tmp_path, model_folder, engine)
+    with only_learner(recipe.run_folder), pytest.raises(TakenError, match="another learner works"):
+        loop.run(recipe)
+    assert [path.name for path in recipe.run_folder.iterdir()] == ["learner.lock"]
+    assert engine.learners == []
+
+
+def test_a_run_names_one_learner_and_says_what_was_not_compared(
+    tmp_path: Path, model_folder: Path, engine: FakeEngine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loop.run(recipe_for(tmp_path, model_folder, engine, **{"run.steps": 2}))
+    assert len(engine.learners) == 1
+    assert "recipe, tokenizer and policy are not compared" in capsys.readouterr().out
+
+
 def test_another_model_does_not_resume(
     tmp_path: Path, model_folder: Path, engine: FakeEngine
 ) -> None:
@@ -291,6 +310,7 @@ def test_sampler_and_learner_agree(
     changes: dict[str, Any] = {"run.steps": 3, "run.groups_per_step": 2}
     if lag:
         changes |= {"run.max_staleness": 1, "run.correction": '"decoupled"'}
+        changes["learner.prefetch"] = "false"  # the lag of these groups is the test's own
     loop.run(recipe_for(tmp_path, model_folder, engine, **changes))
     for line in metrics(tmp_path):
         assert line["gap_max"] < 1e-4

@@ -13,6 +13,7 @@ from bench.scripted import ScriptedSampler
 from engine.commands.sample import Options, sample
 from engine.config import EngineTable
 from engine.text.codec import HuggingFaceCodec
+from learner.intake.origin import Origin
 from learner.sft import load_traces, sft
 from tests.integration.learner.models import SHAPE
 from tests.support.dialogue import ANSWER, CALL, by_turn
@@ -53,7 +54,7 @@ def test_a_sampled_file_trains_the_actions_and_nothing_else(tmp_path: Path) -> N
     policy = write_whole_policy(tmp_path / "policy")
     recipe = load_recipe(asyncio.run(collect(tmp_path, policy)))
     codec = HuggingFaceCodec(policy)
-    for rows in load_traces(tmp_path / "kept", VOCABULARY):
+    for rows in load_traces(tmp_path / "kept", VOCABULARY, Origin(policy)):
         (row,) = rows
         assert codec.decode(row.tokens[row.target].tolist()) == CALL + ANSWER
     sft(recipe)

@@ -41,7 +41,7 @@ def finished(name: str) -> Trajectory:
     return record(fold(example()), identity)
 
 
-async def group(journal: Journal, position: int) -> int:
+async def group(journal: Journal, position: int, *, turned_away: bool = False) -> int:
     name = f"g{position:07d}"
     for event in example():
         journal.append(f"{name}-0/b1r0a0", [event])
@@ -51,18 +51,21 @@ async def group(journal: Journal, position: int) -> int:
         members=[serialize(trajectory_to_proto(finished(f"{name}-0")))],
         attempts=[f"{name}-0/b1r0a0"],
         versions=[V1],
+        turned_away=turned_away,
     )
 
 
 @pytest.fixture
 async def run(tmp_path: Path) -> AsyncIterator[Path]:
-    """A run in progress: one group acknowledged, one dropped, one waiting, three in flight."""
+    """A run in progress: one group acknowledged, one dropped, one waiting, one turned away, three
+    in flight."""
     journal = Journal(tmp_path / FILE_NAME)
     await journal.set_version(V1, tmp_path / "policy" / "a-1", None)
     first, second = await group(journal, 1), await group(journal, 2)
     await group(journal, 3)
     await journal.acknowledge(first)
     await journal.drop([second])
+    await group(journal, 5, turned_away=True)
     await journal.skip(9, "no \x1b[31mimage")
     journal.append("g0000004-0/b1r0a0", example()[:3])
     journal.append("g0000004-1/b1r0a0", example()[:6])
@@ -89,7 +92,9 @@ async def test_the_state_of_a_run_in_progress(run: Path) -> None:
     found = run_state(run)
     assert found["engine_lives"]
     assert found["version"] == "a.1"
-    assert found["groups"] == {"waiting": 1, "delivered": 1, "dropped": 1, "skipped": 1}
+    assert found["groups"] == {
+        "waiting": 1, "delivered": 1, "dropped": 1, "turned_away": 1, "skipped": 1,
+    }  # fmt: skip
     assert found["skipped"] == [{"position": 9, "reason": "no \x1b[31mimage"}]
     flying = {one["attempt"]: (one["turn"], one["doing"]) for one in found["in_flight"]}
     assert flying == {
@@ -157,6 +162,8 @@ async def test_an_unknown_trajectory_is_answered_with_near_names(run: Path) -> N
         trajectory_state(run, "xyz")
     with pytest.raises(StartupError, match=r'delivered and acknowledged.*history = "all"'):
         trajectory_state(run, "g0000001-0")
+    with pytest.raises(StartupError, match=r'had no signal.*history = "all"'):
+        trajectory_state(run, "g0000005-0")
 
 
 def test_why_a_trajectory_is_masked_is_said() -> None:

@@ -169,10 +169,11 @@ def test_metrics_follow_what_the_parts_count() -> None:
     assert value("engine_tool_opens_waiting", service="python") == 3
     assert value("engine_tool_retries_total", service="python", reason="full") == 2
     parts.attempts({"session_lost": 2})
-    parts.groups(passed_over=3, dropped=1, old_tokens=64)
+    parts.groups(passed_over=3, dropped=1, turned_away=7, old_tokens=64)
     parts.journal(full=True, backlog=5, commit_s=0.25)
     assert value("engine_attempts_failed_total", reason="session_lost") == 2
     assert value("engine_tasks_passed_over") == 3
+    assert value("engine_turned_away_groups") == 7
     assert value("engine_old_tokens_total") == 64
     assert (value("engine_journal_full"), value("engine_journal_backlog")) == (1, 5)
     assert value("engine_journal_commit_seconds") == 0.25
@@ -190,10 +191,10 @@ def test_the_line_for_people() -> None:
     out, now = io.StringIO(), 100.0
     progress = Progress(7, out, clock=lambda: now)
 
-    def line(tokens: int, evaluating: int = 0) -> str:
+    def line(tokens: int, evaluating: int = 0, turned_away: int = 0) -> str:
         return progress.line(
             state="running", step=3, running=4, evaluating=evaluating, waiting=2, tokens=tokens,
-            reward=0.75,
+            reward=0.75, turned_away=turned_away,
         )  # fmt: skip
 
     now = 105.0
@@ -204,10 +205,12 @@ def test_the_line_for_people() -> None:
     ):  # fmt: skip
         assert words in first
     assert "evaluating" not in first
+    assert "turned away" not in first
     now = 110.0
-    of_both = line(50_500, evaluating=5)
+    of_both = line(50_500, evaluating=5, turned_away=3)
     assert "100 tokens/s" in of_both
     assert "5 evaluating" in of_both
+    assert "3 groups turned away" in of_both
     progress.show(first)
     assert out.getvalue() == first + "\n"
 

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learner.maths.advantages import centred, dapo_filter, group_advantage, opo, rloo
+from learner.maths.advantages import centred, group_advantage, opo, rloo
 from learner.maths.returns import reinforce_pp, returns, rfpp_baseline, whiten
 
 rewards_and_groups = st.lists(
@@ -154,14 +154,8 @@ def test_empty_input_is_legal_everywhere() -> None:
     assert group_advantage([], []) == []
     assert rloo([], []) == []
     assert opo([], [], []) == []
-    assert dapo_filter([]) == []
     nothing = torch.zeros(2, 3)
     assert not whiten(torch.ones(2, 3), nothing).any()
-
-
-def test_filter_keeps_groups_that_vary_in_their_order() -> None:
-    pairs = [("c", 1.0), ("a", 0.0), ("b", 1.0), ("a", 1.0), ("c", 1.0)]
-    assert dapo_filter(pairs) == ["a", "b"]
 
 
 rectangles = st.integers(1, 5).flatmap(

@@ -30,7 +30,9 @@ from learner.config import (
 )
 from tests.support.docs import DOCS
 from toolwright.recipe import (
+    DynamicSampling,
     Limits,
+    Overlong,
     Policy,
     Run,
     Sampler,
@@ -46,6 +48,8 @@ TABLES: Mapping[str, type[Table]] = {
     "[run]": Run,
     "[policy]": Policy,
     "[task]": TaskTable,
+    "[task.overlong]": Overlong,
+    "[task.dynamic_sampling]": DynamicSampling,
     "[task.limits]": Limits,
     "[sampler]": Sampler,
     "[tools.NAME]": Tool,

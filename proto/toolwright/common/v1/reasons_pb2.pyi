@@ -158,6 +158,8 @@ class _ErrorReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     """PERMISSION_DENIED: the token or the owner does not fit."""
     ERROR_REASON_INTERNAL: _ErrorReason.ValueType  # 22
     """INTERNAL: a fault of the service itself; the log line has this id."""
+    ERROR_REASON_SUPERSEDED: _ErrorReason.ValueType  # 23
+    """FAILED_PRECONDITION: another learner has taken the run over."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a service could not do what it was asked. Travels as ErrorDetail in google.rpc.Status;
@@ -209,6 +211,8 @@ ERROR_REASON_NOT_OWNER: ErrorReason.ValueType  # 21
 """PERMISSION_DENIED: the token or the owner does not fit."""
 ERROR_REASON_INTERNAL: ErrorReason.ValueType  # 22
 """INTERNAL: a fault of the service itself; the log line has this id."""
+ERROR_REASON_SUPERSEDED: ErrorReason.ValueType  # 23
+"""FAILED_PRECONDITION: another learner has taken the run over."""
 global___ErrorReason = ErrorReason
 
 class _ToolErrorKind:

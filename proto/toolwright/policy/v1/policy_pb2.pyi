@@ -22,10 +22,13 @@ class PublishWeightsRequest(google.protobuf.message.Message):
     PARENT_FIELD_NUMBER: builtins.int
     TRAIN_STEP_FIELD_NUMBER: builtins.int
     PATH_FIELD_NUMBER: builtins.int
+    LEARNER_FIELD_NUMBER: builtins.int
     train_step: builtins.int
     """Optimizer step of the training run."""
     path: builtins.str
     """Hugging Face folder."""
+    learner: builtins.str
+    """The process that publishes, as its GetPolicy named it."""
     @property
     def version(self) -> toolwright.common.v1.trajectory_pb2.WeightVersion: ...
     @property
@@ -39,9 +42,10 @@ class PublishWeightsRequest(google.protobuf.message.Message):
         parent: toolwright.common.v1.trajectory_pb2.WeightVersion | None = ...,
         train_step: builtins.int = ...,
         path: builtins.str = ...,
+        learner: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_parent", b"_parent", "parent", b"parent", "version", b"version"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_parent", b"_parent", "parent", b"parent", "path", b"path", "train_step", b"train_step", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_parent", b"_parent", "learner", b"learner", "parent", b"parent", "path", b"path", "train_step", b"train_step", "version", b"version"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_parent", b"_parent"]) -> typing.Literal["parent"] | None: ...
 
 global___PublishWeightsRequest = PublishWeightsRequest
@@ -245,9 +249,17 @@ global___AbortPublishResponse = AbortPublishResponse
 class GetPolicyRequest(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
+    LEARNER_FIELD_NUMBER: builtins.int
+    learner: builtins.str
+    """A learner's start: a word of its own that it makes for this process. The run is this learner's
+    from the answer on; one that had it before is refused with SUPERSEDED. Empty = who only asks.
+    """
     def __init__(
         self,
+        *,
+        learner: builtins.str = ...,
     ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["learner", b"learner"]) -> None: ...
 
 global___GetPolicyRequest = GetPolicyRequest
 
@@ -259,6 +271,7 @@ class GetPolicyResponse(google.protobuf.message.Message):
     PATH_FIELD_NUMBER: builtins.int
     TOKENIZER_HASH_FIELD_NUMBER: builtins.int
     FORKS_FIELD_NUMBER: builtins.int
+    FINGERPRINT_FIELD_NUMBER: builtins.int
     path: builtins.str
     tokenizer_hash: builtins.str
     @property
@@ -267,6 +280,10 @@ class GetPolicyResponse(google.protobuf.message.Message):
     def forks(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___LineageFork]:
         """Lineages and where each left its parent."""
 
+    @property
+    def fingerprint(self) -> global___Fingerprint:
+        """What the engine was started with; absent from engines that do not tell."""
+
     def __init__(
         self,
         *,
@@ -274,11 +291,56 @@ class GetPolicyResponse(google.protobuf.message.Message):
         path: builtins.str = ...,
         tokenizer_hash: builtins.str = ...,
         forks: collections.abc.Iterable[global___LineageFork] | None = ...,
+        fingerprint: global___Fingerprint | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["version", b"version"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["forks", b"forks", "path", b"path", "tokenizer_hash", b"tokenizer_hash", "version", b"version"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_fingerprint", b"_fingerprint", "fingerprint", b"fingerprint", "version", b"version"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_fingerprint", b"_fingerprint", "fingerprint", b"fingerprint", "forks", b"forks", "path", b"path", "tokenizer_hash", b"tokenizer_hash", "version", b"version"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_fingerprint", b"_fingerprint"]) -> typing.Literal["fingerprint"] | None: ...
 
 global___GetPolicyResponse = GetPolicyResponse
+
+@typing.final
+class Fingerprint(google.protobuf.message.Message):
+    """Which run a process serves, to be compared by one that joins it."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RECIPE_HASH_FIELD_NUMBER: builtins.int
+    TOKENIZER_HASH_FIELD_NUMBER: builtins.int
+    SHAPE_FIELD_NUMBER: builtins.int
+    GROUP_SIZE_FIELD_NUMBER: builtins.int
+    FOLDER_FIELD_NUMBER: builtins.int
+    LINEAGE_FIELD_NUMBER: builtins.int
+    RECIPE_FIELD_NUMBER: builtins.int
+    recipe_hash: builtins.str
+    """SHA-256 hex of `recipe`."""
+    tokenizer_hash: builtins.str
+    """Over tokenizer.json and chat templates; the tokenizer_hash of trajectories."""
+    shape: builtins.str
+    """SHA-256 hex over config.json and safetensors headers of the policy that the run begins with."""
+    group_size: builtins.int
+    folder: builtins.str
+    """Run folder, absolute."""
+    lineage: builtins.str
+    """The run's first lineage; `forks` has the others."""
+    recipe: builtins.str
+    """What both processes must have the same in the recipe: one JSON object, values by dotted key,
+    keys sorted, no blanks.
+    """
+    def __init__(
+        self,
+        *,
+        recipe_hash: builtins.str = ...,
+        tokenizer_hash: builtins.str = ...,
+        shape: builtins.str = ...,
+        group_size: builtins.int = ...,
+        folder: builtins.str = ...,
+        lineage: builtins.str = ...,
+        recipe: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["folder", b"folder", "group_size", b"group_size", "lineage", b"lineage", "recipe", b"recipe", "recipe_hash", b"recipe_hash", "shape", b"shape", "tokenizer_hash", b"tokenizer_hash"]) -> None: ...
+
+global___Fingerprint = Fingerprint
 
 @typing.final
 class LineageFork(google.protobuf.message.Message):

@@ -27,43 +27,43 @@ from google.protobuf import struct_pb2 as google_dot_protobuf_dot_struct__pb2
 from toolwright.common.v1 import trajectory_pb2 as toolwright_dot_common_dot_v1_dot_trajectory__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#toolwright/rollout/v1/rollout.proto\x12\x15toolwright.rollout.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a%toolwright/common/v1/trajectory.proto\"?\n\x12SubmitTasksRequest\x12)\n\x05tasks\x18\x01 \x03(\x0b\x32\x1a.toolwright.common.v1.Task\"6\n\x13SubmitTasksResponse\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\r\x12\r\n\x05known\x18\x02 \x01(\r\"\xd2\x01\n\x12LeaseGroupsRequest\x12\x31\n\x08\x63onsumer\x18\x01 \x01(\x0e\x32\x1f.toolwright.rollout.v1.Consumer\x12\x16\n\x0e\x61\x66ter_sequence\x18\x02 \x01(\x04\x12\x12\n\nmax_groups\x18\x03 \x01(\r\x12\x34\n\x07version\x18\x04 \x01(\x0b\x32#.toolwright.common.v1.WeightVersion\x12\'\n\x04wait\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x87\x01\n\x13LeaseGroupsResponse\x12\x36\n\ntrajectory\x18\x01 \x01(\x0b\x32 .toolwright.common.v1.TrajectoryH\x00\x12\x30\n\x05group\x18\x02 \x01(\x0b\x32\x1f.toolwright.common.v1.GroupInfoH\x00\x42\x06\n\x04item\"_\n\x10\x41\x63kGroupsRequest\x12\x31\n\x08\x63onsumer\x18\x01 \x01(\x0e\x32\x1f.toolwright.rollout.v1.Consumer\x12\x18\n\x10\x64urable_sequence\x18\x02 \x01(\x04\"-\n\x11\x41\x63kGroupsResponse\x12\x18\n\x10\x64urable_sequence\x18\x01 \x01(\x04\"#\n\x12WatchEventsRequest\x12\r\n\x05\x61\x66ter\x18\x01 \x01(\x04\"Z\n\x13WatchEventsResponse\x12\x17\n\x0fsequence_number\x18\x01 \x01(\x04\x12*\n\x05\x65vent\x18\x02 \x01(\x0b\x32\x1b.toolwright.common.v1.Event\"\x12\n\x10GetStatusRequest\"\xa4\x02\n\x11GetStatusResponse\x12\r\n\x05state\x18\x01 \x01(\t\x12\x34\n\x07version\x18\x02 \x01(\x0b\x32#.toolwright.common.v1.WeightVersion\x12\x0f\n\x07running\x18\x03 \x01(\r\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x04 \x01(\x04\x12\x16\n\x0ewaiting_groups\x18\x05 \x01(\r\x12\x15\n\rlast_sequence\x18\x06 \x01(\x04\x12\x18\n\x10\x64urable_sequence\x18\x07 \x01(\x04\x12\x16\n\x0e\x64ropped_groups\x18\x08 \x01(\x04\x12\'\n\x06\x64\x65tail\x18\t \x01(\x0b\x32\x17.google.protobuf.Struct\x12\x1d\n\x15\x66inal_evaluation_done\x18\n \x01(\x08\";\n\x0c\x44rainRequest\x12+\n\x08\x64\x65\x61\x64line\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\"#\n\rDrainResponse\x12\x12\n\nunfinished\x18\x01 \x01(\r\"0\n\x0eGetBlobRequest\x12\x0e\n\x06sha256\x18\x01 \x01(\t\x12\x0e\n\x06offset\x18\x02 \x01(\x04\"\x1f\n\x0fGetBlobResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c*K\n\x08\x43onsumer\x12\x18\n\x14\x43ONSUMER_UNSPECIFIED\x10\x00\x12\x12\n\x0e\x43ONSUMER_TRAIN\x10\x01\x12\x11\n\rCONSUMER_EVAL\x10\x02\x32\xb6\x05\n\x0eRolloutService\x12\x64\n\x0bSubmitTasks\x12).toolwright.rollout.v1.SubmitTasksRequest\x1a*.toolwright.rollout.v1.SubmitTasksResponse\x12\x66\n\x0bLeaseGroups\x12).toolwright.rollout.v1.LeaseGroupsRequest\x1a*.toolwright.rollout.v1.LeaseGroupsResponse0\x01\x12^\n\tAckGroups\x12\'.toolwright.rollout.v1.AckGroupsRequest\x1a(.toolwright.rollout.v1.AckGroupsResponse\x12\x66\n\x0bWatchEvents\x12).toolwright.rollout.v1.WatchEventsRequest\x1a*.toolwright.rollout.v1.WatchEventsResponse0\x01\x12^\n\tGetStatus\x12\'.toolwright.rollout.v1.GetStatusRequest\x1a(.toolwright.rollout.v1.GetStatusResponse\x12R\n\x05\x44rain\x12#.toolwright.rollout.v1.DrainRequest\x1a$.toolwright.rollout.v1.DrainResponse\x12Z\n\x07GetBlob\x12%.toolwright.rollout.v1.GetBlobRequest\x1a&.toolwright.rollout.v1.GetBlobResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#toolwright/rollout/v1/rollout.proto\x12\x15toolwright.rollout.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a%toolwright/common/v1/trajectory.proto\"?\n\x12SubmitTasksRequest\x12)\n\x05tasks\x18\x01 \x03(\x0b\x32\x1a.toolwright.common.v1.Task\"6\n\x13SubmitTasksResponse\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\r\x12\r\n\x05known\x18\x02 \x01(\r\"\xe3\x01\n\x12LeaseGroupsRequest\x12\x31\n\x08\x63onsumer\x18\x01 \x01(\x0e\x32\x1f.toolwright.rollout.v1.Consumer\x12\x16\n\x0e\x61\x66ter_sequence\x18\x02 \x01(\x04\x12\x12\n\nmax_groups\x18\x03 \x01(\r\x12\x34\n\x07version\x18\x04 \x01(\x0b\x32#.toolwright.common.v1.WeightVersion\x12\'\n\x04wait\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0f\n\x07learner\x18\x06 \x01(\t\"\x87\x01\n\x13LeaseGroupsResponse\x12\x36\n\ntrajectory\x18\x01 \x01(\x0b\x32 .toolwright.common.v1.TrajectoryH\x00\x12\x30\n\x05group\x18\x02 \x01(\x0b\x32\x1f.toolwright.common.v1.GroupInfoH\x00\x42\x06\n\x04item\"p\n\x10\x41\x63kGroupsRequest\x12\x31\n\x08\x63onsumer\x18\x01 \x01(\x0e\x32\x1f.toolwright.rollout.v1.Consumer\x12\x18\n\x10\x64urable_sequence\x18\x02 \x01(\x04\x12\x0f\n\x07learner\x18\x03 \x01(\t\"-\n\x11\x41\x63kGroupsResponse\x12\x18\n\x10\x64urable_sequence\x18\x01 \x01(\x04\"#\n\x12WatchEventsRequest\x12\r\n\x05\x61\x66ter\x18\x01 \x01(\x04\"Z\n\x13WatchEventsResponse\x12\x17\n\x0fsequence_number\x18\x01 \x01(\x04\x12*\n\x05\x65vent\x18\x02 \x01(\x0b\x32\x1b.toolwright.common.v1.Event\"\x12\n\x10GetStatusRequest\"\xa4\x02\n\x11GetStatusResponse\x12\r\n\x05state\x18\x01 \x01(\t\x12\x34\n\x07version\x18\x02 \x01(\x0b\x32#.toolwright.common.v1.WeightVersion\x12\x0f\n\x07running\x18\x03 \x01(\r\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x04 \x01(\x04\x12\x16\n\x0ewaiting_groups\x18\x05 \x01(\r\x12\x15\n\rlast_sequence\x18\x06 \x01(\x04\x12\x18\n\x10\x64urable_sequence\x18\x07 \x01(\x04\x12\x16\n\x0e\x64ropped_groups\x18\x08 \x01(\x04\x12\'\n\x06\x64\x65tail\x18\t \x01(\x0b\x32\x17.google.protobuf.Struct\x12\x1d\n\x15\x66inal_evaluation_done\x18\n \x01(\x08\";\n\x0c\x44rainRequest\x12+\n\x08\x64\x65\x61\x64line\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\"#\n\rDrainResponse\x12\x12\n\nunfinished\x18\x01 \x01(\r\"0\n\x0eGetBlobRequest\x12\x0e\n\x06sha256\x18\x01 \x01(\t\x12\x0e\n\x06offset\x18\x02 \x01(\x04\"\x1f\n\x0fGetBlobResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c*K\n\x08\x43onsumer\x12\x18\n\x14\x43ONSUMER_UNSPECIFIED\x10\x00\x12\x12\n\x0e\x43ONSUMER_TRAIN\x10\x01\x12\x11\n\rCONSUMER_EVAL\x10\x02\x32\xb6\x05\n\x0eRolloutService\x12\x64\n\x0bSubmitTasks\x12).toolwright.rollout.v1.SubmitTasksRequest\x1a*.toolwright.rollout.v1.SubmitTasksResponse\x12\x66\n\x0bLeaseGroups\x12).toolwright.rollout.v1.LeaseGroupsRequest\x1a*.toolwright.rollout.v1.LeaseGroupsResponse0\x01\x12^\n\tAckGroups\x12\'.toolwright.rollout.v1.AckGroupsRequest\x1a(.toolwright.rollout.v1.AckGroupsResponse\x12\x66\n\x0bWatchEvents\x12).toolwright.rollout.v1.WatchEventsRequest\x1a*.toolwright.rollout.v1.WatchEventsResponse0\x01\x12^\n\tGetStatus\x12\'.toolwright.rollout.v1.GetStatusRequest\x1a(.toolwright.rollout.v1.GetStatusResponse\x12R\n\x05\x44rain\x12#.toolwright.rollout.v1.DrainRequest\x1a$.toolwright.rollout.v1.DrainResponse\x12Z\n\x07GetBlob\x12%.toolwright.rollout.v1.GetBlobRequest\x1a&.toolwright.rollout.v1.GetBlobResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'toolwright.rollout.v1.rollout_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_CONSUMER']._serialized_start=1404
-  _globals['_CONSUMER']._serialized_end=1479
+  _globals['_CONSUMER']._serialized_start=1438
+  _globals['_CONSUMER']._serialized_end=1513
   _globals['_SUBMITTASKSREQUEST']._serialized_start=163
   _globals['_SUBMITTASKSREQUEST']._serialized_end=226
   _globals['_SUBMITTASKSRESPONSE']._serialized_start=228
   _globals['_SUBMITTASKSRESPONSE']._serialized_end=282
   _globals['_LEASEGROUPSREQUEST']._serialized_start=285
-  _globals['_LEASEGROUPSREQUEST']._serialized_end=495
-  _globals['_LEASEGROUPSRESPONSE']._serialized_start=498
-  _globals['_LEASEGROUPSRESPONSE']._serialized_end=633
-  _globals['_ACKGROUPSREQUEST']._serialized_start=635
-  _globals['_ACKGROUPSREQUEST']._serialized_end=730
-  _globals['_ACKGROUPSRESPONSE']._serialized_start=732
-  _globals['_ACKGROUPSRESPONSE']._serialized_end=777
-  _globals['_WATCHEVENTSREQUEST']._serialized_start=779
-  _globals['_WATCHEVENTSREQUEST']._serialized_end=814
-  _globals['_WATCHEVENTSRESPONSE']._serialized_start=816
-  _globals['_WATCHEVENTSRESPONSE']._serialized_end=906
-  _globals['_GETSTATUSREQUEST']._serialized_start=908
-  _globals['_GETSTATUSREQUEST']._serialized_end=926
-  _globals['_GETSTATUSRESPONSE']._serialized_start=929
-  _globals['_GETSTATUSRESPONSE']._serialized_end=1221
-  _globals['_DRAINREQUEST']._serialized_start=1223
-  _globals['_DRAINREQUEST']._serialized_end=1282
-  _globals['_DRAINRESPONSE']._serialized_start=1284
-  _globals['_DRAINRESPONSE']._serialized_end=1319
-  _globals['_GETBLOBREQUEST']._serialized_start=1321
-  _globals['_GETBLOBREQUEST']._serialized_end=1369
-  _globals['_GETBLOBRESPONSE']._serialized_start=1371
-  _globals['_GETBLOBRESPONSE']._serialized_end=1402
-  _globals['_ROLLOUTSERVICE']._serialized_start=1482
-  _globals['_ROLLOUTSERVICE']._serialized_end=2176
+  _globals['_LEASEGROUPSREQUEST']._serialized_end=512
+  _globals['_LEASEGROUPSRESPONSE']._serialized_start=515
+  _globals['_LEASEGROUPSRESPONSE']._serialized_end=650
+  _globals['_ACKGROUPSREQUEST']._serialized_start=652
+  _globals['_ACKGROUPSREQUEST']._serialized_end=764
+  _globals['_ACKGROUPSRESPONSE']._serialized_start=766
+  _globals['_ACKGROUPSRESPONSE']._serialized_end=811
+  _globals['_WATCHEVENTSREQUEST']._serialized_start=813
+  _globals['_WATCHEVENTSREQUEST']._serialized_end=848
+  _globals['_WATCHEVENTSRESPONSE']._serialized_start=850
+  _globals['_WATCHEVENTSRESPONSE']._serialized_end=940
+  _globals['_GETSTATUSREQUEST']._serialized_start=942
+  _globals['_GETSTATUSREQUEST']._serialized_end=960
+  _globals['_GETSTATUSRESPONSE']._serialized_start=963
+  _globals['_GETSTATUSRESPONSE']._serialized_end=1255
+  _globals['_DRAINREQUEST']._serialized_start=1257
+  _globals['_DRAINREQUEST']._serialized_end=1316
+  _globals['_DRAINRESPONSE']._serialized_start=1318
+  _globals['_DRAINRESPONSE']._serialized_end=1353
+  _globals['_GETBLOBREQUEST']._serialized_start=1355
+  _globals['_GETBLOBREQUEST']._serialized_end=1403
+  _globals['_GETBLOBRESPONSE']._serialized_start=1405
+  _globals['_GETBLOBRESPONSE']._serialized_end=1436
+  _globals['_ROLLOUTSERVICE']._serialized_start=1516
+  _globals['_ROLLOUTSERVICE']._serialized_end=2210
 # @@protoc_insertion_point(module_scope)

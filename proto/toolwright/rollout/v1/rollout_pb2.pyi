@@ -83,11 +83,14 @@ class LeaseGroupsRequest(google.protobuf.message.Message):
     MAX_GROUPS_FIELD_NUMBER: builtins.int
     VERSION_FIELD_NUMBER: builtins.int
     WAIT_FIELD_NUMBER: builtins.int
+    LEARNER_FIELD_NUMBER: builtins.int
     consumer: global___Consumer.ValueType
     after_sequence: builtins.int
     """Only groups with a higher sequence number: the consumer's mark."""
     max_groups: builtins.int
     """The stream ends after this many groups."""
+    learner: builtins.str
+    """The process that leases, as its GetPolicy named it."""
     @property
     def version(self) -> toolwright.common.v1.trajectory_pb2.WeightVersion:
         """Version that the groups will be used at: the final staleness check."""
@@ -104,9 +107,10 @@ class LeaseGroupsRequest(google.protobuf.message.Message):
         max_groups: builtins.int = ...,
         version: toolwright.common.v1.trajectory_pb2.WeightVersion | None = ...,
         wait: google.protobuf.duration_pb2.Duration | None = ...,
+        learner: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["version", b"version", "wait", b"wait"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["after_sequence", b"after_sequence", "consumer", b"consumer", "max_groups", b"max_groups", "version", b"version", "wait", b"wait"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["after_sequence", b"after_sequence", "consumer", b"consumer", "learner", b"learner", "max_groups", b"max_groups", "version", b"version", "wait", b"wait"]) -> None: ...
 
 global___LeaseGroupsRequest = LeaseGroupsRequest
 
@@ -140,16 +144,20 @@ class AckGroupsRequest(google.protobuf.message.Message):
 
     CONSUMER_FIELD_NUMBER: builtins.int
     DURABLE_SEQUENCE_FIELD_NUMBER: builtins.int
+    LEARNER_FIELD_NUMBER: builtins.int
     consumer: global___Consumer.ValueType
     durable_sequence: builtins.int
     """Everything up to and including this sequence number is durable at the consumer."""
+    learner: builtins.str
+    """The process that acknowledges, as its GetPolicy named it."""
     def __init__(
         self,
         *,
         consumer: global___Consumer.ValueType = ...,
         durable_sequence: builtins.int = ...,
+        learner: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["consumer", b"consumer", "durable_sequence", b"durable_sequence"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["consumer", b"consumer", "durable_sequence", b"durable_sequence", "learner", b"learner"]) -> None: ...
 
 global___AckGroupsRequest = AckGroupsRequest
 

@@ -1,0 +1,107 @@
+"""Dynamic sampling: which complete groups are turned away because nothing is to be learnt of them.
+
+DAPO (arXiv:2503.14476, section 3.2): a prompt whose rollouts all earned the same has no advantage,
+so another prompt is sampled in its place until the batch is full. Pure, but for one count.
+
+Invariants
+- A decision depends on the group's records and on what was stored before it, in order. So a later
+  life of the engine, which counts from the journal, decides the same.
+- With `max_gen_batches` = n above 0 no batch costs more than n batches of samples: what comes then
+  is kept, signal or not, and the learner's patience judges the batch.
+- Without that bound at most `MOST_EMPTY_ROUNDS` batches in a row are sampled in vain.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Sequence
+
+from toolwright.recipe import DynamicSampling
+from toolwright.types import Trajectory
+
+MOST_EMPTY_ROUNDS = 20
+"""Batches in a row without a single group that varies: the task, the reward or the policy is at
+fault, and more of the same will not mend it."""
+
+
+def dapo_filter(pairs: Iterable[tuple[Hashable, float]]) -> list[Hashable]:
+    """Of (group, metric) pairs the groups worth training on: those that vary, and lone rollouts."""
+    values: dict[Hashable, list[float]] = defaultdict(list)
+    for group, value in pairs:
+        values[group].append(value)
+    return [group for group, own in values.items() if len(own) == 1 or len(set(own)) > 1]
+
+
+def metric_of(trajectory: Trajectory, name: str) -> float:
+    """The final reward; or the sum of the parts of that name, 0 where there is none."""
+    if not name:
+        return trajectory.reward
+    return sum(part.value for part in trajectory.reward_parts if part.name == name)
+
+
+def has_signal(members: Sequence[Trajectory], metric: str = "") -> bool:
+    """Whether a group passes the filter: over the members of the baseline, since infrastructure's
+    failures tell nothing apart. Never where no member carries loss."""
+    if all(member.masked for member in members):
+        return False
+    inside = [member for member in members if not member.outside_baseline]
+    return bool(dapo_filter((member.group_id, metric_of(member, metric)) for member in inside))
+
+
+class Sieve:
+    """Says of each complete group, in the order of storing, whether it is turned away."""
+
+    def __init__(self, settings: DynamicSampling, *, groups_per_step: int) -> None:
+        self._metric = settings.metric
+        self._batch = groups_per_step
+        self._most = (settings.max_gen_batches - 1) * groups_per_step
+        self._bounded = settings.max_gen_batches > 0
+        self._kept = 0
+        self._turned_away = 0
+        self._in_vain = 0
+        self._seen: Counter[str] = Counter()
+        self._parts: set[str] = set()
+
+    def resume(self, *, kept: int, turned_away: int) -> None:
+        """What the journal holds. kept: groups of the batch that is being filled. turned_away:
+        those that were turned away for it."""
+        self._kept, self._turned_away = kept, turned_away
+
+    def turns_away(self, members: Sequence[Trajectory]) -> bool:
+        """Whether the group is not offered to the learner. Call once a group: it is counted."""
+        spent = self._bounded and self._turned_away >= self._most
+        signal = has_signal(members, self._metric)
+        if signal or spent:
+            self._in_vain = 0
+            self._seen.clear()
+            self._kept += 1
+            if self._kept == self._batch:
+                self._kept = self._turned_away = 0
+            return False
+        self._turned_away += 1
+        self._in_vain += 1
+        self._seen.update(_said(member, self._metric) for member in members)
+        self._parts.update(part.name for member in members for part in member.reward_parts)
+        return True
+
+    @property
+    def fruitless(self) -> str:
+        """Why nothing more is sampled, a sentence; "" while there is hope. A group that was in
+        flight and varies brings it back."""
+        if self._bounded or self._in_vain < MOST_EMPTY_ROUNDS * self._batch:
+            return ""
+        said = ", ".join(f"{words} {count}" for words, count in self._seen.most_common(3))
+        name = f"reward part {self._metric!r}" if self._metric else "reward"
+        mend = "look at the reward, or choose tasks that the policy solves at times"
+        if self._metric and self._metric not in self._parts:
+            parts = ", ".join(sorted(self._parts)) or "none"
+            mend = f"no rollout has that part, they have: {parts}; mend dynamic_sampling.metric"
+        return (
+            f"dynamic sampling turned away {self._in_vain} groups in a row ({MOST_EMPTY_ROUNDS} "
+            f"batches): the {name} of no group varies ({said} of {self._seen.total()} rollouts); "
+            f"{mend}"
+        )
+
+
+def _said(member: Trajectory, metric: str) -> str:
+    return "masked" if member.masked else f"{metric_of(member, metric):g}"

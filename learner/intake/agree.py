@@ -1,0 +1,60 @@
+"""Takes a run over from the engine, once both are seen to have been started with the same things.
+
+The comparison comes first: a learner of another recipe must not end the one that trains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from learner.errors import MismatchError
+from learner.intake.client import EngineClient, Served
+from toolwright.fingerprint import Fingerprint, difference, fingerprint
+from toolwright.model_folder import ModelFolderError, shape_hash, tokenizer_hash
+from toolwright.recipe import Recipe
+from toolwright.types import WeightVersion
+
+
+def join(
+    client: EngineClient, recipe: Recipe, source: Path, *, lineage: str, say: Callable[[str], None]
+) -> WeightVersion | None:
+    """The engine's newest version; None when nothing was published yet.
+
+    source: the policy that the run begins with. lineage: the newest checkpoint's, empty without
+    one. MismatchError names the first thing that differs; TakenError where another learner joined
+    at the same instant.
+    """
+    mine = _own(recipe, source, lineage, say)
+    if not _compare(client.look(), mine, client.address):
+        say(
+            f"the engine at {client.address} does not tell what it was started with: recipe, "
+            "tokenizer and policy are not compared"
+        )
+    joined = client.join()
+    _compare(joined, mine, client.address)  # another engine may have come in between
+    return joined.version
+
+
+def _compare(served: Served, mine: Fingerprint, address: str) -> bool:
+    """MismatchError that names the first difference. False where there is nothing to compare."""
+    if served.fingerprint is None:
+        return False
+    wrong = difference(served.fingerprint, mine)
+    if wrong is not None:
+        raise MismatchError(f"the engine at {address} serves another run: {wrong}")
+    return True
+
+
+def _own(recipe: Recipe, source: Path, lineage: str, say: Callable[[str], None]) -> Fingerprint:
+    try:
+        tokenizer = tokenizer_hash(recipe.resolve(recipe.shared.policy.model))
+    except ModelFolderError as error:
+        say(f"the tokenizer is not compared with the engine's: {error}")
+        tokenizer = ""
+    return fingerprint(
+        recipe,
+        tokenizer=tokenizer,
+        shape=shape_hash(source),
+        lineages=(lineage,) if lineage else (),
+    )

@@ -1,0 +1,57 @@
+"""An event loop in a thread of its own, for callers that are no coroutines.
+
+Invariants
+- All coroutines run in one thread and one loop, also those of several callers.
+- A caller that is interrupted while it waits cancels what it waited for.
+- `close` cancels what still runs, and returns when the thread has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+Answer = TypeVar("Answer")
+
+
+class BackgroundLoop:
+    """Runs from construction until `close`."""
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
+        self._thread.start()
+
+    def start(self, work: Coroutine[Any, Any, Answer]) -> Future[Answer]:
+        """Begins `work` and returns at once. Cancelling the future cancels the work."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def run(self, work: Coroutine[Any, Any, Answer]) -> Answer:
+        """What `work` returns, or raises."""
+        return outcome(self.start(work))
+
+    def close(self) -> None:
+        """Not to be used afterwards."""
+        self.run(_cancel_others())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+def outcome(future: Future[Answer]) -> Answer:
+    """Waits for what was started; an interrupted wait cancels it."""
+    try:
+        return future.result()
+    except BaseException:
+        future.cancel()
+        raise
+
+
+async def _cancel_others() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)

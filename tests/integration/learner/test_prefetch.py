@@ -1,0 +1,196 @@
+"""The next batch is leased while this one trains: earlier, and with no other outcome."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from learner import run as loop
+from learner.errors import EngineError, WorthlessError
+from learner.loop import step as stepping
+from learner.loop.state import Run
+from tests.integration.learner.fake_engine import FakeEngine
+from tests.integration.learner.test_run import ledger, metrics, recipe_for
+from tests.support.waiting import blocks
+from toolwright.recipe import Recipe
+
+ASYNC = {"run.max_staleness": 1, "run.correction": '"decoupled"'}
+LEASE_S = 0.3
+
+
+@pytest.fixture
+def engine() -> Iterator[FakeEngine]:
+    server = FakeEngine()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def recipe(tmp_path: Path, model_folder: Path, engine: FakeEngine) -> Recipe:
+    return recipe_for(tmp_path, model_folder, engine, **ASYNC)
+
+
+def used(folder: Path) -> list[tuple[int, int]]:
+    return [(entry["step"], entry["sequence_number"]) for entry in ledger(folder)]
+
+
+EVERY_GROUP = [(step, 3 * step + number) for step in range(4) for number in (1, 2, 3)]
+
+
+def heard(engine: FakeEngine, lease: tuple[int, int]) -> None:
+    """Returns when the engine was asked for it."""
+    deadline = time.monotonic() + 20
+    while lease not in engine.leases:
+        assert time.monotonic() < deadline, f"{lease} is not in {engine.leases}"
+        blocks(0.005, "the lease comes from another thread")
+
+
+def threads() -> set[str]:
+    return {thread.name for thread in threading.enumerate()}
+
+
+def test_the_next_batch_is_leased_while_this_one_trains(
+    recipe: Recipe, tmp_path: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the version that it will be trained at; none for a step after the last."""
+    improve = stepping.improve
+
+    def after_the_lease(*given: Any, **named: Any) -> Any:
+        following = named["step"] + 1
+        if following < 4:
+            heard(engine, (following, following - 1))
+        return improve(*given, **named)
+
+    monkeypatch.setattr(stepping, "improve", after_the_lease)
+    loop.run(recipe)
+    # Nothing was published when step 0 was leased but the first version.
+    assert engine.leases == [(0, 0), (1, 0), (2, 1), (3, 2)]
+    assert used(tmp_path) == EVERY_GROUP
+    assert engine.durable == 12
+    assert "engine-client" not in threads()
+
+
+@pytest.mark.parametrize("changes", [{}, {**ASYNC, "learner.prefetch": "false"}])
+def test_nothing_is_leased_ahead_at_staleness_0_or_where_the_recipe_says_no(
+    tmp_path: Path, model_folder: Path, engine: FakeEngine, changes: dict[str, Any]
+) -> None:
+    loop.run(recipe_for(tmp_path, model_folder, engine, **{"run.steps": 2, **changes}))
+    assert engine.leases == [(0, 0), (1, 1)]
+
+
+def test_death_with_a_batch_in_hand_gives_the_same_ledger(
+    recipe: Recipe, tmp_path: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It dies after the checkpoint of step 2 with the batch of step 3 leased: that is in no ledger,
+    nobody acknowledged it, and the next life trains on it, once."""
+    save = stepping.save
+
+    def die_at_two(run: Run) -> None:
+        save(run)
+        if run.version.step == 2:
+            assert run.ahead is not None and run.ahead._asked is not None
+            assert len(run.ahead._asked.groups.result(20)) == 3
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(stepping, "save", die_at_two)
+        loop.run(recipe)
+    assert engine.durable == 6
+    assert used(tmp_path) == EVERY_GROUP[:6]
+    assert "engine-client" not in threads()
+    loop.run(recipe)
+    assert used(tmp_path) == EVERY_GROUP
+    assert len({version.lineage for version, _ in engine.published}) == 1
+
+
+def test_an_engine_that_breaks_while_it_is_leased_from_ahead(
+    recipe: Recipe, tmp_path: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stream breaks after the first of three groups, once a step."""
+    improve = stepping.improve
+
+    def break_the_next(*given: Any, **named: Any) -> Any:
+        engine.break_after = 1
+        return improve(*given, **named)
+
+    monkeypatch.setattr(stepping, "improve", break_the_next)
+    loop.run(recipe)
+    assert used(tmp_path) == EVERY_GROUP
+    assert {line["duplicate_groups"] for line in metrics(tmp_path)} == {0}
+
+
+def test_what_was_refused_ahead_is_asked_for_again(
+    recipe: Recipe, tmp_path: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine refuses while step 1 is not published, and not afterwards: the run goes on."""
+    engine.refused.add(1)
+    offer = stepping.offer
+
+    def mended(run: Run) -> None:
+        heard(engine, (1, 0))
+        engine.refused.clear()
+        offer(run)
+
+    monkeypatch.setattr(stepping, "offer", mended)
+    loop.run(recipe)
+    assert used(tmp_path) == EVERY_GROUP
+    assert engine.leases[:3] == [(0, 0), (1, 0), (1, 1)]
+
+
+def test_what_is_refused_for_good_ends_the_run_at_the_step_that_needs_it(
+    recipe: Recipe, tmp_path: Path, engine: FakeEngine
+) -> None:
+    engine.refused.add(2)
+    with pytest.raises(EngineError, match="refused on purpose"):
+        loop.run(recipe)
+    assert [version.step for version, _ in engine.published] == [0, 1, 2]
+    assert used(tmp_path) == EVERY_GROUP[:6]
+
+
+def test_a_lease_that_is_slow_costs_no_step_its_time(
+    tmp_path: Path, model_folder: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each lease takes some time, and so does each training: one after the other, or together."""
+    write, improve = engine.write, stepping.improve
+
+    def slow_group(number: int, version: Any, folder: Path) -> Any:
+        blocks(LEASE_S / 3, "a group takes its time")
+        return write(number, version, folder)
+
+    def slow_training(*given: Any, **named: Any) -> Any:
+        blocks(2 * LEASE_S, "training takes longer than the lease")
+        return improve(*given, **named)
+
+    engine.write = slow_group
+    monkeypatch.setattr(stepping, "improve", slow_training)
+    waited: dict[str, list[float]] = {}
+    for prefetch in ("false", "true"):
+        folder = tmp_path / prefetch
+        folder.mkdir()
+        engine.groups.clear()
+        engine.version = None
+        loop.run(
+            recipe_for(folder, model_folder, engine, **ASYNC, **{"learner.prefetch": prefetch})
+        )
+        waited[prefetch] = [line["lease_s"] for line in metrics(folder)][1:]
+    print(f"lease_s without prefetch {waited['false']}, with {waited['true']}")
+    assert min(waited["false"]) >= LEASE_S
+    assert max(waited["true"]) < LEASE_S / 2
+
+
+def test_an_engine_that_finds_no_group_with_a_signal_ends_the_run_with_its_sentence(
+    tmp_path: Path, model_folder: Path, engine: FakeEngine
+) -> None:
+    """What is left is trained on; then a lease comes back empty, and the reason is asked for."""
+    engine.last, engine.turned_away = 6, 60
+    engine.fruitless = "dynamic sampling turned away 60 groups in a row"
+    changes = {"task.dynamic_sampling.max_gen_batches": 0, **ASYNC}
+    with pytest.raises(WorthlessError, match="samples no more: dynamic sampling turned away 60"):
+        loop.run(recipe_for(tmp_path, model_folder, engine, **changes))
+    assert used(tmp_path) == EVERY_GROUP[:6]
+    assert [line["turned_away_groups"] for line in metrics(tmp_path)] == [60, 60]

@@ -1,0 +1,123 @@
+"""What engine and learner compare: every shared key but those of the place, with both values."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.recipes import merged, recipe_tables, to_toml
+from toolwright.fingerprint import (
+    OF_THE_PLACE,
+    Fingerprint,
+    canonical,
+    difference,
+    fingerprint,
+    recipe_hash,
+    terms_of,
+)
+from toolwright.recipe import Recipe, load_recipe
+
+
+def recipe(folder: Path, *overrides: str, **changes: Any) -> Recipe:
+    tables = recipe_tables(
+        policy=Path("policy"), sampler="http://127.0.0.1:1", tools={"python": "a:1"}, engine="a:2"
+    )
+    file = folder / "recipe.toml"
+    file.write_text(to_toml(merged(tables, changes)))
+    return load_recipe(file, overrides)
+
+
+def made(folder: Path, *overrides: str, **changes: Any) -> Fingerprint:
+    return fingerprint(recipe(folder, *overrides, **changes), tokenizer="t", shape="s")
+
+
+@pytest.mark.parametrize(
+    ("override", "sentence"),
+    [
+        ("run.group_size=16", "run.group_size is 2 in the engine and 16 here"),
+        ("run.steps=5", "run.steps is 4 in the engine and 5 here"),
+        ("run.seed=1", "run.seed is 0 in the engine and 1 here"),
+        ("run.correction=token_truncate", 'run.correction is "bypass" in the engine'),
+        ("policy.foreign_text=as_is", 'policy.foreign_text is "plain" in the engine'),
+        ("task.limits.turns=7", "task.limits.turns is "),
+        ('task.stops.answered="mask"', 'and {"answered": "mask"} here'),
+        ("sampler.temperature=0.5", "sampler.temperature is 1.0 in the engine and 0.5 here"),
+        ("tools.python.run_limit_s=3", "tools.python.run_limit_s is 10.0 in the engine"),
+    ],
+)
+def test_an_override_given_to_one_alone_is_named(
+    tmp_path: Path, override: str, sentence: str
+) -> None:
+    said = difference(made(tmp_path), made(tmp_path, override))
+    assert said is not None
+    assert sentence in said
+    assert "--set" in said
+    assert difference(made(tmp_path, override), made(tmp_path, override)) is None
+
+
+def test_addresses_and_patience_may_differ(tmp_path: Path) -> None:
+    place = (
+        "run.engine=10.0.0.1:9",
+        "policy.model=elsewhere",
+        "task.reward_threads=3",
+        'sampler.endpoints=["http://10.0.0.2:1"]',
+        "sampler.timeout_s=9",
+        "tools.python.service=10.0.0.3:1",
+        "tools.python.patience_s=1",
+    )
+    assert difference(made(tmp_path), made(tmp_path, *place)) is None
+
+
+def test_what_may_differ_is_a_key_that_there_is(tmp_path: Path) -> None:
+    """A key that was renamed would be compared by nobody's decision."""
+    shared = recipe(tmp_path).shared
+    there = {
+        f"{table}.{key}"
+        for table in ("run", "policy", "task", "sampler")
+        for key in type(getattr(shared, table)).model_fields
+    } | {f"tools.*.{key}" for key in type(shared.tools["python"]).model_fields}
+    assert there >= OF_THE_PLACE
+
+
+def test_a_tool_that_one_side_lacks_is_named(tmp_path: Path) -> None:
+    more = made(tmp_path, tools={"search": {"service": "a:3"}})
+    assert "tools.search is true in the engine and nothing here" in str(
+        difference(more, made(tmp_path))
+    )
+    assert "tools.search is nothing in the engine" in str(difference(made(tmp_path), more))
+
+
+def test_terms_survive_the_wire_and_hash_alike(tmp_path: Path) -> None:
+    terms = terms_of(recipe(tmp_path).shared)
+    assert json.loads(canonical(terms)) == terms
+    assert recipe_hash(json.loads(canonical(terms))) == recipe_hash(terms)
+    assert recipe_hash(terms) != recipe_hash({**terms, "run.seed": 1})
+
+
+def test_tokenizer_shape_folder_and_lineage(tmp_path: Path) -> None:
+    engine = replace(made(tmp_path), lineages=("aa", "bb"))
+    mine = replace(engine, lineages=("bb",))
+    assert difference(engine, mine) is None
+    assert "tokenizer or chat template" in str(difference(engine, replace(mine, tokenizer="x")))
+    assert "other tensors" in str(difference(engine, replace(mine, shape="x")))
+    assert "run.folder is" in str(difference(engine, replace(mine, folder="/else")))
+    lost = str(difference(engine, replace(mine, lineages=("cc",))))
+    assert "lineage cc" in lost
+    assert "restore the journal" in lost
+
+
+def test_what_a_side_does_not_know_is_not_compared(tmp_path: Path) -> None:
+    mine = replace(made(tmp_path), lineages=("cc",))
+    unknown = Fingerprint(terms={}, tokenizer="", shape="", folder="")
+    assert difference(unknown, mine) is None
+    assert difference(mine, replace(mine, tokenizer="", shape="", lineages=())) is None
+
+
+def test_a_long_value_is_cut(tmp_path: Path) -> None:
+    said = difference(made(tmp_path), made(tmp_path, f"task.source={'x' * 9999}"))
+    assert said is not None
+    assert len(said) < 400
