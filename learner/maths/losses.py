@@ -110,9 +110,9 @@ def gspo(
     clip_low: float,
     clip_high: float,
 ) -> PolicyLoss:
-    """PPO's clip of the sequence's ratio s = exp(mean(logp - old)) (GSPO, Zheng et al. 2025).
+    """PPO's clip of the sequence's ratio s = exp(mean(logp - old)) (GSPO, arXiv 2507.18071).
 
-    The token form (eq. 13): every token has the sequence's ratio in value and its own share of the
+    In the token form: every token has the sequence's ratio in value and its own share of the
     gradient, so that with seq-mean-token-mean a sequence's loss is max(-A s, -A clip(s)).
     """
     log_ratio = row_means((logp - old).detach(), row).clamp(max=GSPO_LOG_LIMIT)
@@ -137,8 +137,10 @@ def cispo(
     clip_low: float,
     clip_high: float,
 ) -> PolicyLoss:
-    """-sg(clip(r, 1 - low, 1 + high)) A logp (CISPO, MiniMax-M1, eq. 4): no token loses its
-    gradient."""
+    """-sg(clip(r, 1 - low, 1 + high)) A logp (CISPO, MiniMax-M1, arXiv 2506.13585).
+
+    No token loses its gradient.
+    """
     ratio = importance(logp, old).detach()
     low, high = 1 - clip_low, 1 + clip_high
     loss = -ratio.clamp(low, high) * advantage * logp
@@ -154,7 +156,7 @@ def sapo(
     tau_positive: float,
     tau_negative: float,
 ) -> PolicyLoss:
-    """-A sigmoid(tau (r - 1)) 4 / tau, tau by the sign of A (SAPO, arXiv 2511.20347, eq. 5, 6).
+    """-A sigmoid(tau (r - 1)) 4 / tau, tau by the sign of A (SAPO, arXiv 2511.20347).
 
     A soft gate in place of a clip: the gradient is REINFORCE's at r = 1 and fades to both sides.
     The value at r = 1 is -2 A / tau.
@@ -175,7 +177,7 @@ def gmpo(
     clip_low: float,
     clip_high: float,
 ) -> PolicyLoss:
-    """-A times the geometric mean of clipped token ratios (GMPO, arXiv 2507.20673, eq. 4).
+    """-A times the geometric mean of clipped token ratios (GMPO, arXiv 2507.20673).
 
     Bounds are in log space, exp(-low) to exp(high), and one-sided as PPO's: a token's log-ratio
     is cut from above where A > 0 and from below where A < 0. Token form as in `gspo`: with

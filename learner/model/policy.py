@@ -1,8 +1,7 @@
 """The policy in training: Megatron's model, its data-parallel wrapper and its optimizer.
 
-Also the frozen copy that serves as reference or probe. Logits are computed only at the positions
-that a micro-batch selects (the policy's own tokens), which a hook on the output layer does: with
-a large vocabulary logits are the largest tensor of a step.
+Also the frozen copy that serves as reference. The output layer answers with log-probs of the tokens
+that a micro-batch asks for (see `head`), not with logits.
 
 Does not know where batches come from or what the loss is.
 """
@@ -29,22 +28,9 @@ from learner.config import Optimizer
 from learner.maths.schedule import fraction
 from learner.model import bridge as bridges
 from learner.model import device, muon, parallel
+from learner.model.head import Head
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-
-
-class Selection:
-    """Which positions get logits; set before a forward, read by the hook on the output layer."""
-
-    def __init__(self) -> None:
-        self.index: torch.Tensor | None = None
-
-    def __call__(self, _layer: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        if self.index is None:
-            return args
-        hidden = args[0]  # [s, b, h]; the index counts row by row, hence the transpose
-        rows = hidden.transpose(0, 1).reshape(-1, hidden.shape[-1])
-        return (rows.index_select(0, self.index).unsqueeze(1), *args[1:])
 
 
 @dataclass(slots=True, kw_only=True)
@@ -53,7 +39,7 @@ class Model:
 
     bridge: Any
     network: Any
-    selection: Selection
+    head: Head
     source: Path
 
     @property
@@ -138,7 +124,7 @@ class Policy(Model):
 def load_policy(folder: Path, settings: Optimizer, precision: str) -> Policy:
     """The folder's model with a fresh optimizer. ModelError when it cannot be trained."""
     bridge = bridges.open_bridge(folder, DTYPES[precision])
-    selection, network = _network(bridge, folder)
+    head, network = _network(bridge, folder)
     network.train()
     wrapped = DistributedDataParallel(
         bridge.config,
@@ -175,7 +161,7 @@ def load_policy(folder: Path, settings: Optimizer, precision: str) -> Policy:
     policy = Policy(
         bridge=bridge,
         network=wrapped,
-        selection=selection,
+        head=head,
         source=folder,
         optimizer=optimizer,
         settings=settings,
@@ -188,10 +174,10 @@ def load_policy(folder: Path, settings: Optimizer, precision: str) -> Policy:
 def load_frozen(folder: Path, precision: str) -> Model:
     """The folder's model for scoring only."""
     bridge = bridges.open_bridge(folder, DTYPES[precision])
-    selection, network = _network(bridge, folder)
+    head, network = _network(bridge, folder)
     network.requires_grad_(False)
     network.eval()
-    return Model(bridge=bridge, network=network, selection=selection, source=folder)
+    return Model(bridge=bridge, network=network, head=head, source=folder)
 
 
 def complete_state(optimizer: Any) -> None:
@@ -208,12 +194,11 @@ def complete_state(optimizer: Any) -> None:
                 state.setdefault("step", torch.tensor(0.0))
 
 
-def _network(bridge: Any, folder: Path) -> tuple[Selection, Any]:
+def _network(bridge: Any, folder: Path) -> tuple[Head, Any]:
     network: Any = bridges.new_model(bridge, folder)
     for parameter in network.parameters():
         set_defaults_if_not_set_tensor_model_parallel_attributes(parameter)
-    selection = Selection()
-    network.output_layer.register_forward_pre_hook(selection)
+    head = Head(network.output_layer)
     if bridge.dtype is torch.bfloat16:
-        return selection, Float16Module(bridge.config, network)
-    return selection, network
+        return head, Float16Module(bridge.config, network)
+    return head, network

@@ -84,11 +84,11 @@ class MicroBatch:
     reference: torch.Tensor | None = None
 
     def to(self, device: torch.device) -> MicroBatch:
-        """The same on a device."""
+        """The same on a device; the copies do not wait for each other or for the host."""
         if device.type == "cpu":
             return self
         moved = {
-            name: value.to(device, non_blocking=True)
+            name: value.pin_memory().to(device, non_blocking=True)
             for name in self.__slots__
             if (value := getattr(self, name)) is not None
         }

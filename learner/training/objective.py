@@ -19,8 +19,8 @@ import torch
 
 from learner.config import Correction, Kl, Loss
 from learner.maths import correction, losses
+from learner.model.head import Entropy
 from learner.training.batch import MicroBatch
-from learner.training.logprobs import Entropy
 from toolwright.shared_tables import CorrectionMode
 
 Stats = dict[str, torch.Tensor]

@@ -16,8 +16,8 @@ import torch
 from megatron.core.pipeline_parallel import get_forward_backward_func
 
 from learner.model import device, parallel
+from learner.model.head import Entropy, Wanted
 from learner.model.policy import Model, Policy
-from learner.training import logprobs
 from learner.training.batch import MicroBatch, Row, micro_batches
 from learner.training.objective import Objective, Stats, gap_stats, token_stats
 
@@ -27,23 +27,22 @@ def gradients(
     batch: Sequence[MicroBatch],
     objective: Objective,
     *,
-    entropy: logprobs.Entropy = "metric",
+    entropy: Entropy = "metric",
     broken: torch.Tensor | None = None,
 ) -> dict[str, float]:
     """Leaves the batch's gradient in the policy's buffers; returns the stats over all ranks.
 
     batch: this data-parallel rank's micro-batches; ranks may hold different numbers of them.
-    entropy: what the objective does with entropies. broken: [rows of the whole batch] zeros, on
-    this rank's device; above 0 afterwards, on every rank, for a row with a log-prob or a loss that
-    is not finite.
+    entropy: what the objective does with entropies. broken: [rows of the whole
+    batch] zeros, on this rank's device; above 0 afterwards, on every rank, for a row with a
+    log-prob or a loss that is not finite.
     """
     policy.zero_grad()
     scale = len(batch) * parallel.data_size()
 
-    def finish(part: MicroBatch, logits: torch.Tensor) -> tuple[torch.Tensor, Stats]:
-        logp, entropies = logprobs.score(
-            logits, part.targets, part.temperature, with_entropy=entropy
-        )
+    def finish(
+        part: MicroBatch, logp: torch.Tensor, entropies: torch.Tensor
+    ) -> tuple[torch.Tensor, Stats]:
         token_loss, stats = objective(part, logp, entropies)
         weighed = token_loss * part.weight
         loss = weighed.sum()
@@ -52,9 +51,9 @@ def gradients(
             finite = logp.detach().isfinite() & weighed.detach().isfinite()
             broken.index_add_(0, part.row, (~finite).to(broken.dtype))
         # An empty micro-batch still has to reach every weight's gradient hook.
-        return loss * scale if len(logp) else logits.sum() * 0.0, stats
+        return loss * scale if len(logp) else logp.sum() * 0.0, stats
 
-    parts = _schedule(policy, batch, finish, forward_only=False)
+    parts = _schedule(policy, batch, finish, entropy=entropy, forward_only=False)
     if broken is not None:
         parallel.reduce_over_all(broken, "max")
     return _collect(parts)
@@ -72,15 +71,14 @@ def score(
         rows, rank=parallel.data_rank(), ranks=parallel.data_size(), budget=budget
     )
 
-    def finish(part: MicroBatch, logits: torch.Tensor) -> tuple[torch.Tensor, Any]:
-        logp, entropy = logprobs.score(
-            logits, part.targets, part.temperature, with_entropy="metric"
-        )
+    def finish(
+        part: MicroBatch, logp: torch.Tensor, entropy: torch.Tensor
+    ) -> tuple[torch.Tensor, Any]:
         stats = {**token_stats(logp, entropy), **gap_stats(logp, part.behaviour, part.fresh)}
-        return logits.new_zeros(()), (part.row, logp, stats)
+        return logp.new_zeros(()), (part.row, logp, stats)
 
     with torch.no_grad():
-        done = _schedule(model, parts, finish, forward_only=True)
+        done = _schedule(model, parts, finish, entropy="metric", forward_only=True)
     flat = torch.zeros(sum(row.count for row in rows), device=device.device())
     starts = np.concatenate([[0], np.cumsum([row.count for row in rows])])
     for row_of, logp, _stats in done:
@@ -100,17 +98,27 @@ def score(
     return scored, _collect([stats for _, _, stats in done])
 
 
-def _schedule(model: Model, batch: Sequence[MicroBatch], finish: Any, *, forward_only: bool) -> Any:
+def _schedule(
+    model: Model, batch: Sequence[MicroBatch], finish: Any, *, entropy: Entropy, forward_only: bool
+) -> Any:
     where = device.device()
 
     def forward(parts: Iterator[MicroBatch], network: Any) -> tuple[torch.Tensor, Any]:
-        part = next(parts).to(where)
-        model.selection.index = part.index
-        logits = network(part.tokens, part.positions, None)  # [1, n, v/tp]
-        return logits.squeeze(0), partial(_loss, part)
+        part = next(parts)
+        warm = bool((part.temperature != 1.0).any())  # still on the host: nothing waits
+        part = part.to(where)
+        model.head.wanted = Wanted(
+            index=part.index,
+            targets=part.targets,
+            temperature=part.temperature if warm else None,
+            entropy=entropy,
+        )
+        scores = network(part.tokens, part.positions, None)  # [1, n, 2]
+        return scores, partial(_loss, part)
 
-    def _loss(part: MicroBatch, logits: torch.Tensor) -> Any:
-        return finish(part, logits)
+    def _loss(part: MicroBatch, scores: torch.Tensor) -> Any:
+        logp, entropies = scores[0].unbind(-1)
+        return finish(part, logp, entropies)
 
     return get_forward_backward_func()(
         forward_step_func=forward,

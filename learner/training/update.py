@@ -25,9 +25,9 @@ from learner.config import Loss
 from learner.maths.correction import judge
 from learner.maths.losses import token_weights
 from learner.model import device, parallel
+from learner.model.head import Entropy
 from learner.model.policy import Model, Policy
 from learner.training.batch import MicroBatch, Row, micro_batches
-from learner.training.logprobs import Entropy
 from learner.training.objective import Objective, PolicyObjective, gap_stats
 from learner.training.step import gradients, score
 

@@ -120,7 +120,7 @@ def test_a_changed_policy_loads_with_the_same_logits(
             parameter.add_(0.01 * torch.randn_like(parameter))
     policy.save(tmp_path / "out")
     tokens = torch.arange(20)[None]
-    policy.selection.index = None
+    policy.head.wanted = None
     with torch.no_grad():
         mine = policy.bare(tokens, torch.arange(20)[None], None)
         theirs = AutoModelForCausalLM.from_pretrained(tmp_path / "out")(tokens).logits

@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from learner import run as loop
 from learner.cli import app
+from learner.errors import WorthlessError
 from tests.integration.learner.fake_engine import FakeEngine, random_group
+from tests.integration.learner.models import weights
 from tests.integration.learner.test_run import ledger, metrics, recipe_for
 from toolwright import types as t
 
@@ -67,6 +70,31 @@ def test_patience_ends_with_a_checkpoint_and_status_4(
     engine.write = random_group
     assert CliRunner().invoke(app, command).exit_code == 0
     assert [line["step"] for line in metrics(tmp_path)] == list(range(1, 10))
+
+
+def test_a_correction_that_leaves_nothing_ends_the_run_and_says_so(
+    tmp_path: Path, model_folder: Path, engine: FakeEngine
+) -> None:
+    """The rewards differ: only what was done about the sampler's log-probs takes the signal."""
+    changes = {
+        "run.correction": '"token_mask"',
+        "learner.patience_steps": 2,
+        "learner.updates": 2,
+        "learner.loss.kind": '"gspo"',
+        "learner.correction.reject": '[{ statistic = "k2", over = "max", upper = 1e-9 }]',
+    }
+    before = weights(model_folder)
+    with pytest.raises(WorthlessError, match="12 rejected"):
+        loop.run(recipe_for(tmp_path, model_folder, engine, **changes))
+    lines = metrics(tmp_path)
+    assert [line["worthless_steps"] for line in lines] == [1, 2]
+    assert [line["rejected_sequences"] for line in lines] == [12, 12]
+    assert [line["correction_masked_fraction"] for line in lines] == [1, 1]
+    assert [(line["skipped_update"], line["nonfinite_updates"]) for line in lines] == [
+        (True, 0)
+    ] * 2
+    after = weights(engine.folders[2])
+    assert all(torch.equal(before[name], after[name]) for name in before)
 
 
 def test_a_response_that_cannot_fit_is_said_before_the_first_lease(
