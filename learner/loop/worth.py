@@ -37,7 +37,7 @@ def why_worthless(groups: Sequence[Group], rows: Sequence[Row]) -> str | None:
     if any(len({t.reward for t in group.trajectories}) > 1 for group in groups):
         return (
             f"{len(groups)} of {len(groups)} groups without a signal: what differs in their "
-            "rewards belongs to members that are masked, or to tasks of weight 0"
+            "rewards belongs to members outside of the baseline, or to tasks of weight 0"
         )
     rewards = Counter(f"{t.reward:g}" for t in members if not t.masked)
     reward, count = rewards.most_common(1)[0]

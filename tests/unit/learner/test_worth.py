@@ -19,7 +19,9 @@ V = WeightVersion(lineage="a", step=0)
 Change = Callable[[Trajectory], Trajectory]
 
 
-def reason_of(change: Change, *, groups: int = 4, size: int = 4) -> str | None:
+def reason_of(
+    change: Change, *, groups: int = 4, size: int = 4, settings: Advantage | None = None
+) -> str | None:
     """What is said of groups whose members were changed so."""
     made = [
         Group(id=f"g{n}", trajectories=tuple(map(change, random_group(n, V, Path(), size=size))))
@@ -28,7 +30,7 @@ def reason_of(change: Change, *, groups: int = 4, size: int = 4) -> str | None:
     rows = [
         row for group in made for t in group.trajectories for row in rows_of(t, temperature=1.0)
     ]
-    rows, _ = assigned(rows, made, Advantage(), Credit())
+    rows, _ = assigned(rows, made, settings or Advantage(), Credit())
     return why_worthless(made, rows)
 
 
@@ -84,3 +86,17 @@ def test_lone_members_are_the_reason() -> None:
     assert reason_of(lambda member: member, size=1) == (
         "4 of 4 groups have one member: nothing to compare it with"
     )
+
+
+def test_rewards_that_differ_where_nothing_is_learnt_are_not_called_equal() -> None:
+    """By default the tasks have no data source, which is a name like any other."""
+    said = reason_of(lambda member: member, settings=Advantage(weights={"": 0.0}))
+    assert said is not None
+    assert said.startswith("4 of 4 groups without a signal: what differs in their rewards")
+
+    def change(member: Trajectory) -> Trajectory:
+        return replace(member, masked=member.index % 2 == 0)
+
+    outside = reason_of(lambda m: replace(change(m), outside_baseline=m.index % 2 == 0))
+    assert outside is not None
+    assert "members outside of the baseline" in outside
