@@ -21,6 +21,9 @@ EPOCHS = 2
 """Of imitation where the recipe gives neither epochs nor steps (MTR, section 4.1)."""
 
 
+Recompute = Literal["none", "selective", "full"]
+
+
 class Optimizer(Table):
     """How gradients become updates; rates are peak values of the schedule."""
 
@@ -244,7 +247,22 @@ class Parallel(Table):
     """Ranks of one model copy; what is left over of the world size is data parallel."""
 
     tensor: int = Field(default=1, ge=1)
-    pipeline: Literal[1] = 1
+    pipeline: int = Field(default=1, ge=1, description="stages of the layers")
+    sequence: bool = Field(
+        default=False, description="norms' activations are split over the tensor-parallel ranks"
+    )
+    distributed_optimizer: bool = Field(
+        default=False, description="optimizer state split over data ranks; TransformerEngine only"
+    )
+
+    @model_validator(mode="after")
+    def _sequence_of_tensor(self) -> Parallel:
+        if self.sequence and self.tensor == 1:
+            raise ValueError(
+                "parallel.sequence splits activations over the ranks of parallel.tensor: set that "
+                "above 1, or parallel.sequence = false"
+            )
+        return self
 
 
 class LearnerTable(Table):
@@ -258,6 +276,10 @@ class LearnerTable(Table):
     kl: Kl = Field(default_factory=Kl)
     parallel: Parallel = Field(default_factory=Parallel)
     precision: Literal["float32", "bfloat16"] = "float32"
+    recompute: Recompute = Field(
+        default="none",
+        description="activations that the backward pass computes again: attention's, or all",
+    )
     updates: int = Field(default=1, ge=1, description="optimizer steps that share one batch")
     tokens_per_microbatch: int = Field(default=4096, ge=1)
     checkpoint_every: int = Field(default=10, ge=1, description="steps")
@@ -326,6 +348,10 @@ class SftTable(Table):
     optimizer: SftOptimizer = Field(default_factory=SftOptimizer)
     parallel: Parallel = Field(default_factory=Parallel)
     precision: Literal["float32", "bfloat16"] = "float32"
+    recompute: Recompute = Field(
+        default="none",
+        description="activations that the backward pass computes again: attention's, or all",
+    )
     tokens_per_microbatch: int = Field(default=4096, ge=1)
     checkpoint_every: int = Field(default=500, ge=1, description="steps")
     keep_checkpoints: int = Field(default=2, ge=1)
@@ -355,4 +381,9 @@ def _check_muon(optimizer: Optimizer, parallel: Parallel) -> None:
     if optimizer.kind == "muon" and parallel.tensor > 1:
         raise ValueError(
             "optimizer.kind = 'muon' orthogonalises whole matrices: set parallel.tensor = 1"
+        )
+    if optimizer.kind == "muon" and parallel.distributed_optimizer:
+        raise ValueError(
+            "optimizer.kind = 'muon' moves whole matrices: set parallel.distributed_optimizer = "
+            "false"
         )

@@ -9,6 +9,8 @@ Does not know where batches come from or what the loss is.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,10 +26,11 @@ from megatron.core.optimizer.clip_grads import clip_grad_by_total_norm_fp32
 from megatron.core.tensor_parallel import set_defaults_if_not_set_tensor_model_parallel_attributes
 from megatron.core.transformer.module import Float16Module
 
-from learner.config import Optimizer
+from learner.config import Optimizer, Parallel, Recompute
+from learner.errors import ModelError
 from learner.maths.schedule import fraction
 from learner.model import bridge as bridges
-from learner.model import device, muon, parallel
+from learner.model import device, muon, parallel, spec
 from learner.model.experts import has_experts
 from learner.model.head import Head
 
@@ -130,15 +133,36 @@ class Policy(Model):
         bridges.save_folder(self.bridge, self.bare, self.source, folder)
 
 
-def load_policy(folder: Path, settings: Optimizer, precision: str) -> Policy:
-    """The folder's model with a fresh optimizer. ModelError when it cannot be trained."""
-    bridge = bridges.open_bridge(folder, DTYPES[precision])
+def load_policy(
+    folder: Path,
+    settings: Optimizer,
+    precision: str,
+    *,
+    ways: Parallel | None = None,
+    recompute: Recompute = "none",
+) -> Policy:
+    """The folder's model with a fresh optimizer. ModelError when it cannot be trained.
+
+    ways: switches of the recipe's [parallel]; its sizes are those that `parallel.ranks` was given.
+    """
+    ways = ways or Parallel()
+    if ways.distributed_optimizer and not spec.has_transformer_engine():
+        raise ModelError(
+            "parallel.distributed_optimizer needs TransformerEngine: without it Megatron does not "
+            "read the optimizer's state back from a checkpoint. Install transformer_engine, or set "
+            "it to false"
+        )
+    bridge = bridges.open_bridge(
+        folder, DTYPES[precision], sequence=ways.sequence, recompute=recompute
+    )
     head, network = _network(bridge, folder)
     network.train()
     wrapped = DistributedDataParallel(
         bridge.config,
         DistributedDataParallelConfig(
-            grad_reduce_in_fp32=True, use_distributed_optimizer=False, overlap_grad_reduce=False
+            grad_reduce_in_fp32=True,
+            use_distributed_optimizer=ways.distributed_optimizer,
+            overlap_grad_reduce=False,
         ),
         network,
     )
@@ -152,7 +176,7 @@ def load_policy(folder: Path, settings: Optimizer, precision: str) -> Policy:
         clip_grad=settings.clip,
         bf16=precision == "bfloat16",
         params_dtype=DTYPES[precision],
-        use_distributed_optimizer=False,
+        use_distributed_optimizer=ways.distributed_optimizer,
     )
     if settings.kind == "muon":
         with muon.hidden_from_adam(wrapped) as matrices:
@@ -189,6 +213,22 @@ def load_frozen(folder: Path, precision: str) -> Model:
     return Model(bridge=bridge, network=network, head=head, source=folder)
 
 
+@contextmanager
+def lent_weights(model: Model, folder: Path) -> Iterator[None]:
+    """The folder's weights in the place of the model's while the block runs.
+
+    The model's own wait in the host's memory, and are back to the bit whatever happens in between.
+    """
+    own = [p.detach().to("cpu", copy=True) for p in model.bare.parameters()]
+    try:
+        bridges.load_weights(model.bridge, model.bare, folder)
+        yield
+    finally:
+        with torch.no_grad():
+            for parameter, value in zip(model.bare.parameters(), own, strict=True):
+                parameter.copy_(value)
+
+
 def complete_state(optimizer: Any) -> None:
     """Gives every weight its optimizer state before the first update.
 
@@ -207,7 +247,7 @@ def _network(bridge: Any, folder: Path) -> tuple[Head, Any]:
     network: Any = bridges.new_model(bridge, folder)
     for parameter in network.parameters():
         set_defaults_if_not_set_tensor_model_parallel_attributes(parameter)
-    head = Head(network.output_layer)
+    head = Head(network.output_layer if parallel.is_last_stage() else None)
     if bridge.dtype is torch.bfloat16:
         return head, Float16Module(bridge.config, network)
     return head, network

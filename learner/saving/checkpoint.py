@@ -40,7 +40,11 @@ from learner.model import parallel
 from learner.model.policy import Policy
 
 LATEST = "latest"
-_METADATA = {"chained_optim_avoid_prefix": True}
+_METADATA = {
+    "chained_optim_avoid_prefix": True,
+    # Of a distributed optimizer: readable with any number of data-parallel ranks.
+    "distrib_optim_sharding_type": "fully_reshardable",
+}
 
 
 class Checkpoints:
@@ -173,6 +177,8 @@ def _with_step(state: dict[Any, Any]) -> dict[Any, Any]:
     alone = "param_groups" in state or "optimizer" in state
     for wrapped in (state,) if alone else state.values():
         part = wrapped.get("optimizer", wrapped)  # bfloat16 has its float32 masters beside it
+        if "state" not in part:
+            continue  # a distributed optimizer's lies elsewhere, its steps with it
         moments = [own for own in part["state"].values() if isinstance(own, dict)]
         if any("exp_avg" in own for own in moments):
             part["state"].setdefault("common_step", torch.tensor(0.0))
