@@ -7,7 +7,7 @@ What engine and learner must agree on (steps, batch, staleness, correction) is i
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field, model_validator
 
@@ -143,6 +143,27 @@ class Parallel(Table):
     pipeline: Literal[1] = 1
 
 
+Projection = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+
+
+class Lora(Table):
+    """Low-rank adapters are trained, the policy's own weights are not."""
+
+    rank: int = Field(default=16, ge=1, description="of what is added to a matrix")
+    alpha: float = Field(
+        default=32.0, gt=0, allow_inf_nan=False, description="alpha / rank scales it"
+    )
+    targets: tuple[Projection, ...] = Field(
+        default=get_args(Projection), min_length=1, description="the matrices, by PEFT's names"
+    )
+
+    @model_validator(mode="after")
+    def _each_once(self) -> Lora:
+        if len(set(self.targets)) < len(self.targets):
+            raise ValueError("a target is named twice: leave one out")
+        return self
+
+
 class LearnerTable(Table):
     """`learner run`: policy optimisation on the engine's trajectories."""
 
@@ -152,6 +173,7 @@ class LearnerTable(Table):
     loss: Loss = Field(default_factory=Loss)
     kl: Kl = Field(default_factory=Kl)
     parallel: Parallel = Field(default_factory=Parallel)
+    lora: Lora | None = Field(default=None, description="train adapters; absent, every weight")
     precision: Literal["float32", "bfloat16"] = "float32"
     updates: int = Field(default=1, ge=1, description="optimizer steps that share one batch")
     tokens_per_microbatch: int = Field(default=4096, ge=1)
@@ -172,8 +194,8 @@ class LearnerTable(Table):
     )
 
     @model_validator(mode="after")
-    def _muon_alone(self) -> LearnerTable:
-        _check_muon(self.optimizer, self.parallel)
+    def _whole_matrices(self) -> LearnerTable:
+        _check_matrices(self.optimizer, self.parallel, self.lora)
         return self
 
 
@@ -216,6 +238,7 @@ class SftTable(Table):
     seed: int = Field(default=0, description="order of the data")
     optimizer: SftOptimizer = Field(default_factory=SftOptimizer)
     parallel: Parallel = Field(default_factory=Parallel)
+    lora: Lora | None = Field(default=None, description="train adapters; absent, every weight")
     precision: Literal["float32", "bfloat16"] = "float32"
     tokens_per_microbatch: int = Field(default=4096, ge=1)
     checkpoint_every: int = Field(default=500, ge=1, description="steps")
@@ -237,12 +260,16 @@ class SftTable(Table):
         return self
 
     @model_validator(mode="after")
-    def _muon_alone(self) -> SftTable:
-        _check_muon(self.optimizer, self.parallel)
+    def _whole_matrices(self) -> SftTable:
+        _check_matrices(self.optimizer, self.parallel, self.lora)
         return self
 
 
-def _check_muon(optimizer: Optimizer, parallel: Parallel) -> None:
+def _check_matrices(optimizer: Optimizer, parallel: Parallel, lora: Lora | None) -> None:
+    if lora is not None and parallel.tensor > 1:
+        raise ValueError("lora adapts whole matrices: set parallel.tensor = 1")
+    if lora is not None and optimizer.kind == "muon":
+        raise ValueError("lora's two factors are no matrices for Muon: set optimizer.kind = 'adam'")
     if optimizer.kind == "muon" and parallel.tensor > 1:
         raise ValueError(
             "optimizer.kind = 'muon' orthogonalises whole matrices: set parallel.tensor = 1"

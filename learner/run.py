@@ -43,8 +43,10 @@ def run(recipe: Recipe) -> Path:
             unlocked = held.enter_context(only_learner(recipe.run_folder))
             recipe.write_resolved("learner", table)
         source = first_policy(recipe)
-        policy = load_policy(source, table.optimizer, table.precision)
-        reference = load_frozen(source, table.precision) if table.kl.coefficient > 0 else None
+        policy = load_policy(source, table.optimizer, table.precision, table.lora)
+        reference = None
+        if table.kl.coefficient > 0:
+            reference = policy.begun_with() or load_frozen(source, table.precision)
         checkpoints = Checkpoints(recipe.run_folder / "checkpoints", table.keep_checkpoints)
         version, ledger, resumed = restore(recipe, table, policy, checkpoints)
         with contextlib.ExitStack() as stack:

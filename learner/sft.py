@@ -41,7 +41,7 @@ def sft(recipe: Recipe) -> Path:
             unlocked = on.enter_context(only_learner(home))
             recipe.write_resolved("sft", table)
         source = recipe.resolve(table.model or recipe.shared.policy.model)
-        policy = load_policy(source, table.optimizer, table.precision)
+        policy = load_policy(source, table.optimizer, table.precision, table.lora)
         origin = Origin(source)
         traces, heldout = _data(recipe, table, policy, origin)
         checkpoints = Checkpoints(home / "checkpoints", table.keep_checkpoints)
