@@ -49,10 +49,13 @@ def run(recipe: Recipe) -> Path:
             source,
             table.optimizer,
             table.precision,
+            table.lora,
             ways=table.parallel,
             recompute=table.recompute,
         )
-        reference = load_frozen(source, table.precision) if table.kl.coefficient > 0 else None
+        reference = None
+        if table.kl.coefficient > 0:
+            reference = policy.begun_with() or load_frozen(source, table.precision)
         checkpoints = Checkpoints(recipe.run_folder / "checkpoints", table.keep_checkpoints)
         version, ledger, resumed = restore(recipe, table, policy, checkpoints)
         with contextlib.ExitStack() as stack:

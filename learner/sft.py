@@ -47,6 +47,7 @@ def sft(recipe: Recipe) -> Path:
             source,
             table.optimizer,
             table.precision,
+            table.lora,
             ways=table.parallel,
             recompute=table.recompute,
         )

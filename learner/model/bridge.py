@@ -23,7 +23,7 @@ from safetensors.torch import save_file
 from learner import disk
 from learner.config import Recompute
 from learner.errors import ModelError
-from learner.model import device, experts, parallel, spec
+from learner.model import device, experts, lora, parallel, spec
 from learner.model.architectures import bridge_classes, read_config
 from learner.model.packed import PackedRotary
 from learner.model.settings import check_settings, frequencies
@@ -127,16 +127,19 @@ def load_weights(bridge: Any, model: torch.nn.Module, folder: Path) -> None:
 def named_weights(bridge: Any, model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     """(Hugging Face name, whole tensor) one after the other; every rank must drain it.
 
-    Under torch.no_grad: the tensors are views of the live parameters.
+    With what adapters add. Under torch.no_grad: the tensors are views of the live parameters.
     """
-    return bridge.export_weights([model])  # type: ignore[no-any-return]
+    with lora.hidden(model) as adapters:
+        for name, tensor in bridge.export_weights([model]):
+            yield name, tensor if adapters is None else adapters.merged(name, tensor)
 
 
 def save_folder(bridge: Any, model: torch.nn.Module, source: Path, folder: Path) -> None:
     """Writes `folder` whole or not at all; `source` gives everything but the weights.
 
     It is on the disk when this returns: a power cut does not leave it empty. All ranks call it;
-    rank 0 writes. An existing folder of that name is replaced.
+    rank 0 writes. Adapters are in its weights, and alone in a folder inside. An existing folder of
+    that name is replaced.
     """
     with torch.no_grad():  # mbridge broadcasts the very parameters
         weights = {
@@ -151,6 +154,9 @@ def save_folder(bridge: Any, model: torch.nn.Module, source: Path, folder: Path)
         unfinished.mkdir(parents=True)
         _save_weights(weights, unfinished)
         _copy_the_rest(source, unfinished, bridge.dtype)
+        with lora.hidden(model) as adapters:
+            if adapters is not None:
+                adapters.save(unfinished / lora.FOLDER, source)
         disk.flush_tree(unfinished)
         if folder.exists():
             old = folder.with_name(f".{folder.name}.{os.getpid()}.old")

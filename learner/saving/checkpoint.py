@@ -122,7 +122,7 @@ class Checkpoints:
                 str(path / "model"),
             )
             with torch.no_grad():
-                policy.bare.load_state_dict(loaded["model"])
+                policy.bare.load_state_dict(loaded["model"], strict=policy.adapters is None)
                 policy.optimizer.load_state_dict(_with_step(loaded["optimizer"]))
                 policy.apply_settings()
         except (
@@ -168,6 +168,8 @@ def check_fits(state: Mapping[str, Any], expected: Mapping[str, Any], path: Path
 
 def _sharded(policy: Policy, *, loading: bool) -> dict[str, Any]:
     model = policy.bare.sharded_state_dict()
+    if policy.adapters is not None:  # the frozen weights are those of the policy's folder
+        model = {name: value for name, value in model.items() if name.startswith("adapters.")}
     optimizer = policy.optimizer.sharded_state_dict(model, is_loading=loading, metadata=_METADATA)
     return {"model": model, "optimizer": optimizer}
 

@@ -40,3 +40,15 @@ def test_muon_moves_no_split_matrices() -> None:
     given = {"optimizer": {"kind": "muon"}, "parallel": {"distributed_optimizer": True}}
     with pytest.raises(ValidationError, match=r"parallel\.distributed_optimizer = false"):
         LearnerTable.model_validate(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "mend"),
+    [
+        ({"recompute": "full"}, "recompute = 'selective'"),
+        ({"parallel": {"pipeline": 2}}, r"parallel\.pipeline = 1"),
+    ],
+)
+def test_adapters_get_their_gradient(given: dict[str, object], mend: str) -> None:
+    with pytest.raises(ValidationError, match=mend):
+        LearnerTable.model_validate({"lora": {}, **given})
