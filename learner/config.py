@@ -7,7 +7,7 @@ What engine and learner must agree on (steps, batch, staleness, correction) is i
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, model_validator
 
@@ -19,6 +19,9 @@ Aggregation = Literal[
 
 EPOCHS = 2
 """Of imitation where the recipe gives neither epochs nor steps (MTR, section 4.1)."""
+
+
+Recompute = Literal["none", "selective", "full"]
 
 
 class Optimizer(Table):
@@ -244,7 +247,43 @@ class Parallel(Table):
     """Ranks of one model copy; what is left over of the world size is data parallel."""
 
     tensor: int = Field(default=1, ge=1)
-    pipeline: Literal[1] = 1
+    pipeline: int = Field(default=1, ge=1, description="stages of the layers")
+    sequence: bool = Field(
+        default=False, description="norms' activations are split over the tensor-parallel ranks"
+    )
+    distributed_optimizer: bool = Field(
+        default=False, description="optimizer state split over data ranks; TransformerEngine only"
+    )
+
+    @model_validator(mode="after")
+    def _sequence_of_tensor(self) -> Parallel:
+        if self.sequence and self.tensor == 1:
+            raise ValueError(
+                "parallel.sequence splits activations over the ranks of parallel.tensor: set that "
+                "above 1, or parallel.sequence = false"
+            )
+        return self
+
+
+Projection = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+
+
+class Lora(Table):
+    """Low-rank adapters are trained, the policy's own weights are not."""
+
+    rank: int = Field(default=16, ge=1, description="of what is added to a matrix")
+    alpha: float = Field(
+        default=32.0, gt=0, allow_inf_nan=False, description="alpha / rank scales it"
+    )
+    targets: tuple[Projection, ...] = Field(
+        default=get_args(Projection), min_length=1, description="the matrices, by PEFT's names"
+    )
+
+    @model_validator(mode="after")
+    def _each_once(self) -> Lora:
+        if len(set(self.targets)) < len(self.targets):
+            raise ValueError("a target is named twice: leave one out")
+        return self
 
 
 class LearnerTable(Table):
@@ -257,7 +296,12 @@ class LearnerTable(Table):
     correction: Correction = Field(default_factory=Correction)
     kl: Kl = Field(default_factory=Kl)
     parallel: Parallel = Field(default_factory=Parallel)
+    lora: Lora | None = Field(default=None, description="train adapters; absent, every weight")
     precision: Literal["float32", "bfloat16"] = "float32"
+    recompute: Recompute = Field(
+        default="none",
+        description="activations that the backward pass computes again: attention's, or all",
+    )
     updates: int = Field(default=1, ge=1, description="optimizer steps that share one batch")
     tokens_per_microbatch: int = Field(default=4096, ge=1)
     checkpoint_every: int = Field(default=10, ge=1, description="steps")
@@ -281,8 +325,8 @@ class LearnerTable(Table):
     )
 
     @model_validator(mode="after")
-    def _muon_alone(self) -> LearnerTable:
-        _check_muon(self.optimizer, self.parallel)
+    def _whole_matrices(self) -> LearnerTable:
+        _check_matrices(self)
         return self
 
 
@@ -325,7 +369,12 @@ class SftTable(Table):
     seed: int = Field(default=0, description="order of the data")
     optimizer: SftOptimizer = Field(default_factory=SftOptimizer)
     parallel: Parallel = Field(default_factory=Parallel)
+    lora: Lora | None = Field(default=None, description="train adapters; absent, every weight")
     precision: Literal["float32", "bfloat16"] = "float32"
+    recompute: Recompute = Field(
+        default="none",
+        description="activations that the backward pass computes again: attention's, or all",
+    )
     tokens_per_microbatch: int = Field(default=4096, ge=1)
     checkpoint_every: int = Field(default=500, ge=1, description="steps")
     keep_checkpoints: int = Field(default=2, ge=1)
@@ -346,13 +395,31 @@ class SftTable(Table):
         return self
 
     @model_validator(mode="after")
-    def _muon_alone(self) -> SftTable:
-        _check_muon(self.optimizer, self.parallel)
+    def _whole_matrices(self) -> SftTable:
+        _check_matrices(self)
         return self
 
 
-def _check_muon(optimizer: Optimizer, parallel: Parallel) -> None:
+def _check_matrices(table: LearnerTable | SftTable) -> None:
+    optimizer, parallel, lora = table.optimizer, table.parallel, table.lora
+    if lora is not None and parallel.tensor > 1:
+        raise ValueError("lora adapts whole matrices: set parallel.tensor = 1")
+    if lora is not None and parallel.pipeline > 1:
+        raise ValueError("lora's adapters are of all layers: set parallel.pipeline = 1")
+    if lora is not None and table.recompute == "full":
+        # Megatron's checkpoint of a layer has no gradient where its input has none.
+        raise ValueError(
+            "lora freezes what the first layer reads, and a layer that is computed again would "
+            "give its adapters no gradient: set recompute = 'selective' or 'none'"
+        )
+    if lora is not None and optimizer.kind == "muon":
+        raise ValueError("lora's two factors are no matrices for Muon: set optimizer.kind = 'adam'")
     if optimizer.kind == "muon" and parallel.tensor > 1:
         raise ValueError(
             "optimizer.kind = 'muon' orthogonalises whole matrices: set parallel.tensor = 1"
+        )
+    if optimizer.kind == "muon" and parallel.distributed_optimizer:
+        raise ValueError(
+            "optimizer.kind = 'muon' moves whole matrices: set parallel.distributed_optimizer = "
+            "false"
         )

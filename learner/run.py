@@ -33,6 +33,7 @@ def run(recipe: Recipe) -> Path:
     with (
         parallel.ranks(
             tensor=table.parallel.tensor,
+            pipeline=table.parallel.pipeline,
             seed=shared.run.seed,
             wait=longest_alone(table, shared.run.groups_per_step),
         ),
@@ -44,8 +45,17 @@ def run(recipe: Recipe) -> Path:
             unlocked = held.enter_context(only_learner(recipe.run_folder))
             recipe.write_resolved("learner", table)
         source = first_policy(recipe)
-        policy = load_policy(source, table.optimizer, table.precision)
-        reference = load_frozen(source, table.precision) if table.kl.coefficient > 0 else None
+        policy = load_policy(
+            source,
+            table.optimizer,
+            table.precision,
+            table.lora,
+            ways=table.parallel,
+            recompute=table.recompute,
+        )
+        reference = None
+        if table.kl.coefficient > 0:
+            reference = policy.begun_with() or load_frozen(source, table.precision)
         checkpoints = Checkpoints(recipe.run_folder / "checkpoints", table.keep_checkpoints)
         version, ledger, resumed = restore(recipe, table, policy, checkpoints)
         with contextlib.ExitStack() as stack:
@@ -61,7 +71,6 @@ def run(recipe: Recipe) -> Path:
                 ledger=ledger,
                 checkpoints=checkpoints,
                 probe=Probe(
-                    precision=table.precision,
                     rows=table.probe_rows,
                     budget=table.tokens_per_microbatch,
                     temperature=shared.sampler.temperature,

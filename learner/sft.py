@@ -19,7 +19,7 @@ from learner.model import parallel
 from learner.model.policy import Policy, load_policy
 from learner.progress import Reporter
 from learner.saving.checkpoint import Checkpoints, check_fits, read_state
-from learner.training.memory import free_bytes, too_long
+from learner.training.memory import free_bytes, token_bytes, too_long
 from toolwright.recipe import Recipe
 
 
@@ -32,7 +32,9 @@ def sft(recipe: Recipe) -> Path:
     home = recipe.run_folder / "sft"
     final = recipe.resolve(table.output) if table.output is not None else home / "final"
     with (
-        parallel.ranks(tensor=table.parallel.tensor, seed=table.seed),
+        parallel.ranks(
+            tensor=table.parallel.tensor, pipeline=table.parallel.pipeline, seed=table.seed
+        ),
         ExitStack() as on,
     ):
         first = parallel.is_first()
@@ -41,7 +43,14 @@ def sft(recipe: Recipe) -> Path:
             unlocked = on.enter_context(only_learner(home))
             recipe.write_resolved("sft", table)
         source = recipe.resolve(table.model or recipe.shared.policy.model)
-        policy = load_policy(source, table.optimizer, table.precision)
+        policy = load_policy(
+            source,
+            table.optimizer,
+            table.precision,
+            table.lora,
+            ways=table.parallel,
+            recompute=table.recompute,
+        )
         origin = Origin(source)
         traces, heldout = _data(recipe, table, policy, origin)
         checkpoints = Checkpoints(home / "checkpoints", table.keep_checkpoints)
@@ -108,9 +117,9 @@ def _announce(run: Imitation, steps: int, source: Path) -> None:
     run.report.say(
         f"{len(run.traces.traces)} traces{held}{also}; {steps} steps to go from {source}"
     )
-    vocabulary = int(run.policy.shape["vocabulary"]) // parallel.tensor_size()
-    mend = "lower sft.max_length, for sequences"
-    sentence = too_long(run.traces.most_targets, vocabulary, free_bytes(), mend=mend)
+    longest = max(row.length for trace in run.traces.traces for row in trace.rows)
+    a_token = token_bytes(run.policy.config, run.table.recompute)
+    sentence = too_long(longest, a_token, free_bytes(), mend="set sft.max_length")
     if sentence is not None:
         run.report.say(sentence)
 

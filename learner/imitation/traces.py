@@ -42,11 +42,6 @@ class Traces:
     traces: tuple[Trace, ...]
     too_long: int = 0
 
-    @property
-    def most_targets(self) -> int:
-        """Targets of the row that has most of them."""
-        return max(row.count for trace in self.traces for row in trace.rows)
-
     def digest(self) -> str:
         """Names tokens and targets in their order: a resumed run must find the same."""
         found = sha256()

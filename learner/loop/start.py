@@ -18,7 +18,7 @@ from learner.model import parallel
 from learner.model.policy import Policy
 from learner.saving.checkpoint import Checkpoints, check_fits, read_state
 from learner.saving.publish import publish, sweep
-from learner.training.memory import free_bytes, too_long
+from learner.training.memory import free_bytes, token_bytes, too_long
 from toolwright.recipe import Recipe
 from toolwright.types import WeightVersion
 
@@ -97,7 +97,7 @@ def warn_of_long_rows(run: Run) -> None:
         run.recipe.shared.task.limits.response,
         int(run.policy.bridge.hf_config.max_position_embeddings),
     )
-    vocabulary = int(run.policy.shape["vocabulary"]) // parallel.tensor_size()
-    sentence = too_long(longest, vocabulary, free_bytes(), mend="set task.limits.response")
+    a_token = token_bytes(run.policy.config, run.table.recompute)
+    sentence = too_long(longest, a_token, free_bytes(), mend="set task.limits.response")
     if sentence is not None:
         run.report.say(sentence)

@@ -63,7 +63,7 @@ def step(run: Run) -> None:
     run.worthless = run.worthless + 1 if reason else 0
     gap = gap_of(update.sums)
     if gap.get("gap_tokens", 0) < FEW_TOKENS:
-        gap = run.probe(leased.groups if leased is not None else (), at) or gap
+        gap = run.probe(run.policy, leased.groups if leased is not None else (), at) or gap
     run.seconds["train_s"] = time.monotonic() - trained
     run.broken = run.broken + 1 if update.broken and not update.moved else 0
     run.version = replace(at, step=at.step + 1)

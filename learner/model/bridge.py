@@ -21,20 +21,35 @@ import torch
 from safetensors.torch import save_file
 
 from learner import disk
+from learner.config import Recompute
 from learner.errors import ModelError
-from learner.model import device, experts, parallel, spec
+from learner.model import device, experts, lora, parallel, spec
 from learner.model.architectures import bridge_classes, read_config
 from learner.model.packed import PackedRotary
 from learner.model.settings import check_settings, frequencies
 from toolwright.recipe import ARCHITECTURES, VISION_ARCHITECTURES
 
 SHARD_BYTES = 5 << 30
+RECOMPUTE: dict[Recompute, dict[str, Any]] = {
+    "none": {},
+    "selective": {"recompute_granularity": "selective", "recompute_modules": ["core_attn"]},
+    "full": {
+        "recompute_granularity": "full",
+        "recompute_method": "uniform",
+        "recompute_num_layers": 1,
+    },
+}
 _CLASSES = bridge_classes()
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".index.json")
 
 
-def open_bridge(folder: Path, dtype: torch.dtype) -> Any:
-    """The mbridge bridge for a policy folder. ModelError when it cannot be trained here."""
+def open_bridge(
+    folder: Path, dtype: torch.dtype, *, sequence: bool = False, recompute: Recompute = "none"
+) -> Any:
+    """The mbridge bridge for a policy folder. ModelError when it cannot be trained here.
+
+    sequence, recompute: as in the recipe.
+    """
     if not (folder / "config.json").is_file():
         raise ModelError(
             f"no policy at {folder}: policy.model must be a local Hugging Face folder with a "
@@ -55,6 +70,11 @@ def open_bridge(folder: Path, dtype: torch.dtype) -> Any:
         )
     if experts.has_experts(config) and parallel.tensor_size() > 1:
         raise ModelError(f"{folder} is a mixture of experts: train it with parallel.tensor = 1")
+    if config.num_hidden_layers % parallel.stages():
+        raise ModelError(
+            f"{config.num_hidden_layers} layers do not divide over parallel.pipeline = "
+            f"{parallel.stages()}"
+        )
     if not any(folder.glob("*.safetensors")):
         raise ModelError(f"{folder} has no *.safetensors weights")
     check_settings(config, folder)
@@ -64,11 +84,13 @@ def open_bridge(folder: Path, dtype: torch.dtype) -> Any:
     bridge.set_extra_args(
         # A factor on queries and on keys is its square on their product.
         softmax_scale=scaled[1] ** 2 / head**0.5 if scaled is not None else None,
-        sequence_parallel=False,
+        sequence_parallel=sequence,
         attention_dropout=0.0,
-        variable_seq_lengths=False,
+        # Every micro-batch has a length of its own, which stages tell each other.
+        variable_seq_lengths=parallel.stages() > 1,
         use_cpu_initialization=not device.has_cuda(),
         **({} if spec.has_transformer_engine() else {"persist_layer_norm": False}),
+        **RECOMPUTE[recompute],
         **experts.settings(config, fused=spec.has_transformer_engine()),
     )
     return bridge
@@ -76,7 +98,9 @@ def open_bridge(folder: Path, dtype: torch.dtype) -> Any:
 
 def new_model(bridge: Any, folder: Path) -> torch.nn.Module:
     """A GPTModel with the folder's weights, on this rank's device, in the bridge's dtype."""
-    model = bridge._model_provider([])(pre_process=True, post_process=True)
+    model = bridge._model_provider([])(
+        pre_process=parallel.is_first_stage(), post_process=parallel.is_last_stage()
+    )
     model.rotary_pos_emb = PackedRotary(
         bridge.config.kv_channels,
         rotary_percent=1.0,
@@ -103,16 +127,19 @@ def load_weights(bridge: Any, model: torch.nn.Module, folder: Path) -> None:
 def named_weights(bridge: Any, model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     """(Hugging Face name, whole tensor) one after the other; every rank must drain it.
 
-    Under torch.no_grad: the tensors are views of the live parameters.
+    With what adapters add. Under torch.no_grad: the tensors are views of the live parameters.
     """
-    return bridge.export_weights([model])  # type: ignore[no-any-return]
+    with lora.hidden(model) as adapters:
+        for name, tensor in bridge.export_weights([model]):
+            yield name, tensor if adapters is None else adapters.merged(name, tensor)
 
 
 def save_folder(bridge: Any, model: torch.nn.Module, source: Path, folder: Path) -> None:
     """Writes `folder` whole or not at all; `source` gives everything but the weights.
 
     It is on the disk when this returns: a power cut does not leave it empty. All ranks call it;
-    rank 0 writes. An existing folder of that name is replaced.
+    rank 0 writes. Adapters are in its weights, and alone in a folder inside. An existing folder of
+    that name is replaced.
     """
     with torch.no_grad():  # mbridge broadcasts the very parameters
         weights = {
@@ -127,6 +154,9 @@ def save_folder(bridge: Any, model: torch.nn.Module, source: Path, folder: Path)
         unfinished.mkdir(parents=True)
         _save_weights(weights, unfinished)
         _copy_the_rest(source, unfinished, bridge.dtype)
+        with lora.hidden(model) as adapters:
+            if adapters is not None:
+                adapters.save(unfinished / lora.FOLDER, source)
         disk.flush_tree(unfinished)
         if folder.exists():
             old = folder.with_name(f".{folder.name}.{os.getpid()}.old")

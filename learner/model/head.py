@@ -54,11 +54,13 @@ class Head:
     entropy of each target. With None the network returns its logits.
     """
 
-    def __init__(self, layer: Any) -> None:
+    def __init__(self, layer: Any | None) -> None:
+        """layer: None on a pipeline stage that has no output layer, and is never asked."""
         self.wanted: Wanted | None = None
-        self._layer = layer
-        self._logits: Callable[..., Any] = layer.forward
-        layer.forward = self
+        if layer is not None:
+            self._layer = layer
+            self._logits: Callable[..., Any] = layer.forward
+            layer.forward = self
 
     def __call__(
         self, hidden: torch.Tensor, weight: torch.Tensor | None = None, **options: Any

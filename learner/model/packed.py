@@ -70,7 +70,8 @@ class PackedRotary(RotaryEmbedding):  # type: ignore[misc]
             out: torch.Tensor = super().forward(max_seq_len, *args, **kwargs)
             return out
         # A power of two: Megatron keeps the tables of the lengths that it was asked for.
-        table = super().forward(1 << (max_seq_len - 1).bit_length(), *args, **kwargs)
+        power = 1 << (max_seq_len - 1).bit_length()
+        table: torch.Tensor = super().forward(power, *args, **kwargs)
         return table.index_select(0, self._positions)
 
 
@@ -110,7 +111,7 @@ class CausalAttention(MegatronModule):  # type: ignore[misc]
         runs = packed_seq_params.runs
         sizes = [count * length for count, length in runs]
         # Not slices: the gradient of each would be as large as the whole.
-        pieces = zip(*(t.squeeze(1).split(sizes) for t in (query, key, value)), strict=True)
+        pieces = zip(*(torch.split(t.squeeze(1), sizes) for t in (query, key, value)), strict=True)
         done = []
         for run, piece in zip(runs, pieces, strict=True):
             rows = (t.unflatten(0, run).transpose(1, 2) for t in piece)

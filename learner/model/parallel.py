@@ -32,19 +32,22 @@ _STILL_WAITING = "rank 0 still waits"
 
 
 @contextmanager
-def ranks(*, tensor: int = 1, seed: int = 0, wait: timedelta = RANKS_WAIT) -> Iterator[None]:
+def ranks(
+    *, tensor: int = 1, pipeline: int = 1, seed: int = 0, wait: timedelta = RANKS_WAIT
+) -> Iterator[None]:
     """The process group while the block runs.
 
-    tensor: ranks of one model copy; the world size divided by it is the data-parallel size. wait:
-    longest time between two meetings of the ranks; a rank that waits longer ends with an error.
-    LearnerError when it does not divide.
+    tensor, pipeline: a model copy has as many ranks as their product; the world size divided by it
+    is the data-parallel size. wait: longest time between two meetings of the ranks; a rank that
+    waits longer ends with an error. LearnerError when it does not divide.
     """
     device.install()
     world = int(os.environ.get("WORLD_SIZE", "1"))
-    if world % tensor:
+    if world % (tensor * pipeline):
         raise LearnerError(
-            f"parallel.tensor = {tensor} does not divide the world size {world}: start "
-            f"torchrun with --nproc-per-node {tensor} or a multiple"
+            f"parallel.tensor = {tensor} times parallel.pipeline = {pipeline} does not divide the "
+            f"world size {world}: start torchrun with --nproc-per-node {tensor * pipeline} or a "
+            "multiple"
         )
     if device.has_cuda():
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
@@ -64,6 +67,7 @@ def ranks(*, tensor: int = 1, seed: int = 0, wait: timedelta = RANKS_WAIT) -> It
         try:
             parallel_state.initialize_model_parallel(
                 tensor_model_parallel_size=tensor,
+                pipeline_model_parallel_size=pipeline,
                 distributed_timeout_minutes=max(1, math.ceil(wait.total_seconds() / 60)),
             )
             torch.manual_seed(seed)
@@ -92,6 +96,34 @@ def data_size() -> int:
 
 def tensor_size() -> int:
     return int(parallel_state.get_tensor_model_parallel_world_size())
+
+
+def stages() -> int:
+    """Pipeline stages of one model copy."""
+    return int(parallel_state.get_pipeline_model_parallel_world_size())
+
+
+def is_first_stage() -> bool:
+    """Whether this rank holds the embedding."""
+    return bool(parallel_state.is_pipeline_first_stage())
+
+
+def is_last_stage() -> bool:
+    """Whether this rank holds the output layer."""
+    return bool(parallel_state.is_pipeline_last_stage())
+
+
+def from_last_stage(value: Value) -> Value:
+    """The last stage's value, which alone sees log-probs and losses, on every stage."""
+    if stages() == 1:
+        return value
+    box: list[Any] = [value]
+    dist.broadcast_object_list(
+        box,
+        src=parallel_state.get_pipeline_model_parallel_last_rank(),
+        group=parallel_state.get_pipeline_model_parallel_group(),
+    )
+    return box[0]  # type: ignore[no-any-return]
 
 
 def from_first(value: Value | None) -> Value:

@@ -9,6 +9,8 @@ Does not know where batches come from or what the loss is.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,12 +26,14 @@ from megatron.core.optimizer.clip_grads import clip_grad_by_total_norm_fp32
 from megatron.core.tensor_parallel import set_defaults_if_not_set_tensor_model_parallel_attributes
 from megatron.core.transformer.module import Float16Module
 
-from learner.config import Optimizer
+from learner.config import Lora, Optimizer, Parallel, Recompute
+from learner.errors import ModelError
 from learner.maths.schedule import fraction
 from learner.model import bridge as bridges
-from learner.model import device, muon, parallel
+from learner.model import device, muon, parallel, spec
 from learner.model.experts import has_experts
 from learner.model.head import Head
+from learner.model.lora import Adapters, Without, hidden
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -56,6 +60,11 @@ class Model:
         return self.bare.config
 
     @property
+    def adapters(self) -> Adapters | None:
+        """What is trained in place of the weights, if anything is."""
+        return getattr(self.bare, "adapters", None)
+
+    @property
     def shape(self) -> dict[str, int | bool | str]:
         """What a checkpoint must agree with."""
         hf = self.bridge.hf_config
@@ -76,6 +85,7 @@ class Model:
             "intermediate": int(hf.intermediate_size),
             "tied": bool(hf.tie_word_embeddings),
             **mixture,
+            **(self.adapters.shape if self.adapters is not None else {}),
         }
 
 
@@ -125,20 +135,54 @@ class Policy(Model):
                 clip_grad_by_total_norm_fp32(parameters, self.settings.clip, norm)
         self.optimizer.step_with_ready_grads()
 
+    def begun_with(self) -> Model | None:
+        """The frozen weights for scoring, in no memory of their own; None without adapters."""
+        if self.adapters is None:
+            return None
+        return Model(
+            bridge=self.bridge,
+            network=Without(self.network.module, self.adapters),
+            head=self.head,
+            source=self.source,
+        )
+
     def save(self, folder: Path) -> None:
         """Leaves a complete Hugging Face folder (see `bridge.save_folder`)."""
         bridges.save_folder(self.bridge, self.bare, self.source, folder)
 
 
-def load_policy(folder: Path, settings: Optimizer, precision: str) -> Policy:
-    """The folder's model with a fresh optimizer. ModelError when it cannot be trained."""
-    bridge = bridges.open_bridge(folder, DTYPES[precision])
-    head, network = _network(bridge, folder)
+def load_policy(
+    folder: Path,
+    settings: Optimizer,
+    precision: str,
+    lora: Lora | None = None,
+    *,
+    ways: Parallel | None = None,
+    recompute: Recompute = "none",
+) -> Policy:
+    """The folder's model with a fresh optimizer. ModelError when it cannot be trained.
+
+    lora: adapters are trained in place of the weights. ways: switches of the recipe's [parallel];
+    its sizes are those that `parallel.ranks` was given.
+    """
+    ways = ways or Parallel()
+    if ways.distributed_optimizer and not spec.has_transformer_engine():
+        raise ModelError(
+            "parallel.distributed_optimizer needs TransformerEngine: without it Megatron does not "
+            "read the optimizer's state back from a checkpoint. Install transformer_engine, or set "
+            "it to false"
+        )
+    bridge = bridges.open_bridge(
+        folder, DTYPES[precision], sequence=ways.sequence, recompute=recompute
+    )
+    head, network = _network(bridge, folder, lora)
     network.train()
     wrapped = DistributedDataParallel(
         bridge.config,
         DistributedDataParallelConfig(
-            grad_reduce_in_fp32=True, use_distributed_optimizer=False, overlap_grad_reduce=False
+            grad_reduce_in_fp32=True,
+            use_distributed_optimizer=ways.distributed_optimizer,
+            overlap_grad_reduce=False,
         ),
         network,
     )
@@ -152,7 +196,7 @@ def load_policy(folder: Path, settings: Optimizer, precision: str) -> Policy:
         clip_grad=settings.clip,
         bf16=precision == "bfloat16",
         params_dtype=DTYPES[precision],
-        use_distributed_optimizer=False,
+        use_distributed_optimizer=ways.distributed_optimizer,
     )
     if settings.kind == "muon":
         with muon.hidden_from_adam(wrapped) as matrices:
@@ -189,6 +233,28 @@ def load_frozen(folder: Path, precision: str) -> Model:
     return Model(bridge=bridge, network=network, head=head, source=folder)
 
 
+@contextmanager
+def lent_weights(model: Model, folder: Path) -> Iterator[None]:
+    """The folder's weights in the place of the model's while the block runs.
+
+    The model's own wait in the host's memory, and are back to the bit whatever happens in between.
+    """
+    own = [p.detach().to("cpu", copy=True) for p in model.bare.parameters()]
+    adapters = model.adapters
+    try:
+        with hidden(model.bare):
+            bridges.load_weights(model.bridge, model.bare, folder)
+        if adapters is not None:
+            adapters.on = False  # a published folder has them in its weights
+        yield
+    finally:
+        if adapters is not None:
+            adapters.on = True
+        with torch.no_grad():
+            for parameter, value in zip(model.bare.parameters(), own, strict=True):
+                parameter.copy_(value)
+
+
 def complete_state(optimizer: Any) -> None:
     """Gives every weight its optimizer state before the first update.
 
@@ -203,11 +269,13 @@ def complete_state(optimizer: Any) -> None:
                 state.setdefault("step", torch.tensor(0.0))
 
 
-def _network(bridge: Any, folder: Path) -> tuple[Head, Any]:
+def _network(bridge: Any, folder: Path, lora: Lora | None = None) -> tuple[Head, Any]:
     network: Any = bridges.new_model(bridge, folder)
+    if lora is not None:
+        network.adapters = Adapters(network, bridge.hf_config, lora)
     for parameter in network.parameters():
         set_defaults_if_not_set_tensor_model_parallel_attributes(parameter)
-    head = Head(network.output_layer)
+    head = Head(network.output_layer if parallel.is_last_stage() else None)
     if bridge.dtype is torch.bfloat16:
         return head, Float16Module(bridge.config, network)
     return head, network

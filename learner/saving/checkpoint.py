@@ -40,7 +40,11 @@ from learner.model import parallel
 from learner.model.policy import Policy
 
 LATEST = "latest"
-_METADATA = {"chained_optim_avoid_prefix": True}
+_METADATA = {
+    "chained_optim_avoid_prefix": True,
+    # Of a distributed optimizer: readable with any number of data-parallel ranks.
+    "distrib_optim_sharding_type": "fully_reshardable",
+}
 
 
 class Checkpoints:
@@ -118,7 +122,7 @@ class Checkpoints:
                 str(path / "model"),
             )
             with torch.no_grad():
-                policy.bare.load_state_dict(loaded["model"])
+                policy.bare.load_state_dict(loaded["model"], strict=policy.adapters is None)
                 policy.optimizer.load_state_dict(_with_step(loaded["optimizer"]))
                 policy.apply_settings()
         except (
@@ -164,6 +168,8 @@ def check_fits(state: Mapping[str, Any], expected: Mapping[str, Any], path: Path
 
 def _sharded(policy: Policy, *, loading: bool) -> dict[str, Any]:
     model = policy.bare.sharded_state_dict()
+    if policy.adapters is not None:  # the frozen weights are those of the policy's folder
+        model = {name: value for name, value in model.items() if name.startswith("adapters.")}
     optimizer = policy.optimizer.sharded_state_dict(model, is_loading=loading, metadata=_METADATA)
     return {"model": model, "optimizer": optimizer}
 
@@ -173,6 +179,8 @@ def _with_step(state: dict[Any, Any]) -> dict[Any, Any]:
     alone = "param_groups" in state or "optimizer" in state
     for wrapped in (state,) if alone else state.values():
         part = wrapped.get("optimizer", wrapped)  # bfloat16 has its float32 masters beside it
+        if "state" not in part:
+            continue  # a distributed optimizer's lies elsewhere, its steps with it
         moments = [own for own in part["state"].values() if isinstance(own, dict)]
         if any("exp_avg" in own for own in moments):
             part["state"].setdefault("common_step", torch.tensor(0.0))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -90,7 +91,7 @@ class MicroBatch:
         """The same on a device; the copies do not wait for each other or for the host."""
         if device.type == "cpu":
             return self
-        moved = {
+        moved: dict[str, Any] = {
             name: value.pin_memory().to(device, non_blocking=True)
             for name in self.__slots__
             if isinstance(value := getattr(self, name), torch.Tensor)

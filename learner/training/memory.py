@@ -1,25 +1,24 @@
 """What one long sequence takes, said before the run and not by a death at a step's end.
 
-The largest tensors of a step are the logits of its targets: float32, a vocabulary wide, several of
-them at a time. A sequence is never split, so the longest one that the recipe allows has to fit.
+A sequence is never split, so the longest one that the recipe allows has to fit. Its logits do not
+count: they go through in chunks (see `learner.model.head`). What grows with its length is what the
+layers keep for the backward pass.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import psutil
 import torch
 
+from learner.config import Recompute
 from learner.model import device
+from learner.model.head import CHUNK_BYTES
 
-COPIES = 6
-"""Tensors as large as the logits in a backward pass. Measured: 2.9 to 3.8 MiB a target at a
-vocabulary of 151,936, which is 5.0 to 6.6 of them."""
 GIB = 1 << 30
-
-
-def logits_bytes(targets: int, vocabulary: int) -> int:
-    """What the logits of that many targets take on a rank that holds `vocabulary` of the words."""
-    return targets * vocabulary * 4 * COPIES
+CHUNKS = 4
+"""Tensors of a chunk's size that live at a time; measured between 3 and 4."""
 
 
 def free_bytes() -> int:
@@ -29,14 +28,35 @@ def free_bytes() -> int:
     return int(psutil.virtual_memory().available)
 
 
-def too_long(targets: int, vocabulary: int, free: int, *, mend: str) -> str | None:
-    """A sentence where a sequence with that many targets does not fit by itself."""
-    need = logits_bytes(targets, vocabulary)
-    if need <= free:
+def token_bytes(config: Any, recompute: Recompute) -> int:
+    """What a token's activations take on a rank. config: Megatron's, of the model.
+
+    A layer keeps its two norms' inputs and outputs, queries, keys and values before and after their
+    norms and positions, attention's output, and four tensors of the feed-forward part. `full` keeps
+    its input alone, and one layer's at a time.
+    """
+    head = config.kv_channels
+    query = head * config.num_attention_heads
+    key_value = 2 * head * config.num_query_groups
+    forward = 4 * config.ffn_hidden_size * (config.moe_router_topk if config.num_moe_experts else 1)
+    spread = 4 * query + 2 * key_value + forward
+    layer = 4 * config.hidden_size + spread // config.tensor_model_parallel_size
+    layers = config.num_layers // config.pipeline_model_parallel_size
+    numbers = config.hidden_size * layers + layer if recompute == "full" else layer * layers
+    return int(numbers * config.params_dtype.itemsize)
+
+
+def too_long(tokens: int, a_token: int, free: int, *, mend: str) -> str | None:
+    """A sentence where a sequence of that many tokens does not fit by itself.
+
+    a_token: `token_bytes`.
+    """
+    left = max(0, free - CHUNKS * CHUNK_BYTES)
+    need = tokens * a_token
+    if need <= left:
         return None
-    fits = free // logits_bytes(1, vocabulary)
     return (
-        f"a sequence with {targets} trained tokens takes about {need / GIB:.1f} GiB for its logits "
-        f"alone, and {free / GIB:.1f} GiB are free: {mend} to at most {fits}, or the run may end "
-        "without memory"
+        f"a sequence of {tokens} tokens takes about {need / GIB:.1f} GiB for its activations "
+        f"alone, and {left / GIB:.1f} GiB are free: {mend} to at most {left // a_token}, "
+        "or set recompute = 'full', or the run may end without memory"
     )

@@ -3,6 +3,9 @@
 Above staleness 0 a batch may hold few tokens of the current weights, and groups without signal
 may not be forwarded at all. The probe then scores a few rows under the very weights that wrote
 them, read back from the published folder: the same comparison, only of an earlier version.
+
+They take the place of the weights in training while they score. A second model would hold as much
+of the device again, for the whole run.
 """
 
 from __future__ import annotations
@@ -13,9 +16,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from learner.metrics import gap_of
-from learner.model import bridge as bridges
 from learner.model import parallel
-from learner.model.policy import Model, load_frozen
+from learner.model.policy import Model, lent_weights
 from learner.saving.publish import folder_of
 from learner.training.batch import Row, rows_of
 from learner.training.step import score
@@ -24,36 +26,33 @@ from toolwright.types import Group, WeightVersion
 
 @dataclass(slots=True, kw_only=True)
 class Probe:
-    """A frozen copy of the network, made when it is first needed.
+    """Which rows are scored under which weights.
 
     rows: most rows to score. source: the folder of step 0; later ones lie under policies, but for
     versions that a step without an update gave to the weights of another folder (elsewhere).
     """
 
-    precision: str
     rows: int
     budget: int
     temperature: float
     source: Path
     policies: Path
     elsewhere: dict[WeightVersion, Path] = field(default_factory=dict)
-    _model: Model | None = None
 
-    def __call__(self, groups: Sequence[Group], now: WeightVersion) -> dict[str, float]:
+    def __call__(
+        self, model: Model, groups: Sequence[Group], now: WeightVersion
+    ) -> dict[str, float]:
         """Gap values, and how many versions old they are. All ranks call it; groups on rank 0.
 
-        Empty where no folder of any writing version is left.
+        Empty where no folder of any writing version is left. The model's weights are its own again
+        afterwards, to the bit.
         """
         chosen = parallel.from_first(self._choose(groups) if parallel.is_first() else None)
         if chosen is None:
             return {}
         version, rows = chosen
-        folder = self._folder(version)
-        if self._model is None:
-            self._model = load_frozen(folder, self.precision)
-        else:
-            bridges.load_weights(self._model.bridge, self._model.bare, folder)
-        _rows, sums = score(self._model, rows, self.budget, "old")
+        with lent_weights(model, self._folder(version)):
+            _rows, sums = score(model, rows, self.budget, "old")
         return {**gap_of(sums), "gap_probe_age": float(now.step - version.step)}
 
     def _folder(self, version: WeightVersion) -> Path:

@@ -34,9 +34,9 @@ def gradients(
     """Leaves the batch's gradient in the policy's buffers; returns the stats over all ranks.
 
     batch: this data-parallel rank's micro-batches; ranks may hold different numbers of them.
-    entropy: what the objective does with entropies. broken: [rows of the whole
-    batch] zeros, on this rank's device; above 0 afterwards, on every rank, for a row with a
-    log-prob or a loss that is not finite.
+    entropy: what the objective does with entropies. broken: [rows of the whole batch] zeros, on
+    this rank's device; above 0 afterwards, on every rank, for a row with a log-prob or a loss that
+    is not finite.
     """
     policy.zero_grad()
     scale = len(batch) * parallel.data_size()
@@ -69,7 +69,11 @@ def score(
     share and all get all.
     """
     parts = micro_batches(
-        rows, rank=parallel.data_rank(), ranks=parallel.data_size(), budget=budget
+        rows,
+        rank=parallel.data_rank(),
+        ranks=parallel.data_size(),
+        budget=budget,
+        multiple=parallel.tensor_size(),
     )
 
     def finish(
@@ -87,7 +91,7 @@ def score(
         for index in np.unique(order):
             chosen = torch.from_numpy(np.flatnonzero(order == index)).to(logp.device)
             flat[starts[index] : starts[index + 1]] = logp[chosen]
-    values = parallel.reduce_over_data(flat, "sum").cpu().numpy()
+    values = parallel.from_last_stage(parallel.reduce_over_data(flat, "sum").cpu()).numpy()
     scored = []
     for place, row in enumerate(rows):
         filled = np.zeros(len(row.tokens), dtype=np.float32)
@@ -134,11 +138,12 @@ def _schedule(
 
 
 def _collect(parts: Sequence[Stats]) -> dict[str, float]:
-    """Sums, and maxima of "max_*", over micro-batches and data-parallel ranks."""
-    if not parts:
-        return {}
-    names = sorted(parts[0])
+    """Sums, and maxima of "max_*", over micro-batches and data-parallel ranks.
+
+    Of the last pipeline stage: the others have no parts.
+    """
     out: dict[str, float] = {}
+    names = sorted(parts[0]) if parts else []
     for op in ("sum", "max"):
         own = [name for name in names if name.startswith("max_") == (op == "max")]
         if not own:
@@ -147,4 +152,4 @@ def _collect(parts: Sequence[Stats]) -> dict[str, float]:
         total = table.sum(0) if op == "sum" else table.amax(0)
         parallel.reduce_over_data(total, op)
         out.update(zip(own, total.tolist(), strict=True))
-    return out
+    return parallel.from_last_stage(out)

@@ -291,7 +291,13 @@ def _culprits(
 
 
 def _mine(rows: Sequence[Row], budget: int) -> list[MicroBatch]:
-    return micro_batches(rows, rank=parallel.data_rank(), ranks=parallel.data_size(), budget=budget)
+    return micro_batches(
+        rows,
+        rank=parallel.data_rank(),
+        ranks=parallel.data_size(),
+        budget=budget,
+        multiple=parallel.tensor_size(),
+    )
 
 
 def _add(sums: dict[str, float], stats: dict[str, float]) -> None:

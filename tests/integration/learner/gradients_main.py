@@ -1,9 +1,8 @@
 """What `test_parallel` compares: loss and whole gradients of fixed rows, for any number of ranks.
 
-A rank is `python gradients_main.py MODEL FOLDER TENSOR_PARALLEL=PORT ...` under torchrun. It
-computes once for each TENSOR_PARALLEL, since its start costs far more, and writes
-FOLDER/TENSOR_PARALLEL. Ranks meet at the PORT: in torchrun's own store they would find the
-addresses of the time before.
+A rank is `python gradients_main.py MODEL CHECKPOINT FOLDER NAME=PORT ...` under torchrun. It
+computes once for each NAME of WAYS, since its start costs far more, and writes FOLDER/NAME. Ranks
+meet at the PORT: in torchrun's own store they would find the addresses of the time before.
 """
 
 from __future__ import annotations
@@ -21,10 +20,20 @@ device.install()
 import torch  # noqa: E402
 from safetensors.torch import save_file  # noqa: E402
 
-from learner.config import Advantage, Kl, LearnerTable, Loss, Optimizer  # noqa: E402
+from learner.config import (  # noqa: E402
+    Advantage,
+    Kl,
+    LearnerTable,
+    Loss,
+    Optimizer,
+    Parallel,
+    Recompute,
+)
+from learner.intake.ledger import Ledger  # noqa: E402
 from learner.loop.rows import prepare  # noqa: E402
 from learner.model import parallel  # noqa: E402
 from learner.model.policy import load_frozen, load_policy  # noqa: E402
+from learner.saving.checkpoint import Checkpoints  # noqa: E402
 from learner.training.batch import micro_batches  # noqa: E402
 from learner.training.objective import PolicyObjective  # noqa: E402
 from learner.training.step import gradients, score  # noqa: E402
@@ -34,11 +43,24 @@ from tests.integration.learner.named import named_gradients, named_weights  # no
 from tests.integration.learner.rows import make_rows, weighed  # noqa: E402
 from toolwright.types import Group, WeightVersion  # noqa: E402
 
+WAYS: dict[str, tuple[Parallel, Recompute]] = {
+    "alone": (Parallel(), "none"),
+    "tensor x data": (Parallel(tensor=2), "selective"),
+    "pipeline x data": (Parallel(pipeline=2), "none"),
+    "tensor x pipeline": (Parallel(tensor=2, pipeline=2, sequence=True), "full"),
+}
+"""How one rank or four share the work, and what they compute twice."""
 
-def compute(folder: Path, output: Path, tensor: int) -> None:
-    """Writes the loss, the gradients by Hugging Face name, and the weights three steps later."""
-    with parallel.ranks(tensor=tensor):
-        policy = load_policy(folder, Optimizer(lr=1e-2, clip=0.5), "float32")
+
+def compute(folder: Path, checkpoint: Path, output: Path, name: str) -> None:
+    """Writes the loss, the gradients by Hugging Face name, the weights after each of three steps.
+
+    The third step begins with the checkpoint, which is written first if it is not there.
+    """
+    ways, recompute = WAYS[name]
+    with parallel.ranks(tensor=ways.tensor, pipeline=ways.pipeline):
+        settings = Optimizer(lr=1e-2, clip=0.5)
+        policy = load_policy(folder, settings, "float32", ways=ways, recompute=recompute)
         objective = PolicyObjective(
             loss=Loss(entropy=0.1), kl=Kl(coefficient=0.1), correction="decoupled"
         )
@@ -46,13 +68,28 @@ def compute(folder: Path, output: Path, tensor: int) -> None:
         rows = weighed(make_rows(9), "seq-mean-token-mean")
         reference = load_frozen(folder, "float32")
         rows, _ = score(reference, rows, 60, "reference")
-        mine = micro_batches(rows, rank=parallel.data_rank(), ranks=parallel.data_size(), budget=60)
+        mine = micro_batches(
+            rows,
+            rank=parallel.data_rank(),
+            ranks=parallel.data_size(),
+            budget=60,
+            multiple=ways.tensor,
+        )
         stats = gradients(policy, mine, objective, entropy=objective.entropy)
         out = {f"grad.{name}": value for name, value in named_gradients(policy).items()}
         out["loss"] = torch.tensor(stats["loss"])
         out["gap"] = torch.tensor(stats["max_gap"])
         out["advantages"] = credit(policy, reference)
         for step in range(3):
+            if step == 2:
+                # From here on what the one process wrote, whoever reads it.
+                checkpoints = Checkpoints(checkpoint, 1)
+                if checkpoints.latest() is None:
+                    checkpoints.save(policy, 2, "one", {}, Ledger())
+                policy = load_policy(folder, settings, "float32", ways=ways, recompute=recompute)
+                path = checkpoints.latest()
+                assert path is not None
+                checkpoints.load(policy, path)
             # The second batch has fewer rows than there may be ranks. Of the third something is
             # left out on each of them.
             done = improve(
@@ -67,9 +104,10 @@ def compute(folder: Path, output: Path, tensor: int) -> None:
                 drop_silent=True,
             )
             out[f"norm.{step}"] = torch.tensor(done.grad_norm)
+            weights = named_weights(policy)
+            out.update({f"weight.{step}.{weight}": value for weight, value in weights.items()})
         out["masked"] = torch.tensor(done.sums["masked_tokens"])
         out["compared"] = torch.tensor(done.sums["compared"])
-        out |= {f"weight.{name}": value for name, value in named_weights(policy).items()}
         if parallel.is_first():
             save_file(out, output)
 
@@ -95,6 +133,7 @@ def credit(policy: Any, reference: Any) -> torch.Tensor:
 
 if __name__ == "__main__":
     os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "False"
-    for word in sys.argv[3:]:
-        tensor, _, os.environ["MASTER_PORT"] = word.partition("=")
-        compute(Path(sys.argv[1]), Path(sys.argv[2], tensor), int(tensor))
+    model, checkpoint, folder = map(Path, sys.argv[1:4])
+    for word in sys.argv[4:]:
+        name, _, os.environ["MASTER_PORT"] = word.partition("=")
+        compute(model, checkpoint, folder / name, name)

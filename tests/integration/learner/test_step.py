@@ -21,8 +21,9 @@ from learner.config import (
     Optimizer,
     Reject,
 )
-from learner.model.policy import Policy, load_frozen, load_policy
+from learner.model.policy import Policy, lent_weights, load_frozen, load_policy
 from learner.training.batch import Row, collate, micro_batches
+from learner.training.memory import token_bytes
 from learner.training.objective import PolicyObjective
 from learner.training.step import gradients, score
 from learner.training.update import improve
@@ -260,6 +261,45 @@ def test_a_row_that_cannot_be_judged_is_dropped_and_counted(policy: Policy) -> N
     assert done.dropped == ["t5"]
     assert done.moved == 1
     assert all(np.isfinite(value) for value in done.sums.values())
+
+
+def test_lent_weights_score_as_their_folder_and_leave_no_trace(
+    policy: Policy, tmp_path: Path
+) -> None:
+    rows = make_rows(3)
+    expected, _ = score(load_frozen(policy.source, "float32"), rows, 100, "old")
+    with torch.no_grad():
+        for parameter in policy.bare.parameters():
+            parameter.add_(0.05 * torch.randn_like(parameter))
+    before = [p.detach().clone() for p in policy.bare.parameters()]
+    with lent_weights(policy, policy.source):
+        found, _ = score(policy, rows, 100, "old")
+    for mine, theirs in zip(found, expected, strict=True):
+        assert mine.old is not None
+        assert np.array_equal(mine.old, theirs.old)
+    with pytest.raises(OSError, match="gone"), lent_weights(policy, policy.source):
+        raise OSError("gone")
+    with pytest.raises(Exception, match="nothing"), lent_weights(policy, tmp_path / "nothing"):
+        pass
+    assert all(torch.equal(a, b) for a, b in zip(before, policy.bare.parameters(), strict=True))
+
+
+def test_the_estimate_of_a_token_is_what_layers_keep(policy: Policy) -> None:
+    """On the CPU's layers; within a third, which leaves room for the head and positions."""
+    (row,) = make_rows(1, longest=200)
+    kept: dict[int, int] = {}
+
+    def note(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    own = {p.untyped_storage().data_ptr() for p in policy.bare.parameters()}
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        gradient_of(policy, weighed([row]), 1000)
+    seen = sum(size for place, size in kept.items() if place not in own)
+    expected = row.length * token_bytes(policy.config, "none")
+    assert 0.67 < seen / expected < 1.5
 
 
 def test_an_empty_micro_batch_gives_a_zero_gradient(policy: Policy) -> None:

@@ -29,3 +29,27 @@ def test_muon_needs_whole_matrices(table: type[LearnerTable] | type[SftTable]) -
         del given["data"], given["steps"]
     with pytest.raises(ValidationError, match=r"parallel\.tensor = 1"):
         table.model_validate(given)
+
+
+def test_a_sequence_is_split_over_tensor_parallel_ranks_alone() -> None:
+    with pytest.raises(ValidationError, match=r"parallel\.tensor: set that above 1"):
+        LearnerTable.model_validate({"parallel": {"sequence": True}})
+    LearnerTable.model_validate({"parallel": {"sequence": True, "tensor": 2}})
+
+
+def test_muon_moves_no_split_matrices() -> None:
+    given = {"optimizer": {"kind": "muon"}, "parallel": {"distributed_optimizer": True}}
+    with pytest.raises(ValidationError, match=r"parallel\.distributed_optimizer = false"):
+        LearnerTable.model_validate(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "mend"),
+    [
+        ({"recompute": "full"}, "recompute = 'selective'"),
+        ({"parallel": {"pipeline": 2}}, r"parallel\.pipeline = 1"),
+    ],
+)
+def test_adapters_get_their_gradient(given: dict[str, object], mend: str) -> None:
+    with pytest.raises(ValidationError, match=mend):
+        LearnerTable.model_validate({"lora": {}, **given})

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from learner.training.memory import GIB, logits_bytes, too_long
+from learner.training.memory import CHUNK_BYTES, CHUNKS, GIB, too_long
 
-VOCABULARY = 151_936
-
-
-def test_the_estimate_is_what_was_measured() -> None:
-    assert 2.9 * 2**20 < logits_bytes(1, VOCABULARY) < 3.8 * 2**20
+A_TOKEN = 2 << 20
 
 
 def test_what_fits_is_not_mentioned_and_the_mend_fits() -> None:
-    assert too_long(4096, VOCABULARY, 16 * GIB, mend="set x") is None
-    sentence = too_long(4096, VOCABULARY, 8 * GIB, mend="set x")
+    assert too_long(4096, A_TOKEN, 16 * GIB, mend="set x") is None
+    sentence = too_long(4096, A_TOKEN, 8 * GIB, mend="set x")
     assert sentence is not None
-    assert "4096 trained tokens takes about 13.9 GiB" in sentence
+    assert "a sequence of 4096 tokens takes about 8.0 GiB" in sentence
     fits = int(sentence.partition("set x to at most ")[2].partition(",")[0])
-    assert too_long(fits, VOCABULARY, 8 * GIB, mend="") is None
-    assert too_long(fits + 1, VOCABULARY, 8 * GIB, mend="") is not None
+    assert too_long(fits, A_TOKEN, 8 * GIB, mend="") is None
+    assert too_long(fits + 1, A_TOKEN, 8 * GIB, mend="") is not None
+
+
+def test_no_memory_at_all_is_a_sentence_too() -> None:
+    sentence = too_long(1, A_TOKEN, CHUNKS * CHUNK_BYTES // 2, mend="set x")
+    assert sentence is not None
+    assert "0.0 GiB are free: set x to at most 0," in sentence

@@ -1,0 +1,232 @@
+"""Low-rank adapters (LoRA; Hu et al. 2021, section 4.1): the network is frozen, they are trained.
+
+A projection with weight W computes W x + (alpha / rank) B A x.
+
+Invariants
+- Every projection of the Hugging Face folder has an A and a B of its own, also those that Megatron
+  joins in one matrix (q, k, v; gate, up): an adapter folder is what PEFT reads.
+- Fresh adapters change nothing: B is zero.
+- They lie beside the network's layers, not in them: what comes from a folder and what goes into
+  one has the names that it has without them.
+
+Whole matrices only: no tensor parallelism.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import save_file
+
+from learner.config import Lora
+from learner.errors import ModelError
+from learner.model import parallel
+from learner.model.experts import has_experts
+
+FOLDER = "adapter"
+"""Of a published folder: the adapter alone, as PEFT reads it."""
+
+_ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
+_STEMS = {
+    **dict.fromkeys(_ATTENTION, "self_attn"),
+    **dict.fromkeys(("gate_proj", "up_proj", "down_proj"), "mlp"),
+}
+
+
+class LowRank(torch.nn.Module):
+    """x [.., in] -> B A x [.., out]. A [rank, in] begins as PEFT's does, B [out, rank] at zero."""
+
+    def __init__(self, size: tuple[int, int], rank: int, like: torch.Tensor) -> None:
+        super().__init__()
+        a = torch.empty(rank, size[0])
+        torch.nn.init.kaiming_uniform_(a, a=math.sqrt(5))
+        self.a = torch.nn.Parameter(a.to(like))
+        self.b = torch.nn.Parameter(torch.zeros(size[1], rank).to(like))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.linear(F.linear(x, self.a), self.b)
+
+
+class Adapters(torch.nn.Module):
+    """All adapters of a network.
+
+    on: whether they count. own: by layer and projection. base: what tells the frozen weights apart.
+    """
+
+    def __init__(self, network: Any, config: Any, lora: Lora) -> None:
+        """Freezes the network (a GPTModel of the Hugging Face `config`) and goes beside its layers.
+
+        ModelError where an adapter cannot be.
+        """
+        super().__init__()
+        if parallel.tensor_size() > 1:
+            raise ModelError("lora adapts whole matrices: set parallel.tensor = 1")
+        if has_experts(config) and not set(lora.targets) <= set(_ATTENTION):
+            raise ModelError(
+                f"lora adapts the attention of a mixture of experts, not its experts: set "
+                f"lora.targets = {list(_ATTENTION)}"
+            )
+        self.lora = lora
+        self.on = True
+        self.base = _fingerprint(network)
+        self._groups = int(config.num_key_value_heads)
+        self.sizes = _sizes(config)
+        network.requires_grad_(False)
+        like = next(network.parameters())
+        self.own: list[dict[str, LowRank]] = [
+            {name: LowRank(self.sizes[name], lora.rank, like) for name in lora.targets}
+            for _ in network.decoder.layers
+        ]
+        self.layers = torch.nn.ModuleList(torch.nn.ModuleDict(own) for own in self.own)
+        for layer, own in zip(network.decoder.layers, self.own, strict=True):
+            for path, names in _MATRICES.items():
+                if any(name in own for name in names):
+                    hook = partial(self._add, own, names)
+                    layer.get_submodule(path).register_forward_hook(hook)
+
+    @property
+    def scale(self) -> float:
+        return self.lora.alpha / self.lora.rank
+
+    @property
+    def shape(self) -> dict[str, int | bool | str]:
+        """What a checkpoint must agree with."""
+        targets = " ".join(self.lora.targets)
+        return {
+            "lora": f"rank {self.lora.rank}, alpha {self.lora.alpha:g}, {targets}",
+            "base": self.base,
+        }
+
+    def merged(self, name: str, weight: torch.Tensor) -> torch.Tensor:
+        """The weight of that Hugging Face name with what its adapter adds, rounded once."""
+        parts = name.split(".")
+        if len(parts) < 4 or not parts[2].isdecimal():
+            return weight
+        own = self.own[int(parts[2])]
+        if parts[-1] != "weight" or parts[-2] not in own:
+            return weight
+        low = own[parts[-2]]
+        whole: torch.Tensor = weight.float() + self.scale * (low.b.float() @ low.a.float())
+        return whole.to(weight.dtype)
+
+    def save(self, folder: Path, base: Path) -> None:
+        """Writes PEFT's two files into a new folder. base: the folder that was frozen."""
+        folder.mkdir()
+        tensors = {}
+        for number, own in enumerate(self.own):
+            for name, low in own.items():
+                stem = f"base_model.model.model.layers.{number}.{_STEMS[name]}.{name}"
+                tensors[f"{stem}.lora_A.weight"] = low.a.detach().cpu().contiguous()
+                tensors[f"{stem}.lora_B.weight"] = low.b.detach().cpu().contiguous()
+        save_file(tensors, folder / "adapter_model.safetensors", metadata={"format": "pt"})
+        config = {
+            "peft_type": "LORA",
+            "task_type": "CAUSAL_LM",
+            "base_model_name_or_path": str(base),
+            "r": self.lora.rank,
+            "lora_alpha": self.lora.alpha,
+            "lora_dropout": 0.0,
+            "target_modules": list(self.lora.targets),
+            "bias": "none",
+            "fan_in_fan_out": False,
+            "inference_mode": True,
+        }
+        (folder / "adapter_config.json").write_text(json.dumps(config, indent=2) + "\n")
+
+    def _add(
+        self,
+        own: Mapping[str, LowRank],
+        names: tuple[str, ...],
+        layer: Any,
+        args: tuple[Any, ...],
+        output: Any,
+    ) -> Any:
+        if not self.on:
+            return output
+        out, bias = output
+        x = args[0]
+        if hasattr(layer, "layer_norm_weight"):  # TransformerEngine's layer takes x before its norm
+            x = F.rms_norm(x, (x.shape[-1],), layer.layer_norm_weight, layer.eps)
+        added = [
+            own[name](x) if name in own else x.new_zeros(*x.shape[:-1], self.sizes[name][1])
+            for name in names
+        ]
+        return out + self.scale * self._joined(added), bias
+
+    def _joined(self, parts: list[torch.Tensor]) -> torch.Tensor:
+        """As Megatron joins their matrices: queries, keys and values by groups of heads."""
+        if len(parts) == 3:
+            parts = [part.reshape(*part.shape[:-1], self._groups, -1) for part in parts]
+            return torch.cat(parts, dim=-1).flatten(-2)
+        return torch.cat(parts, dim=-1)
+
+
+_MATRICES = {
+    "self_attention.linear_qkv": ("q_proj", "k_proj", "v_proj"),
+    "self_attention.linear_proj": ("o_proj",),
+    "mlp.linear_fc1": ("gate_proj", "up_proj"),
+    "mlp.linear_fc2": ("down_proj",),
+}
+"""Megatron's matrices in a layer, and the projections in each."""
+
+
+class Without(torch.nn.Module):
+    """The network as if it had no adapters: what training began with, in the same memory."""
+
+    def __init__(self, network: Any, adapters: Adapters) -> None:
+        super().__init__()
+        self.module = network
+        self._adapters = [adapters]  # in a list: the network has them as its own already
+
+    def forward(self, *args: Any, **options: Any) -> Any:
+        (adapters,) = self._adapters
+        adapters.on = False
+        try:
+            return self.module(*args, **options)
+        finally:
+            adapters.on = True
+
+
+@contextmanager
+def hidden(network: Any) -> Iterator[Adapters | None]:
+    """The network's adapters, if it has any; while the block runs it has none by name."""
+    adapters = network._modules.pop("adapters", None)
+    try:
+        yield adapters
+    finally:
+        if adapters is not None:
+            network.adapters = adapters
+
+
+def _sizes(config: Any) -> dict[str, tuple[int, int]]:
+    """(in, out) of each projection."""
+    hidden_size, heads = int(config.hidden_size), int(config.num_attention_heads)
+    head = int(getattr(config, "head_dim", None) or hidden_size // heads)
+    queries, keys = heads * head, int(config.num_key_value_heads) * head
+    inner = int(config.intermediate_size)
+    return {
+        "q_proj": (hidden_size, queries),
+        "k_proj": (hidden_size, keys),
+        "v_proj": (hidden_size, keys),
+        "o_proj": (queries, hidden_size),
+        "gate_proj": (hidden_size, inner),
+        "up_proj": (hidden_size, inner),
+        "down_proj": (inner, hidden_size),
+    }
+
+
+def _fingerprint(network: Any) -> str:
+    """Of the weights' bits, whatever the order in which a machine adds them up."""
+    total = 0
+    for number, parameter in enumerate(network.parameters(), start=1):
+        kind = torch.int32 if parameter.element_size() == 4 else torch.int16
+        total += number * int(parameter.detach().view(kind).sum(dtype=torch.int64))
+    return f"{total % 2**64:016x}"
