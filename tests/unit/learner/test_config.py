@@ -28,3 +28,25 @@ def test_muon_needs_whole_matrices(table: type[LearnerTable] | type[SftTable]) -
         del given["data"], given["steps"]
     with pytest.raises(ValidationError, match=r"parallel\.tensor = 1"):
         table.model_validate(given)
+
+
+@pytest.mark.parametrize("table", [LearnerTable, SftTable])
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"lora": {}, "parallel": {"tensor": 2}}, r"lora adapts .*parallel\.tensor = 1"),
+        ({"lora": {}, "optimizer": {"kind": "muon"}}, r"optimizer\.kind = 'adam'"),
+        ({"lora": {"targets": ["q_proj", "q_proj"]}}, "named twice"),
+        ({"lora": {"targets": []}}, "targets"),
+        ({"lora": {"targets": ["lm_head"]}}, "targets"),
+        ({"lora": {"rank": 0}}, "rank"),
+        ({"lora": {"alpha": float("inf")}}, "alpha"),
+    ],
+)
+def test_adapters_that_cannot_be(
+    table: type[LearnerTable] | type[SftTable], given: dict[str, object], says: str
+) -> None:
+    needed = {} if table is LearnerTable else {"data": "x", "steps": 1}
+    with pytest.raises(ValidationError, match=says):
+        table.model_validate({**needed, **given})
+    assert table.model_validate({**needed, "lora": {}}).lora is not None

@@ -22,6 +22,7 @@ from learner.config import (
     Heldout,
     Kl,
     LearnerTable,
+    Lora,
     Loss,
     Optimizer,
     Parallel,
@@ -64,6 +65,7 @@ TABLES: Mapping[str, type[Table]] = {
     "[learner.credit]": Credit,
     "[learner.loss]": Loss,
     "[learner.kl]": Kl,
+    "[learner.lora]": Lora,
     "[learner.parallel]": Parallel,
 }
 
@@ -79,6 +81,7 @@ IN_WORDS = {
     ("[sft]", "model"),
     ("[sft]", "output"),
     ("[sft]", "epochs"),
+    ("[learner.lora]", "targets"),
 }
 """Keys whose default is told in words, since another key or file stands in for them."""
 
