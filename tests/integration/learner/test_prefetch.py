@@ -131,10 +131,10 @@ def test_what_was_refused_ahead_is_asked_for_again(
     engine.refused.add(1)
     offer = stepping.offer
 
-    def mended(run: Run) -> None:
+    def mended(run: Run, *, moved: bool) -> None:
         heard(engine, (1, 0))
         engine.refused.clear()
-        offer(run)
+        offer(run, moved=moved)
 
     monkeypatch.setattr(stepping, "offer", mended)
     loop.run(recipe)

@@ -53,3 +53,25 @@ def test_muon_moves_no_split_matrices() -> None:
 def test_adapters_get_their_gradient(given: dict[str, object], mend: str) -> None:
     with pytest.raises(ValidationError, match=mend):
         LearnerTable.model_validate({"lora": {}, **given})
+
+
+@pytest.mark.parametrize("table", [LearnerTable, SftTable])
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"lora": {}, "parallel": {"tensor": 2}}, r"lora adapts .*parallel\.tensor = 1"),
+        ({"lora": {}, "optimizer": {"kind": "muon"}}, r"optimizer\.kind = 'adam'"),
+        ({"lora": {"targets": ["q_proj", "q_proj"]}}, "named twice"),
+        ({"lora": {"targets": []}}, "targets"),
+        ({"lora": {"targets": ["lm_head"]}}, "targets"),
+        ({"lora": {"rank": 0}}, "rank"),
+        ({"lora": {"alpha": float("inf")}}, "alpha"),
+    ],
+)
+def test_adapters_that_cannot_be(
+    table: type[LearnerTable] | type[SftTable], given: dict[str, object], says: str
+) -> None:
+    needed = {} if table is LearnerTable else {"data": "x", "steps": 1}
+    with pytest.raises(ValidationError, match=says):
+        table.model_validate({**needed, **given})
+    assert table.model_validate({**needed, "lora": {}}).lora is not None

@@ -23,6 +23,7 @@ from learner.config import (
     Heldout,
     Kl,
     LearnerTable,
+    Lora,
     Loss,
     Optimizer,
     Parallel,
@@ -68,6 +69,7 @@ TABLES: Mapping[str, type[Table]] = {
     "[learner.correction]": Correction,
     "[[learner.correction.reject]]": Reject,
     "[learner.kl]": Kl,
+    "[learner.lora]": Lora,
     "[learner.parallel]": Parallel,
 }
 
@@ -83,6 +85,7 @@ IN_WORDS = {
     ("[sft]", "model"),
     ("[sft]", "output"),
     ("[sft]", "epochs"),
+    ("[learner.lora]", "targets"),
 }
 """Keys whose default is told in words, since another key or file stands in for them."""
 
