@@ -57,6 +57,8 @@ def test_two_ranks_agree_with_one(
     assert found.keys() == alone.keys()
     assert 0 < alone["masked"] < alone["compared"]
     worst = {key: float((found[key] - alone[key]).abs().max()) for key in alone}
+    # Norms are of any size, and the later ones are of weights that took a step.
+    worst |= {k: v / float(alone[k]) for k, v in worst.items() if k.startswith("norm.")}
     exact = {k: v for k, v in worst.items() if not k.startswith("weight.")}
     assert max(exact.values()) < 1e-5, exact
     # Adam divides by the gradient's size: where that is all rounding, a weight may differ more.
