@@ -14,6 +14,8 @@ WIDTH, HEIGHT = 520, 250
 LEFT, RIGHT, TOP, BOTTOM = 64, 10, 10, 36
 DOTS = 60
 """Places of a curve that can be pointed at."""
+LARGEST = 1e307
+"""Differences of such numbers are numbers."""
 
 At = Callable[[float, float], tuple[float, float]]
 
@@ -60,8 +62,8 @@ def ticks(low: float, high: float, about: int) -> list[float]:
 
 
 def _range(values: Sequence[float]) -> tuple[float, float]:
-    """Least and largest, apart from each other."""
-    low, high = min(values), max(values)
+    """Least and largest, apart from each other. What is larger than LARGEST is drawn at the edge."""
+    low, high = max(min(values), -LARGEST), min(max(values), LARGEST)
     if high > low:
         return low, high
     room = abs(low) / 2 or 0.5
@@ -70,7 +72,7 @@ def _range(values: Sequence[float]) -> tuple[float, float]:
 
 def _share(value: float, low: float, high: float) -> float:
     """Where a value lies between two, 0 to 1."""
-    return (value - low) / (high - low)
+    return (min(max(value, low), high) - low) / (high - low)
 
 
 def _line(points: Sequence[tuple[float, float]], style: str, at: At) -> str:
