@@ -62,7 +62,7 @@ def ticks(low: float, high: float, about: int) -> list[float]:
 
 
 def _range(values: Sequence[float]) -> tuple[float, float]:
-    """Least and largest, apart from each other. What is larger than LARGEST is drawn at the edge."""
+    """Least and largest, apart from each other; what is beyond LARGEST is drawn at the edge."""
     low, high = max(min(values), -LARGEST), min(max(values), LARGEST)
     if high > low:
         return low, high
