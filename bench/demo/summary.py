@@ -117,11 +117,13 @@ def rows(outcome: Outcome) -> list[tuple[str, Comparison]]:
 
 def table(outcome: Outcome) -> list[str]:
     """The figures as lines for the terminal."""
-    lines = [f"{'':27}{'n':>5}   {'sampled (T=1)':<31}greedy"]
-    for name, c in rows(outcome):
+    found = rows(outcome)
+    width = max(len(name) for name, _ in found) + 2
+    lines = [f"{'':{width}}{'n':>5}   {'sampled (T=1)':<31}greedy"]
+    for name, c in found:
         sampled = f"{_score(c.sampled_before)} -> {_score(c.sampled_after)}"
         greedy = f"{_score(c.greedy_before)} -> {_score(c.greedy_after)}"
-        lines.append(f"{name:27}{c.n:>5}   {sampled:<31}{greedy}")
+        lines.append(f"{name:{width}}{c.n:>5}   {sampled:<31}{greedy}")
     return lines
 
 

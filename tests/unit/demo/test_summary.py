@@ -67,3 +67,11 @@ def test_the_table_prints_standard_errors(outcome: Outcome) -> None:
     assert "0.200 ±0.010 -> 0.900 ±0.010" in text
     for row in ("seed 1", "mean", "control", "withheld", "never trained"):
         assert row in text
+
+
+def test_the_columns_of_the_table_stand_below_each_other(outcome: Outcome) -> None:
+    main, *others = outcome.subject.suites
+    long = replace(main, title="questions of a very long kind that are held out")
+    subject = replace(outcome.subject, suites=(long, *others))
+    lines = table(replace(outcome, subject=subject))
+    assert len({line.index(" ±") for line in lines[1:]}) == 1
