@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from learner import run as loop
 from learner.errors import CheckpointError, EngineError, TakenError
@@ -84,6 +85,27 @@ def test_a_run_from_start_to_end(tmp_path: Path, model_folder: Path, engine: Fak
     first, second = weights(published), weights(final)
     assert all(torch.equal(first[name], second[name]) for name in first)
     assert len(list(published.parent.iterdir())) == 3
+
+
+def test_a_run_of_adapters(tmp_path: Path, model_folder: Path, engine: FakeEngine) -> None:
+    """Published merged and alone; a second life finds its adapters; the frozen network is the
+    reference."""
+    changes = {"learner.lora.rank": 4, "learner.kl.coefficient": 0.1, "learner.optimizer.lr": 1e-2}
+    half = recipe_for(tmp_path, model_folder, engine, **changes, **{"run.steps": 2})
+    loop.run(half)
+    middle = load_file(engine.folder / "adapter" / "adapter_model.safetensors")
+    final = loop.run(recipe_for(tmp_path, model_folder, engine, **changes, **{"run.steps": 4}))
+    assert steps_of(engine)[-1] == 4
+    assert metrics(tmp_path)[0]["kl_reference"] == 0
+    assert metrics(tmp_path)[-1]["kl_reference"] > 0
+    base, merged = weights(model_folder), weights(final)
+    last = load_file(final / "adapter" / "adapter_model.safetensors")
+    name = "model.layers.1.mlp.down_proj"
+    a, b = (last[f"base_model.model.{name}.lora_{half}.weight"] for half in "AB")
+    assert b.abs().max() > middle[f"base_model.model.{name}.lora_B.weight"].abs().max() > 0
+    found = base[f"{name}.weight"] + 32.0 / 4 * b @ a
+    assert torch.allclose(merged[f"{name}.weight"], found, atol=1e-6)
+    assert torch.equal(merged["model.embed_tokens.weight"], base["model.embed_tokens.weight"])
 
 
 def test_a_finished_run_ends_at_once_when_it_is_started_again(
