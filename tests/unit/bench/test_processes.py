@@ -129,8 +129,8 @@ async def test_the_failure_of_the_work_is_its_own(tmp_path: Path) -> None:
 PARENT = textwrap.dedent("""
     import asyncio, sys
     from pathlib import Path
-    from bench.demo import __main__ as main, course
-    from bench.demo.commands import Command
+    from bench.demo import __main__ as main, session
+    from bench.processes import Command
 
     class Course:
         def __init__(self, options, processes, screen):
@@ -142,7 +142,7 @@ PARENT = textwrap.dedent("""
                 await self.processes.start(Command(name=name, argv=argv, grace_s=GRACE))
             await self.processes.while_alive(asyncio.sleep(60))
 
-    main.Course = Course
+    session.Course = Course
     main.app()
 """)
 

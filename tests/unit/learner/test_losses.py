@@ -56,6 +56,7 @@ def batch(*, old: torch.Tensor, behaviour: torch.Tensor, advantage: torch.Tensor
     return MicroBatch(
         tokens=TOKENS[None],
         positions=TOKENS[None],
+        lengths=(len(TOKENS),),
         index=TOKENS,
         targets=TOKENS,
         temperature=nothing,
