@@ -54,7 +54,7 @@ def sft(recipe: Recipe) -> Path:
         origin = Origin(source)
         traces, heldout = _data(recipe, table, policy, origin)
         checkpoints = Checkpoints(home / "checkpoints", table.keep_checkpoints)
-        identity = _identity(policy, table, traces)
+        identity = _identity(policy, table, traces, heldout)
         done, best = _resume(policy, identity, checkpoints)
         steps = steps_of(table, len(traces.traces))
         report = on.enter_context(Reporter("sft", steps, done, quiet=not first))
@@ -124,7 +124,9 @@ def _announce(run: Imitation, steps: int, source: Path) -> None:
         run.report.say(sentence)
 
 
-def _identity(policy: Policy, table: SftTable, traces: Traces) -> dict[str, Any]:
+def _identity(
+    policy: Policy, table: SftTable, traces: Traces, heldout: tuple[Trace, ...]
+) -> dict[str, Any]:
     return {
         "kind": "sft",
         "model": policy.shape,
@@ -137,6 +139,7 @@ def _identity(policy: Policy, table: SftTable, traces: Traces) -> dict[str, Any]
         "heldout": table.heldout.fraction,
         "traces": len(traces.traces),
         "data": traces.digest(),
+        "heldout_data": Traces(traces=heldout).digest(),
     }
 
 

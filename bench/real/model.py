@@ -67,16 +67,19 @@ def prepare(model: Model, models: Path = MODELS) -> Path:
 
 def _run(module: str, *arguments: str) -> str:
     """Standard output of a Python program of this project. BenchError with its last words."""
-    found = subprocess.run(
-        (sys.executable, "-m", module, *arguments),
-        cwd=ROOT,
-        env={**os.environ, **ENVIRONMENT},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=CHECK_S,
-        check=False,
-    )
+    try:
+        found = subprocess.run(
+            (sys.executable, "-m", module, *arguments),
+            cwd=ROOT,
+            env={**os.environ, **ENVIRONMENT},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=CHECK_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise BenchError(f"{module} did not end in {CHECK_S:.0f} s") from error
     if found.returncode != 0:
         last = "\n".join(f"    {line}" for line in found.stderr.splitlines()[-12:])
         raise BenchError(f"{module} failed with exit code {found.returncode}:\n{last}")

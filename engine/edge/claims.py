@@ -8,7 +8,8 @@ are started by mistake the older one ends with a sentence.
 
 Invariants
 - The journal knows a claim before the learner does, so it outlives the engine.
-- A word that was superseded never counts again, however late its requests arrive.
+- A word that was superseded never counts again, however late its requests arrive: the journal
+  remembers the last 256.
 - While nobody has claimed the run (learners of an older version do not), nobody is refused.
 """
 

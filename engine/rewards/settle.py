@@ -17,7 +17,7 @@ def settled(trajectory: Trajectory, score: Score | None, rules: StopRules) -> Tr
     """The trajectory as its reward function and the recipe's rules leave it.
 
     score: None for one that was not scored, as infrastructure ended it. The rules are for
-    training: an evaluation reports the reward alone (spec 3.11). Length is paid for first, so that
+    training: an evaluation reports the reward alone. Length is paid for first, so that
     a rule which sets the reward sets it whatever the length.
     """
     done = trajectory if score is None else scored(replace(trajectory, reward=0.0), score)

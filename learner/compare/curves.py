@@ -10,6 +10,8 @@ from learner.compare.runs import Run
 
 MOST_POINTS = 400
 """Of one drawn curve: a chart is not much more pixels wide."""
+MOST_PARTS = 24
+"""Parts of the reward that stand behind it; their names are a stranger's."""
 
 FIRST = (
     "reward",
@@ -52,7 +54,7 @@ class Curve:
 def names(runs: Sequence[Run]) -> tuple[list[str], list[str]]:
     """(metrics that are looked at first, all others) that a run has."""
     there = {name for run in runs for line in run.metrics.values() for name in line}
-    parts = sorted(name for name in there if name.startswith("reward/"))
+    parts = sorted(name for name in there if name.startswith("reward/"))[:MOST_PARTS]
     first = [name for name in FIRST if name in there]
     place = 1 if "reward" in first else 0
     first = [*first[:place], *parts, *first[place:]]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from learner.errors import MismatchError
+from learner.errors import MismatchError, ModelError
 from learner.intake.client import EngineClient, Served
 from toolwright.fingerprint import Fingerprint, difference, fingerprint
 from toolwright.model_folder import ModelFolderError, shape_hash, tokenizer_hash
@@ -52,9 +52,13 @@ def _own(recipe: Recipe, source: Path, lineage: str, say: Callable[[str], None])
     except ModelFolderError as error:
         say(f"the tokenizer is not compared with the engine's: {error}")
         tokenizer = ""
+    try:
+        shape = shape_hash(source)
+    except ModelFolderError as error:
+        raise ModelError(f"policy.model: {error}") from error
     return fingerprint(
         recipe,
         tokenizer=tokenizer,
-        shape=shape_hash(source),
+        shape=shape,
         lineages=(lineage,) if lineage else (),
     )

@@ -8,8 +8,8 @@ Invariants
   published, so the engine's last check of staleness is the one that it would make then.
 - At most one batch is under way or in hand. It is in no ledger, so nothing acknowledges it: where
   the process dies, or the run ends, the engine offers it again.
-- A lease ahead that failed is forgotten. The step leases anew, with all its patience, and what is
-  still wrong then ends the run as ever.
+- A lease ahead that failed, or ended without a group, is forgotten. The step leases anew, with all
+  its patience, and what is still wrong then ends the run as ever.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ class Ahead:
         asked, self._asked = self._asked, None
         if asked is not None and (asked.after, asked.version) == (after, version):
             try:
-                return outcome(asked.groups)
+                if groups := outcome(asked.groups):
+                    return groups
             except EngineError:
                 pass  # asked for again below, and told of there
         elif asked is not None:

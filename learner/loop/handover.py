@@ -10,8 +10,12 @@ from learner.saving.publish import advance, publish
 
 
 def offer(run: Run, *, moved: bool) -> None:
-    """The version to the samplers. Weights that the step left alone are not written again."""
-    if not moved:
+    """The version to the samplers.
+
+    Weights that the step left alone are not written again, unless they still lie in policy.model:
+    its path may be this machine's alone.
+    """
+    if not moved and run.offered != run.policy.source:
         published = advance(run.client, run.version, run.offered)
         run.probe.elsewhere[run.version] = run.offered
     else:

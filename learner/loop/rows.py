@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,11 +18,13 @@ from toolwright.types import Group
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
     """worthless: why nothing can be learnt of it, None where something can. facts: what the
-    metrics say of its advantages."""
+    metrics say of its advantages. logprobs_s: seconds of the reference's log-probs, where they
+    are part of the reward."""
 
     rows: list[Row]
     worthless: str | None
     facts: dict[str, float]
+    logprobs_s: float = 0.0
 
 
 def prepare(run: Run, groups: Sequence[Group] | None) -> Batch:
@@ -32,13 +35,17 @@ def prepare(run: Run, groups: Sequence[Group] | None) -> Batch:
     """
     rows = _rows(run, groups) if groups is not None else []
     kl = run.table.kl.coefficient if run.table.kl.place == "reward" else 0.0
+    seconds = 0.0
     if run.reference is not None and kl:
+        began = time.monotonic()
         shared = parallel.from_first(rows if groups is not None else None)
         rows, _ = score(run.reference, shared, run.table.tokens_per_microbatch, "reference")
+        seconds = time.monotonic() - began
     mine: Batch | None = None
     if groups is not None:
         rows, facts = assigned(rows, groups, run.table.advantage, run.table.credit, kl=kl)
-        mine = Batch(rows=rows, worthless=why_worthless(groups, rows), facts=facts)
+        reason = why_worthless(groups, rows)
+        mine = Batch(rows=rows, worthless=reason, facts=facts, logprobs_s=seconds)
     return parallel.from_first(mine)
 
 

@@ -64,7 +64,8 @@ def step(run: Run) -> None:
     gap = gap_of(update.sums)
     if gap.get("gap_tokens", 0) < FEW_TOKENS:
         gap = run.probe(run.policy, leased.groups if leased is not None else (), at) or gap
-    run.seconds["train_s"] = time.monotonic() - trained
+    update.logprobs_s += batch.logprobs_s
+    run.seconds["train_s"] = time.monotonic() - trained + batch.logprobs_s
     run.broken = run.broken + 1 if update.broken and not update.moved else 0
     run.version = replace(at, step=at.step + 1)
     if run.broken < MOST_BROKEN:

@@ -41,10 +41,10 @@ def leaves_out(mode: CorrectionMode, bounds: Correction) -> bool:
 
 def judge(log_ratio: torch.Tensor, mode: CorrectionMode, bounds: Correction) -> Verdict:
     """[n] old - roll of the targets of one sequence, n > 0."""
-    log_ratio = limited(log_ratio.double())
     nothing = torch.zeros_like(log_ratio, dtype=torch.bool)
     if bounds.veto and log_ratio.min() < math.log(bounds.veto):
         return Verdict(kept=nothing, vetoed=True)
+    log_ratio = limited(log_ratio.double())
     if not all(passes(log_ratio, rule) for rule in bounds.reject):
         return Verdict(kept=nothing, rejected=True)
     if mode == "geo_mask" and not bounds.low <= math.exp(log_ratio.mean()) <= bounds.upper:

@@ -4,7 +4,7 @@ Every token goes to its experts, none is dropped, and no balancing loss is added
 neither. The router computes in float32 in every precision. Without TransformerEngine the experts
 run one after the other and have names of their own; its grouped ones are known to mbridge.
 
-Only what one rank holds: every rank has all experts.
+There is no expert parallelism: every rank holds all experts.
 """
 
 from __future__ import annotations

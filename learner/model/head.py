@@ -30,7 +30,7 @@ Entropy = Literal["none", "metric", "loss"]
 """What entropies are for: zeros, values without a gradient, or part of the loss."""
 
 CHUNK_BYTES = 128 << 20
-"""Logits of one chunk in float32. About three such tensors live at a time."""
+"""Logits of one chunk in float32. Up to four such tensors live at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

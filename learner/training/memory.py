@@ -38,8 +38,10 @@ def token_bytes(config: Any, recompute: Recompute) -> int:
     head = config.kv_channels
     query = head * config.num_attention_heads
     key_value = 2 * head * config.num_query_groups
-    forward = 4 * config.ffn_hidden_size * (config.moe_router_topk if config.num_moe_experts else 1)
-    spread = 4 * query + 2 * key_value + forward
+    width = config.ffn_hidden_size
+    if config.num_moe_experts:
+        width = config.moe_ffn_hidden_size * config.moe_router_topk
+    spread = 4 * query + 2 * key_value + 4 * width
     layer = 4 * config.hidden_size + spread // config.tensor_model_parallel_size
     layers = config.num_layers // config.pipeline_model_parallel_size
     numbers = config.hidden_size * layers + layer if recompute == "full" else layer * layers

@@ -6,7 +6,7 @@ Invariants
 - Nothing but rows crosses into a step; rows that cannot move the weights are not forwarded (they
   stay in the metrics, and in the means unless the recipe drops them); no rows left means no
   optimizer step.
-- No broken number reaches the weights (spec 11): a row with an input, a log-prob, a loss or a
+- No broken number reaches the weights: a row with an input, a log-prob, a loss or a
   gradient that is not finite leaves the batch, its means included, and is counted. Gradients that
   are not finite all the same move nothing. All ranks decide alike.
 """

@@ -31,7 +31,11 @@ def tokenizer_hash(folder: Path) -> str:
     config_file = folder / "tokenizer_config.json"
     config = _json(config_file) if config_file.is_file() else {}
     digest = hashlib.sha256(json.dumps(_what_it_does(tokenizer), sort_keys=True).encode())
-    digest.update(json.dumps(chat_templates(folder, config), sort_keys=True).encode())
+    try:
+        templates = chat_templates(folder, config)
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ModelFolderError(f"the chat template of {folder} cannot be read: {error}") from error
+    digest.update(json.dumps(templates, sort_keys=True).encode())
     return digest.hexdigest()
 
 

@@ -44,7 +44,7 @@ class Run(Table):
     steps: int = Field(ge=0, description="weight versions to train")
     groups_per_step: int = Field(ge=1, description="groups (prompts) in one training batch")
     group_size: int = Field(ge=1, description="rollouts of one prompt")
-    max_staleness: int = Field(default=0, ge=0, description="weight versions, spec 6.8 eta")
+    max_staleness: int = Field(default=0, ge=0, description="in weight versions")
     correction: CorrectionMode = "bypass"
     engine: str = Field(default="127.0.0.1:50051", description="address of `engine serve`")
 
@@ -78,7 +78,7 @@ class Policy(Table):
 
 
 class Limits(Table):
-    """Budgets of one trajectory, tokens unless said otherwise (spec 3.2)."""
+    """Budgets of one trajectory, tokens unless said otherwise."""
 
     turns: int = Field(default=4, ge=0, description="tool calls; one answer turn comes on top")
     calls: int = Field(default=8, ge=1, description="tool calls in one action")

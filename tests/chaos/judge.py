@@ -14,6 +14,7 @@ from typing import Any
 
 from bench.makespan.wrong import Said
 from bench.scripted.script import default_logprob
+from engine.journal.groups import Fate
 from engine.journal.logs import LogState
 from engine.journal.reader import JournalReader
 from engine.rollout.events import Ended
@@ -122,7 +123,7 @@ def _records(crowd: Crowd) -> dict[str, tuple[str, Trajectory]]:
             for member in group:
                 record = trajectory_from_proto(trajectory_pb2.Trajectory.FromString(member.data))
                 assert record.id not in found, f"{record.id} is in two groups"
-                assert not member.dropped, member.group
+                assert member.fate is Fate.OFFERED, member.group
                 found[record.id] = member.attempt, record
     return found
 

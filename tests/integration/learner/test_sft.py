@@ -142,6 +142,8 @@ def test_what_changed_between_two_starts_is_named(
     sft(write_recipe(tmp_path, model_folder, **{"sft.steps": 2}))
     with pytest.raises(CheckpointError, match="batch_size = 4, the recipe now says 2"):
         sft(write_recipe(tmp_path, model_folder, **{"sft.steps": 3, "sft.batch_size": 2}))
+    with pytest.raises(CheckpointError, match="heldout_data = "):
+        sft(write_recipe(tmp_path, model_folder, **{"sft.steps": 3, "sft.heldout.data": "traces"}))
 
 
 def test_a_second_imitation_in_the_folder_is_refused(

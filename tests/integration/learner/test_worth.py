@@ -58,6 +58,17 @@ def test_a_signal_in_between_begins_the_count_again(
     ]
 
 
+def test_a_first_step_without_worth_publishes_a_folder_that_the_engine_can_see(
+    tmp_path: Path, model_folder: Path, engine: FakeEngine
+) -> None:
+    """policy.model may lie under a path of this machine's own: the engine is not told of it."""
+    engine.write = silent_from(0)
+    loop.run(recipe_for(tmp_path, model_folder, engine, **{"run.steps": 2}))
+    policies = tmp_path / "run" / "policy"
+    assert engine.folders[1].parent == policies
+    assert engine.folders[1] == engine.folders[2]
+
+
 def test_patience_ends_with_a_checkpoint_and_status_4(
     tmp_path: Path, model_folder: Path, engine: FakeEngine
 ) -> None:
@@ -111,5 +122,5 @@ def test_a_response_that_cannot_fit_is_said_before_the_first_lease(
     changes = {"run.steps": 1, "task.limits.response": 10**9}
     loop.run(recipe_for(tmp_path, folder, engine, **changes))
     first = capsys.readouterr().out.splitlines()[0]
-    assert first.startswith("a sequence with 1000000000 trained tokens takes about")
+    assert first.startswith("a sequence of 1000000000 tokens takes about")
     assert "set task.limits.response to at most" in first

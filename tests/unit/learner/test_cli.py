@@ -35,7 +35,7 @@ def invoke(*arguments: str) -> tuple[int, str]:
     ("command", "setting", "named"),
     [
         ("run", "learner.optimizer.rate=1", "learner.optimizer.rate"),
-        ("run", "learner.parallel.pipeline=2", "learner.parallel.pipeline"),
+        ("run", "learner.parallel.pipeline=0", "learner.parallel.pipeline"),
         ("run", "run.max_staleness=2", "decoupled"),
         ("sft", "sft.steps=1", "sft.data"),
     ],

@@ -71,6 +71,9 @@ def test_one_impossible_token_vetoes_its_sequence_where_the_recipe_asks() -> Non
     assert not correction.judge(log_ratio, "token_truncate", Correction(veto=0.5e-4)).vetoed
     assert not correction.judge(log_ratio, "token_truncate", Correction()).vetoed
     assert not correction.judge(-log_ratio, "token_truncate", Correction(veto=1e-4)).vetoed
+    least = Correction(veto=1e-30)
+    assert correction.judge(logs(1.0, 1e-31), "token_truncate", least).vetoed
+    assert not correction.judge(logs(1.0, 1e-29), "token_truncate", least).vetoed
 
 
 @pytest.mark.parametrize(
