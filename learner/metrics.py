@@ -135,7 +135,7 @@ def trajectory_stats(groups: Sequence[Group], version: WeightVersion) -> dict[st
         for part in trajectory.reward_parts:
             parts[part.name] += part.value
     out.update({f"reward/{name}": total / len(kept) for name, total in sorted(parts.items())})
-    out["groups_with_signal"] = sum(map(_has_signal, groups))
+    out["groups_with_signal"] = sum(map(_rewards_differ, groups))
     out["response_length"] = _mean([t.response_tokens for t in kept])
     out["total_length"] = _mean(
         [sum(len(s.token_ids) for s in q.segments) for t in kept for q in t.sequences]
@@ -154,7 +154,7 @@ def trajectory_stats(groups: Sequence[Group], version: WeightVersion) -> dict[st
     return out
 
 
-def _has_signal(group: Group) -> bool:
+def _rewards_differ(group: Group) -> bool:
     """Whether rewards of the baseline differ and a member carries loss."""
     baseline = {t.reward for t in group.trajectories if not t.outside_baseline}
     return len(baseline) > 1 and not all(t.masked for t in group.trajectories)
