@@ -20,7 +20,7 @@ from learner.model.head import Entropy, Wanted
 from learner.model.packed import packed
 from learner.model.policy import Model, Policy
 from learner.training.batch import MicroBatch, Row, micro_batches
-from learner.training.objective import Objective, Stats, gap_stats
+from learner.training.objective import Objective, Stats, gap_stats, token_stats
 
 
 def gradients(
@@ -65,7 +65,7 @@ def score(
 ) -> tuple[list[Row], dict[str, float]]:
     """The rows with their log-probs under `model` in `field` ("old" or "reference").
 
-    Also the gap stats of these rows (`gap_stats`). Each data-parallel rank scores its
+    Also the stats of these rows (`token_stats`, `gap_stats`). Each data-parallel rank scores its
     share and all get all.
     """
     parts = micro_batches(
@@ -77,12 +77,13 @@ def score(
     )
 
     def finish(
-        part: MicroBatch, logp: torch.Tensor, _entropy: torch.Tensor
+        part: MicroBatch, logp: torch.Tensor, entropy: torch.Tensor
     ) -> tuple[torch.Tensor, Any]:
-        return logp.new_zeros(()), (part.row, logp, gap_stats(logp, part.behaviour, part.fresh))
+        stats = {**token_stats(logp, entropy), **gap_stats(logp, part.behaviour, part.fresh)}
+        return logp.new_zeros(()), (part.row, logp, stats)
 
     with torch.no_grad():
-        done = _schedule(model, parts, finish, entropy="none", forward_only=True)
+        done = _schedule(model, parts, finish, entropy="metric", forward_only=True)
     flat = torch.zeros(sum(row.count for row in rows), device=device.device())
     starts = np.concatenate([[0], np.cumsum([row.count for row in rows])])
     for row_of, logp, _stats in done:
