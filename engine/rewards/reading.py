@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, SupportsFloat
 
 from engine.rewards.score import Score
-from toolwright.types import Author, Event, RewardPart, Trajectory
+from toolwright.types import Event, RewardPart, Trajectory
 from toolwright.wire import struct
 
 MOST_SHOWN = 500
@@ -43,7 +43,7 @@ def read_score(value: Any, trajectory: Trajectory) -> Score:
 def checked(score: Score, trajectory: Trajectory) -> Score:
     """The same score in the record's own types. ScoreRefused names what does not fit: a number
     that is not finite, a turn that the policy did not take, a text that cannot be written."""
-    turns = turns_of(trajectory)
+    turns = trajectory.turns
     if score.keep not in (None, True, False) or not isinstance(score.outside_baseline, bool):
         raise ScoreRefused("keep is True, False or None, outside_baseline True or False")
     made = Score(
@@ -65,19 +65,6 @@ def one_each(values: Any, count: int, what: str) -> Sequence[Any]:
     if len(values) != count:
         raise ScoreRefused(f"returned {len(values)} {what} for {count} trajectories")
     return values
-
-
-def turns_of(trajectory: Trajectory) -> int:
-    """Turns that the policy took in any sequence; parts and anchors may name those."""
-    return max(
-        (
-            segment.turn + 1
-            for sequence in trajectory.sequences
-            for segment in sequence.segments
-            if segment.author is Author.MODEL
-        ),
-        default=0,
-    )
 
 
 def shown(value: object) -> str:

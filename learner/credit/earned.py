@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from learner.training.batch import Row
-from toolwright.types import Author, Group, Trajectory
+from toolwright.types import Group, Trajectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class Member:
     @property
     def turn_rewards(self) -> list[float]:
         """[turns] the parts of the reward that name the turn, added up; 0 where none does."""
-        out = [0.0] * turn_count(self.trajectory)
+        out = [0.0] * self.trajectory.turns
         for part in self.trajectory.reward_parts:
             if part.turn is not None and part.turn < len(out):
                 out[part.turn] += part.value
@@ -46,19 +46,6 @@ def members_of(groups: Sequence[Group], rows: Sequence[Row]) -> list[Member]:
         for group in groups
         for trajectory in group.trajectories
     ]
-
-
-def turn_count(trajectory: Trajectory) -> int:
-    """Turns that the policy took, in any sequence."""
-    return max(
-        (
-            segment.turn + 1
-            for sequence in trajectory.sequences
-            for segment in sequence.segments
-            if segment.author is Author.MODEL
-        ),
-        default=0,
-    )
 
 
 def turns_of_targets(member: Member, rows: Sequence[Row]) -> np.ndarray:

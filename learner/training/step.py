@@ -60,6 +60,17 @@ def gradients(
     return _collect(parts)
 
 
+def own_micro_batches(rows: Sequence[Row], budget: int) -> list[MicroBatch]:
+    """This rank's micro-batches of a batch whose rows all ranks hold."""
+    return micro_batches(
+        rows,
+        rank=parallel.data_rank(),
+        ranks=parallel.data_size(),
+        budget=budget,
+        multiple=parallel.tensor_size(),
+    )
+
+
 def score(
     model: Model, rows: Sequence[Row], budget: int, field: Literal["old", "reference"]
 ) -> tuple[list[Row], dict[str, float]]:
@@ -68,13 +79,7 @@ def score(
     Also the stats of these rows (`token_stats`, `gap_stats`). Each data-parallel rank scores its
     share and all get all.
     """
-    parts = micro_batches(
-        rows,
-        rank=parallel.data_rank(),
-        ranks=parallel.data_size(),
-        budget=budget,
-        multiple=parallel.tensor_size(),
-    )
+    parts = own_micro_batches(rows, budget)
 
     def finish(
         part: MicroBatch, logp: torch.Tensor, entropy: torch.Tensor

@@ -25,12 +25,12 @@ import torch
 from learner.config import Loss
 from learner.maths.correction import judge
 from learner.maths.losses import token_weights
-from learner.model import device, parallel
+from learner.model import device
 from learner.model.head import Entropy
 from learner.model.policy import Model, Policy
-from learner.training.batch import MicroBatch, Row, micro_batches
+from learner.training.batch import Row
 from learner.training.objective import Objective, PolicyObjective, gap_stats
-from learner.training.step import gradients, score
+from learner.training.step import gradients, own_micro_batches, score
 
 MOST_BROKEN = 3
 """Steps in a row without a finite gradient. One may be chance."""
@@ -254,7 +254,9 @@ def finite_gradients(
     while rows := part.weighed():
         places = part.forwarded()
         broken = torch.zeros(len(rows), device=device.device())
-        stats = gradients(policy, _mine(rows, budget), objective, entropy=entropy, broken=broken)
+        stats = gradients(
+            policy, own_micro_batches(rows, budget), objective, entropy=entropy, broken=broken
+        )
         found = broken.nonzero().flatten().tolist()
         if not found:
             norm = policy.gradient_norm()
@@ -276,7 +278,7 @@ def _culprits(
     entropy: Entropy,
 ) -> list[int]:
     """Which of the chosen rows have a gradient of their own that is not finite, by halving."""
-    mine = _mine([rows[index] for index in chosen], budget)
+    mine = own_micro_batches([rows[index] for index in chosen], budget)
     gradients(policy, mine, objective, entropy=entropy)
     if math.isfinite(policy.gradient_norm()):
         return []
@@ -288,16 +290,6 @@ def _culprits(
         for side in (chosen[:half], chosen[half:])
         for index in _culprits(policy, rows, side, objective, budget, entropy)
     ]
-
-
-def _mine(rows: Sequence[Row], budget: int) -> list[MicroBatch]:
-    return micro_batches(
-        rows,
-        rank=parallel.data_rank(),
-        ranks=parallel.data_size(),
-        budget=budget,
-        multiple=parallel.tensor_size(),
-    )
 
 
 def _add(sums: dict[str, float], stats: dict[str, float]) -> None:

@@ -333,6 +333,12 @@ class Trajectory:
         )
 
     @property
+    def turns(self) -> int:
+        """Turns that the policy took in any sequence; reward parts and anchors name those."""
+        written = (s for q in self.sequences for s in q.segments if s.author is Author.MODEL)
+        return max((segment.turn + 1 for segment in written), default=0)
+
+    @property
     def weight_versions(self) -> tuple[WeightVersion, ...]:
         """Versions that wrote in any sequence, without repeats."""
         return tuple(dict.fromkeys(v for s in self.sequences for v in s.weight_versions))

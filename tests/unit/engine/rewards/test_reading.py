@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.rewards.reading import MOST_SHOWN, ScoreRefused, read_score, shown, turns_of
+from engine.rewards.reading import MOST_SHOWN, ScoreRefused, read_score, shown
 from engine.rewards.score import Score
 from engine.rewards.settle import scored
 from toolwright.types import (
@@ -61,7 +61,7 @@ for _ in range(5000):
 
 
 def test_turns_are_those_that_the_policy_took() -> None:
-    assert turns_of(TWO_TURNS) == 2
+    assert TWO_TURNS.turns == 2
 
 
 def test_a_score_without_reward_is_the_sum_of_its_parts_without_a_turn() -> None:
