@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from engine.commands.inspect import run_state
 from engine.lanes import signal as sieving
@@ -102,22 +103,25 @@ async def test_after_its_rounds_a_batch_takes_what_comes(world: MakeWorld) -> No
 
 
 async def test_what_never_varies_ends_aloud(
-    world: MakeWorld, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sieving, "MOST_EMPTY_ROUNDS", 3)
     here = await world(run=RUN, task={"dynamic_sampling": {"metric": "correct"}})
-    async with here.engine() as run:  # every rollout answers 2: all are right, or all wrong
-        version = await run.learner.version()
-        began = time.monotonic()
-        assert await ids_of(run, version, 0) == []  # at once: no group can come
-        assert time.monotonic() - began < 15
-        status = await run.learner.status()
-        assert status.state == "fruitless"
-        assert "turned away 6 groups in a row (3 batches)" in status.detail["fruitless"]
-        assert "'correct' of no group varies" in status.detail["fruitless"]
-        assert len(here.sampler.requests) == 6 * 2 * 2
-        assert not run.task.done()
-    assert "turned away 6 groups" in capsys.readouterr().out  # the log's line, an error
+    with capture_logs() as said:  # every rollout answers 2: all are right, or all wrong
+        async with here.engine() as run:
+            version = await run.learner.version()
+            began = time.monotonic()
+            assert await ids_of(run, version, 0) == []  # at once: no group can come
+            assert time.monotonic() - began < 15
+            status = await run.learner.status()
+            assert status.state == "fruitless"
+            assert "turned away 6 groups in a row (3 batches)" in status.detail["fruitless"]
+            assert "'correct' of no group varies" in status.detail["fruitless"]
+            assert len(here.sampler.requests) == 6 * 2 * 2
+            assert not run.task.done()
+    (line,) = [line for line in said if line["event"] == "fruitless"]
+    assert line["log_level"] == "error"
+    assert "turned away 6 groups" in line["reason"]
     async with here.engine() as run:  # the same command tries again
         await until(lambda: run.engine._lane.counts.turned_away == 12, "six groups more")
 

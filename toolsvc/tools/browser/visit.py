@@ -121,8 +121,9 @@ class Visit:
             try:
                 return await self._look(arguments, _TEXT_SECONDS)
             except PlaywrightError:
-                # The page went, by a navigation that the action set off; or it is a large one.
-                return await self._look(arguments, ELEMENT_SECONDS)
+                # The page went, by a navigation that the action set off; or it is a large one, or
+                # the machine is busy: a page that has loaded is worth as long a wait as its load.
+                return await self._look(arguments, self._bounds.navigation)
         except PlaywrightError as error:
             raise await self._explained(error) from error
         except PageFailed:
