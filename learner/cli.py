@@ -16,7 +16,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from learner.config import LearnerTable, SftTable
+from learner.config.tables import LearnerTable, SftTable
 from learner.errors import LearnerError
 from toolwright.recipe import Recipe, RecipeError, load_recipe
 

@@ -7,7 +7,7 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
-from learner.config import LearnerTable
+from learner.config.tables import LearnerTable
 from learner.intake.ahead import Ahead
 from learner.intake.client import PUBLISH_S, EngineClient, lease_deadline
 from learner.lock import only_learner

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from learner.config import SftTable
+from learner.config.tables import SftTable
 from learner.errors import DataError
 from learner.imitation.heldout import Best
 from learner.imitation.loop import Imitation, train

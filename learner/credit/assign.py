@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from learner.config import Advantage, Credit
+from learner.config.objective import Advantage, Credit
 from learner.credit.branches import evened
 from learner.credit.earned import Member, members_of
 from learner.credit.episode import episode_advantages

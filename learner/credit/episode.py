@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from learner.config import Advantage, Credit
+from learner.config.objective import Advantage, Credit
 from learner.credit.earned import Member, turns_of_targets
 from learner.maths.advantages import group_advantage, opo, rloo
 from learner.maths.returns import reinforce_pp, rfpp_baseline

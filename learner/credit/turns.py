@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from learner.config import Credit
+from learner.config.objective import Credit
 from learner.credit.earned import Member
 from learner.maths.turns import return_to_go, step_advantage, step_groups
 

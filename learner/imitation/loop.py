@@ -15,7 +15,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from learner.config import Loss, SftTable
+from learner.config.objective import Loss
+from learner.config.tables import SftTable
 from learner.errors import DivergedError
 from learner.imitation.heldout import Best, held_out_loss
 from learner.imitation.order import batches, steps_of
@@ -26,7 +27,8 @@ from learner.model.policy import Policy
 from learner.progress import Reporter
 from learner.saving.checkpoint import Checkpoints
 from learner.training.objective import imitation
-from learner.training.update import MOST_BROKEN, Part, counts_of, finite_gradients
+from learner.training.part import Part, counts_of
+from learner.training.update import MOST_BROKEN, finite_gradients
 
 LINE_EVERY = 10
 

@@ -11,7 +11,7 @@ from itertools import islice
 
 import numpy as np
 
-from learner.config import SftTable
+from learner.config.tables import SftTable
 
 
 def order(count: int, seed: int, position: int) -> Iterator[int]:

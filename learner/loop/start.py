@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 from dataclasses import replace
 
-from learner.config import LearnerTable
+from learner.config.tables import LearnerTable
 from learner.intake.agree import join
 from learner.intake.ledger import Ledger
 from learner.loop.handover import acknowledge

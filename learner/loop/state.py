@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from learner.config import LearnerTable
+from learner.config.tables import LearnerTable
 from learner.intake.ahead import Ahead
 from learner.intake.client import EngineClient
 from learner.intake.ledger import Ledger

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from learner.config import Kl
+from learner.config.objective import Kl
 from learner.errors import DivergedError, WorthlessError
 from learner.intake.lease import Leased, lease_step
 from learner.loop.handover import offer, save

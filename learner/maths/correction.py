@@ -14,7 +14,7 @@ from typing import Literal
 
 import torch
 
-from learner.config import Correction, Reject
+from learner.config.objective import Correction, Reject
 from learner.maths.losses import importance, limited, row_sums
 from toolwright.shared_tables import CorrectionMode
 

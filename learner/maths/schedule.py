@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from learner.config import Optimizer
+from learner.config.weights import Optimizer
 
 
 def fraction(settings: Optimizer, step: int, steps: int) -> float:

@@ -21,7 +21,7 @@ import torch
 from safetensors.torch import save_file
 
 from learner import disk
-from learner.config import Recompute
+from learner.config.weights import Recompute
 from learner.errors import ModelError
 from learner.model import device, experts, lora, parallel, spec
 from learner.model.architectures import bridge_classes, read_config

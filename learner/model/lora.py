@@ -26,7 +26,7 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
 
-from learner.config import Lora
+from learner.config.weights import Lora
 from learner.errors import ModelError
 from learner.model import parallel
 from learner.model.experts import has_experts

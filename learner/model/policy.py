@@ -26,7 +26,7 @@ from megatron.core.optimizer.clip_grads import clip_grad_by_total_norm_fp32
 from megatron.core.tensor_parallel import set_defaults_if_not_set_tensor_model_parallel_attributes
 from megatron.core.transformer.module import Float16Module
 
-from learner.config import Lora, Optimizer, Parallel, Recompute
+from learner.config.weights import Lora, Optimizer, Parallel, Recompute
 from learner.errors import ModelError
 from learner.maths.schedule import fraction
 from learner.model import bridge as bridges

@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import torch
 
-from learner.config import Recompute
+from learner.config.weights import Recompute
 from learner.model import device
 from learner.model.head import CHUNK_BYTES
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from learner.config import Correction, Kl, Loss
+from learner.config.objective import Correction, Kl, Loss
 from learner.maths import correction, losses
 from learner.model.head import Entropy
 from learner.training.batch import MicroBatch

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from learner.config import Correction, Reject
+from learner.config.objective import Correction, Reject
 from learner.maths import advantages, branches, correction, losses, published, returns, turns
 from tests.golden.engine_adapters import ENGINE_ADAPTERS
 from tests.golden.toolsvc_adapters import TOOLSVC_ADAPTERS

@@ -20,15 +20,9 @@ device.install()
 import torch  # noqa: E402
 from safetensors.torch import save_file  # noqa: E402
 
-from learner.config import (  # noqa: E402
-    Advantage,
-    Kl,
-    LearnerTable,
-    Loss,
-    Optimizer,
-    Parallel,
-    Recompute,
-)
+from learner.config.objective import Advantage, Kl, Loss  # noqa: E402
+from learner.config.tables import LearnerTable  # noqa: E402
+from learner.config.weights import Optimizer, Parallel, Recompute  # noqa: E402
 from learner.intake.ledger import Ledger  # noqa: E402
 from learner.loop.rows import prepare  # noqa: E402
 from learner.model import parallel  # noqa: E402

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from learner.config import Aggregation, Loss
+from learner.config.objective import Aggregation, Loss
 from learner.training.batch import Row
-from learner.training.update import Part, counts_of
+from learner.training.part import Part, counts_of
 from tests.integration.learner.models import VOCABULARY
 
 

@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM
 
 from engine.edge.policy_folder import check_policy_folder
 from engine.edge.policy_shape import difference
-from learner.config import Optimizer
+from learner.config.weights import Optimizer
 from learner.errors import ModelError
 from learner.model.policy import load_frozen, load_policy
 from learner.training.step import score

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from learner.config import Kl, Loss, Optimizer
+from learner.config.objective import Kl, Loss
+from learner.config.weights import Optimizer
 from learner.errors import CheckpointError
 from learner.intake.ledger import Ledger
 from learner.model.policy import Policy, load_policy

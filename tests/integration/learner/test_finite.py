@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 
 from learner import run as loop
 from learner.cli import app
-from learner.config import Kl, Loss, Optimizer
+from learner.config.objective import Kl, Loss
+from learner.config.weights import Optimizer
 from learner.errors import DivergedError
 from learner.model.policy import Policy, load_frozen, load_policy
 from learner.sft import sft

@@ -17,15 +17,17 @@ from megatron.core.dist_checkpointing import load_tensors_metadata
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from learner.config import Lora, Loss, Optimizer
+from learner.config.objective import Loss
+from learner.config.weights import Lora, Optimizer
 from learner.errors import CheckpointError, ModelError
 from learner.intake.ledger import Ledger
 from learner.model.policy import Policy, lent_weights, load_frozen, load_policy
 from learner.saving.checkpoint import Checkpoints, check_fits
 from learner.training.batch import micro_batches
 from learner.training.objective import imitation
+from learner.training.part import Part, counts_of
 from learner.training.step import gradients, score
-from learner.training.update import Part, counts_of, finite_gradients
+from learner.training.update import finite_gradients
 from tests.integration.learner.models import reference_log_probs, weights, write_model
 from tests.integration.learner.rows import make_rows, weighed
 from tests.integration.learner.test_checkpoint import train

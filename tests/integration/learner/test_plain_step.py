@@ -15,7 +15,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from learner.config import Kl, Loss, Optimizer
+from learner.config.objective import Kl, Loss
+from learner.config.weights import Optimizer
 from learner.model.policy import load_policy
 from learner.training.batch import Row, micro_batches
 from learner.training.objective import PolicyObjective

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from learner.check import check
 from learner.cli import app
-from learner.config import Optimizer
+from learner.config.weights import Optimizer
 from learner.errors import ModelError
 from learner.model.policy import load_frozen, load_policy
 from learner.training.step import score

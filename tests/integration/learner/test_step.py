@@ -11,16 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from learner.config import (
-    OF_KIND,
-    Aggregation,
-    Correction,
-    Kl,
-    Loss,
-    LossKind,
-    Optimizer,
-    Reject,
-)
+from learner.config.objective import OF_KIND, Aggregation, Correction, Kl, Loss, LossKind, Reject
+from learner.config.weights import Optimizer
 from learner.model.policy import Policy, lent_weights, load_frozen, load_policy
 from learner.training.batch import Row, collate, micro_batches
 from learner.training.memory import token_bytes

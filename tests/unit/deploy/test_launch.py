@@ -26,7 +26,7 @@ import yaml
 from torch.distributed.run import get_args_parser
 
 from engine.config import EngineTable
-from learner.config import LearnerTable
+from learner.config.tables import LearnerTable
 from tests.support.net import free_port
 from toolwright.recipe import check_all, load_recipe
 

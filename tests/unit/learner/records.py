@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from learner.config import Advantage, Credit
+from learner.config.objective import Advantage, Credit
 from learner.credit.assign import assigned
 from learner.training.batch import Row, rows_of
 from toolwright.types import (

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learner.config import Advantage
+from learner.config.objective import Advantage
 from learner.credit.earned import members_of
 from learner.credit.episode import compared
 from learner.maths.advantages import group_advantage

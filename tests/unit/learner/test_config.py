@@ -8,11 +8,11 @@ import sys
 import pytest
 from pydantic import ValidationError
 
-from learner.config import LearnerTable, SftTable
+from learner.config.tables import LearnerTable, SftTable
 
 
 def test_tables_import_without_torch() -> None:
-    modules = "learner.config, learner.cli, learner.compare.page"
+    modules = "learner.config.tables, learner.cli, learner.compare.page"
     code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from learner.config import Correction, Loss, Reject
+from learner.config.objective import Correction, Loss, Reject
 from learner.maths import correction
 
 ONE_ROW = torch.zeros(3, dtype=torch.int64)

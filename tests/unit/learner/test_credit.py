@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learner.config import Advantage, Credit
+from learner.config.objective import Advantage, Credit
 from learner.credit.assign import assigned
 from tests.unit.learner.records import (
     Step,

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from learner.config import SftOptimizer, SftTable
+from learner.config.tables import SftTable
+from learner.config.weights import SftOptimizer
 from learner.errors import DataError
 from learner.imitation.order import batches, order, steps_of
 from learner.imitation.traces import load_traces, widened

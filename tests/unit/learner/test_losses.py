@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learner.config import OF_KIND, Kl, Loss
+from learner.config.objective import OF_KIND, Kl, Loss
 from learner.maths import losses
 from learner.training.batch import MicroBatch
 from learner.training.objective import PolicyObjective

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from learner.config import Optimizer, SftOptimizer
+from learner.config.weights import Optimizer, SftOptimizer
 from learner.maths.schedule import fraction
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from learner.config import Advantage, Credit
+from learner.config.objective import Advantage, Credit
 from learner.credit.assign import assigned
 from learner.loop.worth import why_worthless
 from learner.training.batch import rows_of

@@ -16,20 +16,9 @@ from pydantic_core import PydanticUndefined
 from engine.config import EngineTable, Evaluation, RenderTable, Suite
 from engine.protocols.chat import Chat
 from engine.protocols.tagged import Tagged
-from learner.config import (
-    Advantage,
-    Correction,
-    Credit,
-    Heldout,
-    Kl,
-    LearnerTable,
-    Lora,
-    Loss,
-    Optimizer,
-    Parallel,
-    Reject,
-    SftTable,
-)
+from learner.config.objective import Advantage, Correction, Credit, Kl, Loss, Reject
+from learner.config.tables import Heldout, LearnerTable, SftTable
+from learner.config.weights import Lora, Optimizer, Parallel
 from tests.support.docs import DOCS
 from toolwright.recipe import (
     DynamicSampling,

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from learner.config import LearnerTable, SftTable
+from learner.config.tables import LearnerTable, SftTable
 from tests.support.recipes import to_toml
 from toolwright import recipe_layers
 from toolwright.recipe import Recipe, check_all, load_recipe

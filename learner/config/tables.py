@@ -1,0 +1,158 @@
+"""The recipe's [learner] and [sft] tables.
+
+Importable without torch, so that `engine check` can validate a recipe on a machine without it.
+What engine and learner must agree on (steps, batch, staleness, correction) is in [run].
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from learner.config.objective import Advantage, Correction, Credit, Kl, Loss
+from learner.config.weights import Lora, Optimizer, Parallel, Recompute, SftOptimizer
+from toolwright.recipe import Table
+
+EPOCHS = 2
+"""Of imitation where the recipe gives neither epochs nor steps (MTR, section 4.1)."""
+
+
+class LearnerTable(Table):
+    """`learner run`: policy optimisation on the engine's trajectories."""
+
+    optimizer: Optimizer = Field(default_factory=Optimizer)
+    advantage: Advantage = Field(default_factory=Advantage)
+    credit: Credit = Field(default_factory=Credit)
+    loss: Loss = Field(default_factory=Loss)
+    correction: Correction = Field(default_factory=Correction)
+    kl: Kl = Field(default_factory=Kl)
+    parallel: Parallel = Field(default_factory=Parallel)
+    lora: Lora | None = Field(default=None, description="train adapters; absent, every weight")
+    precision: Literal["float32", "bfloat16"] = "float32"
+    recompute: Recompute = Field(
+        default="none",
+        description="activations that the backward pass computes again: attention's, or all",
+    )
+    updates: int = Field(default=1, ge=1, description="optimizer steps that share one batch")
+    tokens_per_microbatch: int = Field(default=4096, ge=1)
+    checkpoint_every: int = Field(default=10, ge=1, description="steps")
+    keep_checkpoints: int = Field(default=2, ge=1)
+    keep_policies: int = Field(default=3, ge=2, description="published folders that stay on disk")
+    probe_rows: int = Field(
+        default=8, ge=0, description="scored for the gap when training shows few; 0 = no probe"
+    )
+    lease_wait_s: float = Field(default=20.0, gt=0, description="one long poll for groups")
+    prefetch: bool = Field(
+        default=True,
+        description="lease the next batch while this one trains, where run.max_staleness > 0",
+    )
+    patience_steps: int = Field(
+        default=20,
+        ge=0,
+        description="steps in a row that teach nothing; 0 = without end",
+    )
+    engine_patience_s: float = Field(
+        default=600.0, gt=0, description="how long the engine may be out of reach"
+    )
+
+    @model_validator(mode="after")
+    def _whole_matrices(self) -> LearnerTable:
+        _check_matrices(self)
+        return self
+
+
+class Heldout(Table):
+    """Traces whose loss is measured and that are never trained on; none unless one is named."""
+
+    data: Path | None = Field(default=None, description="a trajectories file of its own")
+    fraction: float = Field(
+        default=0.0, ge=0, lt=1, description="or this share of the tasks of sft.data"
+    )
+    every: int = Field(default=100, ge=1, description="steps")
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Heldout:
+        if self.data is not None and self.fraction:
+            raise ValueError(
+                "data and fraction both say what is held out: leave out the one that does not count"
+            )
+        return self
+
+
+class SftTable(Table):
+    """`learner sft`: imitation of the trainable tokens of a trajectories file."""
+
+    data: Path = Field(description="what `engine render` wrote")
+    model: Path | None = Field(default=None, description="folder to start from; policy.model")
+    output: Path | None = Field(default=None, description="final folder; <run.folder>/sft/final")
+    epochs: int | None = Field(
+        default=None, ge=1, description="how often each trace is seen; 2 unless steps are given"
+    )
+    steps: int | None = Field(default=None, ge=1, description="or this many steps")
+    batch_size: int = Field(default=32, ge=1, description="trajectories a step")
+    max_length: int = Field(
+        default=32768, ge=2, description="tokens; longer traces are dropped, never cut"
+    )
+    train_on: Literal["assistant", "all"] = Field(
+        default="assistant", description="all: prompts and observations are targets too"
+    )
+    heldout: Heldout = Field(default_factory=Heldout)
+    seed: int = Field(default=0, description="order of the data")
+    optimizer: SftOptimizer = Field(default_factory=SftOptimizer)
+    parallel: Parallel = Field(default_factory=Parallel)
+    lora: Lora | None = Field(default=None, description="train adapters; absent, every weight")
+    precision: Literal["float32", "bfloat16"] = "float32"
+    recompute: Recompute = Field(
+        default="none",
+        description="activations that the backward pass computes again: attention's, or all",
+    )
+    tokens_per_microbatch: int = Field(default=4096, ge=1)
+    checkpoint_every: int = Field(default=500, ge=1, description="steps")
+    keep_checkpoints: int = Field(default=2, ge=1)
+
+    def shown(self, count: int) -> int:
+        """Traces of the whole run's batches, `count` different ones."""
+        if self.steps is not None:
+            return self.steps * self.batch_size
+        return (self.epochs or EPOCHS) * count
+
+    @model_validator(mode="after")
+    def _one_length(self) -> SftTable:
+        if self.steps is not None and self.epochs is not None:
+            raise ValueError(
+                f"steps = {self.steps} and epochs = {self.epochs}: give one of them, the other "
+                "follows from it"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _whole_matrices(self) -> SftTable:
+        _check_matrices(self)
+        return self
+
+
+def _check_matrices(table: LearnerTable | SftTable) -> None:
+    optimizer, parallel, lora = table.optimizer, table.parallel, table.lora
+    if lora is not None and parallel.tensor > 1:
+        raise ValueError("lora adapts whole matrices: set parallel.tensor = 1")
+    if lora is not None and parallel.pipeline > 1:
+        raise ValueError("lora's adapters are of all layers: set parallel.pipeline = 1")
+    if lora is not None and table.recompute == "full":
+        # Megatron's checkpoint of a layer has no gradient where its input has none.
+        raise ValueError(
+            "lora freezes what the first layer reads, and a layer that is computed again would "
+            "give its adapters no gradient: set recompute = 'selective' or 'none'"
+        )
+    if lora is not None and optimizer.kind == "muon":
+        raise ValueError("lora's two factors are no matrices for Muon: set optimizer.kind = 'adam'")
+    if optimizer.kind == "muon" and parallel.tensor > 1:
+        raise ValueError(
+            "optimizer.kind = 'muon' orthogonalises whole matrices: set parallel.tensor = 1"
+        )
+    if optimizer.kind == "muon" and parallel.distributed_optimizer:
+        raise ValueError(
+            "optimizer.kind = 'muon' moves whole matrices: set parallel.distributed_optimizer = "
+            "false"
+        )

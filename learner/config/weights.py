@@ -1,0 +1,97 @@
+"""How weights move and where they lie: optimizer, ranks, adapters, recomputation."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from pydantic import Field, model_validator
+
+from toolwright.recipe import Table
+
+Recompute = Literal["none", "selective", "full"]
+
+
+class Optimizer(Table):
+    """How gradients become updates; rates are peak values of the schedule."""
+
+    kind: Literal["adam", "muon"] = Field(
+        default="adam", description="muon: Muon on 2-D weights, Adam on the rest"
+    )
+    lr: float = Field(
+        default=1e-6, ge=0, description="Adam's peak rate; 0 leaves the weights alone"
+    )
+    muon_lr: float = Field(default=0.02, ge=0, description="Muon's peak rate")
+    beta1: float = Field(default=0.9, ge=0, lt=1)
+    beta2: float = Field(default=0.95, ge=0, lt=1)
+    weight_decay: float = Field(default=0.0, ge=0, description="Adam's; vectors are exempt")
+    warmup_steps: int = Field(default=0, ge=0)
+    warmup_ratio: float = Field(
+        default=0.0, ge=0, le=1, description="warm-up as a share of all steps"
+    )
+    decay: Literal["constant", "linear", "cosine"] = "constant"
+    min_fraction: float = Field(default=0.0, ge=0, le=1, description="of the peak, at the end")
+    clip: float = Field(default=1.0, gt=0, description="largest global gradient norm")
+
+    @model_validator(mode="after")
+    def _one_warmup(self) -> Optimizer:
+        named = {"warmup_steps", "warmup_ratio"} <= self.model_fields_set
+        if named and self.warmup_steps and self.warmup_ratio:
+            raise ValueError(
+                f"warmup_steps = {self.warmup_steps} and warmup_ratio = {self.warmup_ratio:g}: "
+                "set one of them to 0"
+            )
+        return self
+
+
+class SftOptimizer(Optimizer):
+    """The same with the defaults of a fine-tuning: warm-up, then cosine (MTR, section 4.1)."""
+
+    lr: float = Field(default=1e-5, ge=0, description="Adam's peak rate")
+    beta2: float = Field(default=0.98, ge=0, lt=1)
+    warmup_ratio: float = Field(
+        default=0.05, ge=0, le=1, description="of all steps; warmup_steps goes before it"
+    )
+    decay: Literal["constant", "linear", "cosine"] = "cosine"
+
+
+class Parallel(Table):
+    """Ranks of one model copy; what is left over of the world size is data parallel."""
+
+    tensor: int = Field(default=1, ge=1)
+    pipeline: int = Field(default=1, ge=1, description="stages of the layers")
+    sequence: bool = Field(
+        default=False, description="norms' activations are split over the tensor-parallel ranks"
+    )
+    distributed_optimizer: bool = Field(
+        default=False, description="optimizer state split over data ranks; TransformerEngine only"
+    )
+
+    @model_validator(mode="after")
+    def _sequence_of_tensor(self) -> Parallel:
+        if self.sequence and self.tensor == 1:
+            raise ValueError(
+                "parallel.sequence splits activations over the ranks of parallel.tensor: set that "
+                "above 1, or parallel.sequence = false"
+            )
+        return self
+
+
+Projection = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+
+
+class Lora(Table):
+    """Low-rank adapters are trained, the policy's own weights are not."""
+
+    rank: int = Field(default=16, ge=1, description="of what is added to a matrix")
+    alpha: float = Field(
+        default=32.0, gt=0, allow_inf_nan=False, description="alpha / rank scales it"
+    )
+    targets: tuple[Projection, ...] = Field(
+        default=get_args(Projection), min_length=1, description="the matrices, by PEFT's names"
+    )
+
+    @model_validator(mode="after")
+    def _each_once(self) -> Lora:
+        if len(set(self.targets)) < len(self.targets):
+            raise ValueError("a target is named twice: leave one out")
+        return self
