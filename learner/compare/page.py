@@ -40,8 +40,8 @@ ul.legend svg { display: inline-block; width: 30px; height: 10px; margin-right: 
 figure { margin: 0; } svg { display: block; width: 100%; height: auto; }
 svg text { font: 11px system-ui, sans-serif; fill: var(--soft); }
 .grid { stroke: var(--rule); } .line, .raw { fill: none; stroke-width: 2; stroke-linejoin: round; }
-.raw { stroke-width: 1; opacity: .3; } .bar { stroke-width: 1; opacity: .6; } circle.dot { fill-opacity: 0; stroke: none; }
-circle.dot:hover { fill-opacity: 1; }
+.raw { stroke-width: 1; opacity: .3; } .bar { stroke-width: 1; opacity: .6; }
+circle.dot { fill-opacity: 0; stroke: none; } circle.dot:hover { fill-opacity: 1; }
 .hours { display: none; } #by-hours:checked ~ main .hours { display: block; }
 #by-hours:checked ~ main .steps { display: none; }
 table { border-collapse: collapse; font-size: .86rem; } .scroll { overflow-x: auto; }
