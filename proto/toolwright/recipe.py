@@ -152,6 +152,11 @@ def load_recipe(path: Path, overrides: Iterable[str] = ()) -> Recipe:
             raise RecipeError(f"override {error}") from error
         laid.append(Layer(source=f"--set {text}", tables=own))
     where = _where(path, layers.fragments)
+    if layers.laid[-1].packaged:
+        raise RecipeError(
+            f"{path} is a preset, and says only a part: write a recipe of your own that begins "
+            f'with extends = ["presets/{path.name}"]'
+        )
     known = {*SHARED, *registered_tables()}
     for name in raw:
         if name not in known:
