@@ -59,7 +59,7 @@ async def test_many_trajectories_leave_nothing(
 
 async def crowd(pages: Site, record_property: Callable[[str, object], None]) -> None:
     nobody, before = family(), folders()
-    async with serving(pages.address) as host:
+    async with serving(pages.address, navigation_seconds=WAIT_SECONDS) as host:
         async with Surfer(host, pages) as first:
             await first.go("/count")
         policies = [Surfer(host, pages) for _ in range(TRAJECTORIES)]
