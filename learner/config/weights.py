@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from pydantic import Field, model_validator
 
@@ -31,6 +31,17 @@ class Optimizer(Table):
     decay: Literal["constant", "linear", "cosine"] = "constant"
     min_fraction: float = Field(default=0.0, ge=0, le=1, description="of the peak, at the end")
     clip: float = Field(default=1.0, gt=0, description="largest global gradient norm")
+
+    either: ClassVar = (("warmup_steps", "warmup_ratio"),)
+
+    @property
+    def words(self) -> str:
+        muon = f"muon {self.muon_lr:g} and " if self.kind == "muon" else ""
+        warm = f", warm-up {self.warmup_steps} steps" if self.warmup_steps else ""
+        if self.warmup_ratio and not self.warmup_steps:
+            warm = f", warm-up {self.warmup_ratio:.3g} of all steps"
+        least = f" to {self.min_fraction:g}" if self.decay != "constant" else ""
+        return f"{muon}adam {self.lr:g}{warm}, {self.decay}{least}"
 
     @model_validator(mode="after")
     def _one_warmup(self) -> Optimizer:
