@@ -196,6 +196,8 @@ def _check_matrices(table: LearnerTable | SftTable) -> None:
         raise ValueError("lora adapts whole matrices: set parallel.tensor = 1")
     if lora is not None and parallel.pipeline > 1:
         raise ValueError("lora's adapters are of all layers: set parallel.pipeline = 1")
+    if lora is not None and parallel.expert > 1:
+        raise ValueError("lora's frozen weights are whole on a rank: set parallel.expert = 1")
     if lora is not None and table.recompute == "full":
         # Megatron's checkpoint of a layer has no gradient where its input has none.
         raise ValueError(
@@ -207,6 +209,10 @@ def _check_matrices(table: LearnerTable | SftTable) -> None:
     if optimizer.kind == "muon" and parallel.tensor > 1:
         raise ValueError(
             "optimizer.kind = 'muon' orthogonalises whole matrices: set parallel.tensor = 1"
+        )
+    if optimizer.kind == "muon" and parallel.expert > 1:
+        raise ValueError(
+            "optimizer.kind = 'muon' moves weights that every rank has: set parallel.expert = 1"
         )
     if optimizer.kind == "muon" and parallel.distributed_optimizer:
         raise ValueError(

@@ -70,6 +70,9 @@ class Parallel(Table):
 
     tensor: int = Field(default=1, ge=1)
     pipeline: int = Field(default=1, ge=1, description="stages of the layers")
+    expert: int = Field(
+        default=1, ge=1, description="ranks that share out the experts; also tensor and data ranks"
+    )
     sequence: bool = Field(
         default=False, description="norms' activations are split over the tensor-parallel ranks"
     )

@@ -68,8 +68,7 @@ def open_bridge(
             f"a vocabulary of {config.vocab_size} does not divide over parallel.tensor = "
             f"{parallel.tensor_size()}"
         )
-    if experts.has_experts(config) and parallel.tensor_size() > 1:
-        raise ModelError(f"{folder} is a mixture of experts: train it with parallel.tensor = 1")
+    experts.check_ways(config, folder, sequence=sequence)
     if config.num_hidden_layers % parallel.stages():
         raise ModelError(
             f"{config.num_hidden_layers} layers do not divide over parallel.pipeline = "
@@ -111,6 +110,7 @@ def new_model(bridge: Any, folder: Path) -> torch.nn.Module:
     scaled = frequencies(bridge.hf_config)
     if scaled is not None:
         model.rotary_pos_emb.inv_freq = scaled[0].to(device.device())
+    experts.keep_apart(model)
     load_weights(bridge, model, folder)
     return model  # type: ignore[no-any-return]
 
@@ -119,7 +119,7 @@ def load_weights(bridge: Any, model: torch.nn.Module, folder: Path) -> None:
     """Copies the folder's weights into the model, each rank its shard."""
     try:
         with torch.no_grad():
-            bridge.load_weights([model], str(folder))
+            bridge.load_weights([experts.Grouped(model)], str(folder))
     except (ValueError, KeyError) as error:
         raise ModelError(f"weights of {folder} do not fit its config.json: {error}") from error
 
@@ -130,7 +130,7 @@ def named_weights(bridge: Any, model: torch.nn.Module) -> Iterator[tuple[str, to
     With what adapters add. Under torch.no_grad: the tensors are views of the live parameters.
     """
     with lora.hidden(model) as adapters:
-        for name, tensor in bridge.export_weights([model]):
+        for name, tensor in bridge.export_weights([experts.Grouped(model)]):
             yield name, tensor if adapters is None else adapters.merged(name, tensor)
 
 
@@ -228,9 +228,6 @@ def _adapted(base: type[Any]) -> type[Any]:
                     **self._DIRECT_MAPPING,
                     "output_layer.weight": "model.embed_tokens.weight",
                 }
-
-        def _weight_name_mapping_mlp(self, name: str) -> list[str]:
-            return experts.expert_names(name) or super()._weight_name_mapping_mlp(name)
 
         def _get_transformer_layer_spec(self, vp_stage: int | None = None) -> Any:
             self.has_vp_stage = True
