@@ -22,6 +22,7 @@ from toolwright.assignments import AssignmentError, assign
 from toolwright.recipe_layers import EXTENDS, LayerError, read_layers
 from toolwright.shared_tables import (
     ARCHITECTURES,
+    TRAINED_VISION_ARCHITECTURES,
     VISION_ARCHITECTURES,
     DynamicSampling,
     ForeignText,
@@ -40,6 +41,7 @@ __all__ = [
     "ARCHITECTURES",
     "ENTRY_POINTS",
     "SHARED",
+    "TRAINED_VISION_ARCHITECTURES",
     "VISION_ARCHITECTURES",
     "DynamicSampling",
     "ForeignText",

@@ -131,3 +131,5 @@ if __name__ == "__main__":
     for word in sys.argv[4:]:
         name, _, os.environ["MASTER_PORT"] = word.partition("=")
         compute(model, checkpoint, folder / name, name)
+    late = {"learner.vision.pixels", "learner.vision.tower"} & set(sys.modules)
+    assert not late, f"a text policy pays for the imports of {late}"
