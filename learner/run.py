@@ -53,6 +53,7 @@ def run(recipe: Recipe) -> Path:
             table.lora,
             ways=table.parallel,
             recompute=table.recompute,
+            vision=table.vision,
         )
         reference = None
         if table.kl.coefficient > 0:

@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 
 from learner.config import reads
 from learner.config.objective import Advantage, Correction, Credit, Kl, Loss
-from learner.config.weights import Lora, Optimizer, Parallel, Recompute, SftOptimizer
+from learner.config.weights import Lora, Optimizer, Parallel, Recompute, SftOptimizer, Vision
 from toolwright.recipe import Shared, Table
 
 EPOCHS = 2
@@ -36,6 +36,7 @@ class LearnerTable(Table):
         default="none",
         description="activations that the backward pass computes again: attention's, or all",
     )
+    vision: Vision = Field(default="frozen", description="the tower of a policy that reads images")
     updates: int = Field(default=1, ge=1, description="optimizer steps that share one batch")
     tokens_per_microbatch: int = Field(default=4096, ge=1)
     checkpoint_every: int = Field(default=10, ge=1, description="steps")

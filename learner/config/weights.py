@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from toolwright.recipe import Table
 
 Recompute = Literal["none", "selective", "full"]
+Vision = Literal["frozen", "trained"]
 
 
 class Optimizer(Table):

@@ -131,7 +131,9 @@ def _example(value: object, field: FieldInfo) -> str:
     """The value itself, where the key takes it, else a default that is not off."""
     if isinstance(value, str | int | float) and not isinstance(value, bool):
         try:
-            TypeAdapter(field.annotation).validate_python(value, strict=isinstance(value, str))
+            TypeAdapter(field.rebuild_annotation()).validate_python(
+                value, strict=isinstance(value, str)
+            )
         except ValidationError:
             pass
         else:

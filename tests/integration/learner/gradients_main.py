@@ -181,6 +181,8 @@ def share(models: Path, folder: Path, rank: int, ports: dict[str, int]) -> None:
             "MASTER_PORT": str(ports[name]),
         }
         compute(models, folder, name)
+    late = {"learner.vision.pixels", "learner.vision.tower"} & set(sys.modules)
+    assert not late, f"a text policy pays for the imports of {late}"
 
 
 def main(models: Path, folder: Path) -> None:
