@@ -120,9 +120,10 @@ def compare(
 ) -> None:
     """Lays the curves of several runs over each other, in one HTML page.
 
-    Reads learner.jsonl (else sft/sft.jsonl) of each run folder, also while the run goes on:
-    rewards, gaps, entropy, lengths, times, by step and by hours. A table shows what their recipes
-    differ in. The page needs no network and no script.
+    Reads learner.jsonl (else sft/sft.jsonl) and evaluations.jsonl of each run folder, also while
+    the run goes on: evaluations with their intervals, rewards, gaps, entropy, lengths, times, by
+    step and by hours. A table shows what their recipes differ in. The page needs no network and no
+    script.
     """
 
     def write() -> Path:

@@ -1,8 +1,9 @@
 """The learner's line to the engine: RolloutService and PolicyService, with patience.
 
 Calls are synchronous for the caller; they run on a loop in the background, so that a lease may be
-begun and waited for later, while other calls are made. An engine that is out
-of reach is waited for, aloud, up to `patience` seconds; what it refuses is an EngineError. Every
+begun and waited for later, while other calls are made. An engine that is out of reach, or takes
+calls and answers none, is waited for, aloud, up to `patience` seconds; what it refuses is an
+EngineError. Every
 request may be sent again: leases start after a mark, publishes and acknowledgements are
 idempotent.
 
@@ -45,6 +46,7 @@ from toolwright.types import BlobRef, Group, WeightVersion
 Answer = TypeVar("Answer")
 
 SHORT_S = 30.0
+GLANCE_S = 2.0
 PUBLISH_S = 900.0
 """A publish waits for an evaluation that is under way."""
 REMIND_S = 10.0
@@ -177,10 +179,18 @@ class EngineClient:
 
     def state(self) -> EngineState:
         """How the engine is."""
-        answer = self._until_answered(
-            lambda: call(self._rollout.GetStatus, rollout_pb2.GetStatusRequest(), timeout=SHORT_S),
-            "GetStatus",
-        )
+        return self._until_answered(lambda: self._ask(SHORT_S), "GetStatus")
+
+    def glance(self) -> EngineState | None:
+        """The same, asked once and not waited for; None where no answer comes at once."""
+        try:
+            return self._loop.run(self._ask(GLANCE_S))
+        except (ServiceError, TransportError):
+            return None
+
+    async def _ask(self, timeout: float) -> EngineState:
+        request = rollout_pb2.GetStatusRequest()
+        answer = await call(self._rollout.GetStatus, request, timeout=timeout)
         told = dict(answer.detail)
         return EngineState(
             turned_away=int(told.get("turned_away_groups", 0)),
@@ -249,8 +259,10 @@ class EngineClient:
             try:
                 return await attempt()
             except (ServiceError, TransportError) as error:
-                # Patience is for an engine out of reach, not for one that works on the answer.
-                if not tries or time.monotonic() - began > SHORT_S:
+                # Patience is for an engine that answers nothing, not for one that worked on the
+                # answer until its connection broke. Whoever lets a deadline pass may be either.
+                worked = time.monotonic() - began > SHORT_S and not _is_deadline(error)
+                if not tries or worked:
                     failing_since, tries = time.monotonic(), 0
                 waited = time.monotonic() - failing_since
                 if (
@@ -273,6 +285,10 @@ class EngineClient:
                     self._say(f"waiting for the engine at {self.address} ({what}: {error})")
                 await asyncio.sleep(backoff(tries, error))
                 tries += 1
+
+
+def _is_deadline(error: ServiceError | TransportError) -> bool:
+    return isinstance(error, TransportError) and error.code is grpc.StatusCode.DEADLINE_EXCEEDED
 
 
 def _fingerprint(answer: policy_pb2.GetPolicyResponse) -> Fingerprint:

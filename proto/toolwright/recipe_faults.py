@@ -130,10 +130,9 @@ def _as_table(where: str, value: object, inner: type[Table], field: FieldInfo | 
 def _example(value: object, field: FieldInfo) -> str:
     """The value itself, where the key takes it, else a default that is not off."""
     if isinstance(value, str | int | float) and not isinstance(value, bool):
+        kind: Any = field.annotation
         try:
-            TypeAdapter(field.rebuild_annotation()).validate_python(
-                value, strict=isinstance(value, str)
-            )
+            TypeAdapter(kind).validate_python(value, strict=isinstance(value, str))
         except ValidationError:
             pass
         else:
