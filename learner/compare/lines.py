@@ -41,8 +41,9 @@ def number(value: object) -> float | None:
 def step_of(values: dict[str, Any]) -> int | None:
     """The object's step, where it has one."""
     found = values.get("step")
-    whole = isinstance(found, int) and not isinstance(found, bool)
-    return found if whole and found >= 0 else None
+    if not isinstance(found, int) or isinstance(found, bool):
+        return None
+    return found if found >= 0 else None
 
 
 def remark(file: Path, broken: list[int], what: str) -> list[str]:
