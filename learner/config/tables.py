@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 
 from learner.config import reads
 from learner.config.objective import Advantage, Correction, Credit, Kl, Loss
-from learner.config.weights import Lora, Optimizer, Parallel, Recompute, SftOptimizer
+from learner.config.weights import Lora, Optimizer, Parallel, Recompute, SftOptimizer, Vision
 from toolwright.recipe import Shared, Table
 
 EPOCHS = 2
@@ -36,6 +36,7 @@ class LearnerTable(Table):
         default="none",
         description="activations that the backward pass computes again: attention's, or all",
     )
+    vision: Vision = Field(default="frozen", description="the tower of a policy that reads images")
     updates: int = Field(default=1, ge=1, description="optimizer steps that share one batch")
     tokens_per_microbatch: int = Field(default=4096, ge=1)
     checkpoint_every: int = Field(default=10, ge=1, description="steps")
@@ -196,6 +197,8 @@ def _check_matrices(table: LearnerTable | SftTable) -> None:
         raise ValueError("lora adapts whole matrices: set parallel.tensor = 1")
     if lora is not None and parallel.pipeline > 1:
         raise ValueError("lora's adapters are of all layers: set parallel.pipeline = 1")
+    if lora is not None and parallel.expert > 1:
+        raise ValueError("lora's frozen weights are whole on a rank: set parallel.expert = 1")
     if lora is not None and table.recompute == "full":
         # Megatron's checkpoint of a layer has no gradient where its input has none.
         raise ValueError(
@@ -207,6 +210,10 @@ def _check_matrices(table: LearnerTable | SftTable) -> None:
     if optimizer.kind == "muon" and parallel.tensor > 1:
         raise ValueError(
             "optimizer.kind = 'muon' orthogonalises whole matrices: set parallel.tensor = 1"
+        )
+    if optimizer.kind == "muon" and parallel.expert > 1:
+        raise ValueError(
+            "optimizer.kind = 'muon' moves weights that every rank has: set parallel.expert = 1"
         )
     if optimizer.kind == "muon" and parallel.distributed_optimizer:
         raise ValueError(

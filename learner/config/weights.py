@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from toolwright.recipe import Table
 
 Recompute = Literal["none", "selective", "full"]
+Vision = Literal["frozen", "trained"]
 
 
 class Optimizer(Table):
@@ -70,6 +71,9 @@ class Parallel(Table):
 
     tensor: int = Field(default=1, ge=1)
     pipeline: int = Field(default=1, ge=1, description="stages of the layers")
+    expert: int = Field(
+        default=1, ge=1, description="ranks that share out the experts; also tensor and data ranks"
+    )
     sequence: bool = Field(
         default=False, description="norms' activations are split over the tensor-parallel ranks"
     )

@@ -16,6 +16,7 @@ Does not know what a step is or what groups are for.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import secrets
@@ -40,7 +41,7 @@ from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
 from toolwright.rpc.channel import backoff, call, may_retry, open_channel
 from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
 from toolwright.rpc.options import TOKEN_VARIABLE
-from toolwright.types import Group, WeightVersion
+from toolwright.types import BlobRef, Group, WeightVersion
 
 Answer = TypeVar("Answer")
 
@@ -169,6 +170,13 @@ class EngineClient:
         """Begins such a lease; the future has what `lease` would return or raise."""
         return self._loop.start(self._lease(after, count, version, wait))
 
+    def blob(self, ref: BlobRef) -> bytes:
+        """A file that a leased trajectory refers to, until the group is acknowledged.
+
+        EngineError where what arrives is another one.
+        """
+        return self._loop.run(self._blob(ref))
+
     def state(self) -> EngineState:
         """How the engine is."""
         return self._until_answered(lambda: self._ask(SHORT_S), "GetStatus")
@@ -217,6 +225,27 @@ class EngineClient:
 
         await self._retry(attempt, "LeaseGroups")
         return got
+
+    async def _blob(self, ref: BlobRef) -> bytes:
+        got = bytearray()
+
+        async def attempt() -> None:
+            request = rollout_pb2.GetBlobRequest(sha256=ref.sha256, offset=len(got))
+            try:
+                async for piece in self._rollout.GetBlob(request, timeout=SHORT_S):
+                    got.extend(piece.data)
+                    if len(got) > ref.size:
+                        return
+            except grpc.aio.AioRpcError as error:
+                raise from_rpc_error(error) from error
+
+        await self._retry(attempt, "GetBlob")
+        if len(got) != ref.size or hashlib.sha256(got).hexdigest() != ref.sha256:
+            raise EngineError(
+                f"engine at {self.address} sent {len(got)} bytes for {ref.sha256[:12]}, which has "
+                f"{ref.size} bytes and another hash: its journal is damaged"
+            )
+        return bytes(got)
 
     def _until_answered(self, attempt: Callable[[], Awaitable[Answer]], what: str) -> Answer:
         return self._loop.run(self._retry(attempt, what))

@@ -63,7 +63,8 @@ def step(run: Run) -> None:
     run.worthless = run.worthless + 1 if reason else 0
     gap = gap_of(update.sums)
     if gap.get("gap_tokens", 0) < FEW_TOKENS:
-        gap = run.probe(run.policy, leased.groups if leased is not None else (), at) or gap
+        groups = leased.groups if leased is not None else ()
+        gap = run.probe(run.policy, groups, at, run.images) or gap
     update.logprobs_s += batch.logprobs_s
     run.seconds["train_s"] = time.monotonic() - trained + batch.logprobs_s
     run.broken = run.broken + 1 if update.broken and not update.moved else 0

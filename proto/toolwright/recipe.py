@@ -25,6 +25,7 @@ from toolwright.recipe_keys import what_counts
 from toolwright.recipe_layers import EXTENDS, Layer, LayerError, read_layers
 from toolwright.shared_tables import (
     ARCHITECTURES,
+    TRAINED_VISION_ARCHITECTURES,
     VISION_ARCHITECTURES,
     DynamicSampling,
     ForeignText,
@@ -43,6 +44,7 @@ __all__ = [
     "ARCHITECTURES",
     "ENTRY_POINTS",
     "SHARED",
+    "TRAINED_VISION_ARCHITECTURES",
     "VISION_ARCHITECTURES",
     "DynamicSampling",
     "ForeignText",

@@ -17,9 +17,11 @@ from toolwright.stop_rules import read_stop_rules
 from toolwright.table import Table
 
 ARCHITECTURES = ("qwen2", "qwen3", "llama", "qwen3_moe")
-"""`model_type` of the policies that can be sampled and trained."""
+"""`model_type` of the policies of text alone; they can be sampled and trained."""
 VISION_ARCHITECTURES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe")
-"""Of those that read images: they can be sampled and evaluated, our learner cannot train them."""
+"""Of those that read images; they can be sampled and evaluated."""
+TRAINED_VISION_ARCHITECTURES = ("qwen2_5_vl",)
+"""Of them, those that our learner trains too."""
 
 
 ForeignText = Literal["plain", "as_is"]
