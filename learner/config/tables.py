@@ -12,7 +12,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from learner.config.objective import Advantage, Correction, Credit, Kl, Loss
-from learner.config.weights import Lora, Optimizer, Parallel, Recompute, SftOptimizer
+from learner.config.weights import Lora, Optimizer, Parallel, Publish, Recompute, SftOptimizer
 from toolwright.recipe import Table
 
 EPOCHS = 2
@@ -29,6 +29,7 @@ class LearnerTable(Table):
     correction: Correction = Field(default_factory=Correction)
     kl: Kl = Field(default_factory=Kl)
     parallel: Parallel = Field(default_factory=Parallel)
+    publish: Publish = Field(default_factory=Publish)
     lora: Lora | None = Field(default=None, description="train adapters; absent, every weight")
     precision: Literal["float32", "bfloat16"] = "float32"
     recompute: Recompute = Field(
