@@ -41,6 +41,15 @@ class Spent:
     bytes: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Open:
+    """joined: ends when all ranks of the group are there."""
+
+    group: WeightGroup
+    publish: GroupPublish
+    joined: Future[None]
+
+
 class Attempt:
     """A context manager; begins with its first bucket. `failed`: why it came to nothing.
 
@@ -55,9 +64,8 @@ class Attempt:
         self._version = version
         self._settings = settings
         self._spent = spent
-        self._group: WeightGroup | None = None
-        self._publish: GroupPublish | None = None
-        self._joined: Future[None] | None = None
+        self._open: _Open | None = None
+        self._committed = False
         self._sent = 0
         spent.tries += 1
 
@@ -107,10 +115,9 @@ class Attempt:
             return None
 
     def _start(self, bucket: Sequence[Named]) -> list[Future[Any]]:
-        if self._publish is None:
-            self._begin()
-        assert self._publish is not None
-        assert self._group is not None
+        if self._open is None:
+            self._open = self._begin()
+        opened = self._open
         names = [
             TensorName(
                 name=name,
@@ -121,8 +128,8 @@ class Attempt:
         ]
         there = [tensor.detach().to(device.device()).contiguous() for _, tensor in bucket]
         # The engine is asked before all have joined: it answers at once where a server does not.
-        answer = self._publish.bucket(self._sent, names, timeout=self._settings.timeout_s)
-        return [answer, self._joined, self._group.send(there)]
+        answer = opened.publish.bucket(self._sent, names, timeout=self._settings.timeout_s)
+        return [answer, opened.joined, opened.group.send(there)]
 
     def _finish(self, under_way: list[Future[Any]]) -> None:
         done, left = wait(under_way, self._settings.timeout_s, return_when=FIRST_EXCEPTION)
@@ -138,25 +145,29 @@ class Attempt:
             )
         self._sent += 1
 
-    def _begin(self) -> None:
+    def _begin(self) -> _Open:
         settings = self._settings
-        self._group = WeightGroup(settings.address, settings.port, timeout=settings.timeout_s)
-        meeting = Meeting(address=settings.address, port=self._group.port, backend=backend())
-        self._publish = GroupPublish.begin(
-            self._client, self._version, meeting, lease=settings.timeout_s
-        )
-        self._joined = self._group.join(self._publish.name, self._publish.world_size)
+        group = WeightGroup(settings.address, settings.port, timeout=settings.timeout_s)
+        try:
+            meeting = Meeting(address=settings.address, port=group.port, backend=backend())
+            publish = GroupPublish.begin(
+                self._client, self._version, meeting, lease=settings.timeout_s
+            )
+        except BaseException:
+            group.close()
+            raise
+        joined = group.join(publish.name, publish.world_size)
+        return _Open(group=group, publish=publish, joined=joined)
 
     def _commit(self) -> None:
-        if self._publish is None:
+        if self._open is None:
             raise GroupError("there are no weights")
-        self._spent.paused_s = self._publish.commit(timeout=self._settings.timeout_s)
-        self._publish = None
+        self._spent.paused_s = self._open.publish.commit(timeout=self._settings.timeout_s)
+        self._committed = True
 
     def _close(self) -> None:
-        if self._group is not None:
-            group, self._group = self._group, None
-            group.close()
-        if self._publish is not None:
-            publish, self._publish = self._publish, None
-            publish.abort()
+        opened, self._open = self._open, None
+        if opened is not None:
+            opened.group.close()
+            if not self._committed:
+                opened.publish.abort()

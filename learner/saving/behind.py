@@ -44,7 +44,7 @@ class FolderBehind:
         self._stopped = True
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def begin(self, write: Callable[[], None], tell: Callable[[], None]) -> None:
+    def begin(self, write: Callable[[], object], tell: Callable[[], object]) -> None:
         """Begins to write a folder and to tell the engine of it. Nothing may be under way."""
         if self._under_way is not None:
             raise RuntimeError("a folder is under way already")
@@ -62,7 +62,7 @@ class FolderBehind:
         done, self._under_way = self._under_way, None
         return done.result()
 
-    def _do(self, write: Callable[[], None], tell: Callable[[], None]) -> float:
+    def _do(self, write: Callable[[], object], tell: Callable[[], object]) -> float:
         began = time.monotonic()
         write()
         if not self._stopped:

@@ -24,6 +24,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
 from torch.distributed.distributed_c10d import _new_process_group_helper, _world
 
 from learner.errors import GroupError
@@ -64,7 +65,7 @@ class WeightGroup:
                 listener.listen(BACKLOG)
                 self.port = int(listener.getsockname()[1])
                 # By itself a store listens at every address of the machine.
-                self._store: Any = dist.TCPStore(
+                self._store: Any = TCPStore(
                     address,
                     self.port,
                     is_master=True,
@@ -73,7 +74,7 @@ class WeightGroup:
                     master_listen_fd=listener.detach(),
                 )
             # Another line to it, so that dropping the store ends what waits at the line.
-            self._line: Any = dist.TCPStore(
+            self._line: Any = TCPStore(
                 address, self.port, is_master=False, timeout=self._timeout, wait_for_workers=False
             )
         except (OSError, RuntimeError) as error:
@@ -118,7 +119,7 @@ class WeightGroup:
                 0,
                 [],
                 dist.Backend(backend()),
-                dist.PrefixStore(name, self._line),
+                PrefixStore(name, self._line),
                 group_name=name,  # type: ignore[arg-type]
                 timeout=self._timeout,
             )

@@ -17,6 +17,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from bench.ready import free_ports
 from learner import run as loop
 from learner.errors import EngineError, GroupError, TakenError
 from learner.saving import broadcast
@@ -69,7 +70,10 @@ def test_a_run_by_the_group(
             open_files.append(len(os.listdir("/proc/self/fd")))
 
     engine.fault = count
-    final = loop.run(by_group(tmp_path, model_folder, engine, **{"run.steps": 4}))
+    (port,) = free_ports(1)  # the same for each group: the one before must have let it go
+    changes = {"run.steps": 4, "learner.publish.port": port}
+    final = loop.run(by_group(tmp_path, model_folder, engine, **changes))
+    assert {request.master_port for request in engine.begun} == {port}
     assert steps_of(engine) == [0, 1, 2, 3, 4]
     assert [version.step for version in engine.received] == [1, 2, 3, 4]
     assert engine.folder.name == f"{engine.version.lineage}-4"  # type: ignore[union-attr]
@@ -141,21 +145,35 @@ def test_an_answer_that_is_lost_is_asked_for_again_or_tried_again(
     check_received(engine, tmp_path / "run" / "policy")
 
 
-def test_an_engine_without_groups_gets_folders(
-    tmp_path: Path, model_folder: Path, engine: GroupEngine, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [("127.0.0.1", "NOT_SERVED"), ("192.0.2.1", r"learner\.publish\.address = 192\.0\.2\.1")],
+)
+def test_where_there_can_be_no_group_folders_go(
+    tmp_path: Path,
+    model_folder: Path,
+    engine: GroupEngine,
+    capsys: pytest.CaptureFixture[str],
+    address: str,
+    reason: str,
 ) -> None:
+    """An engine that knows none, an address that is not this machine's: said once a publish."""
+
     def refuse_all(rpc: str, _step: int) -> None:
         if rpc == "begin":
             raise not_served("BeginPublish")
 
     engine.fault = refuse_all
-    loop.run(by_group(tmp_path, model_folder, engine))
+    changes = {"learner.publish.address": f'"{address}"'}
+    loop.run(by_group(tmp_path, model_folder, engine, **changes))
     assert steps_of(engine) == [0, 1, 2, 3]
     assert not engine.received
     assert [line["group_tries"] for line in metrics(tmp_path)] == [3, 1, 1]
-    assert engine.folder.name == f"{engine.version.lineage}-3"  # type: ignore[union-attr]
-    said = re.findall(r"(\S+) did not reach the samplers by the group.*NOT_SERVED", _out(capsys))
-    assert said == [f"{engine.version.lineage}.{step}" for step in (1, 2, 3)]  # type: ignore[union-attr]
+    lineage = engine.version.lineage  # type: ignore[union-attr]
+    assert engine.folder.name == f"{lineage}-3"
+    out = capsys.readouterr().out
+    said = re.findall(rf"(\S+) did not reach the samplers by the group .*{reason}.*folder", out)
+    assert said == [f"{lineage}.{step}" for step in (1, 2, 3)]
 
 
 def test_a_server_that_takes_nothing_holds_nobody_up(
@@ -203,7 +221,3 @@ def test_samplers_elsewhere_cannot_meet_a_learner_at_loopback(
     endpoints = {"sampler.endpoints": '["http://10.0.0.7:30000"]'}
     with pytest.raises(GroupError, match=r"10\.0\.0\.7.*learner\.publish\.address"):
         loop.run(by_group(tmp_path, model_folder, engine, **endpoints))
-
-
-def _out(capsys: pytest.CaptureFixture[str]) -> str:
-    return capsys.readouterr().out
