@@ -16,7 +16,7 @@ import torch.distributed as dist
 Meta = tuple[str, str, tuple[int, ...]]
 """Name, dtype in torch's word, shape."""
 
-WAIT = timedelta(seconds=60)
+WAIT = timedelta(seconds=10)
 
 
 class Receiver:
