@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,21 +19,25 @@ from learner.model import device
 device.install()
 
 import torch  # noqa: E402
-from safetensors.torch import save_file  # noqa: E402
+from safetensors.torch import load_file, save_file  # noqa: E402
 
 from learner.config.objective import Advantage, Kl, Loss  # noqa: E402
 from learner.config.tables import LearnerTable  # noqa: E402
-from learner.config.weights import Optimizer, Parallel, Recompute  # noqa: E402
+from learner.config.weights import Optimizer, Parallel, Publish, Recompute  # noqa: E402
+from learner.intake.client import EngineClient  # noqa: E402
 from learner.intake.ledger import Ledger  # noqa: E402
 from learner.loop.rows import prepare  # noqa: E402
 from learner.model import parallel  # noqa: E402
-from learner.model.policy import load_frozen, load_policy  # noqa: E402
+from learner.model.policy import Policy, load_frozen, load_policy  # noqa: E402
+from learner.saving.behind import FolderBehind  # noqa: E402
+from learner.saving.broadcast import ByGroup  # noqa: E402
 from learner.saving.checkpoint import Checkpoints  # noqa: E402
 from learner.training.batch import micro_batches  # noqa: E402
 from learner.training.objective import PolicyObjective  # noqa: E402
 from learner.training.step import gradients, score  # noqa: E402
 from learner.training.update import improve  # noqa: E402
 from tests.integration.learner.fake_engine import random_group  # noqa: E402
+from tests.integration.learner.group_engine import GroupEngine  # noqa: E402
 from tests.integration.learner.named import named_gradients, named_weights  # noqa: E402
 from tests.integration.learner.rows import make_rows, weighed  # noqa: E402
 from toolwright.types import Group, WeightVersion  # noqa: E402
@@ -102,6 +107,8 @@ def compute(folder: Path, checkpoint: Path, output: Path, name: str) -> None:
             out.update({f"weight.{step}.{weight}": value for weight, value in weights.items()})
         out["masked"] = torch.tensor(done.sums["masked_tokens"])
         out["compared"] = torch.tensor(done.sums["compared"])
+        if name != "alone":
+            check_broadcast(policy, output.with_name(f"{output.name}, sent"))
         if parallel.is_first():
             save_file(out, output)
 
@@ -123,6 +130,36 @@ def credit(policy: Any, reference: Any) -> torch.Tensor:
     batch = prepare(run, groups if parallel.is_first() else None)
     assert batch.facts["kl_in_reward"] != 0
     return torch.cat([torch.from_numpy(row.advantage[row.target]) for row in batch.rows])
+
+
+def check_broadcast(policy: Policy, root: Path) -> None:
+    """What a sampler gets of these ranks by a process group is what their folder gets."""
+    version = WeightVersion(lineage="sent", step=1)
+    with ExitStack() as stack:
+        client = None
+        if parallel.is_first():
+            engine = GroupEngine(servers=1)
+            stack.callback(engine.stop)
+            client = stack.enter_context(EngineClient(engine.address, patience=5.0, say=print))
+        by_group = ByGroup(
+            Publish(way="group"),
+            root,
+            kept=2,
+            say=print,
+            client=client,
+            behind=stack.enter_context(FolderBehind()),
+        )
+        published = by_group.publish(policy, version)
+        by_group.settle()
+        policy.save(root / "saved")
+        if parallel.is_first():
+            (got,) = engine.received[version]
+            saved = load_file(root / "saved" / "model.safetensors")
+            behind = load_file(published.folder / "model.safetensors")
+            assert got.keys() == saved.keys() == behind.keys()
+            for name, tensor in saved.items():
+                assert torch.equal(got[name], tensor)
+                assert torch.equal(behind[name], tensor)
 
 
 if __name__ == "__main__":
