@@ -328,6 +328,16 @@ async def test_a_store_that_nobody_reaches_hangs_no_server(world: MakeWorld) -> 
         await publish.whole(v(one, 2))
 
 
+async def test_a_server_that_sglang_cannot_update_over_a_group_is_named(world: MakeWorld) -> None:
+    here = await world(run=RUN)
+    here.sampler._control._info = {**here.sampler._control._info, "dp_size": 2}
+    async with here.engine() as run, Rank0() as rank0:
+        one = await first(here, run)
+        publish = Broadcast(learner=run.learner, rank0=rank0)
+        await refused(publish.begin(v(one, 2)), FAILED, "replicas or pipeline stages")
+        await serves(run, here.sampler, one)
+
+
 async def test_with_no_sampler_up_a_publish_waits_or_asks_for_the_folder(world: MakeWorld) -> None:
     here = await world(run=RUN)
     port = urlsplit(here.sampler.url).port or 0
