@@ -6,18 +6,27 @@ difference, and no later metric names the reason as plainly.
 
 from __future__ import annotations
 
+import hashlib
+import io
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM
+from PIL import Image as Pillow
+from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 
 from learner.errors import ModelError
-from learner.model import device, parallel
-from learner.model.policy import load_frozen
+from learner.model import device, parallel, spec
+from learner.model.packed import packed
+from learner.model.policy import Model, load_frozen
+from learner.vision.shown import Shown
+from learner.vision.shown import positions as positions_of
 
 TOKENS = 96
 ROWS = 2
+WIDTH, HEIGHT = 171, 115
+"""Of the image, pixels; the processor resizes it."""
 AGREES = 1e-3
 """Largest difference of a log-prob in float32. Seen: 1e-6 on two layers."""
 
@@ -31,8 +40,20 @@ class Agreement:
     tokens: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A row with an image in the middle. tokens: [1, s]. asked: what transformers is told more."""
+
+    tokens: torch.Tensor
+    shown: Shown
+    asked: dict[str, torch.Tensor]
+
+
 def check(folder: Path) -> Agreement:
-    """Compares the folder's model in float32. ModelError when it cannot be trained or differs."""
+    """Compares the folder's model in float32. ModelError when it cannot be trained or differs.
+
+    A policy that reads images is shown one in a row of its own.
+    """
     with parallel.ranks():
         model = load_frozen(folder, "float32")
         config = model.bridge.hf_config
@@ -41,12 +62,19 @@ def check(folder: Path) -> Agreement:
         tokens = torch.randint(int(config.vocab_size), (ROWS, length), generator=draw)
         tokens = tokens.to(device.device())
         positions = torch.arange(length, device=tokens.device).expand(tokens.shape)
+        seen = _row_with_image(model, draw) if model.sight is not None else None
         with torch.no_grad():
-            mine = _log_probs(model.bare(tokens, positions, None), tokens)
+            mine = [_log_probs(model.bare(tokens, positions, None), tokens)]
+            if seen is not None:
+                mine.append(_log_probs(_looking(model, seen), seen.tokens))
             del model
-            other = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-            theirs = _log_probs(other.to(tokens.device).eval()(tokens).logits, tokens)
-    difference = (mine - theirs).abs()
+            kind = AutoModelForCausalLM if seen is None else AutoModelForImageTextToText
+            other = kind.from_pretrained(folder, dtype=torch.float32).to(tokens.device).eval()
+            theirs = [_log_probs(other(tokens).logits, tokens)]
+            if seen is not None:
+                logits = other(input_ids=seen.tokens, **seen.asked).logits
+                theirs.append(_log_probs(logits, seen.tokens))
+    difference = torch.cat([(a - b).abs().flatten() for a, b in zip(mine, theirs, strict=True)])
     found = Agreement(
         worst=float(difference.max()), mean=float(difference.mean()), tokens=difference.numel()
     )
@@ -57,6 +85,41 @@ def check(folder: Path) -> Agreement:
             "computed here"
         )
     return found
+
+
+def _row_with_image(model: Model, draw: torch.Generator) -> Seen:
+    whole, where = model.bridge.whole, device.device()
+    noise = torch.randint(256, (HEIGHT, WIDTH, 3), generator=draw, dtype=torch.uint8)
+    file = io.BytesIO()
+    Pillow.fromarray(noise.numpy()).save(file, "PNG")
+    data = file.getvalue()
+    image = model.sight.pixels.image(hashlib.sha256(data).hexdigest(), data)
+    before, after = torch.randint(
+        min(whole.image_token_id, whole.video_token_id, whole.vision_start_token_id),
+        (2, TOKENS // 4),
+        generator=draw,
+    )
+    marks = (whole.vision_start_token_id, *[whole.image_token_id] * image.tokens)
+    tokens = torch.cat([before, torch.tensor([*marks, whole.vision_end_token_id]), after])[None]
+    pixels, grids = model.sight.pixels([image])
+    return Seen(
+        tokens=tokens.to(where),
+        shown=Shown(image=image, start=len(before) + 1),
+        asked={
+            "pixel_values": pixels.to(where),
+            "image_grid_thw": grids.to(where),
+            "mm_token_type_ids": (tokens == whole.image_token_id).int().to(where),
+        },
+    )
+
+
+def _looking(model: Model, seen: Seen) -> Any:
+    """[1, s, v] logits."""
+    length = seen.tokens.shape[1]
+    places = torch.from_numpy(positions_of(length, [seen.shown])).to(seen.tokens.device)
+    model.sight.shown = (seen.shown,)
+    told = packed((length,), places, fused=spec.has_transformer_engine())
+    return model.bare(seen.tokens, places, None, packed_seq_params=told)
 
 
 def _log_probs(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:

@@ -43,6 +43,7 @@ def run(recipe: Recipe) -> Path:
         parallel.ranks(
             tensor=table.parallel.tensor,
             pipeline=table.parallel.pipeline,
+            expert=table.parallel.expert,
             seed=shared.run.seed,
             wait=longest_alone(table, shared.run.groups_per_step),
         ),
@@ -61,6 +62,7 @@ def run(recipe: Recipe) -> Path:
             table.lora,
             ways=table.parallel,
             recompute=table.recompute,
+            vision=table.vision,
         )
         reference = None
         if table.kl.coefficient > 0:

@@ -21,6 +21,7 @@ from engine.sampler.pool import SamplerPool
 from engine.sampler.server import Server
 from engine.text.codec import HuggingFaceCodec
 from toolwright.recipe import Recipe, check_all
+from toolwright.recipe_remarks import remarks
 
 BAD_ROWS_SHOWN = 5
 
@@ -31,7 +32,7 @@ def check(recipe: Recipe, table: EngineTable, *, connect: bool) -> list[str]:
     lines += [
         f"table [{name}] is not checked: its package is not installed" for name in check_all(recipe)
     ]
-    lines += warnings_of(recipe)
+    lines += remarks(recipe)
     shared = recipe.shared
     codec = build_codec(recipe)
     lines.append(f"policy: vocabulary {codec.vocab_size}, end of turn {codec.end_of_turn!r}")
@@ -43,27 +44,6 @@ def check(recipe: Recipe, table: EngineTable, *, connect: bool) -> list[str]:
         return lines + asyncio.run(_connect(recipe, codec))
     asked = ", ".join(("samplers", *(f"tools.{name}" for name in shared.tools)))
     return [*lines, f"not asked: {asked} (--connect asks them)"]
-
-
-def warnings_of(recipe: Recipe) -> list[str]:
-    """What a run may do and seldom wants to: nothing is learnt, or not as often as it says."""
-    run = recipe.shared.run
-    learner = recipe.raw.get("learner", {})
-    lines = []
-    advantage = {"estimator": "grpo", "singleton": "zero", **learner.get("advantage", {})}
-    lone = advantage["estimator"] == "grpo" and advantage["singleton"] == "zero"
-    if run.group_size == 1 and lone:
-        lines.append(
-            "warning: run.group_size = 1 leaves nothing to compare a rollout with: every advantage "
-            "is 0 (learner.advantage.singleton = 'raw' takes the reward itself)"
-        )
-    rollouts = run.groups_per_step * run.group_size
-    if learner.get("updates", 1) > rollouts:
-        lines.append(
-            f"warning: learner.updates = {learner['updates']} deals a batch of {rollouts} rollouts "
-            "into more parts than it has: some updates get none"
-        )
-    return lines
 
 
 async def _sources(

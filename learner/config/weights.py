@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from ipaddress import ip_address
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from toolwright.recipe import Table
 
 Recompute = Literal["none", "selective", "full"]
+Vision = Literal["frozen", "trained"]
 
 
 class Optimizer(Table):
@@ -34,6 +35,17 @@ class Optimizer(Table):
     decay: Literal["constant", "linear", "cosine"] = "constant"
     min_fraction: float = Field(default=0.0, ge=0, le=1, description="of the peak, at the end")
     clip: float = Field(default=1.0, gt=0, description="largest global gradient norm")
+
+    either: ClassVar = (("warmup_steps", "warmup_ratio"),)
+
+    @property
+    def words(self) -> str:
+        muon = f"muon {self.muon_lr:g} and " if self.kind == "muon" else ""
+        warm = f", warm-up {self.warmup_steps} steps" if self.warmup_steps else ""
+        if self.warmup_ratio and not self.warmup_steps:
+            warm = f", warm-up {self.warmup_ratio:.3g} of all steps"
+        least = f" to {self.min_fraction:g}" if self.decay != "constant" else ""
+        return f"{muon}adam {self.lr:g}{warm}, {self.decay}{least}"
 
     @model_validator(mode="after")
     def _one_warmup(self) -> Optimizer:
@@ -62,6 +74,9 @@ class Parallel(Table):
 
     tensor: int = Field(default=1, ge=1)
     pipeline: int = Field(default=1, ge=1, description="stages of the layers")
+    expert: int = Field(
+        default=1, ge=1, description="ranks that share out the experts; also tensor and data ranks"
+    )
     sequence: bool = Field(
         default=False, description="norms' activations are split over the tensor-parallel ranks"
     )

@@ -1,8 +1,9 @@
 """The learner's line to the engine: RolloutService and PolicyService, with patience.
 
 Calls are synchronous for the caller; they run on a loop in the background, so that a lease may be
-begun and waited for later, while other calls are made. An engine that is out
-of reach is waited for, aloud, up to `patience` seconds; what it refuses is an EngineError. Every
+begun and waited for later, while other calls are made. An engine that is out of reach, or takes
+calls and answers none, is waited for, aloud, up to `patience` seconds; what it refuses is an
+EngineError. Every
 request may be sent again: leases start after a mark, publishes and acknowledgements are
 idempotent.
 
@@ -15,6 +16,7 @@ Does not know what a step is or what groups are for.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import secrets
@@ -39,11 +41,12 @@ from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
 from toolwright.rpc.channel import backoff, call, may_retry, open_channel
 from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
 from toolwright.rpc.options import TOKEN_VARIABLE
-from toolwright.types import Group, WeightVersion
+from toolwright.types import BlobRef, Group, WeightVersion
 
 Answer = TypeVar("Answer")
 
 SHORT_S = 30.0
+GLANCE_S = 2.0
 PUBLISH_S = 900.0
 """A publish waits for an evaluation that is under way."""
 REMIND_S = 10.0
@@ -182,12 +185,27 @@ class EngineClient:
         """Begins such a lease; the future has what `lease` would return or raise."""
         return self._loop.start(self._lease(after, count, version, wait))
 
+    def blob(self, ref: BlobRef) -> bytes:
+        """A file that a leased trajectory refers to, until the group is acknowledged.
+
+        EngineError where what arrives is another one.
+        """
+        return self._loop.run(self._blob(ref))
+
     def state(self) -> EngineState:
         """How the engine is."""
-        answer = self._until_answered(
-            lambda: call(self._rollout.GetStatus, rollout_pb2.GetStatusRequest(), timeout=SHORT_S),
-            "GetStatus",
-        )
+        return self._until_answered(lambda: self._ask(SHORT_S), "GetStatus")
+
+    def glance(self) -> EngineState | None:
+        """The same, asked once and not waited for; None where no answer comes at once."""
+        try:
+            return self._loop.run(self._ask(GLANCE_S))
+        except (ServiceError, TransportError):
+            return None
+
+    async def _ask(self, timeout: float) -> EngineState:
+        request = rollout_pb2.GetStatusRequest()
+        answer = await call(self._rollout.GetStatus, request, timeout=timeout)
         told = dict(answer.detail)
         return EngineState(
             turned_away=int(told.get("turned_away_groups", 0)),
@@ -223,6 +241,27 @@ class EngineClient:
         await self._retry(attempt, "LeaseGroups")
         return got
 
+    async def _blob(self, ref: BlobRef) -> bytes:
+        got = bytearray()
+
+        async def attempt() -> None:
+            request = rollout_pb2.GetBlobRequest(sha256=ref.sha256, offset=len(got))
+            try:
+                async for piece in self._rollout.GetBlob(request, timeout=SHORT_S):
+                    got.extend(piece.data)
+                    if len(got) > ref.size:
+                        return
+            except grpc.aio.AioRpcError as error:
+                raise from_rpc_error(error) from error
+
+        await self._retry(attempt, "GetBlob")
+        if len(got) != ref.size or hashlib.sha256(got).hexdigest() != ref.sha256:
+            raise EngineError(
+                f"engine at {self.address} sent {len(got)} bytes for {ref.sha256[:12]}, which has "
+                f"{ref.size} bytes and another hash: its journal is damaged"
+            )
+        return bytes(got)
+
     def _until_answered(self, attempt: Callable[[], Awaitable[Answer]], what: str) -> Answer:
         return self._loop.run(self._retry(attempt, what))
 
@@ -235,8 +274,10 @@ class EngineClient:
             try:
                 return await attempt()
             except (ServiceError, TransportError) as error:
-                # Patience is for an engine out of reach, not for one that works on the answer.
-                if not tries or time.monotonic() - began > SHORT_S:
+                # Patience is for an engine that answers nothing, not for one that worked on the
+                # answer until its connection broke. Whoever lets a deadline pass may be either.
+                worked = time.monotonic() - began > SHORT_S and not _is_deadline(error)
+                if not tries or worked:
                     failing_since, tries = time.monotonic(), 0
                 waited = time.monotonic() - failing_since
                 if (
@@ -259,6 +300,10 @@ class EngineClient:
                     self._say(f"waiting for the engine at {self.address} ({what}: {error})")
                 await asyncio.sleep(backoff(tries, error))
                 tries += 1
+
+
+def _is_deadline(error: ServiceError | TransportError) -> bool:
+    return isinstance(error, TransportError) and error.code is grpc.StatusCode.DEADLINE_EXCEEDED
 
 
 def _fingerprint(answer: policy_pb2.GetPolicyResponse) -> Fingerprint:

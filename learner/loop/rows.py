@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from learner.credit.assign import assigned
+from learner.intake.images import fetch_images
 from learner.loop.state import Run
 from learner.loop.worth import why_worthless
 from learner.model import parallel
@@ -50,6 +51,8 @@ def prepare(run: Run, groups: Sequence[Group] | None) -> Batch:
 
 
 def _rows(run: Run, groups: Sequence[Group]) -> list[Row]:
+    if run.policy.sight is not None and run.client is not None:
+        run.images = fetch_images(groups, run.client.blob, run.policy.sight.pixels.image)
     rows = [
         row
         for group in groups
@@ -58,6 +61,7 @@ def _rows(run: Run, groups: Sequence[Group]) -> list[Row]:
             trajectory,
             temperature=run.recipe.shared.sampler.temperature,
             version=run.version,
+            images=run.images,
         )
     ]
     check_vocabulary(rows, int(run.policy.shape["vocabulary"]))

@@ -17,6 +17,7 @@ from learner.progress import Reporter
 from learner.saving.broadcast import ByGroup
 from learner.saving.checkpoint import Checkpoints
 from learner.training.probe import Probe
+from learner.vision.shown import Image
 from toolwright.recipe import Recipe
 from toolwright.types import WeightVersion
 
@@ -27,8 +28,9 @@ class Run:
 
     ahead: leases the next batch while this one trains; None where nothing may be leased ahead.
     by_group: publishes from memory to memory; None where weights go by disk.
-    offered: folder of the newest published weights. saved: step of the newest checkpoint. broken:
-    steps in a row without a finite gradient. worthless: steps in a row that taught nothing.
+    offered: folder of the newest published weights. images: by hash, what the policy was shown in
+    this step's groups; None where it reads text alone. saved: step of the newest checkpoint.
+    broken: steps in a row without a finite gradient. worthless: steps in a row that taught nothing.
     marked: when the last metrics line was written; seconds: what was spent since, for the next,
     and what else a publish says of itself.
     """
@@ -47,6 +49,7 @@ class Run:
     by_group: ByGroup | None = None
     log: MetricsLog | None = None
     offered: Path
+    images: dict[str, Image] | None = None
     saved: int = -1
     broken: int = 0
     worthless: int = 0

@@ -64,7 +64,8 @@ def step(run: Run) -> None:
     gap = gap_of(update.sums)
     if gap.get("gap_tokens", 0) < FEW_TOKENS:
         settle(run)  # the probe reads folders, and what follows waits for this one anyway
-        gap = run.probe(run.policy, leased.groups if leased is not None else (), at) or gap
+        groups = leased.groups if leased is not None else ()
+        gap = run.probe(run.policy, groups, at, run.images) or gap
     update.logprobs_s += batch.logprobs_s
     run.seconds["train_s"] = time.monotonic() - trained + batch.logprobs_s
     run.broken = run.broken + 1 if update.broken and not update.moved else 0

@@ -3,7 +3,7 @@
 Owns the mapping of a Qwen2, Qwen3, Qwen3-MoE or Llama folder to Megatron's GPTModel and back, and
 the folder that a run leaves: weights, configuration, tokenizer and chat template, as transformers
 and SGLang load it. Everything but the weights is copied from the source folder byte for byte, apart
-from the configuration's dtype.
+from the configuration's dtype. The decoder of a Qwen2.5-VL is a Qwen2's; its tower lies beside it.
 
 Does not know optimizers or training. Never reads the tokenizer files that it copies.
 """
@@ -14,6 +14,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,12 @@ from learner.model import device, experts, lora, parallel, spec
 from learner.model.architectures import bridge_classes, read_config
 from learner.model.packed import PackedRotary
 from learner.model.settings import check_settings, frequencies
-from toolwright.recipe import ARCHITECTURES, VISION_ARCHITECTURES
+from learner.vision.folder import RELEASED, Names, names_in, reads_images, text_config
+from toolwright.recipe import (
+    ARCHITECTURES,
+    TRAINED_VISION_ARCHITECTURES,
+    VISION_ARCHITECTURES,
+)
 
 SHARD_BYTES = 5 << 30
 RECOMPUTE: dict[Recompute, dict[str, Any]] = {
@@ -41,6 +47,8 @@ RECOMPUTE: dict[Recompute, dict[str, Any]] = {
     },
 }
 _CLASSES = bridge_classes()
+_DECODERS = {name: _CLASSES["qwen2"] for name in TRAINED_VISION_ARCHITECTURES}
+"""Of policies that read images."""
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".index.json")
 
 
@@ -49,7 +57,9 @@ def open_bridge(
 ) -> Any:
     """The mbridge bridge for a policy folder. ModelError when it cannot be trained here.
 
-    sequence, recompute: as in the recipe.
+    sequence, recompute: as in the recipe. `bridge.hf_config` is the decoder's configuration;
+    `bridge.whole` the whole one of a policy that reads images, None of another. `bridge.names`:
+    how the folder calls its tensors.
     """
     if not (folder / "config.json").is_file():
         raise ModelError(
@@ -57,20 +67,28 @@ def open_bridge(
             "config.json"
         )
     config = read_config(folder)
-    if config.model_type not in ARCHITECTURES:
+    kind = config.model_type
+    trained = (*ARCHITECTURES, *TRAINED_VISION_ARCHITECTURES)
+    if kind not in trained:
         seen = ": it can be sampled and evaluated, not trained here"
         raise ModelError(
-            f"{folder} is a {config.model_type!r} model"
-            f"{seen if config.model_type in VISION_ARCHITECTURES else ''}; the learner trains "
-            f"{', '.join(ARCHITECTURES)}"
+            f"{folder} is a {kind!r} model{seen if kind in VISION_ARCHITECTURES else ''}; the "
+            f"learner trains {', '.join(trained)}"
         )
+    whole = None
+    if reads_images(config):
+        whole, config = config, text_config(config, folder)
+        if sequence:
+            raise ModelError(
+                f"{folder} reads images, which stand where the tokens of one rank may end: train "
+                "it with parallel.sequence = false"
+            )
     if config.vocab_size % parallel.tensor_size():
         raise ModelError(
             f"a vocabulary of {config.vocab_size} does not divide over parallel.tensor = "
             f"{parallel.tensor_size()}"
         )
-    if experts.has_experts(config) and parallel.tensor_size() > 1:
-        raise ModelError(f"{folder} is a mixture of experts: train it with parallel.tensor = 1")
+    experts.check_ways(config, folder, sequence=sequence)
     if config.num_hidden_layers % parallel.stages():
         raise ModelError(
             f"{config.num_hidden_layers} layers do not divide over parallel.pipeline = "
@@ -79,7 +97,9 @@ def open_bridge(
     if not any(folder.glob("*.safetensors")):
         raise ModelError(f"{folder} has no *.safetensors weights")
     check_settings(config, folder)
-    bridge = _adapted(_CLASSES[config.model_type])(config, dtype=dtype)
+    bridge = _adapted({**_CLASSES, **_DECODERS}[kind])(config, dtype=dtype)
+    bridge.whole = whole
+    bridge.names = names_in(folder) if whole is not None else RELEASED
     scaled = frequencies(config)
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     bridge.set_extra_args(
@@ -98,7 +118,10 @@ def open_bridge(
 
 
 def new_model(bridge: Any, folder: Path) -> torch.nn.Module:
-    """A GPTModel with the folder's weights, on this rank's device, in the bridge's dtype."""
+    """A GPTModel with the folder's weights, on this rank's device, in the bridge's dtype.
+
+    That of a policy that reads images has its tower as `visual`, where the embedding is.
+    """
     model = bridge._model_provider([])(
         pre_process=parallel.is_first_stage(), post_process=parallel.is_last_stage()
     )
@@ -109,9 +132,16 @@ def new_model(bridge: Any, folder: Path) -> torch.nn.Module:
         use_cpu_initialization=not device.has_cuda(),
     )
     model = model.to(device.device())
+    if bridge.whole is not None:
+        model.rotary_pos_emb.sections = tuple(bridge.hf_config.rope_parameters["mrope_section"])
+        if parallel.is_first_stage():
+            from learner.vision.tower import new_tower  # text policies do without its imports
+
+            model.visual = new_tower(bridge.whole, bridge.dtype, device.device())
     scaled = frequencies(bridge.hf_config)
     if scaled is not None:
         model.rotary_pos_emb.inv_freq = scaled[0].to(device.device())
+    experts.keep_apart(model)
     load_weights(bridge, model, folder)
     return model  # type: ignore[no-any-return]
 
@@ -119,8 +149,12 @@ def new_model(bridge: Any, folder: Path) -> torch.nn.Module:
 def load_weights(bridge: Any, model: torch.nn.Module, folder: Path) -> None:
     """Copies the folder's weights into the model, each rank its shard."""
     try:
-        with torch.no_grad():
-            bridge.load_weights([model], str(folder))
+        with _tower_aside(model) as tower, torch.no_grad():
+            bridge.load_weights([experts.Grouped(model)], str(folder))
+        if tower is not None:
+            from learner.vision.tower import load_tower
+
+            load_tower(tower, folder, names_in(folder))
     except (ValueError, KeyError) as error:
         raise ModelError(f"weights of {folder} do not fit its config.json: {error}") from error
 
@@ -130,9 +164,13 @@ def named_weights(bridge: Any, model: torch.nn.Module) -> Iterator[tuple[str, to
 
     With what adapters add. Under torch.no_grad: the tensors are views of the live parameters.
     """
-    with lora.hidden(model) as adapters:
-        for name, tensor in bridge.export_weights([model]):
-            yield name, tensor if adapters is None else adapters.merged(name, tensor)
+    with lora.hidden(model) as adapters, _tower_aside(model) as tower:
+        for name, tensor in bridge.export_weights([experts.Grouped(model)]):
+            whole = tensor if adapters is None else adapters.merged(name, tensor)
+            yield bridge.names.of_text(name), whole
+        if tower is not None:
+            for name, tensor in tower.named_parameters(prefix=bridge.names.tower.rstrip(".")):
+                yield name, tensor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,6 +232,17 @@ def write_folder(saved: Saved, folder: Path) -> None:
     disk.flush(folder.parent.parent)  # the folder of policies may be new
 
 
+@contextmanager
+def _tower_aside(model: torch.nn.Module) -> Iterator[torch.nn.Module | None]:
+    """The model's tower, if it has one here; while the block runs mbridge sees the rest alone."""
+    tower = model._modules.pop("visual", None)
+    try:
+        yield tower
+    finally:
+        if tower is not None:
+            model.visual = tower
+
+
 def _save_weights(weights: Mapping[str, torch.Tensor], folder: Path) -> None:
     shards: list[dict[str, torch.Tensor]] = [{}]
     size = 0
@@ -226,6 +275,17 @@ def _copy_the_rest(source: Path, folder: Path, dtype: torch.dtype) -> None:
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
 
 
+def _read_by_names(files: Any, names: Names) -> None:
+    """Has mbridge's reader of a folder take what a text policy calls its tensors."""
+    read = files.load_some_hf_weight
+
+    def load(wanted: list[str]) -> dict[str, torch.Tensor]:
+        found = read([names.of_text(name) for name in wanted])
+        return {name: found[names.of_text(name)] for name in wanted}
+
+    files.load_some_hf_weight = load
+
+
 def _adapted(base: type[Any]) -> type[Any]:
     """mbridge's class for this machine's layers and this transformers' configuration."""
     mapping: dict[str, Any] = {}
@@ -254,8 +314,11 @@ def _adapted(base: type[Any]) -> type[Any]:
                     "output_layer.weight": "model.embed_tokens.weight",
                 }
 
-        def _weight_name_mapping_mlp(self, name: str) -> list[str]:
-            return experts.expert_names(name) or super()._weight_name_mapping_mlp(name)
+        def _get_safetensor_io(self, weights_path: str) -> Any:
+            found = super()._get_safetensor_io(weights_path)
+            if self.whole is not None:
+                _read_by_names(found, names_in(Path(weights_path)))
+            return found
 
         def _get_transformer_layer_spec(self, vp_stage: int | None = None) -> Any:
             self.has_vp_stage = True

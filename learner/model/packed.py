@@ -23,7 +23,8 @@ from megatron.core.transformer.module import MegatronModule
 class Packed(PackedSeqParams):  # type: ignore[misc]
     """What every layer is told about a packed row.
 
-    runs: (sequences, their length) in order. positions: [s] of each token in its sequence.
+    runs: (sequences, their length) in order. positions: [s] of each token in its sequence, or
+    [3, s] of a row with images.
     """
 
     runs: tuple[tuple[int, int], ...] = ()
@@ -31,8 +32,10 @@ class Packed(PackedSeqParams):  # type: ignore[misc]
 
 
 def packed(lengths: Sequence[int], positions: torch.Tensor, *, fused: bool) -> Packed:
-    """lengths: of the sequences, on the host. positions: [1, s]. fused: for TransformerEngine."""
+    """lengths: of the sequences, on the host. positions: [1, s] or [3, s]. fused: for
+    TransformerEngine."""
     longest = max(lengths)
+    own = positions[0] if len(positions) == 1 else positions
     if fused:
         ends = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32)
         if positions.is_cuda:
@@ -43,18 +46,24 @@ def packed(lengths: Sequence[int], positions: torch.Tensor, *, fused: bool) -> P
             cu_seqlens_kv=ends,
             max_seqlen_q=longest,
             max_seqlen_kv=longest,
+            # Megatron takes frequencies of all tokens for those; of text it makes them itself.
+            positions=own if own.dim() == 2 else None,
         )
     return Packed(
         max_seqlen_q=longest,
         max_seqlen_kv=longest,
         runs=tuple((len(list(run)), length) for length, run in groupby(lengths)),
-        positions=positions[0],
+        positions=own,
     )
 
 
 class PackedRotary(RotaryEmbedding):  # type: ignore[misc]
-    """Rotary positions of each token of a packed row; Megatron's own for any other."""
+    """Rotary positions of each token of a packed row; Megatron's own for any other.
 
+    sections: of M-RoPE, how many frequencies turn by time, height and width.
+    """
+
+    sections: tuple[int, ...] = ()
     _positions: torch.Tensor | None = None
 
     def get_rotary_seq_len(self, *args: Any, **kwargs: Any) -> int:
@@ -69,10 +78,19 @@ class PackedRotary(RotaryEmbedding):  # type: ignore[misc]
         if self._positions is None:
             out: torch.Tensor = super().forward(max_seq_len, *args, **kwargs)
             return out
+        if self._positions.dim() == 2:
+            return self._of_images(self._positions)
         # A power of two: Megatron keeps the tables of the lengths that it was asked for.
         power = 1 << (max_seq_len - 1).bit_length()
         table: torch.Tensor = super().forward(power, *args, **kwargs)
         return table.index_select(0, self._positions)
+
+    def _of_images(self, positions: torch.Tensor) -> torch.Tensor:
+        """[3, s] -> [s, 1, 1, d] (Qwen2-VL's M-RoPE)."""
+        angles = positions.unsqueeze(-1).float() * self.inv_freq
+        chosen = [own.split(self.sections, -1)[way] for way, own in enumerate(angles)]
+        half = torch.cat(chosen, -1)
+        return torch.cat([half, half], -1)[:, None, None, :]
 
 
 class CausalAttention(MegatronModule):  # type: ignore[misc]

@@ -26,7 +26,7 @@ from megatron.core.optimizer.clip_grads import clip_grad_by_total_norm_fp32
 from megatron.core.tensor_parallel import set_defaults_if_not_set_tensor_model_parallel_attributes
 from megatron.core.transformer.module import Float16Module
 
-from learner.config.weights import Lora, Optimizer, Parallel, Recompute
+from learner.config.weights import Lora, Optimizer, Parallel, Recompute, Vision
 from learner.errors import ModelError
 from learner.maths.schedule import fraction
 from learner.model import bridge as bridges
@@ -40,12 +40,18 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 @dataclass(slots=True, kw_only=True)
 class Model:
-    """A forward-only model on this rank: `network` is what the schedule calls."""
+    """A forward-only model on this rank: `network` is what the schedule calls.
+
+    sight: of a policy that reads images, where the embedding is; None anywhere else. vision: what
+    becomes of its tower.
+    """
 
     bridge: Any
     network: Any
     head: Head
     source: Path
+    sight: Any = None
+    vision: Vision = "frozen"
 
     @property
     def bare(self) -> Any:
@@ -68,6 +74,7 @@ class Model:
     def shape(self) -> dict[str, int | bool | str]:
         """What a checkpoint must agree with."""
         hf = self.bridge.hf_config
+        seeing = {"vision": self.vision} if self.bridge.whole is not None else {}
         mixture: dict[str, int | bool | str] = {}
         if has_experts(hf):
             mixture = {
@@ -85,6 +92,7 @@ class Model:
             "intermediate": int(hf.intermediate_size),
             "tied": bool(hf.tie_word_embeddings),
             **mixture,
+            **seeing,
             **(self.adapters.shape if self.adapters is not None else {}),
         }
 
@@ -143,6 +151,7 @@ class Policy(Model):
             bridge=self.bridge,
             network=Without(self.network.module, self.adapters),
             head=self.head,
+            sight=self.sight,
             source=self.source,
         )
 
@@ -159,11 +168,13 @@ def load_policy(
     *,
     ways: Parallel | None = None,
     recompute: Recompute = "none",
+    vision: Vision = "frozen",
 ) -> Policy:
     """The folder's model with a fresh optimizer. ModelError when it cannot be trained.
 
     lora: adapters are trained in place of the weights. ways: switches of the recipe's [parallel];
-    its sizes are those that `parallel.ranks` was given.
+    its sizes are those that `parallel.ranks` was given. vision: what becomes of the tower of a
+    policy that reads images.
     """
     ways = ways or Parallel()
     if ways.distributed_optimizer and not spec.has_transformer_engine():
@@ -175,7 +186,11 @@ def load_policy(
     bridge = bridges.open_bridge(
         folder, DTYPES[precision], sequence=ways.sequence, recompute=recompute
     )
-    head, network = _network(bridge, folder, lora)
+    if vision == "trained" and bridge.whole is None:
+        raise ModelError(f"{folder} reads no images: leave learner.vision = 'trained' out")
+    if lora is not None and bridge.whole is not None:
+        raise ModelError(f"{folder} reads images, lora adapts policies of text alone: leave it out")
+    head, sight, network = _network(bridge, folder, lora, vision)
     network.train()
     wrapped = DistributedDataParallel(
         bridge.config,
@@ -215,6 +230,8 @@ def load_policy(
         bridge=bridge,
         network=wrapped,
         head=head,
+        sight=sight,
+        vision=vision,
         source=folder,
         optimizer=optimizer,
         settings=settings,
@@ -226,11 +243,12 @@ def load_policy(
 
 def load_frozen(folder: Path, precision: str) -> Model:
     """The folder's model for scoring only."""
-    bridge = bridges.open_bridge(folder, DTYPES[precision])
-    head, network = _network(bridge, folder)
+    # A micro-batch's tokens divide over the ranks in any case.
+    bridge = bridges.open_bridge(folder, DTYPES[precision], sequence=parallel.tensor_size() > 1)
+    head, sight, network = _network(bridge, folder)
     network.requires_grad_(False)
     network.eval()
-    return Model(bridge=bridge, network=network, head=head, source=folder)
+    return Model(bridge=bridge, network=network, head=head, sight=sight, source=folder)
 
 
 @contextmanager
@@ -269,13 +287,23 @@ def complete_state(optimizer: Any) -> None:
                 state.setdefault("step", torch.tensor(0.0))
 
 
-def _network(bridge: Any, folder: Path, lora: Lora | None = None) -> tuple[Head, Any]:
+def _network(
+    bridge: Any, folder: Path, lora: Lora | None = None, vision: Vision = "frozen"
+) -> tuple[Head, Any, Any]:
+    """(output layer, where images come in, what the schedule calls)"""
     network: Any = bridges.new_model(bridge, folder)
+    sight = None
+    if hasattr(network, "visual"):
+        from learner.vision.pixels import Pixels  # text policies do without their imports
+        from learner.vision.tower import Sight
+
+        network.visual.requires_grad_(vision == "trained")
+        sight = Sight(network.embedding, network.visual, Pixels(folder))
     if lora is not None:
         network.adapters = Adapters(network, bridge.hf_config, lora)
     for parameter in network.parameters():
         set_defaults_if_not_set_tensor_model_parallel_attributes(parameter)
     head = Head(network.output_layer if parallel.is_last_stage() else None)
     if bridge.dtype is torch.bfloat16:
-        return head, Float16Module(bridge.config, network)
-    return head, network
+        return head, sight, Float16Module(bridge.config, network)
+    return head, sight, network

@@ -11,7 +11,7 @@ Does not know the model or the loss.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +20,8 @@ import torch
 
 from learner.errors import DataError
 from learner.training.packing import plan
-from toolwright.types import Trajectory, WeightVersion
+from learner.vision.shown import Image, Shown, positions, read_images
+from toolwright import types as t
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +31,8 @@ class Row:
     tokens: int64; target: bool, a policy token that carries loss (never the first token);
     behaviour: float32 sampler log-probs; temperature: float32; fresh: bool, written by the
     weights that are current; advantage: float32, read at targets only; old, reference: float32
-    log-probs computed here, or None. sequence: which of its trajectory's sequences it is.
+    log-probs computed here, or None. shown: images in order, each with all of its tokens before
+    the last target. sequence: which of its trajectory's sequences it is.
     silent: no member of its group has an advantage. weight: of each target in the batch's loss.
     """
 
@@ -41,6 +43,7 @@ class Row:
     temperature: np.ndarray
     fresh: np.ndarray
     advantage: np.ndarray
+    shown: tuple[Shown, ...] = ()
     sequence: int = 0
     silent: bool = False
     weight: float = 0.0
@@ -67,10 +70,11 @@ class Row:
 class MicroBatch:
     """Rows one after the other, without padding between them; n targets in the same order.
 
-    tokens: [1, s] int64. positions: [1, s] int64, from 0 in every row. lengths: of the rows, s in
-    sum; they stay on the host. index: [n] positions in s whose logits predict the targets.
-    targets: [n] int64. The others: [n] float32 or bool. row: [n] which of the batch's rows a
-    target belongs to.
+    tokens: [1, s] int64. positions: [1, s] int64, from 0 in every row; [3, s] where a row has
+    images (see `vision.shown`). lengths: of the rows, s in sum; they stay on the host. shown:
+    images, by their tokens in s; on the host too. index: [n] positions in s whose logits predict
+    the targets. targets: [n] int64. The others: [n] float32 or bool. row: [n] which of the batch's
+    rows a target belongs to.
     """
 
     tokens: torch.Tensor
@@ -84,6 +88,7 @@ class MicroBatch:
     weight: torch.Tensor
     fresh: torch.Tensor
     row: torch.Tensor
+    shown: tuple[Shown, ...] = ()
     old: torch.Tensor | None = None
     reference: torch.Tensor | None = None
 
@@ -100,23 +105,29 @@ class MicroBatch:
 
 
 def rows_of(
-    trajectory: Trajectory, *, temperature: float, version: WeightVersion | None = None
+    trajectory: t.Trajectory,
+    *,
+    temperature: float,
+    version: t.WeightVersion | None = None,
+    images: Mapping[str, Image] | None = None,
 ) -> list[Row]:
     """A row for every sequence that has a target; masked trajectories have none.
 
     Nothing has an advantage yet.
-    DataError for a trajectory with images.
+    DataError for a trajectory with images where there are none, or whose images take another number
+    of tokens here than in the sampler.
 
     temperature: for segments that do not say theirs. Temperature 0 counts as 1: the sampler
-    reports greedy tokens' log-probs undivided. version: which segments count as fresh.
+    reports greedy tokens' log-probs undivided. version: which segments count as fresh. images: by
+    hash, all that the policy read before its last trainable token.
     """
     if trajectory.masked:
         return []
-    if trajectory.shown_media:
+    if trajectory.shown_media and images is None:
         raise DataError(
-            f"{trajectory.id}: its policy was shown images, and this learner trains on text alone; "
-            "take a text policy as policy.model (tools then still get the tasks' images), or "
-            "another learner"
+            f"{trajectory.id}: its policy was shown images; `learner run` trains on them where "
+            "policy.model is a Qwen2.5-VL, `learner sft` never does: take a text policy as "
+            "policy.model (tools then still get the tasks' images)"
         )
     rows = []
     for place, sequence in enumerate(trajectory.sequences):
@@ -143,9 +154,24 @@ def rows_of(
                 behaviour=np.array(sequence.logprobs[:end], dtype=np.float32),
                 temperature=np.repeat(temperatures, sizes)[:end],
                 fresh=np.repeat(np.array(fresh, dtype=bool), sizes)[:end],
+                shown=_shown(trajectory.id, sequence, images or {}),
             )
         )
     return rows
+
+
+def _shown(name: str, sequence: t.Sequence, images: Mapping[str, Image]) -> tuple[Shown, ...]:
+    found: list[Shown] = []
+    for start, ref in read_images(sequence):
+        image = images[ref.blob.sha256]
+        if image.tokens != ref.placeholder_tokens:
+            raise DataError(
+                f"{name}: image {image.sha256[:12]} takes {image.tokens} tokens here and took "
+                f"{ref.placeholder_tokens} in the sampler: both read preprocessor_config.json, "
+                "the learner that of policy.model; make the samplers' the same"
+            )
+        found.append(Shown(image=image, start=start))
+    return tuple(found)
 
 
 def check_vocabulary(rows: Iterable[Row], size: int) -> None:
@@ -189,7 +215,12 @@ def collate(rows: Sequence[Row], indices: Sequence[int], multiple: int = 1) -> M
     has_reference = bool(chosen) and chosen[0].reference is not None
     return MicroBatch(
         tokens=torch.from_numpy(tokens).unsqueeze(0),
-        positions=torch.cat([torch.arange(length) for length in lengths]).unsqueeze(0),
+        positions=_positions(chosen, lengths),
+        shown=tuple(
+            one.moved(int(start))
+            for start, row in zip(starts, chosen, strict=False)
+            for one in row.shown
+        ),
         lengths=tuple(lengths),
         index=torch.from_numpy(np.concatenate(index) if index else np.empty(0, np.int64)),
         targets=targets_of("tokens", np.int64),
@@ -202,6 +233,15 @@ def collate(rows: Sequence[Row], indices: Sequence[int], multiple: int = 1) -> M
         old=targets_of("old", np.float32) if has_old else None,
         reference=targets_of("reference", np.float32) if has_reference else None,
     )
+
+
+def _positions(rows: Sequence[Row], lengths: Sequence[int]) -> torch.Tensor:
+    """[1, s], or [3, s] where one of the rows has images. Padding counts as a row."""
+    if not any(row.shown for row in rows):
+        return torch.cat([torch.arange(length) for length in lengths]).unsqueeze(0)
+    shown = [row.shown for row in rows] + [()] * (len(lengths) - len(rows))
+    pieces = [positions(length, own) for length, own in zip(lengths, shown, strict=True)]
+    return torch.from_numpy(np.concatenate(pieces, axis=1))
 
 
 def micro_batches(

@@ -11,7 +11,7 @@ of the device again, for the whole run.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from learner.model.policy import Model, lent_weights
 from learner.saving.publish import folder_of
 from learner.training.batch import Row, rows_of
 from learner.training.step import score
+from learner.vision.shown import Image
 from toolwright.types import Group, WeightVersion
 
 
@@ -40,14 +41,19 @@ class Probe:
     elsewhere: dict[WeightVersion, Path] = field(default_factory=dict)
 
     def __call__(
-        self, model: Model, groups: Sequence[Group], now: WeightVersion
+        self,
+        model: Model,
+        groups: Sequence[Group],
+        now: WeightVersion,
+        images: Mapping[str, Image] | None = None,
     ) -> dict[str, float]:
-        """Gap values, and how many versions old they are. All ranks call it; groups on rank 0.
+        """Gap values, and how many versions old they are. All ranks call it; groups, and the
+        images that their policy was shown, on rank 0.
 
         Empty where no folder of any writing version is left. The model's weights are its own again
         afterwards, to the bit.
         """
-        chosen = parallel.from_first(self._choose(groups) if parallel.is_first() else None)
+        chosen = parallel.from_first(self._choose(groups, images) if parallel.is_first() else None)
         if chosen is None:
             return {}
         version, rows = chosen
@@ -60,7 +66,9 @@ class Probe:
             return self.source
         return self.elsewhere.get(version) or folder_of(self.policies, version)
 
-    def _choose(self, groups: Sequence[Group]) -> tuple[WeightVersion, list[Row]] | None:
+    def _choose(
+        self, groups: Sequence[Group], images: Mapping[str, Image] | None
+    ) -> tuple[WeightVersion, list[Row]] | None:
         trajectories = [t for g in groups for t in g.trajectories if not t.masked]
         written = Counter(v for t in trajectories for v in t.weight_versions)
         for version in sorted(written, key=lambda v: v.step, reverse=True):
@@ -70,7 +78,7 @@ class Probe:
                 replace(row, target=row.target & row.fresh)
                 for t in trajectories
                 if version in t.weight_versions
-                for row in rows_of(t, temperature=self.temperature, version=version)
+                for row in rows_of(t, temperature=self.temperature, version=version, images=images)
                 if (row.target & row.fresh).any()
             ]
             if found:

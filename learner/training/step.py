@@ -117,6 +117,8 @@ def _schedule(
         part = next(parts)
         warm = bool((part.temperature != 1.0).any())  # still on the host: nothing waits
         part = part.to(where)
+        if model.sight is not None:
+            model.sight.shown = part.shown
         model.head.wanted = Wanted(
             index=part.index,
             targets=part.targets,

@@ -11,17 +11,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from toolwright.assignments import AssignmentError, assign
-from toolwright.recipe_layers import EXTENDS, LayerError, read_layers
+from toolwright.recipe_faults import sentence, unknown_table
+from toolwright.recipe_keys import what_counts
+from toolwright.recipe_layers import EXTENDS, Layer, LayerError, read_layers
 from toolwright.shared_tables import (
     ARCHITECTURES,
+    TRAINED_VISION_ARCHITECTURES,
     VISION_ARCHITECTURES,
     DynamicSampling,
     ForeignText,
@@ -31,15 +35,16 @@ from toolwright.shared_tables import (
     Run,
     Sampler,
     Shared,
-    Table,
     TaskTable,
     Tool,
 )
+from toolwright.table import Table
 
 __all__ = [
     "ARCHITECTURES",
     "ENTRY_POINTS",
     "SHARED",
+    "TRAINED_VISION_ARCHITECTURES",
     "VISION_ARCHITECTURES",
     "DynamicSampling",
     "ForeignText",
@@ -73,12 +78,16 @@ TableModel = TypeVar("TableModel", bound=Table)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """A recipe that was read: the shared tables checked, the others raw."""
+    """A recipe that was read: the shared tables checked, the others raw.
+
+    layers: the files that it was laid of, from the lowest on, then each override.
+    """
 
     path: Path
     shared: Shared
     raw: Mapping[str, Any]
     fragments: tuple[Path, ...] = ()
+    layers: tuple[Layer, ...] = ()
 
     @property
     def folder(self) -> Path:
@@ -95,7 +104,10 @@ class Recipe:
     def table(self, name: str, model: type[TableModel]) -> TableModel:
         """The process's own table, checked. RecipeError names the key that does not fit."""
         where = _where(self.path, self.fragments)
-        return _validate(model, self.raw.get(name, {}), where, prefix=name)
+        given = self.raw.get(name, {})
+        if isinstance(given, Mapping):
+            given = what_counts(model, given, self.layers, (name,))
+        return _validate(model, given, where, prefix=name)
 
     def write_resolved(self, process: str, table: BaseModel) -> None:
         """Leaves what this process runs with as <run folder>/<process>.resolved.json."""
@@ -132,21 +144,28 @@ def load_recipe(path: Path, overrides: Iterable[str] = ()) -> Recipe:
     except LayerError as error:
         raise RecipeError(str(error)) from error
     raw = layers.tables
+    laid = list(layers.laid)
     for text in overrides:
+        own: dict[str, Any] = {}
         try:
             assign(raw, text)
+            assign(own, text)
         except AssignmentError as error:
             raise RecipeError(f"override {error}") from error
+        laid.append(Layer(source=f"--set {text}", tables=own))
     where = _where(path, layers.fragments)
     known = {*SHARED, *registered_tables()}
     for name in raw:
         if name not in known:
-            raise RecipeError(
-                f"{where}: unknown table [{name}]; known are {', '.join(sorted(known))}"
-                f"{_hint(name, known)}"
-            )
+            raise RecipeError(f"{where}: {unknown_table(name, _models(), known)}")
     shared = _validate(Shared, {k: v for k, v in raw.items() if k in SHARED}, where, prefix="")
-    return Recipe(path=path.resolve(), shared=shared, raw=raw, fragments=layers.fragments)
+    return Recipe(
+        path=path.resolve(),
+        shared=shared,
+        raw=raw,
+        fragments=layers.fragments,
+        layers=tuple(laid),
+    )
 
 
 def registered_tables() -> dict[str, Any]:
@@ -180,45 +199,15 @@ def _validate(
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        lines = []
-        for item in error.errors():
-            where = ".".join(str(part) for part in (prefix, *item["loc"]) if part != "")
-            if item["type"] == "extra_forbidden":
-                known = _table_at(model, item["loc"][:-1]).model_fields.keys()
-                lines.append(f"{where}: unknown key{_hint(str(item['loc'][-1]), known)}")
-            elif item["type"] == "missing":
-                lines.append(f"{where}: missing")
-            elif item["type"] == "tuple_type":
-                lines.append(f"{where}: write a list, {_as_list(item['input'])}")
-            else:
-                says = item["msg"].removeprefix("Value error, ")
-                lines.append(f"{where}: {says}" if where else says)
+        models = _models()
+        lines = [sentence(item, model, prefix, models) for item in error.errors()]
         raise RecipeError(f"{files}: " + "; ".join(lines)) from error
 
 
-def _as_list(value: object) -> str:
-    """A list of TOML with what was written without brackets."""
-    return f"[{json.dumps(value)}]" if isinstance(value, str | int | float) else "[...]"
-
-
-def _table_at(model: type[Table], path: Iterable[int | str]) -> type[Table]:
-    """The table that holds what is at `path`; dicts and tuples of tables are looked through."""
-    found: Any = model
-    for part in path:
-        if _is_table(found):
-            field = found.model_fields.get(str(part))
-            found = field.annotation if field else None
-        else:
-            found = next(filter(_is_table, get_args(found)), None)
-    return found if _is_table(found) else model
-
-
-def _is_table(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, Table)
-
-
-def _hint(name: str, known: Iterable[str]) -> str:
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, list(known), n=1)
-    return f" (did you mean {near[0]!r}?)" if near else ""
+def _models() -> dict[str, type[Table]]:
+    """Every model whose package can be imported; the shared tables together under ""."""
+    out: dict[str, type[Table]] = {"": Shared}
+    for name, point in registered_tables().items():
+        with suppress(ImportError):
+            out[name] = point.load()
+    return out

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from toolwright.stop_rules import read_stop_rules
+from toolwright.table import Table
 
 ARCHITECTURES = ("qwen2", "qwen3", "llama", "qwen3_moe")
-"""`model_type` of the policies that can be sampled and trained."""
+"""`model_type` of the policies of text alone; they can be sampled and trained."""
 VISION_ARCHITECTURES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe")
-"""Of those that read images: they can be sampled and evaluated, our learner cannot train them."""
+"""Of those that read images; they can be sampled and evaluated."""
+TRAINED_VISION_ARCHITECTURES = ("qwen2_5_vl",)
+"""Of them, those that our learner trains too."""
 
 
 ForeignText = Literal["plain", "as_is"]
@@ -27,12 +30,6 @@ CorrectionMode = Literal[
     "bypass", "token_truncate", "token_mask", "seq_truncate", "geo_mask", "decoupled"
 ]
 """What the learner does about samplers that do not agree with it; exactly one is active."""
-
-
-class Table(BaseModel):
-    """Base of every table: unknown keys are refused, values are fixed once read."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Run(Table):
@@ -47,6 +44,16 @@ class Run(Table):
     max_staleness: int = Field(default=0, ge=0, description="in weight versions")
     correction: CorrectionMode = "bypass"
     engine: str = Field(default="127.0.0.1:50051", description="address of `engine serve`")
+
+    other_words: ClassVar = {
+        "correction": {
+            "none": "'bypass' corrects nothing",
+            "off": "'bypass' corrects nothing",
+            "tis": "this is 'token_truncate' here",
+            "mis": "this is 'token_mask' here",
+            "icepop": "this is 'token_mask' here",
+        }
+    }
 
     @property
     def batch(self) -> int:

@@ -22,6 +22,7 @@ from toolwright.common.v1 import trajectory_pb2 as pb
 from toolwright.policy.v1 import policy_pb2, policy_pb2_grpc
 from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
 
+PIECE = 1000
 Write = Callable[[int, t.WeightVersion, Path], Seq[t.Trajectory]]
 
 
@@ -93,6 +94,9 @@ class FakeEngine(rollout_pb2_grpc.RolloutServiceServicer, policy_pb2_grpc.Policy
         self.leases: list[tuple[int, int]] = []
         """(step that was named, steps published) of every lease, as it came."""
         self.turned_away, self.fruitless = 0, ""
+        self.blobs: dict[str, bytes] = {}
+        self.asked: list[tuple[str, int]] = []
+        """(hash, offset) of every GetBlob, as it came; the first one breaks after a piece."""
         self._lock = threading.Lock()
         self._server = grpc.server(futures.ThreadPoolExecutor(4))
         rollout_pb2_grpc.add_RolloutServiceServicer_to_server(self, self._server)
@@ -133,6 +137,14 @@ class FakeEngine(rollout_pb2_grpc.RolloutServiceServicer, policy_pb2_grpc.Policy
     def GetStatus(self, request, context):
         detail = {"turned_away_groups": self.turned_away, "fruitless": self.fruitless}
         return rollout_pb2.GetStatusResponse(detail=wire.struct(detail))
+
+    def GetBlob(self, request, context):
+        self.asked.append((request.sha256, request.offset))
+        data = self.blobs[request.sha256]
+        for at in range(request.offset, len(data), PIECE):
+            if len(self.asked) == 1 and at:
+                context.abort(grpc.StatusCode.UNAVAILABLE, "broken on purpose")
+            yield rollout_pb2.GetBlobResponse(data=data[at : at + PIECE])
 
     def AckGroups(self, request, context):
         self._heard(request)

@@ -9,12 +9,13 @@ from learner.model.policy import Policy
 
 
 def named_gradients(policy: Policy) -> dict[str, torch.Tensor]:
-    """What the last backward left, whole and in transformers' layout: the weights' own way out is
-    taken with the gradients in their place. All ranks call it."""
+    """What the last backward left, whole and in transformers' layout, zeros where weights are
+    frozen: the weights' own way out is taken with the gradients in their place. All ranks call it.
+    """
     kept = [p.detach().clone() for p in policy.bare.parameters()]
     with torch.no_grad():
         for parameter in policy.bare.parameters():
-            parameter.copy_(parameter.main_grad)
+            parameter.copy_(getattr(parameter, "main_grad", torch.zeros_like(parameter)))
         found = {
             name: value.clone().contiguous()
             for name, value in bridge.named_weights(policy.bridge, policy.bare)

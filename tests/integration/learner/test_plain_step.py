@@ -6,7 +6,7 @@ loss of GRPO as the papers print it, torch's clipping and torch's AdamW.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,11 +51,15 @@ def plain_log_probs(model: Any, row: Row) -> torch.Tensor:
     return logp[torch.arange(len(tokens) - 1), tokens[1:]]
 
 
-def plain_loss(model: Any, rows: Sequence[Row]) -> torch.Tensor:
+def plain_loss(
+    model: Any,
+    rows: Sequence[Row],
+    log_probs: Callable[[Any, Row], torch.Tensor] = plain_log_probs,
+) -> torch.Tensor:
     """Token mean of the dual-clipped surrogate."""
     losses = []
     for row in rows:
-        ratio = torch.exp(plain_log_probs(model, row) - torch.from_numpy(row.behaviour[1:]))
+        ratio = torch.exp(log_probs(model, row) - torch.from_numpy(row.behaviour[1:]))
         reward = np.broadcast_to(np.float32(row.advantage), row.tokens.shape)
         advantage = torch.from_numpy(reward[1:].copy())
         value = torch.minimum(

@@ -9,6 +9,7 @@ import pytest
 
 from learner.errors import DataError
 from learner.training.batch import Row, check_vocabulary, collate, micro_batches, rows_of
+from learner.vision.shown import Image
 from toolwright.types import (
     Author,
     BlobRef,
@@ -155,10 +156,57 @@ def test_an_id_outside_of_the_vocabulary_is_named() -> None:
         check_vocabulary([row(5)], 5)
 
 
+def picture(rows: int, columns: int, name: str = "ab") -> Image:
+    return Image(sha256=name, data=b"", grid=(rows, columns))
+
+
+def seen(count: int, offset: int = 1, name: str = "ab") -> Segment:
+    """An observation with an image of `count` tokens after `offset` others."""
+    ref = MediaRef(
+        blob=BlobRef(sha256=name, media_type="image/png", size=0),
+        token_offset=offset,
+        placeholder_tokens=count,
+    )
+    return Segment(author=Author.TOOL, token_ids=(*[7] * offset, *[9] * count, 8), media=(ref,))
+
+
 def test_images_are_refused_and_not_trained_as_text() -> None:
-    blob = BlobRef(sha256="ab", media_type="image/png", size=2)
-    ref = MediaRef(blob=blob, token_offset=0, placeholder_tokens=2)
-    seen = Segment(author=Author.PROMPT, token_ids=(9, 9, 1), media=(ref,))
+    held = trajectory(seen(2), model((3,)))
     with pytest.raises(DataError, match=r"t: its policy was shown images.*a text policy"):
-        rows_of(trajectory(seen, model((3,))), temperature=1.0)
-    assert rows_of(trajectory(seen, model((3,)), masked=True), temperature=1.0) == []
+        rows_of(held, temperature=1.0)
+    assert rows_of(trajectory(seen(2), model((3,)), masked=True), temperature=1.0) == []
+
+
+def test_a_row_knows_where_its_images_stand() -> None:
+    """One that nothing was written after is cut off with its observation, whatever its size."""
+    images = {"ab": picture(2, 3), "cd": picture(1, 2, "cd")}
+    segments = (seen(6), model((3,)), seen(2, offset=0, name="cd"), model((3,)), seen(1))
+    (found,) = rows_of(trajectory(*segments), temperature=1.0, images=images)
+    assert [(one.start, one.end, one.image.sha256) for one in found.shown] == [
+        (1, 7, "ab"),
+        (9, 11, "cd"),
+    ]
+    for one in found.shown:
+        assert set(found.tokens[one.start : one.end]) == {9}
+    assert found.shown[-1].end <= found.length
+
+
+def test_an_image_of_another_size_than_the_samplers_is_named() -> None:
+    held = trajectory(seen(4), model((3,)))
+    with pytest.raises(DataError, match=r"image ab takes 6 tokens here and took 4 in the sampler"):
+        rows_of(held, temperature=1.0, images={"ab": picture(2, 3)})
+
+
+def test_images_are_packed_with_text_and_positions_begin_again() -> None:
+    images = {"ab": picture(1, 2)}
+    (sees,) = rows_of(trajectory(seen(2), model((3, 4))), temperature=1.0, images=images)
+    rows = [row(3), sees, row(1)]
+    batch = collate(rows, [0, 1, 2], multiple=4)
+    assert batch.lengths == (3, 5, 1, 3)
+    assert [(one.start, one.end) for one in batch.shown] == [(4, 6)]
+    assert batch.tokens[0, 4:6].tolist() == [9, 9]
+    time, height, width = batch.positions.tolist()
+    assert time == [0, 1, 2, 0, 1, 1, 3, 4, 0, 0, 1, 2]
+    assert height == time
+    assert width == [0, 1, 2, 0, 1, 2, 3, 4, 0, 0, 1, 2]
+    assert collate(rows, [0, 2]).positions.tolist() == [[0, 1, 2, 0]]

@@ -38,6 +38,9 @@ def test_a_sequence_is_split_over_tensor_parallel_ranks_alone() -> None:
 
 
 def test_muon_moves_no_split_matrices() -> None:
+    given = {"optimizer": {"kind": "muon"}, "parallel": {"expert": 2}}
+    with pytest.raises(ValidationError, match=r"parallel\.expert = 1"):
+        LearnerTable.model_validate(given)
     given = {"optimizer": {"kind": "muon"}, "parallel": {"distributed_optimizer": True}}
     with pytest.raises(ValidationError, match=r"parallel\.distributed_optimizer = false"):
         LearnerTable.model_validate(given)
@@ -48,6 +51,7 @@ def test_muon_moves_no_split_matrices() -> None:
     [
         ({"recompute": "full"}, "recompute = 'selective'"),
         ({"parallel": {"pipeline": 2}}, r"parallel\.pipeline = 1"),
+        ({"parallel": {"expert": 2}}, r"parallel\.expert = 1"),
     ],
 )
 def test_adapters_get_their_gradient(given: dict[str, object], mend: str) -> None:

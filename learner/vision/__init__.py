@@ -1,0 +1,1 @@
+"""What a policy that reads images has beside its text: where they stand, pixels, the tower."""

@@ -1,0 +1,34 @@
+"""Rotary positions of rows with images."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from learner.vision.shown import Image, Shown, positions
+
+
+def shown(start: int, rows: int, columns: int) -> Shown:
+    return Shown(image=Image(sha256="", data=b"", grid=(rows, columns)), start=start)
+
+
+def test_text_counts_on_in_all_three() -> None:
+    assert positions(4, []).tolist() == [[0, 1, 2, 3]] * 3
+
+
+def test_an_image_has_one_time_and_the_text_goes_on_after_its_longer_side() -> None:
+    time, height, width = positions(11, [shown(2, 2, 3)]).tolist()
+    assert time == [0, 1, 2, 2, 2, 2, 2, 2, 5, 6, 7]
+    assert height == [0, 1, 2, 2, 2, 3, 3, 3, 5, 6, 7]
+    assert width == [0, 1, 2, 3, 4, 2, 3, 4, 5, 6, 7]
+
+
+def test_images_side_by_side_and_at_either_end() -> None:
+    time, height, width = positions(9, [shown(0, 2, 1), shown(2, 1, 4), shown(7, 1, 2)]).tolist()
+    assert time == [0, 0, 2, 2, 2, 2, 6, 7, 7]
+    assert height == [0, 1, 2, 2, 2, 2, 6, 7, 7]
+    assert width == [0, 0, 2, 3, 4, 5, 6, 7, 8]
+
+
+def test_they_are_whole_numbers_of_64_bits() -> None:
+    assert positions(3, [shown(1, 1, 1)]).dtype == np.int64
+    assert positions(0, []).shape == (3, 0)
