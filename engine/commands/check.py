@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 
 from engine.build import (
     build_codec,
@@ -26,24 +27,25 @@ from toolwright.recipe_remarks import remarks
 BAD_ROWS_SHOWN = 5
 
 
-def check(recipe: Recipe, table: EngineTable, *, connect: bool) -> list[str]:
-    """Lines of what is in order. StartupError or RecipeError for the first thing that is not."""
-    lines = [f"tables: {', '.join(recipe.raw)}"]
-    lines += [
-        f"table [{name}] is not checked: its package is not installed" for name in check_all(recipe)
-    ]
-    lines += remarks(recipe)
+def check(recipe: Recipe, table: EngineTable, *, connect: bool) -> Iterator[str]:
+    """Lines of what is in order, each as soon as it is known. StartupError or RecipeError for the
+    first thing that is not."""
+    yield f"tables: {', '.join(recipe.raw)}"
+    for name in check_all(recipe):
+        yield f"table [{name}] is not checked: its package is not installed"
+    yield from remarks(recipe)
     shared = recipe.shared
     codec = build_codec(recipe)
-    lines.append(f"policy: vocabulary {codec.vocab_size}, end of turn {codec.end_of_turn!r}")
+    yield f"policy: vocabulary {codec.vocab_size}, end of turn {codec.end_of_turn!r}"
     protocol = build_protocol(recipe)
     build_rewards(recipe)
     build_group_hook(recipe)
-    lines += asyncio.run(_sources(recipe, table, protocol, codec))
+    yield from asyncio.run(_sources(recipe, table, protocol, codec))
     if connect:
-        return lines + asyncio.run(_connect(recipe, codec))
-    asked = ", ".join(("samplers", *(f"tools.{name}" for name in shared.tools)))
-    return [*lines, f"not asked: {asked} (--connect asks them)"]
+        yield from asyncio.run(_connect(recipe, codec))
+    else:
+        asked = ", ".join(("samplers", *(f"tools.{name}" for name in shared.tools)))
+        yield f"not asked: {asked} (--connect asks them)"
 
 
 async def _sources(

@@ -94,6 +94,7 @@ def _bars(curve: Curve, at: At) -> list[str]:
 
 def _dots(curve: Curve, label: str, x_name: str, at: At) -> list[str]:
     step = max(1, math.ceil(len(curve.raw) / DOTS))
+    kind, size = ("mark", 3) if curve.marked else ("dot", 5)
     out = []
     for place in range(len(curve.raw) - 1, -1, -step):
         x, measured = curve.raw[place]
@@ -101,7 +102,7 @@ def _dots(curve: Curve, label: str, x_name: str, at: At) -> list[str]:
         across, height = at(x, mean)
         also = "" if measured == mean else f", mean {mean:.5g}"
         out.append(
-            f'<circle class="dot r{curve.run}" cx="{across}" cy="{height}" r="5">'
+            f'<circle class="{kind} r{curve.run}" cx="{across}" cy="{height}" r="{size}">'
             f"<title>{label}, {x_name} {x:.5g}: {measured:.5g}{also}</title></circle>"
         )
     return out

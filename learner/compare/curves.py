@@ -48,13 +48,14 @@ FIRST = (
 class Curve:
     """One run's curve: `raw` as measured, `smooth` the mean over the last points.
 
-    bars: (x, low, high) of intervals around points.
+    bars: (x, low, high) of intervals around points. marked: the points are few, and each is seen.
     """
 
     run: int
     raw: tuple[tuple[float, float], ...]
     smooth: tuple[tuple[float, float], ...]
     bars: tuple[tuple[float, float, float], ...] = ()
+    marked: bool = False
 
 
 def names(runs: Sequence[Run]) -> tuple[list[str], list[str]]:
@@ -106,6 +107,7 @@ def evaluated(runs: Sequence[Run], suite: str, *, hours: bool = False) -> list[C
                     raw=points,
                     smooth=points,
                     bars=tuple(bar for bar in bars if bar[0] in kept),
+                    marked=True,
                 )
             )
     return out

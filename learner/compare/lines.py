@@ -41,9 +41,9 @@ def number(value: object) -> float | None:
 def step_of(values: dict[str, Any]) -> int | None:
     """The object's step, where it has one."""
     found = values.get("step")
-    if not isinstance(found, int) or isinstance(found, bool):
+    if not isinstance(found, int) or isinstance(found, bool) or found < 0:
         return None
-    return found if found >= 0 else None
+    return found
 
 
 def remark(file: Path, broken: list[int], what: str) -> list[str]:

@@ -44,7 +44,8 @@ svg text { font: 11px system-ui, sans-serif; fill: var(--soft); }
 circle.dot { fill-opacity: 0; stroke: none; } circle.dot:hover { fill-opacity: 1; }
 .hours { display: none; } #by-hours:checked ~ main .hours { display: block; }
 #by-hours:checked ~ main .steps { display: none; }
-table { border-collapse: collapse; font-size: .86rem; } .scroll { overflow-x: auto; }
+table { border-collapse: collapse; font-size: .86rem; margin-bottom: 1.2rem; }
+.scroll { overflow-x: auto; }
 th, td { text-align: left; padding: .25rem .9rem .25rem 0; border-bottom: 1px solid var(--rule);
   vertical-align: top; overflow-wrap: anywhere; min-width: 6rem; }
 .note { color: var(--soft); } summary { cursor: pointer; margin: 2rem 0 .6rem; }
@@ -154,7 +155,7 @@ def _evaluations(runs: Sequence[Run], labels: Sequence[str]) -> str:
     return (
         f'{said}<p class="note">Mean rewards at the first and the last step that were evaluated; '
         f"± is {INTERVAL:g} standard errors, n the rows of the last.</p>"
-        f'<div class="scroll"><table><tr><th>suite</th><th>sampled</th>{head}</tr>{rows}</table>'
+        f'<div class="scroll"><table><tr><th>suite</th><th>sampling</th>{head}</tr>{rows}</table>'
         f'</div><div class="charts">{figures}</div>'
     )
 

@@ -207,6 +207,17 @@ def save_folder(bridge: Any, model: torch.nn.Module, source: Path, folder: Path)
     parallel.barrier()
 
 
+@contextmanager
+def _tower_aside(model: torch.nn.Module) -> Iterator[torch.nn.Module | None]:
+    """The model's tower, if it has one here; while the block runs mbridge sees the rest alone."""
+    tower = model._modules.pop("visual", None)
+    try:
+        yield tower
+    finally:
+        if tower is not None:
+            model.visual = tower
+
+
 def write_folder(saved: Saved, folder: Path) -> None:
     """Writes `folder` whole or not at all. An existing folder of that name is replaced.
 
@@ -230,17 +241,6 @@ def write_folder(saved: Saved, folder: Path) -> None:
     else:
         disk.rename_flushed(unfinished, folder)
     disk.flush(folder.parent.parent)  # the folder of policies may be new
-
-
-@contextmanager
-def _tower_aside(model: torch.nn.Module) -> Iterator[torch.nn.Module | None]:
-    """The model's tower, if it has one here; while the block runs mbridge sees the rest alone."""
-    tower = model._modules.pop("visual", None)
-    try:
-        yield tower
-    finally:
-        if tower is not None:
-            model.visual = tower
 
 
 def _save_weights(weights: Mapping[str, torch.Tensor], folder: Path) -> None:

@@ -10,7 +10,7 @@ relative to the recipe file's folder. `toolwright.recipe_layers` reads the file 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import entry_points
@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from toolwright.assignments import AssignmentError, assign
-from toolwright.recipe_faults import sentence, unknown_table
+from toolwright.recipe_faults import path_of, sentence, unknown_table
 from toolwright.recipe_keys import what_counts
 from toolwright.recipe_layers import EXTENDS, Layer, LayerError, read_layers
 from toolwright.shared_tables import (
@@ -103,11 +103,10 @@ class Recipe:
 
     def table(self, name: str, model: type[TableModel]) -> TableModel:
         """The process's own table, checked. RecipeError names the key that does not fit."""
-        where = _where(self.path, self.fragments)
         given = self.raw.get(name, {})
         if isinstance(given, Mapping):
             given = what_counts(model, given, self.layers, (name,))
-        return _validate(model, given, where, prefix=name)
+        return _validate(model, given, self.path, name, self.layers)
 
     def write_resolved(self, process: str, table: BaseModel) -> None:
         """Leaves what this process runs with as <run folder>/<process>.resolved.json."""
@@ -130,7 +129,7 @@ def read_resolved(file: Path) -> Recipe:
             f"{file} does not say which recipe the run is of ({error}): name a run.folder that an "
             "engine has served, or the recipe"
         ) from error
-    return Recipe(path=path, shared=_validate(Shared, shared, str(file), prefix=""), raw=found)
+    return Recipe(path=path, shared=_validate(Shared, shared, file), raw=found)
 
 
 def load_recipe(path: Path, overrides: Iterable[str] = ()) -> Recipe:
@@ -152,13 +151,19 @@ def load_recipe(path: Path, overrides: Iterable[str] = ()) -> Recipe:
             assign(own, text)
         except AssignmentError as error:
             raise RecipeError(f"override {error}") from error
-        laid.append(Layer(source=f"--set {text}", tables=own))
-    where = _where(path, layers.fragments)
+        laid.append(Layer(source=f"--set {text}", tables=own, typed=True))
+    if layers.laid[-1].packaged:
+        raise RecipeError(
+            f"{path} is a preset, and says only a part: write a recipe of your own that begins "
+            f'with extends = ["presets/{path.name}"]'
+        )
     known = {*SHARED, *registered_tables()}
     for name in raw:
         if name not in known:
+            where = _where(path, laid, [(name,)])
             raise RecipeError(f"{where}: {unknown_table(name, _models(), known)}")
-    shared = _validate(Shared, {k: v for k, v in raw.items() if k in SHARED}, where, prefix="")
+    shared_raw = {name: table for name, table in raw.items() if name in SHARED}
+    shared = _validate(Shared, shared_raw, path, layers=laid)
     return Recipe(
         path=path.resolve(),
         shared=shared,
@@ -188,20 +193,28 @@ def check_all(recipe: Recipe) -> list[str]:
     return absent
 
 
-def _where(path: Path, fragments: tuple[Path, ...]) -> str:
-    """The files that a wrong value may stand in."""
-    return f"{path} (with {', '.join(f.name for f in fragments)})" if fragments else str(path)
+def _where(path: Path, layers: Sequence[Layer], keys: Iterable[tuple[str, ...]]) -> str:
+    """The recipe, and what else says one of the keys: fragments below it, overrides above."""
+    files = [layer for layer in layers if not layer.typed]
+    others = [*files[:-1], *(layer for layer in layers if layer.typed)]
+    names = {"--set" if o.typed else o.source: None for k in keys for o in others if o.says(k)}
+    return f"{path} (with {', '.join(names)})" if names else str(path)
 
 
 def _validate(
-    model: type[TableModel], data: Mapping[str, Any], files: str, prefix: str
+    model: type[TableModel],
+    data: Mapping[str, Any],
+    path: Path,
+    prefix: str = "",
+    layers: Sequence[Layer] = (),
 ) -> TableModel:
     try:
         return model.model_validate(data)
     except ValidationError as error:
         models = _models()
         lines = [sentence(item, model, prefix, models) for item in error.errors()]
-        raise RecipeError(f"{files}: " + "; ".join(lines)) from error
+        where = _where(path, layers, (path_of(item, prefix) for item in error.errors()))
+        raise RecipeError(f"{where}: " + "; ".join(lines)) from error
 
 
 def _models() -> dict[str, type[Table]]:

@@ -10,13 +10,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, get_args, get_origin
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from toolwright.recipe_keys import table_of
+from toolwright.recipe_keys import short, table_of
+from toolwright.recipe_layers import EXTENDS
 from toolwright.table import Table
 
 Models = Mapping[str, type[Table]]
@@ -25,6 +27,8 @@ Models = Mapping[str, type[Table]]
 MOST_HOMES = 3
 SLIP = 0.85
 """Similarity from which on a key is a slip of the pen, whatever else has that name."""
+CLOSE_KEY = 0.65
+"""Below it two names have nothing to do with each other."""
 CLOSE_VALUE = 0.5
 """Similarity from which on a value is taken for a choice: they are short, and few."""
 NO_TABLE = ("model_type", "model_attributes_type", "dict_type")
@@ -32,7 +36,7 @@ NO_TABLE = ("model_type", "model_attributes_type", "dict_type")
 
 def sentence(item: ErrorDetails, model: type[Table], prefix: str, models: Models) -> str:
     """Of one of pydantic's errors. prefix: the name of the table; "" for the shared ones."""
-    path = tuple(str(part) for part in (prefix, *item["loc"]) if part != "")
+    path = path_of(item, prefix)
     where = ".".join(path)
     table, field, here = _place(model, item["loc"])
     kind, value = item["type"], item["input"]
@@ -44,13 +48,22 @@ def sentence(item: ErrorDetails, model: type[Table], prefix: str, models: Models
         return f"{where}: {_as_list(where, value, field)}"
     if kind in NO_TABLE and here is not None:
         return f"{where}: {_as_table(where, value, here, field)}"
-    if kind == "dict_type" and field is not None and _of_several(field.annotation):
-        return f"{where}: write a table for each: [{where}.NAME]"
+    if kind == "dict_type":
+        if field is not None and _of_several(field.annotation):
+            return f"{where}: write a table for each: [{where}.NAME]"
+        return f"{where}: write a table: [{where}]"
+    if kind == "path_type":
+        return f"{where}: write a path in quotation marks"
     says = item["msg"].removeprefix("Value error, ")
     if kind == "literal_error":
         meant = _meant(table, path[-1], value, _choices(field.annotation if field else None))
-        says = f"{says}, not {value!r}{meant}"
+        says = f"{says}, not {short(value)}{meant}"
     return f"{where}: {says}" if where else says
+
+
+def path_of(item: ErrorDetails, prefix: str) -> tuple[str, ...]:
+    """Where one of pydantic's errors stands."""
+    return tuple(str(part) for part in (prefix, *item["loc"]) if part != "")
 
 
 def unknown_table(name: str, models: Models, known: Iterable[str]) -> str:
@@ -63,6 +76,8 @@ def unknown_table(name: str, models: Models, known: Iterable[str]) -> str:
 def _hint(path: tuple[str, ...], known: Iterable[str], models: Models) -> str:
     """Where else the key stands, else what it may have been meant for; "" without an idea."""
     *_, name = path
+    if name == EXTENDS:
+        return " (stands at the top, above the first table)"
     slips = get_close_matches(name, list(known), n=1, cutoff=SLIP)
     if slips:
         return f" (did you mean {slips[0]!r}?)"
@@ -72,7 +87,7 @@ def _hint(path: tuple[str, ...], known: Iterable[str], models: Models) -> str:
         return f" (is a table of its own: [{name}])"
     if own and len(own) <= MOST_HOMES:
         return f" (belongs to {' or '.join('.'.join(home) for home in own)})"
-    near = get_close_matches(name, list(known), n=1)
+    near = get_close_matches(name, list(known), n=1, cutoff=CLOSE_KEY)
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 
@@ -121,24 +136,29 @@ def _as_table(where: str, value: object, inner: type[Table], field: FieldInfo | 
         return "leave it out: without the table there is none"
     above, _, last = where.rpartition(".")
     head = f"[[{above}]]" if last.isdigit() else f"[{where}]"
+    for name, own in inner.model_fields.items():
+        if table_of(own.annotation) is None and _takes(own, value):
+            return f"write a table: {head} {name} = {json.dumps(value)}"
+        if own.is_required():
+            break
     name, own = next(iter(inner.model_fields.items()))
     if table_of(own.annotation) is not None:
         return f"write a table: {head}"
-    return f"write a table: {head} {name} = {_example(value, own)}"
+    default = own.get_default(call_default_factory=True)
+    shown = json.dumps(default) if default and isinstance(default, str | int | float) else "..."
+    return f"write a table: {head} {name} = {shown}"
 
 
-def _example(value: object, field: FieldInfo) -> str:
-    """The value itself, where the key takes it, else a default that is not off."""
-    if isinstance(value, str | int | float) and not isinstance(value, bool):
-        kind: Any = field.annotation
-        try:
-            TypeAdapter(kind).validate_python(value, strict=isinstance(value, str))
-        except ValidationError:
-            pass
-        else:
-            return json.dumps(value)
-    default = field.get_default(call_default_factory=True)
-    return json.dumps(default) if default and isinstance(default, str | int | float) else "..."
+def _takes(field: FieldInfo, value: object) -> bool:
+    """Whether the key takes the value as what it is: no word as a number."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return False
+    kind: Any = field.annotation
+    try:
+        taken = TypeAdapter(kind).validate_python(value)
+    except ValidationError:
+        return False
+    return isinstance(taken, str | Path) == isinstance(value, str)
 
 
 def _place(

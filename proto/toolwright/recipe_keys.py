@@ -80,10 +80,10 @@ def unread(
         where = "; or ".join(" and ".join(_wanted(k, case[k]) for k in case) for case in read)
         now = {k: _value(tables, k) for case in read for k in case if not _fits(case, k, tables)}
         here = ", ".join(
-            f"{k} is not set" if value is None else f"{k} = {_short(value)}"
+            f"{k} is not set" if value is None else f"{k} = {short(value)}"
             for k, value in now.items()
         )
-        yield f"{key} = {_short(said)} does nothing: it is read where {where}. Here {here}"
+        yield f"{key} = {short(said)} does nothing: it is read where {where}. Here {here}"
 
 
 def _kind(model: type[Table], layers: Sequence[Layer], path: Path) -> Any:
@@ -121,6 +121,7 @@ def _wanted(key: str, values: Iterable[str]) -> str:
     return f"{key} is {', '.join(most)} or {last}" if most else f"{key} is {last}"
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
+    """The value as a sentence shows it."""
     text = repr(value)
     return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]} ..."

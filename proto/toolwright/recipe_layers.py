@@ -35,12 +35,13 @@ class Layer:
     """What one file says itself, or one assignment of the command line.
 
     source: the file's name, or the assignment. packaged: a preset, whose keys nobody chose one by
-    one.
+    one. typed: the assignment.
     """
 
     source: str
     tables: Mapping[str, Any]
     packaged: bool = False
+    typed: bool = False
 
     def value(self, path: Sequence[str]) -> Any:
         """What it says of the key at `path`; None where it says nothing. TOML has no None."""
@@ -48,6 +49,17 @@ class Layer:
         for part in path:
             found = found.get(part) if isinstance(found, Mapping) else None
         return found
+
+    def says(self, path: Sequence[str]) -> bool:
+        """Whether it says the key at `path`, or a list or value that it would be in."""
+        found: Any = self.tables
+        for part in path:
+            if not isinstance(found, Mapping):
+                return True
+            if part not in found:
+                return False
+            found = found[part]
+        return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,10 +5,10 @@ Every registered table is asked, so that `engine check` speaks of the learner wi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from toolwright.recipe import Recipe, registered_tables
-from toolwright.recipe_keys import displaced, unread
+from toolwright.recipe_keys import Displaced, displaced, short, unread
 from toolwright.recipe_layers import highest
 from toolwright.table import Table
 
@@ -33,21 +33,23 @@ def remarks(recipe: Recipe) -> list[str]:
         table = recipe.table(name, model)
         if words := table.in_force(recipe.shared):
             force.append(f"[{name}] in force: {words}")
-        doubts += table.doubts(recipe.shared)
-        doubts += _given_way(recipe, name, model)
+        gone = list(displaced(model, recipe.raw.get(name, {}), recipe.layers, (name,)))
+        doubts += [*table.doubts(recipe.shared), *_given_way(recipe, gone)]
+        lost = {".".join(one.path) for one in gone}
+        rest = {key: cases for key, cases in model.read_where.items() if key not in lost}
         shared = {key: getattr(recipe.shared, key) for key in type(recipe.shared).model_fields}
-        doubts += unread(model.read_where, {**shared, name: table}, recipe.layers)
+        doubts += unread(rest, {**shared, name: table}, recipe.layers)
     return [*force, *(WARNING + line for line in doubts)]
 
 
-def _given_way(recipe: Recipe, name: str, model: type[Table]) -> Iterator[str]:
+def _given_way(recipe: Recipe, gone: Iterable[Displaced]) -> Iterator[str]:
     """A sentence for each key of the user's own that a higher layer displaced."""
     layers = recipe.layers
-    for one in displaced(model, recipe.raw.get(name, {}), layers, (name,)):
+    for one in gone:
         below, above = layers[highest(layers, one.path)], layers[highest(layers, one.by)]
         if not below.packaged:
             key, by = ".".join(one.path), ".".join(one.by)
             yield (
-                f"{key} of {below.source} does nothing: {by} = {above.value(one.by)!r} of "
+                f"{key} of {below.source} does nothing: {by} = {short(above.value(one.by))} of "
                 f"{above.source} lies over it"
             )

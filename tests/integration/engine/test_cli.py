@@ -297,6 +297,9 @@ def test_check_says_what_is_in_force_and_what_nobody_reads(run: Command) -> None
     assert "[learner] in force: loss gspo (mean ratio 0.9997 to 1.0004), seq-mean-token" in said
     assert "warning: learner.correction.upper = 3.0 does nothing: it is read where" in said
     assert said.count("warning: ") == 1
+    assert said.endswith("the recipe is in order, but for 1 warning\n")
+    result = run("check", policy={"model": "none"})  # what stops the check comes after it
+    assert "config.json" in sentence(result) and "[learner] in force: loss ppo" in result.stdout
 
 
 def test_a_reward_that_cannot_be_called_as_it_will_be(run: Command) -> None:

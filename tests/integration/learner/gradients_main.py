@@ -53,7 +53,8 @@ class Way:
     """How ranks share the work, and what they compute twice.
 
     model: a kind of `models`. ranks: those of the four that take part. after: the way whose
-    checkpoint it goes on from; the one that goes on from none writes the first.
+    checkpoint it goes on from; the one that goes on from none writes the first. sent: whether its
+    weights also go to a sampler by a group.
     """
 
     model: str = "qwen3-tied"
@@ -61,6 +62,7 @@ class Way:
     ways: Parallel = field(default_factory=Parallel)
     recompute: Recompute = "none"
     after: str = ""
+    sent: bool = False
 
 
 SPARSE = "moe-untied"
@@ -87,8 +89,11 @@ WAYS = {
         ways=Parallel(tensor=2, pipeline=2, sequence=True),
         recompute="full",
         after="pipeline x data",
+        sent=True,
     ),
-    "pipeline x expert": Way(model=SPARSE, ways=Parallel(pipeline=2, expert=2), after="expert"),
+    "pipeline x expert": Way(
+        model=SPARSE, ways=Parallel(pipeline=2, expert=2), after="expert", sent=True
+    ),
     "expert x data": Way(model=SPARSE, ways=Parallel(expert=2), after="pipeline x expert"),
 }
 """In the order in which the ranks come to them; nobody comes to one before what it goes on from."""
@@ -151,7 +156,7 @@ def compute(models: Path, folder: Path, name: str) -> None:
             out.update({f"weight.{step}.{weight}": value for weight, value in weights.items()})
         out["masked"] = torch.tensor(done.sums["masked_tokens"])
         out["compared"] = torch.tensor(done.sums["compared"])
-        if len(way.ranks) > 1:
+        if way.sent:
             check_broadcast(policy, folder / f"{name}, sent")
         if parallel.is_first():
             save_file(out, folder / name)
@@ -174,36 +179,6 @@ def credit(policy: Any, reference: Any) -> torch.Tensor:
     batch = prepare(run, groups if parallel.is_first() else None)
     assert batch.facts["kl_in_reward"] != 0
     return torch.cat([torch.from_numpy(row.advantage[row.target]) for row in batch.rows])
-
-
-def check_broadcast(policy: Policy, root: Path) -> None:
-    """What a sampler gets of these ranks by a process group is what their folder gets."""
-    version = WeightVersion(lineage="sent", step=1)
-    with ExitStack() as stack:
-        client = None
-        if parallel.is_first():
-            engine = GroupEngine(servers=1)
-            stack.callback(engine.stop)
-            client = stack.enter_context(EngineClient(engine.address, patience=5.0, say=print))
-        by_group = ByGroup(
-            Publish(way="group"),
-            root,
-            kept=2,
-            say=print,
-            client=client,
-            behind=stack.enter_context(FolderBehind()),
-        )
-        published = by_group.publish(policy, version)
-        by_group.settle()
-        policy.save(root / "saved")
-        if parallel.is_first():
-            (got,) = engine.received[version]
-            saved = load_file(root / "saved" / "model.safetensors")
-            behind = load_file(published.folder / "model.safetensors")
-            assert got.keys() == saved.keys() == behind.keys()
-            for name, tensor in saved.items():
-                assert torch.equal(got[name], tensor)
-                assert torch.equal(behind[name], tensor)
 
 
 def share(models: Path, folder: Path, rank: int, ports: dict[str, int]) -> None:
@@ -247,6 +222,36 @@ def fork(life: Callable[[], None]) -> int:
         if status:
             traceback.print_exc()
         os._exit(status)
+
+
+def check_broadcast(policy: Policy, root: Path) -> None:
+    """What a sampler gets of these ranks by a process group is what their folder gets."""
+    version = WeightVersion(lineage="sent", step=1)
+    with ExitStack() as stack:
+        client = None
+        if parallel.is_first():
+            engine = GroupEngine(servers=1)
+            stack.callback(engine.stop)
+            client = stack.enter_context(EngineClient(engine.address, patience=5.0, say=print))
+        by_group = ByGroup(
+            Publish(way="group"),
+            root,
+            kept=2,
+            say=print,
+            client=client,
+            behind=stack.enter_context(FolderBehind()),
+        )
+        published = by_group.publish(policy, version)
+        by_group.settle()
+        policy.save(root / "saved")
+        if parallel.is_first():
+            (got,) = engine.received[version]
+            saved = load_file(root / "saved" / "model.safetensors")
+            behind = load_file(published.folder / "model.safetensors")
+            assert got.keys() == saved.keys() == behind.keys()
+            for name, tensor in saved.items():
+                assert torch.equal(got[name], tensor)
+                assert torch.equal(behind[name], tensor)
 
 
 if __name__ == "__main__":

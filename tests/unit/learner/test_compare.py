@@ -98,7 +98,7 @@ def test_evaluations_are_a_table_and_curves_with_their_intervals(tmp_path: Path)
     assert said == f"learner: {a}/evaluations.jsonl: 1 line is no evaluation, the first is line 5\n"
     rows, titles, text = shown(tmp_path / "page.html")
     assert rows == [
-        ["suite", "sampled", "a", "b", "c"],
+        ["suite", "sampling", "a", "b", "c"],
         ["unseen", "temperature 1", "0.344 ± 0.098 at 0, 0.594 ± 0.098 at 2, n = 30", ONE, "none"],
         ["greedy", "greedy", "0.5 at 4, n = 32", "none", "none"],
     ]
@@ -108,6 +108,8 @@ def test_evaluations_are_a_table_and_curves_with_their_intervals(tmp_path: Path)
     root = ElementTree.parse(tmp_path / "page.html").getroot()
     bars = [line for line in root.iter(f"{XHTML}line") if line.get("class") == "bar r0"]
     assert len(bars) == 4  # two points, by step and by hours
+    marks = [dot for dot in root.iter(f"{XHTML}circle") if dot.get("class") == "mark r1"]
+    assert len(marks) == 2  # the only point of a run is seen
     assert all(float(bar.get("y2", 0)) < float(bar.get("y1", 0)) for bar in bars)
 
 

@@ -30,8 +30,9 @@ def refusal(folder: Path, *overrides: str) -> str:
     with pytest.raises(RecipeError) as caught:
         check_all(load_recipe(folder / "recipe.toml", overrides))
     text = str(caught.value)
-    assert text.startswith(f"{folder / 'recipe.toml'}: ") and "\n" not in text
-    return text.removeprefix(f"{folder / 'recipe.toml'}: ")
+    where = f"{folder / 'recipe.toml'} (with --set): "
+    assert text.startswith(where) and "\n" not in text
+    return text.removeprefix(where)
 
 
 @pytest.mark.parametrize(
@@ -65,6 +66,10 @@ def refusal(folder: Path, *overrides: str) -> str:
         ("learner.kl=true", "[learner.kl] coefficient = ..."),
         ("learner.loss=gspo", '[learner.loss] kind = "gspo"'),
         ("learner=3", "learner: write a table: [learner]"),
+        ("sft.heldout=0.1", "[sft.heldout] fraction = 0.1"),
+        ("sft.heldout=held.trajectories", '[sft.heldout] data = "held.trajectories"'),
+        ("task.stops=mask", "task.stops: write a table: [task.stops]"),
+        ("policy.model=3", "policy.model: write a path in quotation marks"),
         ("run=3", "run: write a table: [run] name = ..."),
         ("task.overlong=true", "[task.overlong] max = ..."),
         ("tools.python=127.0.0.1:7", '[tools.python] service = "127.0.0.1:7"'),
@@ -76,6 +81,7 @@ def refusal(folder: Path, *overrides: str) -> str:
         ("learner.lr=1", "(belongs to learner.optimizer)"),
         ("learner.group_size=8", "(belongs to run)"),
         ("learner.steps=3", "(belongs to run or sft)"),
+        ('sampler.extends=["a.toml"]', "(stands at the top, above the first table)"),
         ("run.temperature=1", "(belongs to sampler or engine.evaluation.suites.NAME)"),
         ("engine.suites=[]", "(belongs to engine.evaluation)"),
         ("learner.sft.steps=3", "learner.sft: unknown key (is a table of its own: [sft])"),
@@ -85,7 +91,6 @@ def refusal(folder: Path, *overrides: str) -> str:
         ("learner.lora.rnk=3", "(did you mean 'rank'?)"),
         ("tools.run.name=3", "tools.run.name: unknown key (did you mean 'names'?)"),
         ('engine.evaluation.suites=[{whne="last"}]', "suites.0.whne: unknown key (did you mean"),
-        ("learner.zzz=3", "learner.zzz: unknown key"),
     ],
 )
 def test_a_mistake_is_told_its_mend(tmp_path: Path, override: str, words: str) -> None:
@@ -95,10 +100,35 @@ def test_a_mistake_is_told_its_mend(tmp_path: Path, override: str, words: str) -
 def test_what_is_everywhere_is_no_hint(tmp_path: Path) -> None:
     """`seed`, `model` and the like stand in many tables."""
     assert refusal(tmp_path, "run.model=x") == "run.model: unknown key"
+    assert refusal(tmp_path, "learner.epsilon=1") == "learner.epsilon: unknown key"
+
+
+def test_what_is_told_is_where_the_key_stands(tmp_path: Path) -> None:
+    """Of many fragments only those that say it."""
+    (tmp_path / "a.toml").write_text("[run]\nseed = 'x'\n")
+    (tmp_path / "b.toml").write_text("[learner]\nupdates = 0\n")
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "recipe.toml").write_text("[run]\nseed = 1\n")
+    file = tmp_path / "recipe.toml"
+    file.write_text('extends = ["below/recipe.toml", "a.toml", "b.toml"]\n' + RECIPE)
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(file)
+    assert str(caught.value).startswith(f"{file} (with recipe.toml, a.toml): run.seed: ")
+    with pytest.raises(RecipeError) as caught:
+        check_all(load_recipe(file, ["run.seed=1"]))
+    assert str(caught.value).startswith(f"{file} (with b.toml): learner.updates: ")
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(file, ["run.seed=1", "run.steps=-1"])
+    assert str(caught.value).startswith(f"{file} (with --set): run.steps: ")
+    file.write_text(RECIPE.replace("steps = 2", "steps = -2"))
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(file)
+    assert str(caught.value).startswith(f"{file}: run.steps: ")
 
 
 def test_long_and_strange_names_are_told_as_they_are(tmp_path: Path) -> None:
     strange = "x" * 10_000
     assert refusal(tmp_path, f"learner.{strange}=1") == f"learner.{strange}: unknown key"
     assert "unknown key" in refusal(tmp_path, 'learner.loss={"a.b"=1}')
+    assert len(refusal(tmp_path, f"learner.loss.kind={strange}")) < 300
     assert "unknown table []" in refusal(tmp_path, ".kind=1")

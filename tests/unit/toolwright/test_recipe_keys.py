@@ -142,6 +142,8 @@ def test_bounds_of_ones_own_give_way_aloud(tmp_path: Path) -> None:
         "--set learner.loss.kind=gspo lies over it" in found
     )
     assert found.count("warning: ") == 2
+    found = said(tmp_path, "learner.loss.kind=sapo", learner=own)  # which reads no bounds at all
+    assert found.count("warning: ") == 2 and "clip_low = 0.1" not in found
 
 
 def test_a_kind_that_a_fragment_names_keeps_its_bounds_under_the_same_name(tmp_path: Path) -> None:
