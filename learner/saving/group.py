@@ -32,6 +32,8 @@ from learner.model import device
 
 BACKLOG = 1024
 CLOSE_S = 1.0
+WATCHDOG = timedelta(minutes=10)
+"""Beyond the timeout: NCCL's watchdog ends the process, so `close` has to come first."""
 
 
 def prepare() -> None:
@@ -54,11 +56,11 @@ class WeightGroup:
 
     def __init__(self, address: str, port: int, *, timeout: float) -> None:
         self._timeout = timedelta(seconds=timeout)
+        self._patience = self._timeout + (WATCHDOG if device.has_cuda() else timedelta())
         self._group: Any = None
         try:
-            family, kind, _, _, place = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[
-                0
-            ]
+            places = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)
+            family, kind, _, _, place = places[0]
             with socket.socket(family, kind) as listener:
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 listener.bind(place)
@@ -121,7 +123,7 @@ class WeightGroup:
                 dist.Backend(backend()),
                 PrefixStore(name, self._line),
                 group_name=name,  # type: ignore[arg-type]
-                timeout=self._timeout,
+                timeout=self._patience,
             )
         except RuntimeError as error:
             raise GroupError(
