@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import socket
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import aiohttp
@@ -19,6 +20,7 @@ from toolwright.rpc.channel import open_channel
 
 INTERVAL_S = 0.25
 ANSWER_S = 2.0
+_PORTS = 15_000, 32_767
 
 
 async def http_ready(url: str) -> None:
@@ -87,9 +89,17 @@ async def accepts(port: int) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Loopback ports that nobody holds now, all different."""
+    """Loopback ports that nobody holds now, all different.
+
+    From below those that the kernel gives to outgoing connections (Linux: from 32768 on): a server
+    takes a minute until it listens, and any connection might have its port by then.
+    """
+    chosen: list[int] = []
     with ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [int(probe.getsockname()[1]) for probe in probes]
+        while len(chosen) < count:
+            port = random.SystemRandom().randint(*_PORTS)
+            probe = stack.enter_context(socket.socket())
+            with suppress(OSError):
+                probe.bind(("127.0.0.1", port))
+                chosen.append(port)
+    return chosen

@@ -32,7 +32,8 @@ OF_A_TRAJECTORY = ("generate", "tool", "reward")
 class Row:
     """One run: means over `steps` steps.
 
-    parts: seconds of each of PARTS; they add up to `step`. trajectory: seconds of a trajectory,
+    parts: seconds of each of PARTS; they add up to `step`. None: the learner that wrote the run did
+    not tell them, and they are part of `update`. trajectory: seconds of a trajectory,
     of each of OF_A_TRAJECTORY. tokens: put through the model in training, a second of `update` and
     `log-probs`.
     """
@@ -41,7 +42,7 @@ class Row:
     steps: int
     trajectories: float
     step: float
-    parts: dict[str, float]
+    parts: dict[str, float | None]
     trajectory: dict[str, float]
     tokens_per_s: float
 
@@ -84,10 +85,11 @@ def row_of(run: Run, skip: int) -> Row:
     def mean(name: str) -> float:
         return sum(line.get(name, 0.0) for line in lines) / len(lines)
 
-    parts = {
+    told = all("logprobs_s" in line for line in lines)
+    parts: dict[str, float | None] = {
         "rollout": mean("lease_s"),
-        "log-probs": mean("logprobs_s"),
-        "update": mean("train_s") - mean("logprobs_s"),
+        "log-probs": mean("logprobs_s") if told else None,
+        "update": mean("train_s") - (mean("logprobs_s") if told else 0.0),
         "publish": mean("export_s") + mean("publish_s"),
         "checkpoint": mean("checkpoint_s"),
     }
@@ -97,7 +99,7 @@ def row_of(run: Run, skip: int) -> Row:
         steps=len(lines),
         trajectories=mean("trajectories"),
         step=whole,
-        parts={**parts, "other": max(0.0, whole - sum(parts.values()))},
+        parts={**parts, "other": max(0.0, whole - sum(filter(None, parts.values())))},
         trajectory={name: mean(f"{name}_s") for name in OF_A_TRAJECTORY},
         tokens_per_s=_tokens(lines),
     )
@@ -118,11 +120,15 @@ def table(rows: Sequence[Row]) -> Table:
         out.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         parts = [row.parts[name] for name in PARTS]
-        seconds = [f"{part:.2f}" for part in (*parts, row.step)]
+        seconds = [_shown(part, "{:.2f}") for part in (*parts, row.step)]
         out.add_row(row.run, f"{row.steps}", *seconds, f"{row.tokens_per_s:.0f}")
         if row.step:
-            out.add_row("", "", *(f"{part / row.step:.0%}" for part in parts))
+            out.add_row("", "", *(_shown(part and part / row.step, "{:.0%}") for part in parts))
     return out
+
+
+def _shown(value: float | None, form: str) -> str:
+    return "unknown" if value is None else form.format(value)
 
 
 def trajectories(rows: Sequence[Row]) -> Table:

@@ -84,9 +84,12 @@ def check(
 
         read = load_recipe(recipe, set_ or ())
         table = read.table("engine", EngineTable)
+        warnings = 0
         for line in check_recipe(read, table, connect=connect):
             typer.echo(line)
-        typer.echo("the recipe is in order")
+            warnings += line.startswith("warning: ")
+        doubts = f", but for {warnings} warning{'s' * (warnings > 1)}" if warnings else ""
+        typer.echo(f"the recipe is in order{doubts}")
 
 
 @app.command()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from toolwright.recipe import Limits, Table
+from toolwright.table import ON
 
 
 class Suite(Table):
@@ -87,6 +88,11 @@ class EngineTable(Table):
         description="the journal keeps what is not acknowledged, or all: logs, records, images",
     )
     evaluation: Evaluation = Field(default_factory=Evaluation)
+
+    read_where: ClassVar = {
+        f"engine.evaluation.{key}": ({"engine.evaluation.suites": ON},)
+        for key in ("every", "max_concurrent", "samples", "publish_waits_s")
+    }
 
 
 class RenderTable(Table):

@@ -29,6 +29,7 @@ from engine.build import (
     open_source,
 )
 from engine.config import EngineTable
+from engine.edge.broadcast_publish import BroadcastPublishes
 from engine.edge.claims import Claims
 from engine.edge.delivery import Delivery
 from engine.edge.publishing import Publisher
@@ -224,6 +225,8 @@ class Engine:
             allowed=self._claims.check,
         )
         stack.push_async_callback(self._publisher.stop)
+        self._broadcasts = BroadcastPublishes(self._publisher, control, self._claims.check)
+        stack.push_async_callback(self._broadcasts.stop)
         self._delivery = Delivery(self.journal, self._lane, max_staleness=shared.run.max_staleness)
         shape = await asyncio.to_thread(policy_identity, self._model)
         self._fingerprint = fingerprint(recipe, tokenizer=codec.hash, shape=shape)
@@ -323,7 +326,9 @@ class Engine:
         rollout_pb2_grpc.add_RolloutServiceServicer_to_server(servicer, server)
 
     def _register_policy(self, server: object) -> None:
-        servicer = PolicyServicer(self._publisher, self.journal, self._claims, self._fingerprint)
+        servicer = PolicyServicer(
+            self._publisher, self._broadcasts, self.journal, self._claims, self._fingerprint
+        )
         policy_pb2_grpc.add_PolicyServiceServicer_to_server(servicer, server)
 
 

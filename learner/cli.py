@@ -2,29 +2,29 @@
 `learner compare RUN ...`.
 
 Imports torch only once a recipe was read and found good, so that mistakes cost no time. An error
-is one sentence on stderr and the exit status of its class (see `errors`); the last line of a good
-run is the final folder.
+is one sentence on stderr and the exit status of its class (see `errors` and `ending`); the last
+line of a good run is the final folder.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
 from learner.config.tables import LearnerTable, SftTable
-from learner.errors import LearnerError
+from learner.ending import fail, finish
 from toolwright.recipe import Recipe, RecipeError, load_recipe
 
 app = typer.Typer(
     help=(
         "Trains a policy with Megatron-core. `learner sft` imitates the traces of a file, "
         "`learner run` improves the policy on the engine's trajectories. Several GPUs: "
-        "`torchrun --nproc-per-node N -m learner.cli run RECIPE`."
+        "`python -m learner.launch --nproc-per-node N -m learner.cli run RECIPE`, which is "
+        "torchrun with this command's exit status."
     ),
     no_args_is_help=True,
     add_completion=False,
@@ -62,7 +62,7 @@ def run(recipe: RecipePath, set_: Overrides = None) -> None:
 
         return loop.run(checked)
 
-    _finish(train)
+    finish(train)
 
 
 @app.command()
@@ -82,7 +82,7 @@ def sft(recipe: RecipePath, set_: Overrides = None) -> None:
 
         return imitation.sft(checked)
 
-    _finish(train)
+    finish(train)
 
 
 @app.command()
@@ -107,7 +107,7 @@ def check(
             f"{found.worst:.1e} (mean {found.mean:.1e})"
         )
 
-    _finish(compare)
+    finish(compare)
 
 
 @app.command()
@@ -120,9 +120,10 @@ def compare(
 ) -> None:
     """Lays the curves of several runs over each other, in one HTML page.
 
-    Reads learner.jsonl (else sft/sft.jsonl) of each run folder, also while the run goes on:
-    rewards, gaps, entropy, lengths, times, by step and by hours. A table shows what their recipes
-    differ in. The page needs no network and no script.
+    Reads learner.jsonl (else sft/sft.jsonl) and evaluations.jsonl of each run folder, also while
+    the run goes on: evaluations with their intervals, rewards, gaps, entropy, lengths, times, by
+    step and by hours. A table shows what their recipes differ in. The page needs no network and no
+    script.
     """
 
     def write() -> Path:
@@ -135,7 +136,7 @@ def compare(
         output.write_text(page(found, window=smooth), encoding="utf-8")
         return output
 
-    _finish(write)
+    finish(write)
 
 
 def _read(path: Path, overrides: list[str] | None, check: Callable[[Recipe], object]) -> Recipe:
@@ -143,28 +144,8 @@ def _read(path: Path, overrides: list[str] | None, check: Callable[[Recipe], obj
         recipe = load_recipe(path, overrides or ())
         check(recipe)
     except RecipeError as error:
-        _fail(error)
+        fail(error)
     return recipe
-
-
-def _finish(work: Callable[[], object]) -> None:
-    try:
-        last = work()
-    except (LearnerError, OSError) as error:
-        _fail(error)
-    except KeyboardInterrupt:
-        print(
-            "learner: interrupted; the same command goes on from the newest checkpoint",
-            file=sys.stderr,
-        )
-        raise typer.Exit(130) from None
-    if os.environ.get("RANK", "0") == "0":
-        print(last)
-
-
-def _fail(error: Exception) -> NoReturn:
-    print(f"learner: {error}", file=sys.stderr)
-    raise typer.Exit(error.status if isinstance(error, LearnerError) else 1) from error
 
 
 def main() -> None:

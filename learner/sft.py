@@ -33,7 +33,10 @@ def sft(recipe: Recipe) -> Path:
     final = recipe.resolve(table.output) if table.output is not None else home / "final"
     with (
         parallel.ranks(
-            tensor=table.parallel.tensor, pipeline=table.parallel.pipeline, seed=table.seed
+            tensor=table.parallel.tensor,
+            pipeline=table.parallel.pipeline,
+            expert=table.parallel.expert,
+            seed=table.seed,
         ),
         ExitStack() as on,
     ):

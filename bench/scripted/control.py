@@ -7,7 +7,7 @@ what the scheduler reports.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
@@ -19,15 +19,14 @@ from bench.scripted.conversation import Conversations
 from bench.scripted.faults import Faults
 from bench.scripted.scheduler import Scheduler
 from bench.scripted.types import PauseMode
+from bench.scripted.update_group import NOT_FLUSHED, Answer, UpdateGroups, sizes
 
 SGLANG_VERSION = "0.5.23"
 """The release whose wire this server speaks."""
+GROUP = "weight_update_group"
+"""The name of a group that is given none."""
 HEALTH_TIMEOUT_S = 20.0
 """How long /health hangs during a pause before it gives up, as in the real server."""
-NOT_FLUSHED = (
-    "Weights were updated, but the cache was not flushed because requests are still running or "
-    "queued."
-)
 
 
 class Control:
@@ -48,6 +47,10 @@ class Control:
         self._failures_left = faults.fail_updates
         self._reads_images = reads_images
         self._info = info
+        self.groups = UpdateGroups(
+            scheduler, flush=self._flush, ranks=cast(int, info.get("tp_size", 1))
+        )
+        self._failed_joins = faults.fail_joins
         self._model_path = "scripted"
 
     def routes(self) -> list[web.RouteDef]:
@@ -58,6 +61,11 @@ class Control:
             web.post("/continue_generation", self.continue_generation),
             web.post("/update_weights_from_disk", self.update_weights_from_disk),
             web.post("/update_weight_version", self.update_weight_version),
+            web.post("/init_weights_update_group", self.init_weights_update_group),
+            web.post("/destroy_weights_update_group", self.destroy_weights_update_group),
+            web.post("/begin_weight_update", self.begin_weight_update),
+            web.post("/end_weight_update", self.end_weight_update),
+            web.post("/update_weights_from_distributed", self.update_weights_from_distributed),
             web.get("/flush_cache", self.flush_cache),
             web.post("/flush_cache", self.flush_cache),
             web.get("/model_info", self.model_info),
@@ -84,9 +92,9 @@ class Control:
         return _json({"message": "Generation paused successfully.", "status": "ok"})
 
     async def continue_generation(self, request: web.Request) -> web.Response:
-        """End the pause."""
+        """End the pause; not while an update in the pause is under way."""
         await _body(request, torch_empty_cache=_is_bool)
-        await self._scheduler.resume()
+        await self.groups.alone(self._continue)
         return _json({"message": "Generation continued successfully.", "status": "ok"})
 
     async def update_weights_from_disk(self, request: web.Request) -> web.Response:
@@ -110,6 +118,8 @@ class Control:
             return _updated(False, f"Failed to get weights iterator: no folder at {path}.")
         version = cast("str | None", body.get("weight_version"))
         flush = self._flush if body.get("flush_cache", True) else lambda: True
+        async with self._scheduler.occupied():
+            pass
         flushed = await self._scheduler.load_weights(None if self._stale else version, flush=flush)
         if not flushed:
             return _updated(False, NOT_FLUSHED)
@@ -129,6 +139,72 @@ class Control:
             self._scheduler.rename_weights(cast(str, version))
         message = f"Weight version updated to {version}"
         return _json({"success": True, "message": message, "new_version": version})
+
+    async def init_weights_update_group(self, request: web.Request) -> web.Response:
+        """Join a group of processes; answers when it stands."""
+        body = await _body(
+            request,
+            needed=("master_address", "master_port", "rank_offset", "world_size"),
+            master_address=_is_str,
+            master_port=_is_int,
+            rank_offset=_is_int,
+            world_size=_is_int,
+            group_name=_is_str,
+            backend=_is_str,
+        )
+        if self._failed_joins:
+            self._failed_joins -= 1
+            return _changed(
+                False, "Failed to initialize custom process group: this failure is scripted."
+            )
+        success, message = await self.groups.init(
+            address=cast(str, body["master_address"]),
+            port=cast(int, body["master_port"]),
+            rank=cast(int, body["rank_offset"]),
+            world_size=cast(int, body["world_size"]),
+            name=cast(str, body.get("group_name") or GROUP),
+        )
+        return _changed(success, message)
+
+    async def destroy_weights_update_group(self, request: web.Request) -> web.Response:
+        """Leave a group."""
+        body = await _body(request, group_name=_is_str)
+        return _changed(*await self.groups.destroy(cast(str, body.get("group_name") or GROUP)))
+
+    async def begin_weight_update(self, request: web.Request) -> web.Response:
+        """Open an update over a group."""
+        await _body(request, selector=lambda value: value in ("target", "draft", "all"))
+        return _changed(*await self.groups.begin())
+
+    async def end_weight_update(self, request: web.Request) -> web.Response:
+        """Close it."""
+        await _body(request)
+        return _changed(*await self.groups.end())
+
+    async def update_weights_from_distributed(self, request: web.Request) -> web.Response:
+        """Take tensors from rank 0; answers when they came."""
+        body = await _body(
+            request,
+            needed=("names", "dtypes", "shapes"),
+            names=_is_list,
+            dtypes=_is_list,
+            shapes=_is_list,
+            group_name=_is_str,
+            weight_version=_is_str,
+            flush_cache=_is_bool,
+        )
+        tensors = sizes(
+            cast("list[str]", body["names"]),
+            cast("list[str]", body["dtypes"]),
+            cast("list[list[int]]", body["shapes"]),
+        )
+        success, message = await self.groups.receive(
+            tensors,
+            name=cast(str, body.get("group_name") or GROUP),
+            version=None if self._stale else cast("str | None", body.get("weight_version")),
+            flush=bool(body.get("flush_cache", True)),
+        )
+        return _changed(success, message)
 
     async def flush_cache(self, _request: web.Request) -> web.Response:
         """Forget the prefix cache, unless a reply holds some of it."""
@@ -155,7 +231,10 @@ class Control:
         )
 
     async def server_info(self, _request: web.Request) -> web.Response:
-        """How the server was started; of the real one's many keys those that clients use."""
+        """How the server was started; of the real one's many keys those that clients use. The real
+        one asks its scheduler for some of them."""
+        async with self._scheduler.occupied():
+            pass
         return _json({**self._info, "version": SGLANG_VERSION, "internal_states": [{}]})
 
     async def ready(self, _request: web.Request) -> web.Response:
@@ -199,6 +278,10 @@ class Control:
             text=f'# TYPE {name} counter\n{name}{{model_name="scripted"}} {float(count)}\n'
         )
 
+    async def _continue(self) -> Answer:
+        await self._scheduler.resume()
+        return True, ""
+
     def _flush(self) -> bool:
         if not self._scheduler.can_flush():
             return False
@@ -214,13 +297,26 @@ def _is_bool(value: object) -> bool:
     return isinstance(value, bool)
 
 
-async def _body(request: web.Request, **checks: Callable[[object], bool]) -> dict[str, object]:
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, list)
+
+
+async def _body(
+    request: web.Request, *, needed: Sequence[str] = (), **checks: Callable[[object], bool]
+) -> dict[str, object]:
     try:
         body = orjson.loads(await request.read() or b"{}")
     except orjson.JSONDecodeError as error:
         raise _bad_request(f"the body is not JSON: {error}") from error
     if not isinstance(body, dict):
         raise _bad_request("the body is not a JSON object")
+    for key in needed:
+        if body.get(key) is None:
+            raise _bad_request(f"{key} is missing")
     for key, check in checks.items():
         if body.get(key) is not None and not check(body[key]):
             raise _bad_request(f"{key} has an invalid value: {body[key]!r}")
@@ -237,6 +333,10 @@ def _bad_request(message: str) -> web.HTTPBadRequest:
 def _updated(success: bool, message: str) -> web.Response:
     body = {"success": success, "message": message, "num_paused_requests": 0}
     return _json(body, status=200 if success else 400)
+
+
+def _changed(success: bool, message: str) -> web.Response:
+    return _json({"success": success, "message": message}, status=200 if success else 400)
 
 
 def _json(body: Mapping[str, object], status: int = 200) -> web.Response:

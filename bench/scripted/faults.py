@@ -39,7 +39,8 @@ class Faults:
     `breaks` maps a request's number to the break of its stream. `refuse` are the requests whose
     connection is reset without an answer. `bad_images` are refused, as an image is whose pixels are
     cut short. `stale_weights` lets an update answer success and change nothing. `fail_updates` is
-    how many weight updates answer 400 before one may succeed.
+    how many weight updates answer 400 before one may succeed, `fail_joins` the same of groups that
+    the server shall join.
     """
 
     breaks: Mapping[int, Break] = field(default_factory=dict)
@@ -47,6 +48,7 @@ class Faults:
     bad_images: frozenset[bytes] = frozenset()
     stale_weights: bool = False
     fail_updates: int = 0
+    fail_joins: int = 0
 
 
 def parse_break(spec: str) -> tuple[int, Break]:

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 
 from bench.scripted.generation import Generation
 from bench.scripted.timing import Timing
@@ -46,6 +47,7 @@ class Scheduler:
         self._paused: PauseMode | None = None
         self._paused_at = 0.0
         self._updates_waiting = 0
+        self._call = asyncio.Lock()
         self._moved = asyncio.Condition()
 
     # ---- requests ----
@@ -174,13 +176,7 @@ class Scheduler:
         False if `flush` could not flush the cache: the new weights are then loaded and sampled
         from, yet not reported. None keeps the version's name.
         """
-        if not self.paused:
-            self._updates_waiting += 1
-            try:
-                async with self._moved:
-                    await self._moved.wait_for(lambda: not any(self._generations()))
-            finally:
-                self._updates_waiting -= 1
+        await self.until_idle()
         self._loaded = version or self._loaded
         flushed = flush()
         if flushed:
@@ -191,6 +187,31 @@ class Scheduler:
     def rename_weights(self, version: str) -> None:
         """Report, and record from now on, another version for the weights that are loaded."""
         self.weight_version = self._loaded = version
+
+    async def until_idle(self) -> None:
+        """Outside a pause, return once all replies have ended; new ones wait for that."""
+        if self.paused:
+            return
+        self._updates_waiting += 1
+        try:
+            async with self._moved:
+                await self._moved.wait_for(lambda: not any(self._generations()))
+        finally:
+            self._updates_waiting -= 1
+        await self._notify()
+
+    @asynccontextmanager
+    async def occupied(self) -> AsyncIterator[None]:
+        """One control call at a time, and no reply grows in the body."""
+        async with self._call:
+            began = self._loop.time()
+            self._arm()
+            try:
+                yield
+            finally:
+                shift = self._loop.time() - began if self._paused is None else 0.0
+                self._due = [(due + shift, serial, one) for due, serial, one in self._due]
+        self._arm()
 
     async def until_resumed(self) -> None:
         """Return once no pause is on."""
@@ -221,7 +242,7 @@ class Scheduler:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._due and self._paused is None:
+        if self._due and self._paused is None and not self._call.locked():
             due = self._due[0][0]
             if due <= self._loop.time():
                 self._timer = self._loop.call_soon(self._tick)

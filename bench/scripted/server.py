@@ -39,6 +39,7 @@ from bench.scripted.types import (
     SeenRequest,
     StartError,
 )
+from bench.scripted.update_group import UpdateGroups
 
 MAX_BODY_BYTES = 64 * 2**20
 SHUTDOWN_S = 0.1
@@ -75,6 +76,7 @@ class ScriptedSampler:
         port: 0 takes a free one; `url` tells which.
         record: how many of the newest request bodies `requests` keeps.
         watch: is told of every streamed reply.
+        tensor_parallel: the processes that it says it has.
     """
 
     def __init__(
@@ -94,6 +96,7 @@ class ScriptedSampler:
         port: int = 0,
         record: int = MAX_RECORDED,
         watch: Watch | None = None,
+        tensor_parallel: int = 1,
     ) -> None:
         self._script = script
         self._timing = timing or Timing()
@@ -109,10 +112,12 @@ class ScriptedSampler:
         self._port = port
         self._seen: deque[SeenRequest] = deque(maxlen=record)
         self._watch = watch
+        self._tensor_parallel = tensor_parallel
         self._arrivals = itertools.count()
         self._conversations = Conversations()
         self._runner: web.AppRunner | None = None
         self._scheduler: Scheduler
+        self._control: Control
 
     # ---- for tests and callers ----
 
@@ -131,6 +136,11 @@ class ScriptedSampler:
         """The replies in flight, to look at."""
         return self._scheduler
 
+    @property
+    def groups(self) -> UpdateGroups:
+        """What came over groups of processes."""
+        return self._control.groups
+
     async def __aenter__(self) -> Self:
         """Start to listen.
 
@@ -138,7 +148,7 @@ class ScriptedSampler:
             StartError: the address cannot be taken.
         """
         self._scheduler = Scheduler(timing=self._timing, weight_version=self._initial_version)
-        control = Control(
+        control = self._control = Control(
             scheduler=self._scheduler,
             conversations=self._conversations,
             faults=self._faults,
@@ -149,6 +159,9 @@ class ScriptedSampler:
                 "skip_tokenizer_init": True,
                 "stream_interval": 1,
                 "max_running_requests": None,
+                "tp_size": self._tensor_parallel,
+                "dp_size": 1,
+                "pp_size": 1,
                 "context_length": self._context_length,
                 "max_req_input_len": self._context_length - 1,
             },
@@ -180,6 +193,7 @@ class ScriptedSampler:
 
     async def __aexit__(self, *_exc: object) -> None:
         if self._runner is not None:
+            await self._control.groups.close()
             await self._runner.cleanup()
             self._runner = None
 

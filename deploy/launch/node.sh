@@ -4,10 +4,10 @@
 #   SAMPLER_GPUS="0 1" LEARNER_GPUS=2,3 deploy/launch/node.sh RECIPE MODEL [--set TABLE.KEY=VALUE]...
 #
 # From the project's folder. A second start of the same command goes on with the run. It ends with
-# the learner, and with torchrun's status. samplers.sh says what SAMPLER_* and SGLANG are.
+# the learner, and with its status. samplers.sh says what SAMPLER_* and SGLANG are.
 #
 #   LEARNER_GPUS     the GPUs that train, with commas
-#   TOOLWRIGHT       folder of `engine` and `torchrun`; .venv/bin
+#   TOOLWRIGHT       folder of `engine` and `python`; .venv/bin
 #   SAMPLER_START_S  longest start of the samplers; 1800
 set -euo pipefail
 
@@ -36,6 +36,7 @@ await_samplers "${urls[@]}"
 settings=("$@" --set "sampler.endpoints=$(endpoints "${urls[@]}")")
 CUDA_VISIBLE_DEVICES="" "$bin/engine" serve "$recipe" "${settings[@]}" &
 commas=${LEARNER_GPUS//[^,]/}
-CUDA_VISIBLE_DEVICES=$LEARNER_GPUS "$bin/torchrun" --nnodes=1 --nproc-per-node="$((${#commas} + 1))" \
-    --rdzv-backend=c10d --rdzv-endpoint=127.0.0.1:0 -m learner.cli run "$recipe" "${settings[@]}" &
+CUDA_VISIBLE_DEVICES=$LEARNER_GPUS "$bin/python" -m learner.launch --nnodes=1 \
+    --nproc-per-node="$((${#commas} + 1))" --rdzv-backend=c10d --rdzv-endpoint=127.0.0.1:0 \
+    -m learner.cli run "$recipe" "${settings[@]}" &
 end_with "$!"

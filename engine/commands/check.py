@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 
 from engine.build import (
     build_codec,
@@ -21,49 +22,30 @@ from engine.sampler.pool import SamplerPool
 from engine.sampler.server import Server
 from engine.text.codec import HuggingFaceCodec
 from toolwright.recipe import Recipe, check_all
+from toolwright.recipe_remarks import remarks
 
 BAD_ROWS_SHOWN = 5
 
 
-def check(recipe: Recipe, table: EngineTable, *, connect: bool) -> list[str]:
-    """Lines of what is in order. StartupError or RecipeError for the first thing that is not."""
-    lines = [f"tables: {', '.join(recipe.raw)}"]
-    lines += [
-        f"table [{name}] is not checked: its package is not installed" for name in check_all(recipe)
-    ]
-    lines += warnings_of(recipe)
+def check(recipe: Recipe, table: EngineTable, *, connect: bool) -> Iterator[str]:
+    """Lines of what is in order, each as soon as it is known. StartupError or RecipeError for the
+    first thing that is not."""
+    yield f"tables: {', '.join(recipe.raw)}"
+    for name in check_all(recipe):
+        yield f"table [{name}] is not checked: its package is not installed"
+    yield from remarks(recipe)
     shared = recipe.shared
     codec = build_codec(recipe)
-    lines.append(f"policy: vocabulary {codec.vocab_size}, end of turn {codec.end_of_turn!r}")
+    yield f"policy: vocabulary {codec.vocab_size}, end of turn {codec.end_of_turn!r}"
     protocol = build_protocol(recipe)
     build_rewards(recipe)
     build_group_hook(recipe)
-    lines += asyncio.run(_sources(recipe, table, protocol, codec))
+    yield from asyncio.run(_sources(recipe, table, protocol, codec))
     if connect:
-        return lines + asyncio.run(_connect(recipe, codec))
-    asked = ", ".join(("samplers", *(f"tools.{name}" for name in shared.tools)))
-    return [*lines, f"not asked: {asked} (--connect asks them)"]
-
-
-def warnings_of(recipe: Recipe) -> list[str]:
-    """What a run may do and seldom wants to: nothing is learnt, or not as often as it says."""
-    run = recipe.shared.run
-    learner = recipe.raw.get("learner", {})
-    lines = []
-    advantage = {"estimator": "grpo", "singleton": "zero", **learner.get("advantage", {})}
-    lone = advantage["estimator"] == "grpo" and advantage["singleton"] == "zero"
-    if run.group_size == 1 and lone:
-        lines.append(
-            "warning: run.group_size = 1 leaves nothing to compare a rollout with: every advantage "
-            "is 0 (learner.advantage.singleton = 'raw' takes the reward itself)"
-        )
-    rollouts = run.groups_per_step * run.group_size
-    if learner.get("updates", 1) > rollouts:
-        lines.append(
-            f"warning: learner.updates = {learner['updates']} deals a batch of {rollouts} rollouts "
-            "into more parts than it has: some updates get none"
-        )
-    return lines
+        yield from asyncio.run(_connect(recipe, codec))
+    else:
+        asked = ", ".join(("samplers", *(f"tools.{name}" for name in shared.tools)))
+        yield f"not asked: {asked} (--connect asks them)"
 
 
 async def _sources(

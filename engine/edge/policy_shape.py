@@ -1,4 +1,4 @@
-"""Whether a published folder holds the policy that the samplers serve, trained further. Pure.
+"""Whether published weights are the policy that the samplers serve, trained further. Pure.
 
 A server takes no other one: a tensor of another shape fails in the middle of a load, and one of
 another name is passed over without a word, so that the old weights stay. Numbers are converted as
@@ -8,7 +8,7 @@ something else, the learner computes something else than the samplers do.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,21 @@ INERT = frozenset(
 BUFFERS = (".rotary_emb.inv_freq", ".rotary_emb.cos_cached", ".rotary_emb.sin_cached")
 """Tensors of older files that servers compute themselves."""
 HEAD = "lm_head.weight"
+TORCH_WORDS = {
+    "bfloat16": "BF16",
+    "bool": "BOOL",
+    "float16": "F16",
+    "float32": "F32",
+    "float64": "F64",
+    "float8_e4m3fn": "F8_E4M3",
+    "float8_e5m2": "F8_E5M2",
+    "int16": "I16",
+    "int32": "I32",
+    "int64": "I64",
+    "int8": "I8",
+    "uint8": "U8",
+}
+"""What torch calls a type, to what a safetensors header calls it."""
 _NOTHING = object()
 
 
@@ -69,6 +84,32 @@ def difference(served: PolicyShape, offered: PolicyShape) -> str | None:
         if not {before[0], after[0]} <= FLOATS:
             return f"its tensor {name} is of type {after[0]}, the samplers serve {before[0]}"
     return None
+
+
+def misfit(served: PolicyShape, name: str, dtype: str, shape: Sequence[int]) -> str | None:
+    """Why a tensor is none that servers of `served` can be given; None where it is one.
+
+    dtype: torch's word.
+    """
+    there = served.tensors.get(name)
+    if there is None:
+        return f"the samplers' policy has no tensor {name}"
+    if tuple(shape) != there[1]:
+        return f"tensor {name} has the shape {list(shape)}, the samplers serve {list(there[1])}"
+    word = TORCH_WORDS.get(dtype)
+    if word is None:
+        return f"tensor {name} is of type {dtype!r}: the types are {', '.join(TORCH_WORDS)}"
+    if word != there[0] and not {word, there[0]} <= FLOATS:
+        return f"tensor {name} is of type {dtype}, the samplers serve {there[0]}"
+    return None
+
+
+def missing(served: PolicyShape, came: Collection[str]) -> list[str]:
+    """Tensors of the policy that have not come, sorted."""
+    optional = (*_optional(served), *BUFFERS)
+    return sorted(
+        name for name in served.tensors if name not in came and not name.endswith(optional)
+    )
 
 
 def _changed(

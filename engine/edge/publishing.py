@@ -1,8 +1,8 @@
 """Accepts new weights: checks the version's place and its folder, waits for evaluation, moves the
 samplers.
 
-A version is (lineage, step). Along a lineage steps only grow; a new lineage says where it left
-its parent, or begins at step 0, which leaves the run's first version.
+Which version may follow is `versions.py`. A version that came over a group
+(`broadcast_publish.py`) is served before it has a folder; PublishWeights names that later.
 
 Invariants
 - One publish at a time moves the samplers, in the order in which they were asked for.
@@ -10,7 +10,7 @@ Invariants
   answered at once.
 - A caller that goes away does not leave a publish half done.
 - A learner that lost the run moves no sampler, even where its publish was waiting for its turn.
-- The journal names a folder only after it was seen to be whole and a sampler took it.
+- The journal names a folder only after it was seen to be whole and a sampler took its version.
 - No sampler hears of another policy than the one that it serves.
 """
 
@@ -18,13 +18,15 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import structlog
 
 from engine.edge.policy_folder import BrokenFolder, check_policy_folder
 from engine.edge.policy_shape import PolicyShape, difference
+from engine.edge.versions import check_next, lineages
 from engine.errors import PublishFailed
 from engine.journal.journal import Journal
 from engine.lanes.evaluation import EvaluationLane
@@ -62,7 +64,13 @@ class Publisher:
         self._allowed = allowed
         self._lock = asyncio.Lock()
         self._moving = asyncio.Lock()
-        self._current: tuple[WeightVersion, Path] | None = None
+        self._naming = asyncio.Lock()
+        self._version: WeightVersion | None = None
+        self._folder: tuple[WeightVersion, Path] | None = None
+        """The newest folder, and whose weights it has."""
+        self._bare: list[WeightVersion] = []
+        """Versions after that, which came over a group, oldest first."""
+        self._given: WeightVersion | None = None
         self._served: PolicyShape | None = None
         self._publishes: dict[Asked, asyncio.Task[Published]] = {}
         self.publishing = False
@@ -70,25 +78,39 @@ class Publisher:
     @property
     def started(self) -> bool:
         """The samplers are in order and have a version."""
-        return self._current is not None
+        return self._version is not None
 
     @property
     def version(self) -> WeightVersion:
         """What every sampler has. ServiceError while the engine is starting."""
-        return self._newest()[0]
-
-    @property
-    def path(self) -> Path:
-        return self._newest()[1]
-
-    def _newest(self) -> tuple[WeightVersion, Path]:
-        if self._current is None:
+        if self._version is None:
             raise ServiceError(
                 reasons.ERROR_REASON_BACKEND_DOWN,
                 "the engine is still bringing its samplers to the newest weights",
                 retry_after=0.5,
             )
-        return self._current
+        return self._version
+
+    @property
+    def newest(self) -> WeightVersion:
+        """The newest version that samplers were given: `version`, unless an earlier life of the
+        engine ended before the folder of a later one came."""
+        version, given = self.version, self._given
+        if given is not None and given.lineage == version.lineage and given.step > version.step:
+            return given
+        return version
+
+    @property
+    def folder(self) -> tuple[WeightVersion, Path]:
+        """The newest folder, and the version of the weights in it."""
+        if self._folder is None:
+            raise AssertionError("an engine that serves a version began with a folder")
+        return self._folder
+
+    @property
+    def shape(self) -> PolicyShape | None:
+        """The policy that the samplers serve; None where the engine cannot read its folder."""
+        return self._served
 
     async def begin(self, model: Path) -> None:
         """At the engine's start: samplers at the journal's newest version, or at the policy.
@@ -109,7 +131,8 @@ class Publisher:
                     "folder, or choose a new run.folder"
                 ) from error
         await self._control.put_in_order(version, path)
-        self._current = newest
+        self._given = await self._journal.given()
+        self._version, self._folder = version, newest
         self._changed(version.step)
         self._evaluation.start(version)
 
@@ -145,7 +168,7 @@ class Publisher:
         except asyncio.CancelledError:
             caller = asyncio.current_task()
             if task.cancelled() and caller is not None and not caller.cancelling():
-                raise self._shutting_down(f"{version} was not published") from None
+                raise self.shutting_down(f"{version} was not published") from None
             raise
 
     async def still(self) -> None:
@@ -165,34 +188,89 @@ class Publisher:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.warning("publish_refused", version=str(asked[0]), error=str(error))
 
-    def _shutting_down(self, what: str) -> ServiceError:
+    def shutting_down(self, what: str) -> ServiceError:
+        """The error of a publish that the engine's end cut short."""
         return ServiceError(
             reasons.ERROR_REASON_DRAINING,
             f"the engine is shutting down: {what}; ask again when it is back",
             retry_after=1.0,
         )
 
+    @asynccontextmanager
+    async def turn(self, learner: str) -> AsyncIterator[None]:
+        """No other publish in the body. ServiceError for a learner that has lost the run."""
+        async with self._lock:
+            self._allowed(learner)
+            yield
+
+    @asynccontextmanager
+    async def samplers(self, learner: str) -> AsyncIterator[None]:
+        """Within a turn: the samplers' weights may change in the body. Waits for evaluation."""
+        if not await self._evaluation.idle():
+            raise self.shutting_down(f"the evaluation of {self.version} goes on first")
+        async with self._moving:
+            self._allowed(learner)
+            self.publishing = True
+            try:
+                yield
+            finally:
+                self.publishing = False
+
+    def awaits_folder(self, version: WeightVersion) -> bool:
+        """The version came over a group: its folder moves no sampler."""
+        return version in self._bare
+
+    async def give(self, version: WeightVersion) -> None:
+        """Before samplers are given a version that has no folder."""
+        await self._journal.set_given(version)
+
+    def came_over_a_group(self, version: WeightVersion, published: Published) -> None:
+        """The samplers have `version`, whose folder follows."""
+        self._bare.append(version)
+        self._serve(version, published)
+
+    async def check_version(
+        self, version: WeightVersion, parent: WeightVersion | None
+    ) -> WeightVersion | None:
+        """See `versions.check_next`."""
+        return await check_next(self._journal, self.version, version, parent)
+
+    async def lineages(self) -> tuple[str, ...]:
+        """All lineages of the run, the first one first. ServiceError while the engine starts."""
+        return await lineages(self._journal, self.version)
+
     async def _publish(
         self, version: WeightVersion, path: Path, parent: WeightVersion | None, learner: str
     ) -> Published:
-        async with self._lock:
-            self._allowed(learner)
+        self._allowed(learner)
+        if self.awaits_folder(version):  # beside a publish that is under way
+            await self._name_folder(version, path)
+            return Published(samplers=0, paused_s=0.0)
+        async with self.turn(learner):
             if version == self.version:
+                await self._name_folder(version, path)
                 return Published(samplers=0, paused_s=0.0)
             shape = await self._check_folder(path)
-            parent = await self._check(version, parent)
-            if not await self._evaluation.idle():
-                raise self._shutting_down(f"the evaluation of {self.version} goes on first")
-            async with self._moving:
-                self._allowed(learner)
+            parent = await self.check_version(version, parent)
+            async with self.samplers(learner):
                 published = await self._move(version, path, parent)
                 self._served = shape
                 return published
 
+    async def _name_folder(self, version: WeightVersion, path: Path) -> None:
+        async with self._naming:
+            if version not in self._bare:  # asked for twice, or a later folder was quicker
+                return
+            shape = await self._check_folder(path)
+            await self._record(version, path, None)
+            self._served = shape
+            self._bare = [one for one in self._bare if one.step > version.step]
+            self._control.name_folder(version, path)
+            log.info("folder_named", version=str(version), path=str(path))
+
     async def _move(
         self, version: WeightVersion, path: Path, parent: WeightVersion | None
     ) -> Published:
-        self.publishing = True
         try:
             published = await self._control.publish(version, path)
         except PublishFailed as error:
@@ -201,19 +279,28 @@ class Publisher:
                 f"no sampler took version {version}, so {self.version} stays: {error}",
                 subject=str(version),
             ) from error
-        finally:
-            self.publishing = False
+        async with self._naming:
+            await self._record(version, path, parent)
+            self._bare = []
+        self._serve(version, published)
+        return published
+
+    async def _record(
+        self, version: WeightVersion, path: Path, parent: WeightVersion | None
+    ) -> None:
         try:
             await self._journal.set_version(version, path, parent)
         except PublishFailed as error:  # asked for again it is published again
             raise ServiceError(
                 reasons.ERROR_REASON_PUBLISH_FAILED, str(error), subject=str(version)
             ) from error
-        self._current = version, path
+        self._folder = version, path
+
+    def _serve(self, version: WeightVersion, published: Published) -> None:
+        self._version = version
         log.info("published", version=str(version), paused_s=round(published.paused_s, 4))
         self._changed(version.step)
         self._evaluation.start(version)
-        return published
 
     async def _check_folder(self, path: Path) -> PolicyShape:
         """ServiceError unless the folder is whole and holds the policy that is served."""
@@ -236,60 +323,3 @@ class Publisher:
                 "needs a run.folder of its own",
             )
         return shape
-
-    async def _check(
-        self, version: WeightVersion, parent: WeightVersion | None
-    ) -> WeightVersion | None:
-        """The parent of a new lineage, None when the lineage goes on."""
-        current = self.version
-        if version.lineage == current.lineage:
-            if version.step <= current.step:
-                raise ServiceError(
-                    reasons.ERROR_REASON_WRONG_VERSION,
-                    f"{version} is not newer than {current}",
-                    subject=str(version),
-                    mend="a resume from an older checkpoint opens a new lineage",
-                )
-            return None
-        root, *others = await self.lineages()
-        known = {root, *others}
-        if version.lineage in known:
-            raise ServiceError(
-                reasons.ERROR_REASON_WRONG_LINEAGE,
-                f"lineage {version.lineage} was left for {current.lineage}",
-                subject=version.lineage,
-                mend="a resume from an older checkpoint opens a new lineage",
-            )
-        if parent is not None:
-            if parent.lineage not in known:
-                raise ServiceError(
-                    reasons.ERROR_REASON_WRONG_LINEAGE,
-                    f"{version} names {parent} as its parent, which was never published here",
-                    subject=parent.lineage,
-                    mend="use the run.folder that the checkpoint belongs to, or a new one",
-                )
-            return parent
-        if version.step == 0:
-            counts = self._journal.counts
-            if counts.durable_sequence > 0:
-                raise ServiceError(
-                    reasons.ERROR_REASON_WRONG_LINEAGE,
-                    f"groups up to {counts.durable_sequence} are acknowledged and gone, but the "
-                    "learner begins anew",
-                    subject=version.lineage,
-                    mend="restore the learner's checkpoint or use a new run.folder",
-                )
-            return WeightVersion(lineage=root, step=0)
-        raise ServiceError(
-            reasons.ERROR_REASON_WRONG_LINEAGE,
-            f"{version} opens a lineage and names no parent; current is {current}",
-            subject=version.lineage,
-        )
-
-    async def lineages(self) -> tuple[str, ...]:
-        """All lineages of the run, the first one first. ServiceError while the engine starts."""
-        forks = await self._journal.forks()
-        root = self.version.lineage
-        while root in forks:
-            root = forks[root].lineage
-        return root, *forks

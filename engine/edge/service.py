@@ -8,10 +8,12 @@ from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
 
+from engine.edge.broadcast_publish import Asked, BroadcastPublishes
 from engine.edge.claims import Claims
 from engine.edge.delivery import Delivery
 from engine.edge.publishing import Publisher
 from engine.journal.journal import Journal
+from engine.sampler.update_group import Meeting, Tensor
 from toolwright import wire
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.common.v1 import trajectory_pb2
@@ -22,11 +24,14 @@ from toolwright.rollout.v1 import rollout_pb2 as rollout
 from toolwright.rollout.v1 import rollout_pb2_grpc
 from toolwright.rpc.errors import ServiceError, abort, answers_errors, not_served
 from toolwright.rpc.options import PIECE_BYTES
+from toolwright.types import WeightVersion
 
 LONGEST_DRAIN_WAIT = 60.0
 """Seconds that a Drain may wait for what is in flight; it may be asked again."""
 LONGEST_LEASE_WAIT = 60.0
 """Seconds that a lease may wait for the next group; the consumer asks again."""
+SHORTEST_LEASE, DEFAULT_LEASE, LONGEST_LEASE = 1.0, 60.0, 600.0
+"""Seconds that a publish over a group may stand still."""
 
 Context = Any
 """grpc.aio.ServicerContext; the library is untyped."""
@@ -131,12 +136,18 @@ class RolloutServicer(rollout_pb2_grpc.RolloutServiceServicer):
 
 
 class PolicyServicer(policy_pb2_grpc.PolicyServiceServicer):
-    """New weights from the learner; publishing over a distributed group is not served yet."""
+    """New weights from the learner, by a folder or over a distributed group."""
 
     def __init__(
-        self, publisher: Publisher, journal: Journal, claims: Claims, fingerprint: Fingerprint
+        self,
+        publisher: Publisher,
+        broadcasts: BroadcastPublishes,
+        journal: Journal,
+        claims: Claims,
+        fingerprint: Fingerprint,
     ) -> None:
         self._publisher = publisher
+        self._broadcasts = broadcasts
         self._journal = journal
         self._claims = claims
         self._fingerprint = fingerprint
@@ -145,17 +156,16 @@ class PolicyServicer(policy_pb2_grpc.PolicyServiceServicer):
     async def PublishWeights(
         self, request: policy.PublishWeightsRequest, context: Context
     ) -> policy.PublishWeightsResponse:
-        parent = wire.version_from_proto(request.parent) if request.HasField("parent") else None
+        version, parent = wire.version_from_proto(request.version), _parent(request)
+        self._claims.check(request.learner)
+        await self._broadcasts.give_way(version)
         published = await self._publisher.publish(
-            wire.version_from_proto(request.version),
-            Path(request.path),
-            parent,
-            learner=request.learner,
+            version, Path(request.path), parent, learner=request.learner
         )
-        paused = Duration()
-        paused.FromNanoseconds(int(published.paused_s * 1e9))
         return policy.PublishWeightsResponse(
-            version=request.version, paused=paused, samplers=published.samplers
+            version=request.version,
+            paused=_nanoseconds(published.paused_s),
+            samplers=published.samplers,
         )
 
     @answers_errors
@@ -165,12 +175,15 @@ class PolicyServicer(policy_pb2_grpc.PolicyServiceServicer):
         first, *_ = await self._publisher.lineages()
         if request.learner:
             await self._claims.take(request.learner)
+            await self._broadcasts.end_others(request.learner)
             await self._publisher.still()  # the one before may have died amid a publish
         forks = await self._journal.forks()
         known = self._fingerprint
+        newest, (in_folder, path) = self._publisher.newest, self._publisher.folder
         return policy.GetPolicyResponse(
-            version=wire.version_to_proto(self._publisher.version),
-            path=str(self._publisher.path),
+            version=wire.version_to_proto(newest),
+            path=str(path),
+            path_version=wire.version_to_proto(in_folder) if in_folder != newest else None,
             tokenizer_hash=known.tokenizer,
             forks=[
                 policy.LineageFork(lineage=name, parent=wire.version_to_proto(parent))
@@ -191,22 +204,59 @@ class PolicyServicer(policy_pb2_grpc.PolicyServiceServicer):
     async def BeginPublish(
         self, request: policy.BeginPublishRequest, context: Context
     ) -> policy.BeginPublishResponse:
-        raise not_served("BeginPublish")
+        lease = wire.seconds(request.lease) if request.HasField("lease") else DEFAULT_LEASE
+        publish_id, world_size = await self._broadcasts.begin(
+            Asked(
+                version=wire.version_from_proto(request.version),
+                parent=_parent(request),
+                meeting=Meeting(
+                    address=request.master_address,
+                    port=request.master_port,
+                    backend=request.backend,
+                ),
+                lease=min(max(lease, SHORTEST_LEASE), LONGEST_LEASE),
+                learner=request.learner,
+            )
+        )
+        return policy.BeginPublishResponse(publish_id=publish_id, world_size=world_size)
 
     @answers_errors
     async def PublishBucket(
         self, request: policy.PublishBucketRequest, context: Context
     ) -> policy.PublishBucketResponse:
-        raise not_served("PublishBucket")
+        tensors = tuple(
+            Tensor(name=tensor.name, dtype=tensor.dtype, shape=tuple(tensor.shape))
+            for tensor in request.tensors
+        )
+        await self._broadcasts.receive(request.publish_id, request.index, tensors)
+        return policy.PublishBucketResponse()
 
     @answers_errors
     async def CommitPublish(
         self, request: policy.CommitPublishRequest, context: Context
     ) -> policy.CommitPublishResponse:
-        raise not_served("CommitPublish")
+        version, published = await self._broadcasts.commit(request.publish_id)
+        return policy.CommitPublishResponse(
+            version=wire.version_to_proto(version),
+            paused=_nanoseconds(published.paused_s),
+            samplers=published.samplers,
+        )
 
     @answers_errors
     async def AbortPublish(
         self, request: policy.AbortPublishRequest, context: Context
     ) -> policy.AbortPublishResponse:
-        raise not_served("AbortPublish")
+        await self._broadcasts.abort(request.publish_id)
+        return policy.AbortPublishResponse()
+
+
+def _parent(
+    request: policy.PublishWeightsRequest | policy.BeginPublishRequest,
+) -> WeightVersion | None:
+    return wire.version_from_proto(request.parent) if request.HasField("parent") else None
+
+
+def _nanoseconds(seconds: float) -> Duration:
+    found = Duration()
+    found.FromNanoseconds(int(seconds * 1e9))
+    return found

@@ -307,6 +307,15 @@ class Journal:
         await asyncio.to_thread(flush_folder, path)
         await self._writer.write(lambda: facts.add_version(self._db, version, path, parent))
 
+    async def set_given(self, version: WeightVersion) -> None:
+        """Records that samplers may be given `version`, before it has a folder."""
+        await self._writer.write(lambda: facts.set_fact(self._db, "given", str(version)))
+
+    async def given(self) -> WeightVersion | None:
+        """What `set_given` recorded last."""
+        found = await self._writer.read(lambda: facts.fact(self._db, "given"))
+        return None if found is None else WeightVersion.parse(found)
+
     async def newest_version(self) -> tuple[WeightVersion, Path] | None:
         """What was published last, None in a new journal."""
         return await self._writer.read(lambda: facts.newest_version(self._db))

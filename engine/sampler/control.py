@@ -1,8 +1,11 @@
 """Weights on every sampler: pause, update, verify, continue; and order at the engine's start.
 
+Weights come from a folder here; over a group of processes in `update_group.py`.
+
 Invariants
 - After `publish` returned, every server that is up answers with the new version.
-- A server that did not make it is set aside until `bring_up` gave it the newest version.
+- A server that did not make it is set aside until `bring_up` gave it the newest version. While that
+  has no folder yet, since it came over a group, the server waits for it.
 - No server waits for another one's weights, and none stays paused, whatever fails.
 """
 
@@ -10,7 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,10 +51,16 @@ class WeightControl:
     """Owns which version the samplers have. One publish at a time, by its own lock."""
 
     def __init__(self, fleet: Fleet, *, pause_mode: str) -> None:
-        self._fleet = fleet
-        self._mode = pause_mode
+        self.fleet = fleet
+        self.mode = pause_mode
         self._lock = asyncio.Lock()
-        self._newest: tuple[WeightVersion, Path] | None = None
+        self._newest: WeightVersion | None = None
+        self._folders: dict[WeightVersion, Path] = {}
+        self._group_open = False
+        self._may_load = asyncio.Event()
+        """The newest version has a folder, and no publish over a group is open."""
+        self._left: dict[Server, str] = {}
+        """Groups that servers are still in although their publish is over."""
         self._refusal: ServerRefused | None = None
         """What a server that came back said to the newest version."""
         fleet.bring_up = self.bring_up
@@ -62,18 +72,18 @@ class WeightControl:
         """
         async with self._lock:
             self._set(version, path)
-            there = [server for server in self._fleet.servers if server.info is not None]
-            errors = await _each(there, self._start_over)
+            there = [server for server in self.fleet.servers if server.info is not None]
+            errors = await each(there, self._start_over)
             for server in there:
                 if server in errors:
-                    self._fleet.mark_down(server, str(errors[server]))
+                    self.fleet.mark_down(server, str(errors[server]))
                 else:
-                    self._fleet.mark_up(server)
-            if not self._fleet.any_up:
+                    self.fleet.mark_up(server)
+            if not self.fleet.any_up:
                 raise PublishFailed(
                     "; ".join(
                         f"sampler {server.name} did not take the weights {path}: {server.why}"
-                        for server in self._fleet.servers
+                        for server in self.fleet.servers
                     )
                 )
 
@@ -87,25 +97,60 @@ class WeightControl:
         async with self._lock:
             previous = self._newest
             self._set(version, path)
-            servers = [server for server in self._fleet.servers if server.up.is_set()]
+            servers = [server for server in self.fleet.servers if server.up.is_set()]
             began = time.monotonic()
-            errors = await _each(servers, self._update)
+            errors = await each(servers, self._update)
             for server, error in errors.items():
-                self._fleet.mark_down(server, str(error))
+                self.fleet.mark_down(server, str(error))
             refused = [error for error in errors.values() if isinstance(error, ServerRefused)]
             if len(errors) == len(servers):
                 await self._wait_for_one(refused, previous, path)
                 return Published(
-                    samplers=len(self._fleet.names_up), paused_s=time.monotonic() - began
+                    samplers=len(self.fleet.names_up), paused_s=time.monotonic() - began
                 )
             return Published(samplers=len(servers) - len(errors), paused_s=time.monotonic() - began)
+
+    @property
+    def has_folder(self) -> bool:
+        """The newest version can be given to servers that come back."""
+        return self._newest in self._folders
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """No other publish, and no server comes up, in the body: a publish over a group."""
+        async with self._lock:
+            self._group_open = True
+            self._look()
+            try:
+                yield
+            finally:
+                self._group_open = False
+                self._look()
+
+    def served(self, version: WeightVersion) -> None:
+        """Servers have `version`, which came over a group. Its folder follows: `name_folder`."""
+        self._newest = version
+        self._look()
+
+    def name_folder(self, version: WeightVersion, path: Path) -> None:
+        """The weights of `version` lie in `path`: servers that come back may be given them."""
+        self._folders[version] = path
+        self._look()
+
+    def left_in(self, server: Server, group: str) -> None:
+        """The server could not be told to leave `group`; it is told when it is brought up."""
+        self._left[server] = group
 
     async def bring_up(self, server: Server) -> None:
         """Gives a server that came back the newest version, then lets requests to it.
 
-        ServerUnreachable, ServerRefused or WireError when it does not take it.
+        Waits while that has no folder. ServerUnreachable, ServerRefused or WireError when the
+        server does not take it.
         """
         while True:
+            await self._may_bring_up(server)
+            if server.up.is_set():  # it was in the group whose publish ended meanwhile
+                return
             tried = self._newest
             try:
                 await self._start_over(server)
@@ -113,41 +158,57 @@ class WeightControl:
                 if tried == self._newest:
                     self._refusal = error
                 raise
-            if tried == self._newest:  # no publish began meanwhile
+            if tried == self._newest and self._may_load.is_set():  # no publish began meanwhile
                 break
-        self._fleet.mark_up(server)
-        log.info("sampler_up", server=server.name, version=str(self._newest and self._newest[0]))
+        self.fleet.mark_up(server)
+        log.info("sampler_up", server=server.name, version=str(self._newest))
+
+    async def _may_bring_up(self, server: Server) -> None:
+        if not self._may_load.is_set() and not self._group_open:
+            self.fleet.mark_down(
+                server, f"it waits for the folder of {self._newest}, which came over a group"
+            )
+        await self._may_load.wait()
 
     def _set(self, version: WeightVersion, path: Path) -> None:
-        self._newest = version, path
+        self._newest = version
+        self._folders[version] = path
         self._refusal = None
-        self._fleet.known[str(version)] = version
+        self.fleet.known[str(version)] = version
+        self._look()
+
+    def _look(self) -> None:
+        if self.has_folder and not self._group_open:
+            self._may_load.set()
+        else:
+            self._may_load.clear()
 
     async def _wait_for_one(
-        self, refused: Sequence[ServerRefused], previous: tuple[WeightVersion, Path] | None,
-        path: Path,
-    ) -> None:  # fmt: skip
+        self, refused: Sequence[ServerRefused], previous: WeightVersion | None, path: Path
+    ) -> None:
         """Until a server has come back with the new version."""
         refusal = refused[0] if refused else None
         try:
-            while refusal is None and not self._fleet.any_up:
+            while refusal is None and not self.fleet.any_up:
                 await asyncio.sleep(LOOK_SECONDS)
                 refusal = self._refusal
         except asyncio.CancelledError:
             self._newest = previous
+            self._look()
             raise
-        if refusal is not None and not self._fleet.any_up:
+        if refusal is not None and not self.fleet.any_up:
             if self._newest is not None:  # nothing that was sampled under it counts
-                del self._fleet.known[str(self._newest[0])]
+                del self.fleet.known[str(self._newest)]
             self._newest, self._refusal = previous, None
+            self._look()
             raise PublishFailed(f"weights {path}: {refusal}")
 
     async def _update(self, server: Server) -> None:
         async with server.control:
             server.pause()
             try:
-                await server.client.pause(self._mode)
-                await self._load(server, flush_cache=self._mode != "in_place")
+                await server.client.pause(self.mode)
+                await self._load(server, flush_cache=self.mode != "in_place")
             finally:
                 try:
                     async with asyncio.timeout(RESUME_SECONDS):
@@ -161,19 +222,30 @@ class WeightControl:
         async with server.control:
             await server.client.abort_all()
             await server.client.resume()
+            await self._end_update(server)
             await self._load(server, flush_cache=True)
 
+    async def _end_update(self, server: Server) -> None:
+        """What a publish over a group left open, in this life of the engine or an earlier one."""
+        with suppress(ServerRefused):  # there is none
+            await server.client.end_update()
+        if server in self._left:
+            with suppress(ServerRefused):
+                await server.client.leave_group(self._left[server])
+            del self._left[server]
+
     async def _load(self, server: Server, *, flush_cache: bool) -> None:
-        if self._newest is None:
+        version = self._newest
+        if version is None:
             raise ServerUnreachable("no version was ever published")
-        version, path = self._newest
+        path = self._folders[version]
         await server.client.update_from_disk(str(path), str(version), flush_cache=flush_cache)
         found = await server.client.weight_version()
         if found != str(version):
             raise ServerRefused(f"{server.name} serves {found!r} after an update to {version}")
 
 
-async def _each(
+async def each(
     servers: Sequence[Server], change: Callable[[Server], Awaitable[None]]
 ) -> dict[Server, Exception]:
     """Changes all servers at once; what went wrong where. A straggler is given up."""

@@ -24,7 +24,8 @@ def chart(curves: Sequence[Curve], labels: Sequence[str], *, x_name: str, title:
     """`labels`: the runs' names, already escaped; `title` too."""
     drawn = [point for curve in curves for point in (*curve.raw, *curve.smooth)]
     x_low, x_high = _range([x for x, _ in drawn])
-    y_low, y_high = _range([y for _, y in drawn])
+    ends = [y for curve in curves for _, low, high in curve.bars for y in (low, high)]
+    y_low, y_high = _range([*(y for _, y in drawn), *ends])
     right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
 
     def at(x: float, y: float) -> tuple[float, float]:
@@ -44,6 +45,7 @@ def chart(curves: Sequence[Curve], labels: Sequence[str], *, x_name: str, title:
         if curve.raw != curve.smooth:
             parts.append(_line(curve.raw, f"raw r{curve.run}", at))
         parts.append(_line(curve.smooth, f"line r{curve.run}", at))
+        parts += _bars(curve, at)
     for curve in curves:
         parts += _dots(curve, labels[curve.run], x_name, at)
     return "\n".join([*parts, "</svg>"])
@@ -80,8 +82,19 @@ def _line(points: Sequence[tuple[float, float]], style: str, at: At) -> str:
     return f'<polyline class="{style}" points="{path}"/>'
 
 
+def _bars(curve: Curve, at: At) -> list[str]:
+    out = []
+    for x, low, high in curve.bars:
+        (across, bottom), (_, top) = at(x, low), at(x, high)
+        out.append(
+            f'<line class="bar r{curve.run}" x1="{across}" x2="{across}" y1="{bottom}" y2="{top}"/>'
+        )
+    return out
+
+
 def _dots(curve: Curve, label: str, x_name: str, at: At) -> list[str]:
     step = max(1, math.ceil(len(curve.raw) / DOTS))
+    kind, size = ("mark", 3) if curve.marked else ("dot", 5)
     out = []
     for place in range(len(curve.raw) - 1, -1, -step):
         x, measured = curve.raw[place]
@@ -89,7 +102,7 @@ def _dots(curve: Curve, label: str, x_name: str, at: At) -> list[str]:
         across, height = at(x, mean)
         also = "" if measured == mean else f", mean {mean:.5g}"
         out.append(
-            f'<circle class="dot r{curve.run}" cx="{across}" cy="{height}" r="5">'
+            f'<circle class="{kind} r{curve.run}" cx="{across}" cy="{height}" r="{size}">'
             f"<title>{label}, {x_name} {x:.5g}: {measured:.5g}{also}</title></circle>"
         )
     return out

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from learner.compare.runs import Run
@@ -12,6 +13,7 @@ MOST_POINTS = 400
 """Of one drawn curve: a chart is not much more pixels wide."""
 MOST_PARTS = 24
 """Parts of the reward that stand behind it; their names are a stranger's."""
+MOST_SUITES = 24
 
 FIRST = (
     "reward",
@@ -44,11 +46,16 @@ FIRST = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """One run's curve: `raw` as measured, `smooth` the mean over the last points."""
+    """One run's curve: `raw` as measured, `smooth` the mean over the last points.
+
+    bars: (x, low, high) of intervals around points. marked: the points are few, and each is seen.
+    """
 
     run: int
     raw: tuple[tuple[float, float], ...]
     smooth: tuple[tuple[float, float], ...]
+    bars: tuple[tuple[float, float, float], ...] = ()
+    marked: bool = False
 
 
 def names(runs: Sequence[Run]) -> tuple[list[str], list[str]]:
@@ -74,6 +81,41 @@ def curves(runs: Sequence[Run], name: str, *, window: int, hours: bool = False) 
             means = [(x, y) for (x, _), y in zip(points, smoothed, strict=True)]
             out.append(Curve(run=index, raw=thin(points), smooth=thin(means)))
     return out
+
+
+def suites(runs: Sequence[Run]) -> list[str]:
+    """Names of the suites that a run was evaluated on, those of most runs first."""
+    counts = Counter(name for run in runs for name in run.evaluations)
+    return sorted(counts, key=lambda name: (-counts[name], name))[:MOST_SUITES]
+
+
+def evaluated(runs: Sequence[Run], suite: str, *, hours: bool = False) -> list[Curve]:
+    """The runs' mean rewards on a suite with their intervals, as measured."""
+    out = []
+    for index, run in enumerate(runs):
+        clock = run.hours() if hours else {}
+        found = [
+            (_at(m.step, clock) if hours else m.step, m) for m in run.evaluations.get(suite, ())
+        ]
+        points = thin([(float(x), m.reward) for x, m in found])
+        bars = [(x, m.reward - m.half, m.reward + m.half) for x, m in found if m.half is not None]
+        if points:
+            kept = {x for x, _ in points}
+            out.append(
+                Curve(
+                    run=index,
+                    raw=points,
+                    smooth=points,
+                    bars=tuple(bar for bar in bars if bar[0] in kept),
+                    marked=True,
+                )
+            )
+    return out
+
+
+def _at(step: int, clock: Mapping[int, float]) -> float:
+    """Hours at the end of a step; of one without a line, those of the last line before it."""
+    return max((hours for line, hours in clock.items() if line <= step), default=0.0)
 
 
 def smooth(values: Sequence[float], window: int) -> list[float]:

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from html import escape
 
 from learner.compare.chart import chart
-from learner.compare.curves import curves, names
+from learner.compare.curves import Curve, curves, evaluated, names, suites
+from learner.compare.evaluations import INTERVAL, Measured
 from learner.compare.runs import Run, differences
 
 COLOURS = ("#2563a8", "#c2570c", "#2f7d4f", "#7a4aa3", "#a8301f", "#8a6d1d", "#0e7c86", "#5b6570")
@@ -39,11 +40,12 @@ ul.legend svg { display: inline-block; width: 30px; height: 10px; margin-right: 
 figure { margin: 0; } svg { display: block; width: 100%; height: auto; }
 svg text { font: 11px system-ui, sans-serif; fill: var(--soft); }
 .grid { stroke: var(--rule); } .line, .raw { fill: none; stroke-width: 2; stroke-linejoin: round; }
-.raw { stroke-width: 1; opacity: .3; } circle.dot { fill-opacity: 0; stroke: none; }
-circle.dot:hover { fill-opacity: 1; }
+.raw { stroke-width: 1; opacity: .3; } .bar { stroke-width: 1; opacity: .6; }
+circle.dot { fill-opacity: 0; stroke: none; } circle.dot:hover { fill-opacity: 1; }
 .hours { display: none; } #by-hours:checked ~ main .hours { display: block; }
 #by-hours:checked ~ main .steps { display: none; }
-table { border-collapse: collapse; font-size: .86rem; } .scroll { overflow-x: auto; }
+table { border-collapse: collapse; font-size: .86rem; margin-bottom: 1.2rem; }
+.scroll { overflow-x: auto; }
 th, td { text-align: left; padding: .25rem .9rem .25rem 0; border-bottom: 1px solid var(--rule);
   vertical-align: top; overflow-wrap: anywhere; min-width: 6rem; }
 .note { color: var(--soft); } summary { cursor: pointer; margin: 2rem 0 .6rem; }
@@ -51,7 +53,7 @@ th, td { text-align: left; padding: .25rem .9rem .25rem 0; border-bottom: 1px so
 
 
 def page(runs: Sequence[Run], *, window: int) -> str:
-    """The runs' curves over each other, and what their recipes differ in."""
+    """The runs' evaluations and curves over each other, and what their recipes differ in."""
     labels = [text(run.name) for run in runs]
     first, others = names(runs)
     remarks = "".join(f'<p class="note">{text(line)}</p>' for run in runs for line in run.remarks)
@@ -73,6 +75,9 @@ def page(runs: Sequence[Run], *, window: int) -> str:
 <input type="radio" name="axis" id="by-hours"/>
 <label for="by-hours">by hours of training</label>
 <main>
+<h2>Evaluations</h2>
+{_evaluations(runs, labels)}
+<h2>Training</h2>
 <div class="charts">{_figures(runs, labels, first, window)}</div>
 <h2>What the recipes differ in</h2>
 {_table(runs, labels)}
@@ -116,16 +121,61 @@ def _legend(index: int, run: Run, label: str) -> str:
 def _figures(
     runs: Sequence[Run], labels: Sequence[str], metrics: Sequence[str], window: int
 ) -> str:
-    out = []
-    for name in metrics:
-        title = text(name)
-        for hours in (False, True):
-            x_name = "hours" if hours else "step"
-            drawn = curves(runs, name, window=window, hours=hours)
-            svg = chart(drawn, labels, x_name=x_name, title=title)
-            style = "hours" if hours else "steps"
-            out.append(f'<figure class="{style}"><h3>{title}</h3>{svg}</figure>')
-    return "\n".join(out)
+    return "\n".join(
+        _figure(name, labels, hours, curves(runs, name, window=window, hours=hours))
+        for name in metrics
+        for hours in (False, True)
+    )
+
+
+def _figure(name: str, labels: Sequence[str], hours: bool, drawn: Sequence[Curve]) -> str:
+    title, style, x_name = text(name), *(("hours", "hours") if hours else ("steps", "step"))
+    svg = chart(drawn, labels, x_name=x_name, title=title)
+    return f'<figure class="{style}"><h3>{title}</h3>{svg}</figure>'
+
+
+def _evaluations(runs: Sequence[Run], labels: Sequence[str]) -> str:
+    """A table of first and last measurements and a chart a suite; which runs have none."""
+    names_ = suites(runs)
+    without = [label for run, label in zip(runs, labels, strict=True) if not run.evaluations]
+    said = f'<p class="note">Without evaluations: {", ".join(without)}.</p>' if without else ""
+    if not names_:
+        return said
+    figures = "\n".join(
+        _figure(name, labels, hours, evaluated(runs, name, hours=hours))
+        for name in names_
+        for hours in (False, True)
+    )
+    head = "".join(f"<th>{label}</th>" for label in labels)
+    rows = "".join(
+        f"<tr><td>{text(name)}</td><td>{_sampling(runs, name)}</td>"
+        f"{''.join(_measured(run.evaluations.get(name, ())) for run in runs)}</tr>"
+        for name in names_
+    )
+    return (
+        f'{said}<p class="note">Mean rewards at the first and the last step that were evaluated; '
+        f"± is {INTERVAL:g} standard errors, n the rows of the last.</p>"
+        f'<div class="scroll"><table><tr><th>suite</th><th>sampling</th>{head}</tr>{rows}</table>'
+        f'</div><div class="charts">{figures}</div>'
+    )
+
+
+def _sampling(runs: Sequence[Run], suite: str) -> str:
+    """How the suite's answers were sampled, in each way that occurs."""
+    ways = {m.sampling: None for run in runs for m in run.evaluations.get(suite, ())}
+    return text(", ".join(filter(None, ways)))
+
+
+def _measured(found: Sequence[Measured]) -> str:
+    if not found:
+        return "<td>none</td>"
+    first, last = found[0], found[-1]
+    came = f"{_mean(first)} at {first.step}, " if first is not last else ""
+    return f"<td>{came}{_mean(last)} at {last.step}, n = {last.n}</td>"
+
+
+def _mean(one: Measured) -> str:
+    return f"{one.reward:.3g}" if one.half is None else f"{one.reward:.3g} ± {one.half:.2g}"
 
 
 def _others(count: int) -> str:

@@ -1,4 +1,4 @@
-"""What runs left on the disk: their metrics line by line, and the recipes that they ran with.
+"""What runs left on the disk: metrics line by line, evaluations, the recipes that they ran with.
 
 A run that goes on may have written half a line; one that was killed wrote some steps twice, and
 the later line of a step counts. A line that is not what it should be is left out and counted.
@@ -8,34 +8,33 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
+from learner.compare.evaluations import Suites, read_evaluations
+from learner.compare.lines import number, objects, remark, step_of
 from learner.errors import DataError
 
 METRICS = ("learner.jsonl", "sft/sft.jsonl")
 """Where a run's metrics are: those of `learner run`, else those of `learner sft`."""
 RESOLVED = ("engine.resolved.json", "learner.resolved.json", "sft.resolved.json")
-LONGEST_LINE = 1 << 20
-MOST_LINES = 1 << 20
 LARGEST_RECIPE = 4 << 20
 MOST_RUNS = 24
-LARGEST = 1e300
-"""No measurement is larger, and sums of such numbers still are numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """One run: `metrics` has the numbers of each step, in the order of the steps.
 
-    recipe: dotted keys of the resolved recipes with their values as JSON. remarks: what could not
-    be read, a sentence each.
+    recipe: dotted keys of the resolved recipes with their values as JSON. evaluations: by suite.
+    remarks: what could not be read, a sentence each.
     """
 
     name: str
     metrics: Mapping[int, Mapping[str, float]]
     recipe: Mapping[str, str]
+    evaluations: Suites = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
 
     def curve(self, name: str) -> list[tuple[float, float]]:
@@ -83,8 +82,15 @@ def _read(folder: Path, name: str) -> Run:
     for file in (folder / place for place in METRICS):
         if file.is_file():
             metrics, remarks = read_metrics(file)
-            recipe, more = _read_recipes(folder)
-            return Run(name=name, metrics=metrics, recipe=recipe, remarks=(*remarks, *more))
+            recipe, of_recipes = _read_recipes(folder)
+            evaluations, of_suites = read_evaluations(folder)
+            return Run(
+                name=name,
+                metrics=metrics,
+                recipe=recipe,
+                evaluations=evaluations,
+                remarks=(*remarks, *of_suites, *of_recipes),
+            )
     raise DataError(
         f"{folder} has neither {METRICS[0]} nor {METRICS[1]}: name the run.folder of a run that "
         "has made a step"
@@ -95,58 +101,16 @@ def read_metrics(file: Path) -> tuple[dict[int, dict[str, float]], list[str]]:
     """(numbers by step, remarks). DataError when no line can be used."""
     found: dict[int, dict[str, float]] = {}
     broken: list[int] = []
-    with file.open("rb") as lines:
-        for number, line in enumerate(_lines(lines), 1):
-            if not line.strip():
-                continue
-            values = _numbers(line)
-            if values is None:
-                broken.append(number)
-            else:
-                step, numbers = values
-                found[step] = numbers
+    for place, values in objects(file):
+        at = step_of(values) if values is not None else None
+        if values is None or at is None:
+            broken.append(place)
+        else:
+            numbers = ((key, number(value)) for key, value in values.items() if key != "step")
+            found[at] = {key: value for key, value in numbers if value is not None}
     if not found:
         raise DataError(f"{file} has no line with the metrics of a step")
-    remarks = []
-    if broken:
-        what = "line is" if len(broken) == 1 else "lines are"
-        remarks.append(f"{file}: {len(broken)} {what} no metrics, the first is line {broken[0]}")
-    return dict(sorted(found.items())), remarks
-
-
-def _lines(file: BinaryIO) -> Iterator[bytes]:
-    """Lines of at most LONGEST_LINE; a longer one comes in pieces, none of which is metrics."""
-    for _ in range(MOST_LINES):
-        line = file.readline(LONGEST_LINE)
-        if not line:
-            return
-        yield line
-
-
-def _numbers(line: bytes) -> tuple[int, dict[str, float]] | None:
-    """(step, numbers) of a line; None where it is no metrics."""
-    try:
-        values = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(values, dict):
-        return None
-    step = values.pop("step", None)
-    if not isinstance(step, int) or isinstance(step, bool) or step < 0:
-        return None
-    return step, {
-        key: found for key, value in values.items() if (found := _number(value)) is not None
-    }
-
-
-def _number(value: object) -> float | None:
-    if not isinstance(value, int | float):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if abs(number) <= LARGEST else None
+    return dict(sorted(found.items())), remark(file, broken, "metrics")
 
 
 def _read_recipes(folder: Path) -> tuple[dict[str, str], list[str]]:
@@ -165,9 +129,20 @@ def _read_recipes(folder: Path) -> tuple[dict[str, str], list[str]]:
 
 
 def _flat(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Dotted keys with their values as JSON; the shared tables stand at the top."""
+    """Dotted keys with their values as JSON; the shared tables stand at the top, and of a list of
+    tables each under its name."""
+    if isinstance(value, list) and (named := _by_name(value)):
+        value = named
     if isinstance(value, dict) and value:
         for key, inner in value.items():
             yield from _flat(inner, path if not path and key == "shared" else (*path, key))
     else:
         yield ".".join(path), json.dumps(value, ensure_ascii=False)
+
+
+def _by_name(tables: list[Any]) -> dict[str, Any]:
+    """Tables by their names, such as those of suites; empty where one has none, or shares it."""
+    if not all(isinstance(table, dict) and isinstance(table.get("name"), str) for table in tables):
+        return {}
+    named = {table["name"]: {k: v for k, v in table.items() if k != "name"} for table in tables}
+    return named if len(named) == len(tables) else {}

@@ -1,12 +1,18 @@
-"""What is maximised: advantages, credit of turns, loss, correction, distance to the start."""
+"""What is maximised: advantages, credit of turns, loss, correction, distance to the start.
+
+`words` of a table are what `engine check` says of it.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+import math
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from learner.config import words
 from toolwright.recipe import Table
+from toolwright.shared_tables import CorrectionMode
 
 Aggregation = Literal[
     "token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "seq-sum-token-sum-norm"
@@ -31,6 +37,17 @@ class Advantage(Table):
         default="count",
         description="groups without a signal: tokens count in the mean, or leave the batch",
     )
+
+    other_words: ClassVar = {"estimator": words.ESTIMATOR}
+
+    @property
+    def words(self) -> str:
+        own = {
+            "grpo": f" with {'no' if self.std == 'none' else self.std} deviation",
+            "reinforce_pp": f" with discount {self.discount:g}",
+        }
+        weighed = f", weights {self.weights}" if self.weights else ""
+        return f"advantages {self.estimator}{own.get(self.estimator, '')}{weighed}"
 
 
 class Credit(Table):
@@ -60,6 +77,14 @@ class Credit(Table):
     branches: Literal["soft", "hard"] = Field(
         default="soft", description="hard: tokens that branches share get their mean advantage"
     )
+
+    @property
+    def words(self) -> str:
+        also = ", their rewards in the trajectory's" if self.count_in_reward else ""
+        if self.turns == "none":
+            return f"no credit of turns{also}"
+        how = f"weight {self.weight:g}, discount {self.discount:g}"
+        return f"credit of turns by {self.turns} ({how}{also})"
 
 
 LossKind = Literal["ppo", "gspo", "cispo", "sapo", "gmpo", "reinforce"]
@@ -96,6 +121,26 @@ class Loss(Table):
     entropy: float = Field(default=0.0, ge=0, description="bonus on a token's entropy")
     aggregation: Aggregation = "token-mean"
     norm: float = Field(default=1.0, gt=0, description="the constant of seq-sum-token-sum-norm")
+
+    belongs_to: ClassVar = {key: "kind" for own in OF_KIND.values() for key in own}
+    other_words: ClassVar = {"kind": words.KIND, "aggregation": words.AGGREGATION}
+
+    @property
+    def words(self) -> str:
+        low, high = 1 - self.clip_low, 1 + self.clip_high
+        if self.kind == "gmpo":
+            low, high = math.exp(-self.clip_low), math.exp(self.clip_high)
+        dual = f", dual clip {self.dual_clip:g}" if self.dual_clip else ", no dual clip"
+        of_kind = {
+            "ppo": f" (ratio {low:.6g} to {high:.6g}{dual})",
+            "gspo": f" (mean ratio {low:.6g} to {high:.6g})",
+            "cispo": f" (ratio {low:.6g} to {high:.6g})",
+            "gmpo": f" (ratio {low:.3g} to {high:.3g})",
+            "sapo": f" (tau {self.tau_positive:g} and {self.tau_negative:g})",
+        }
+        norm = f" {self.norm:g}" if self.aggregation == "seq-sum-token-sum-norm" else ""
+        bonus = f", entropy bonus {self.entropy:g}" if self.entropy else ""
+        return f"loss {self.kind}{of_kind.get(self.kind, '')}, {self.aggregation}{norm}{bonus}"
 
     @model_validator(mode="before")
     @classmethod
@@ -178,6 +223,20 @@ class Correction(Table):
         """The lower bound of the mask modes."""
         return self.lower or 1 / self.upper
 
+    def words(self, mode: CorrectionMode) -> str:
+        """Of the mode with the bounds that it reads, and of what is left out in any mode."""
+        bounds = {
+            "token_truncate": f" at {self.upper:g}",
+            "seq_truncate": f" at {self.upper:g}",
+            "token_mask": f" outside of {self.low:.3g} to {self.upper:g}",
+            "geo_mask": f" outside of {self.low:.3g} to {self.upper:g}",
+            "decoupled": f", {self.decoupled_cap_mode} above {self.decoupled_cap:g}",
+        }
+        veto = f", veto below {self.veto:g}" if self.veto else ""
+        bound = "bound" if len(self.reject) == 1 else "bounds"
+        rejects = f", {len(self.reject)} {bound} on sequences" if self.reject else ""
+        return f"correction {mode}{bounds.get(mode, '')}{veto}{rejects}"
+
 
 class Kl(Table):
     """Distance to the policy that the run started from; 0 = no reference model at all."""
@@ -187,3 +246,12 @@ class Kl(Table):
     place: Literal["loss", "reward"] = Field(
         default="loss", description="a term of the loss, or k1 of each token off its reward"
     )
+
+    other_words: ClassVar = {"estimator": words.KL}
+
+    @property
+    def words(self) -> str:
+        if not self.coefficient:
+            return "no KL"
+        how = f"{self.estimator} in the loss" if self.place == "loss" else "in the reward"
+        return f"KL {self.coefficient:g} {how}"

@@ -7,13 +7,22 @@ What engine and learner must agree on (steps, batch, staleness, correction) is i
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from learner.config import reads
 from learner.config.objective import Advantage, Correction, Credit, Kl, Loss
-from learner.config.weights import Lora, Optimizer, Parallel, Recompute, SftOptimizer, Vision
-from toolwright.recipe import Table
+from learner.config.weights import (
+    Lora,
+    Optimizer,
+    Parallel,
+    Publish,
+    Recompute,
+    SftOptimizer,
+    Vision,
+)
+from toolwright.recipe import Shared, Table
 
 EPOCHS = 2
 """Of imitation where the recipe gives neither epochs nor steps (MTR, section 4.1)."""
@@ -29,6 +38,7 @@ class LearnerTable(Table):
     correction: Correction = Field(default_factory=Correction)
     kl: Kl = Field(default_factory=Kl)
     parallel: Parallel = Field(default_factory=Parallel)
+    publish: Publish = Field(default_factory=Publish)
     lora: Lora | None = Field(default=None, description="train adapters; absent, every weight")
     precision: Literal["float32", "bfloat16"] = "float32"
     recompute: Recompute = Field(
@@ -58,6 +68,45 @@ class LearnerTable(Table):
         default=600.0, gt=0, description="how long the engine may be out of reach"
     )
 
+    read_where: ClassVar = reads.LEARNER
+
+    def in_force(self, shared: Shared) -> str:
+        parts = (
+            self.loss.words,
+            self.advantage.words,
+            self.correction.words(shared.run.correction),
+            self.credit.words,
+            self.kl.words,
+            f"{self.optimizer.words}{_adapters(self.lora)}",
+            f"staleness {shared.run.max_staleness}",
+        )
+        return "; ".join(parts)
+
+    def doubts(self, shared: Shared) -> list[str]:
+        run, advantage = shared.run, self.advantage
+        lines = []
+        if run.group_size == 1 and (advantage.estimator, advantage.singleton) == ("grpo", "zero"):
+            lines.append(
+                "run.group_size = 1 leaves nothing to compare a rollout with: every advantage "
+                "is 0 (learner.advantage.singleton = 'raw' takes the reward itself)"
+            )
+        if self.updates > run.batch:
+            lines.append(
+                f"learner.updates = {self.updates} deals a batch of {run.batch} rollouts "
+                "into more parts than it has: some updates get none"
+            )
+        summed = self.loss.aggregation == "seq-sum-token-sum-norm"
+        if summed and "norm" not in self.loss.model_fields_set:
+            longest, rows = shared.task.limits.response, run.batch // self.updates
+            lines.append(
+                "learner.loss.aggregation = 'seq-sum-token-sum-norm' divides the sum over all "
+                "tokens by learner.loss.norm, which is left at 1: gradients grow with the batch. "
+                f"Dr. GRPO's constant is the longest response: set learner.loss.norm = "
+                f"{longest * max(1, rows)}, task.limits.response ({longest}) times the "
+                f"{max(1, rows)} trajectories of an update"
+            )
+        return lines
+
     @model_validator(mode="after")
     def _whole_matrices(self) -> LearnerTable:
         _check_matrices(self)
@@ -72,6 +121,8 @@ class Heldout(Table):
         default=0.0, ge=0, lt=1, description="or this share of the tasks of sft.data"
     )
     every: int = Field(default=100, ge=1, description="steps")
+
+    either: ClassVar = (("data", "fraction"),)
 
     @model_validator(mode="after")
     def _one_source(self) -> Heldout:
@@ -113,6 +164,17 @@ class SftTable(Table):
     checkpoint_every: int = Field(default=500, ge=1, description="steps")
     keep_checkpoints: int = Field(default=2, ge=1)
 
+    either: ClassVar = (("steps", "epochs"),)
+    read_where: ClassVar = reads.SFT
+
+    def in_force(self, shared: Shared) -> str:
+        epochs = self.epochs or EPOCHS
+        seen = "once" if epochs == 1 else f"{epochs} times"
+        length = f"{self.steps} steps" if self.steps is not None else f"each trace {seen}"
+        return f"{length}, {self.batch_size} traces a step; {self.optimizer.words}" + _adapters(
+            self.lora
+        )
+
     def shown(self, count: int) -> int:
         """Traces of the whole run's batches, `count` different ones."""
         if self.steps is not None:
@@ -134,12 +196,18 @@ class SftTable(Table):
         return self
 
 
+def _adapters(lora: Lora | None) -> str:
+    return f", adapters of rank {lora.rank} alone" if lora is not None else ""
+
+
 def _check_matrices(table: LearnerTable | SftTable) -> None:
     optimizer, parallel, lora = table.optimizer, table.parallel, table.lora
     if lora is not None and parallel.tensor > 1:
         raise ValueError("lora adapts whole matrices: set parallel.tensor = 1")
     if lora is not None and parallel.pipeline > 1:
         raise ValueError("lora's adapters are of all layers: set parallel.pipeline = 1")
+    if lora is not None and parallel.expert > 1:
+        raise ValueError("lora's frozen weights are whole on a rank: set parallel.expert = 1")
     if lora is not None and table.recompute == "full":
         # Megatron's checkpoint of a layer has no gradient where its input has none.
         raise ValueError(
@@ -151,6 +219,10 @@ def _check_matrices(table: LearnerTable | SftTable) -> None:
     if optimizer.kind == "muon" and parallel.tensor > 1:
         raise ValueError(
             "optimizer.kind = 'muon' orthogonalises whole matrices: set parallel.tensor = 1"
+        )
+    if optimizer.kind == "muon" and parallel.expert > 1:
+        raise ValueError(
+            "optimizer.kind = 'muon' moves weights that every rank has: set parallel.expert = 1"
         )
     if optimizer.kind == "muon" and parallel.distributed_optimizer:
         raise ValueError(

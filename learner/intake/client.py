@@ -1,8 +1,9 @@
 """The learner's line to the engine: RolloutService and PolicyService, with patience.
 
 Calls are synchronous for the caller; they run on a loop in the background, so that a lease may be
-begun and waited for later, while other calls are made. An engine that is out
-of reach is waited for, aloud, up to `patience` seconds; what it refuses is an EngineError. Every
+begun and waited for later, while other calls are made. An engine that is out of reach, or takes
+calls and answers none, is waited for, aloud, up to `patience` seconds; what it refuses is an
+EngineError. Every
 request may be sent again: leases start after a mark, publishes and acknowledgements are
 idempotent.
 
@@ -20,11 +21,11 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import grpc
 import grpc.aio
@@ -45,6 +46,7 @@ from toolwright.types import BlobRef, Group, WeightVersion
 Answer = TypeVar("Answer")
 
 SHORT_S = 30.0
+GLANCE_S = 2.0
 PUBLISH_S = 900.0
 """A publish waits for an evaluation that is under way."""
 REMIND_S = 10.0
@@ -84,7 +86,7 @@ class EngineClient:
         self.address = address
         self._patience = patience
         self._say = say
-        self._learner = secrets.token_hex(8)
+        self.learner = secrets.token_hex(8)
         self._loop = BackgroundLoop("engine-client")
         self._channel = self._loop.run(self._open())
         self._rollout = rollout_pb2_grpc.RolloutServiceStub(self._channel)
@@ -114,7 +116,7 @@ class EngineClient:
 
         Whoever had it publishes nothing any more: what is newest in the answer stays it.
         """
-        return self._policy_as(self._learner)
+        return self._policy_as(self.learner)
 
     def _policy_as(self, learner: str) -> Served:
         request = policy_pb2.GetPolicyRequest(learner=learner)
@@ -134,7 +136,7 @@ class EngineClient:
             train_step=version.step,
             path=path,
             parent=wire.version_to_proto(parent) if parent is not None else None,
-            learner=self._learner,
+            learner=self.learner,
         )
         answer = self._until_answered(
             lambda: call(self._policy.PublishWeights, request, timeout=PUBLISH_S),
@@ -142,12 +144,27 @@ class EngineClient:
         )
         return float(answer.paused.ToTimedelta().total_seconds())
 
+    def ask_policy(self, name: str, request: Any, *, timeout: float) -> Any:
+        """The answer of a PolicyService method, with the client's patience."""
+        return self._until_answered(
+            lambda: self.ask_policy_once(name, request, timeout=timeout), name
+        )
+
+    async def ask_policy_once(self, name: str, request: Any, *, timeout: float) -> Any:
+        """The same without any patience, as a coroutine for `begin`. ServiceError or
+        TransportError."""
+        return await call(getattr(self._policy, name), request, timeout=timeout)
+
+    def begin(self, work: Coroutine[Any, Any, Answer]) -> Future[Answer]:
+        """Begins `work` beside what else is asked, and returns at once."""
+        return self._loop.start(work)
+
     def acknowledge(self, sequence_number: int) -> None:
         """Everything up to the number is durable here."""
         request = rollout_pb2.AckGroupsRequest(
             consumer=rollout_pb2.CONSUMER_TRAIN,
             durable_sequence=sequence_number,
-            learner=self._learner,
+            learner=self.learner,
         )
         self._until_answered(
             lambda: call(self._rollout.AckGroups, request, timeout=SHORT_S), "AckGroups"
@@ -177,10 +194,18 @@ class EngineClient:
 
     def state(self) -> EngineState:
         """How the engine is."""
-        answer = self._until_answered(
-            lambda: call(self._rollout.GetStatus, rollout_pb2.GetStatusRequest(), timeout=SHORT_S),
-            "GetStatus",
-        )
+        return self._until_answered(lambda: self._ask(SHORT_S), "GetStatus")
+
+    def glance(self) -> EngineState | None:
+        """The same, asked once and not waited for; None where no answer comes at once."""
+        try:
+            return self._loop.run(self._ask(GLANCE_S))
+        except (ServiceError, TransportError):
+            return None
+
+    async def _ask(self, timeout: float) -> EngineState:
+        request = rollout_pb2.GetStatusRequest()
+        answer = await call(self._rollout.GetStatus, request, timeout=timeout)
         told = dict(answer.detail)
         return EngineState(
             turned_away=int(told.get("turned_away_groups", 0)),
@@ -199,7 +224,7 @@ class EngineClient:
                 max_groups=count - len(got),
                 version=wire.version_to_proto(version),
                 wait=wire.duration(wait),
-                learner=self._learner,
+                learner=self.learner,
             )
             deadline = lease_deadline(wait, count)
             members: list[trajectory_pb2.Trajectory] = []
@@ -249,8 +274,10 @@ class EngineClient:
             try:
                 return await attempt()
             except (ServiceError, TransportError) as error:
-                # Patience is for an engine out of reach, not for one that works on the answer.
-                if not tries or time.monotonic() - began > SHORT_S:
+                # Patience is for an engine that answers nothing, not for one that worked on the
+                # answer until its connection broke. Whoever lets a deadline pass may be either.
+                worked = time.monotonic() - began > SHORT_S and not _is_deadline(error)
+                if not tries or worked:
                     failing_since, tries = time.monotonic(), 0
                 waited = time.monotonic() - failing_since
                 if (
@@ -273,6 +300,10 @@ class EngineClient:
                     self._say(f"waiting for the engine at {self.address} ({what}: {error})")
                 await asyncio.sleep(backoff(tries, error))
                 tries += 1
+
+
+def _is_deadline(error: ServiceError | TransportError) -> bool:
+    return isinstance(error, TransportError) and error.code is grpc.StatusCode.DEADLINE_EXCEEDED
 
 
 def _fingerprint(answer: policy_pb2.GetPolicyResponse) -> Fingerprint:

@@ -65,7 +65,9 @@ def tell(
 
 
 def _turned_away(run: Run) -> dict[str, int]:
-    """How many groups dynamic sampling has turned away so far."""
+    """How many groups dynamic sampling has turned away so far, where the engine says so at once:
+    the step is done, and its line shall not wait for a number."""
     if run.client is None or run.recipe.shared.task.dynamic_sampling is None:
         return {}
-    return {"turned_away_groups": run.client.state().turned_away}
+    found = run.client.glance()
+    return {} if found is None else {"turned_away_groups": found.turned_away}

@@ -13,8 +13,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -87,8 +88,7 @@ def open_bridge(
             f"a vocabulary of {config.vocab_size} does not divide over parallel.tensor = "
             f"{parallel.tensor_size()}"
         )
-    if experts.has_experts(config) and parallel.tensor_size() > 1:
-        raise ModelError(f"{folder} is a mixture of experts: train it with parallel.tensor = 1")
+    experts.check_ways(config, folder, sequence=sequence)
     if config.num_hidden_layers % parallel.stages():
         raise ModelError(
             f"{config.num_hidden_layers} layers do not divide over parallel.pipeline = "
@@ -141,6 +141,7 @@ def new_model(bridge: Any, folder: Path) -> torch.nn.Module:
     scaled = frequencies(bridge.hf_config)
     if scaled is not None:
         model.rotary_pos_emb.inv_freq = scaled[0].to(device.device())
+    experts.keep_apart(model)
     load_weights(bridge, model, folder)
     return model  # type: ignore[no-any-return]
 
@@ -149,7 +150,7 @@ def load_weights(bridge: Any, model: torch.nn.Module, folder: Path) -> None:
     """Copies the folder's weights into the model, each rank its shard."""
     try:
         with _tower_aside(model) as tower, torch.no_grad():
-            bridge.load_weights([model], str(folder))
+            bridge.load_weights([experts.Grouped(model)], str(folder))
         if tower is not None:
             from learner.vision.tower import load_tower
 
@@ -164,7 +165,7 @@ def named_weights(bridge: Any, model: torch.nn.Module) -> Iterator[tuple[str, to
     With what adapters add. Under torch.no_grad: the tensors are views of the live parameters.
     """
     with lora.hidden(model) as adapters, _tower_aside(model) as tower:
-        for name, tensor in bridge.export_weights([model]):
+        for name, tensor in bridge.export_weights([experts.Grouped(model)]):
             whole = tensor if adapters is None else adapters.merged(name, tensor)
             yield bridge.names.of_text(name), whole
         if tower is not None:
@@ -172,12 +173,24 @@ def named_weights(bridge: Any, model: torch.nn.Module) -> Iterator[tuple[str, to
                 yield name, tensor
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """What a folder is written of. The tensors are in the host's memory, under Hugging Face names.
+
+    adapters: under PEFT's names, None where the policy has none. source: gives everything but the
+    weights.
+    """
+
+    weights: Mapping[str, torch.Tensor]
+    adapters: lora.Saved | None
+    source: Path
+    dtype: torch.dtype
+
+
 def save_folder(bridge: Any, model: torch.nn.Module, source: Path, folder: Path) -> None:
     """Writes `folder` whole or not at all; `source` gives everything but the weights.
 
-    It is on the disk when this returns: a power cut does not leave it empty. All ranks call it;
-    rank 0 writes. Adapters are in its weights, and alone in a folder inside. An existing folder of
-    that name is replaced.
+    All ranks call it; rank 0 writes (see `write_folder`).
     """
     with torch.no_grad():  # mbridge broadcasts the very parameters
         weights = {
@@ -186,24 +199,11 @@ def save_folder(bridge: Any, model: torch.nn.Module, source: Path, folder: Path)
             if parallel.is_first()
         }
     if parallel.is_first():
-        for left in folder.parent.glob(f".{folder.name}.*"):
-            shutil.rmtree(left)  # of a process that died here
-        unfinished = folder.with_name(f".{folder.name}.{os.getpid()}")
-        unfinished.mkdir(parents=True)
-        _save_weights(weights, unfinished)
-        _copy_the_rest(source, unfinished, bridge.dtype)
         with lora.hidden(model) as adapters:
-            if adapters is not None:
-                adapters.save(unfinished / lora.FOLDER, source)
-        disk.flush_tree(unfinished)
-        if folder.exists():
-            old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
-            folder.rename(old)
-            disk.rename_flushed(unfinished, folder)
-            shutil.rmtree(old)
-        else:
-            disk.rename_flushed(unfinished, folder)
-        disk.flush(folder.parent.parent)  # the folder of policies may be new
+            own = adapters.saved() if adapters is not None else None
+        write_folder(
+            Saved(weights=weights, adapters=own, source=source, dtype=bridge.dtype), folder
+        )
     parallel.barrier()
 
 
@@ -218,7 +218,32 @@ def _tower_aside(model: torch.nn.Module) -> Iterator[torch.nn.Module | None]:
             model.visual = tower
 
 
-def _save_weights(weights: dict[str, torch.Tensor], folder: Path) -> None:
+def write_folder(saved: Saved, folder: Path) -> None:
+    """Writes `folder` whole or not at all. An existing folder of that name is replaced.
+
+    It is on the disk when this returns: a power cut does not leave it empty. Adapters are in its
+    weights, and alone in a folder inside.
+    """
+    for left in folder.parent.glob(f".{folder.name}.*"):
+        shutil.rmtree(left)  # of a process that died here
+    unfinished = folder.with_name(f".{folder.name}.{os.getpid()}")
+    unfinished.mkdir(parents=True)
+    _save_weights(saved.weights, unfinished)
+    _copy_the_rest(saved.source, unfinished, saved.dtype)
+    if saved.adapters is not None:
+        lora.write(saved.adapters, unfinished / lora.FOLDER, saved.source)
+    disk.flush_tree(unfinished)
+    if folder.exists():
+        old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
+        folder.rename(old)
+        disk.rename_flushed(unfinished, folder)
+        shutil.rmtree(old)
+    else:
+        disk.rename_flushed(unfinished, folder)
+    disk.flush(folder.parent.parent)  # the folder of policies may be new
+
+
+def _save_weights(weights: Mapping[str, torch.Tensor], folder: Path) -> None:
     shards: list[dict[str, torch.Tensor]] = [{}]
     size = 0
     for name, tensor in weights.items():
@@ -294,9 +319,6 @@ def _adapted(base: type[Any]) -> type[Any]:
             if self.whole is not None:
                 _read_by_names(found, names_in(Path(weights_path)))
             return found
-
-        def _weight_name_mapping_mlp(self, name: str) -> list[str]:
-            return experts.expert_names(name) or super()._weight_name_mapping_mlp(name)
 
         def _get_transformer_layer_spec(self, vp_stage: int | None = None) -> Any:
             self.has_vp_stage = True

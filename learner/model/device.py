@@ -83,7 +83,8 @@ class _Stream:
 
     def __init__(self, *_args: Any, **_kwargs: Any) -> None: ...
 
-    def _nothing(self, *_args: Any) -> None: ...
+    def _nothing(self, *_args: Any) -> _Stream:
+        return self  # an event on it has happened, too
 
     wait_stream = synchronize = record_event = wait_event = _nothing
 

@@ -33,12 +33,18 @@ _STILL_WAITING = "rank 0 still waits"
 
 @contextmanager
 def ranks(
-    *, tensor: int = 1, pipeline: int = 1, seed: int = 0, wait: timedelta = RANKS_WAIT
+    *,
+    tensor: int = 1,
+    pipeline: int = 1,
+    expert: int = 1,
+    seed: int = 0,
+    wait: timedelta = RANKS_WAIT,
 ) -> Iterator[None]:
     """The process group while the block runs.
 
     tensor, pipeline: a model copy has as many ranks as their product; the world size divided by it
-    is the data-parallel size. wait: longest time between two meetings of the ranks; a rank that
+    is the data-parallel size. expert: ranks of a pipeline stage, whatever else they share, that
+    share out the experts. wait: longest time between two meetings of the ranks; a rank that
     waits longer ends with an error. LearnerError when it does not divide.
     """
     device.install()
@@ -48,6 +54,12 @@ def ranks(
             f"parallel.tensor = {tensor} times parallel.pipeline = {pipeline} does not divide the "
             f"world size {world}: start torchrun with --nproc-per-node {tensor * pipeline} or a "
             "multiple"
+        )
+    if world // pipeline % expert:
+        raise LearnerError(
+            f"parallel.expert = {expert} times parallel.pipeline = {pipeline} does not divide the "
+            f"world size {world}: experts are shared out over ranks of one stage. Start torchrun "
+            f"with --nproc-per-node {math.lcm(tensor, expert) * pipeline} or a multiple"
         )
     if device.has_cuda():
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
@@ -68,6 +80,8 @@ def ranks(
             parallel_state.initialize_model_parallel(
                 tensor_model_parallel_size=tensor,
                 pipeline_model_parallel_size=pipeline,
+                expert_model_parallel_size=expert,
+                expert_tensor_parallel_size=1,
                 distributed_timeout_minutes=max(1, math.ceil(wait.total_seconds() / 60)),
             )
             torch.manual_seed(seed)
@@ -96,6 +110,11 @@ def data_size() -> int:
 
 def tensor_size() -> int:
     return int(parallel_state.get_tensor_model_parallel_world_size())
+
+
+def expert_size() -> int:
+    """Ranks that share out the experts."""
+    return int(parallel_state.get_expert_model_parallel_world_size())
 
 
 def stages() -> int:

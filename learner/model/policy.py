@@ -243,7 +243,8 @@ def load_policy(
 
 def load_frozen(folder: Path, precision: str) -> Model:
     """The folder's model for scoring only."""
-    bridge = bridges.open_bridge(folder, DTYPES[precision])
+    # A micro-batch's tokens divide over the ranks in any case.
+    bridge = bridges.open_bridge(folder, DTYPES[precision], sequence=parallel.tensor_size() > 1)
     head, sight, network = _network(bridge, folder)
     network.requires_grad_(False)
     network.eval()

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os.path
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+_PREFIX = "_toolwright_file_"
+_beside: dict[str, dict[str, ModuleType]] = {}
+"""By folder of a loaded file: the modules that its files imported from that same folder."""
 
 
 class ImportPathError(ValueError):
@@ -30,9 +37,13 @@ def load_object(path: str, folder: Path) -> Any:
 
 
 def load_file(file: Path) -> ModuleType:
-    """A Python file as a module; a second call returns the same module."""
+    """A Python file as a module; a second call returns the same module.
+
+    It may import the files beside it by their names, also where files of another folder, loaded
+    before, import others of the same names.
+    """
     file = file.resolve()
-    name = f"_toolwright_file_{file.stem}_{abs(hash(str(file))):x}"
+    name = f"{_PREFIX}{file.stem}_{abs(hash(str(file))):x}"
     if name in sys.modules:
         return sys.modules[name]
     if not file.is_file():
@@ -42,15 +53,47 @@ def load_file(file: Path) -> ModuleType:
         raise ImportPathError(f"{file} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    sys.path.insert(0, str(file.parent))
     try:
-        spec.loader.exec_module(module)
+        with _at_home(str(file.parent)):
+            spec.loader.exec_module(module)
     except Exception as error:
         del sys.modules[name]
         raise ImportPathError(f"{file} cannot be imported: {_in_words(error)}") from error
-    finally:
-        sys.path.remove(str(file.parent))
     return module
+
+
+@contextmanager
+def _at_home(folder: str) -> Iterator[None]:
+    """Imports find the folder's own files where another loaded file's folder has the same names."""
+    own = _beside.setdefault(folder, {})
+    here = {entry.name.removesuffix(".py") for entry in os.scandir(folder)}
+    away = {
+        name: module
+        for name, module in sys.modules.items()
+        if name.partition(".")[0] in here and _home(name) not in ("", folder)
+    }
+    for name in away:
+        del sys.modules[name]
+    sys.modules.update(own)
+    sys.path.insert(0, folder)
+    importlib.invalidate_caches()
+    try:
+        yield
+    finally:
+        sys.path.remove(folder)
+        own.update({n: m for n, m in sys.modules.items() if _home(n) == folder})
+        sys.modules.update(away)
+
+
+def _home(name: str) -> str:
+    """The folder of a loaded file beside which a module was found; "" for all other modules."""
+    if name.startswith(_PREFIX):
+        return ""
+    file = getattr(sys.modules.get(name.partition(".")[0]), "__file__", None) or ""
+    folder, base = os.path.split(file)
+    if base == "__init__.py":
+        folder = os.path.dirname(folder)
+    return folder if folder in _beside else ""
 
 
 def _module(where: str, path: str) -> ModuleType:

@@ -10,16 +10,19 @@ relative to the recipe file's folder. `toolwright.recipe_layers` reads the file 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from toolwright.assignments import AssignmentError, assign
-from toolwright.recipe_layers import EXTENDS, LayerError, read_layers
+from toolwright.recipe_faults import path_of, sentence, unknown_table
+from toolwright.recipe_keys import what_counts
+from toolwright.recipe_layers import EXTENDS, Layer, LayerError, read_layers
 from toolwright.shared_tables import (
     ARCHITECTURES,
     TRAINED_VISION_ARCHITECTURES,
@@ -32,10 +35,10 @@ from toolwright.shared_tables import (
     Run,
     Sampler,
     Shared,
-    Table,
     TaskTable,
     Tool,
 )
+from toolwright.table import Table
 
 __all__ = [
     "ARCHITECTURES",
@@ -75,12 +78,16 @@ TableModel = TypeVar("TableModel", bound=Table)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """A recipe that was read: the shared tables checked, the others raw."""
+    """A recipe that was read: the shared tables checked, the others raw.
+
+    layers: the files that it was laid of, from the lowest on, then each override.
+    """
 
     path: Path
     shared: Shared
     raw: Mapping[str, Any]
     fragments: tuple[Path, ...] = ()
+    layers: tuple[Layer, ...] = ()
 
     @property
     def folder(self) -> Path:
@@ -96,8 +103,10 @@ class Recipe:
 
     def table(self, name: str, model: type[TableModel]) -> TableModel:
         """The process's own table, checked. RecipeError names the key that does not fit."""
-        where = _where(self.path, self.fragments)
-        return _validate(model, self.raw.get(name, {}), where, prefix=name)
+        given = self.raw.get(name, {})
+        if isinstance(given, Mapping):
+            given = what_counts(model, given, self.layers, (name,))
+        return _validate(model, given, self.path, name, self.layers)
 
     def write_resolved(self, process: str, table: BaseModel) -> None:
         """Leaves what this process runs with as <run folder>/<process>.resolved.json."""
@@ -120,7 +129,7 @@ def read_resolved(file: Path) -> Recipe:
             f"{file} does not say which recipe the run is of ({error}): name a run.folder that an "
             "engine has served, or the recipe"
         ) from error
-    return Recipe(path=path, shared=_validate(Shared, shared, str(file), prefix=""), raw=found)
+    return Recipe(path=path, shared=_validate(Shared, shared, file), raw=found)
 
 
 def load_recipe(path: Path, overrides: Iterable[str] = ()) -> Recipe:
@@ -134,21 +143,34 @@ def load_recipe(path: Path, overrides: Iterable[str] = ()) -> Recipe:
     except LayerError as error:
         raise RecipeError(str(error)) from error
     raw = layers.tables
+    laid = list(layers.laid)
     for text in overrides:
+        own: dict[str, Any] = {}
         try:
             assign(raw, text)
+            assign(own, text)
         except AssignmentError as error:
             raise RecipeError(f"override {error}") from error
-    where = _where(path, layers.fragments)
+        laid.append(Layer(source=f"--set {text}", tables=own, typed=True))
+    if layers.laid[-1].packaged:
+        raise RecipeError(
+            f"{path} is a preset, and says only a part: write a recipe of your own that begins "
+            f'with extends = ["presets/{path.name}"]'
+        )
     known = {*SHARED, *registered_tables()}
     for name in raw:
         if name not in known:
-            raise RecipeError(
-                f"{where}: unknown table [{name}]; known are {', '.join(sorted(known))}"
-                f"{_hint(name, known)}"
-            )
-    shared = _validate(Shared, {k: v for k, v in raw.items() if k in SHARED}, where, prefix="")
-    return Recipe(path=path.resolve(), shared=shared, raw=raw, fragments=layers.fragments)
+            where = _where(path, laid, [(name,)])
+            raise RecipeError(f"{where}: {unknown_table(name, _models(), known)}")
+    shared_raw = {name: table for name, table in raw.items() if name in SHARED}
+    shared = _validate(Shared, shared_raw, path, layers=laid)
+    return Recipe(
+        path=path.resolve(),
+        shared=shared,
+        raw=raw,
+        fragments=layers.fragments,
+        layers=tuple(laid),
+    )
 
 
 def registered_tables() -> dict[str, Any]:
@@ -171,56 +193,34 @@ def check_all(recipe: Recipe) -> list[str]:
     return absent
 
 
-def _where(path: Path, fragments: tuple[Path, ...]) -> str:
-    """The files that a wrong value may stand in."""
-    return f"{path} (with {', '.join(f.name for f in fragments)})" if fragments else str(path)
+def _where(path: Path, layers: Sequence[Layer], keys: Iterable[tuple[str, ...]]) -> str:
+    """The recipe, and what else says one of the keys: fragments below it, overrides above."""
+    files = [layer for layer in layers if not layer.typed]
+    others = [*files[:-1], *(layer for layer in layers if layer.typed)]
+    names = {"--set" if o.typed else o.source: None for k in keys for o in others if o.says(k)}
+    return f"{path} (with {', '.join(names)})" if names else str(path)
 
 
 def _validate(
-    model: type[TableModel], data: Mapping[str, Any], files: str, prefix: str
+    model: type[TableModel],
+    data: Mapping[str, Any],
+    path: Path,
+    prefix: str = "",
+    layers: Sequence[Layer] = (),
 ) -> TableModel:
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        lines = []
-        for item in error.errors():
-            where = ".".join(str(part) for part in (prefix, *item["loc"]) if part != "")
-            if item["type"] == "extra_forbidden":
-                known = _table_at(model, item["loc"][:-1]).model_fields.keys()
-                lines.append(f"{where}: unknown key{_hint(str(item['loc'][-1]), known)}")
-            elif item["type"] == "missing":
-                lines.append(f"{where}: missing")
-            elif item["type"] == "tuple_type":
-                lines.append(f"{where}: write a list, {_as_list(item['input'])}")
-            else:
-                says = item["msg"].removeprefix("Value error, ")
-                lines.append(f"{where}: {says}" if where else says)
-        raise RecipeError(f"{files}: " + "; ".join(lines)) from error
+        models = _models()
+        lines = [sentence(item, model, prefix, models) for item in error.errors()]
+        where = _where(path, layers, (path_of(item, prefix) for item in error.errors()))
+        raise RecipeError(f"{where}: " + "; ".join(lines)) from error
 
 
-def _as_list(value: object) -> str:
-    """A list of TOML with what was written without brackets."""
-    return f"[{json.dumps(value)}]" if isinstance(value, str | int | float) else "[...]"
-
-
-def _table_at(model: type[Table], path: Iterable[int | str]) -> type[Table]:
-    """The table that holds what is at `path`; dicts and tuples of tables are looked through."""
-    found: Any = model
-    for part in path:
-        if _is_table(found):
-            field = found.model_fields.get(str(part))
-            found = field.annotation if field else None
-        else:
-            found = next(filter(_is_table, get_args(found)), None)
-    return found if _is_table(found) else model
-
-
-def _is_table(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, Table)
-
-
-def _hint(name: str, known: Iterable[str]) -> str:
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, list(known), n=1)
-    return f" (did you mean {near[0]!r}?)" if near else ""
+def _models() -> dict[str, type[Table]]:
+    """Every model whose package can be imported; the shared tables together under ""."""
+    out: dict[str, type[Table]] = {"": Shared}
+    for name, point in registered_tables().items():
+        with suppress(ImportError):
+            out[name] = point.load()
+    return out

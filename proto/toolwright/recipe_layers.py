@@ -8,13 +8,14 @@ list too, replaces what was there. A fragment may extend others.
 A name is looked for beside the file that names it, then among the recipes that come with the
 package. Relative paths in a fragment are the recipe's: they start from the recipe's folder.
 
-Knows nothing of the tables.
+Which layer says a key is kept beside the merged tables. Knows nothing of the tables' models.
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,17 +31,62 @@ class LayerError(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """What one file says itself, or one assignment of the command line.
+
+    source: the file's name, or the assignment. packaged: a preset, whose keys nobody chose one by
+    one. typed: the assignment.
+    """
+
+    source: str
+    tables: Mapping[str, Any]
+    packaged: bool = False
+    typed: bool = False
+
+    def value(self, path: Sequence[str]) -> Any:
+        """What it says of the key at `path`; None where it says nothing. TOML has no None."""
+        found: Any = self.tables
+        for part in path:
+            found = found.get(part) if isinstance(found, Mapping) else None
+        return found
+
+    def says(self, path: Sequence[str]) -> bool:
+        """Whether it says the key at `path`, or a list or value that it would be in."""
+        found: Any = self.tables
+        for part in path:
+            if not isinstance(found, Mapping):
+                return True
+            if part not in found:
+                return False
+            found = found[part]
+        return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Layers:
-    """The merged tables, and the fragments in the order in which they were laid, without twins."""
+    """The merged tables, and the fragments in the order in which they were laid, without twins.
+
+    laid: every layer from the lowest to the recipe itself; a fragment that two others extend is in
+    it twice.
+    """
 
     tables: dict[str, Any]
     fragments: tuple[Path, ...]
+    laid: tuple[Layer, ...]
 
 
 def read_layers(path: Path) -> Layers:
     """The file at `path` over everything that it extends. LayerError."""
     fragments: dict[Path, None] = {}
-    return Layers(tables=_read(path, (), fragments), fragments=tuple(fragments))
+    laid: list[Layer] = []
+    tables = _read(path, (), fragments, laid)
+    return Layers(tables=tables, fragments=tuple(fragments), laid=tuple(laid))
+
+
+def highest(layers: Sequence[Layer], path: Sequence[str]) -> int:
+    """Place of the highest layer that says the key at `path`; -1 where none does."""
+    places = range(len(layers) - 1, -1, -1)
+    return next((place for place in places if layers[place].value(path) is not None), -1)
 
 
 def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -66,7 +112,9 @@ def packaged_fragments() -> list[str]:
     )
 
 
-def _read(path: Path, above: tuple[Path, ...], fragments: dict[Path, None]) -> dict[str, Any]:
+def _read(
+    path: Path, above: tuple[Path, ...], fragments: dict[Path, None], laid: list[Layer]
+) -> dict[str, Any]:
     """The tables of a file and of all below it; `above`: the files that led here."""
     raw = _parse(path)
     below: dict[str, Any] = {}
@@ -76,9 +124,14 @@ def _read(path: Path, above: tuple[Path, ...], fragments: dict[Path, None]) -> d
         if fragment in chain:
             circle = " extends ".join(str(p) for p in (*chain[chain.index(fragment) :], fragment))
             raise LayerError(f"{circle}: take one of these lines out")
-        below = merged(below, _read(fragment, chain, fragments))
+        below = merged(below, _read(fragment, chain, fragments, laid))
         fragments.setdefault(fragment)
-    return merged(below, raw)
+    laid.append(Layer(source=path.name, tables=deepcopy(raw), packaged=_is_preset(path)))
+    return merged(below, raw)  # overrides are written into it
+
+
+def _is_preset(path: Path) -> bool:
+    return any(path.resolve().parent == (folder / "presets").resolve() for folder in PACKAGED)
 
 
 def _parse(path: Path) -> dict[str, Any]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from toolwright.stop_rules import read_stop_rules
+from toolwright.table import Table
 
 ARCHITECTURES = ("qwen2", "qwen3", "llama", "qwen3_moe")
 """`model_type` of the policies of text alone; they can be sampled and trained."""
@@ -31,12 +32,6 @@ CorrectionMode = Literal[
 """What the learner does about samplers that do not agree with it; exactly one is active."""
 
 
-class Table(BaseModel):
-    """Base of every table: unknown keys are refused, values are fixed once read."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
 class Run(Table):
     """What one run is, for the engine and the learner alike."""
 
@@ -49,6 +44,16 @@ class Run(Table):
     max_staleness: int = Field(default=0, ge=0, description="in weight versions")
     correction: CorrectionMode = "bypass"
     engine: str = Field(default="127.0.0.1:50051", description="address of `engine serve`")
+
+    other_words: ClassVar = {
+        "correction": {
+            "none": "'bypass' corrects nothing",
+            "off": "'bypass' corrects nothing",
+            "tis": "this is 'token_truncate' here",
+            "mis": "this is 'token_mask' here",
+            "icepop": "this is 'token_mask' here",
+        }
+    }
 
     @property
     def batch(self) -> int:

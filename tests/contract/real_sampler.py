@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,8 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from tests.support.net import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".venv-sglang/bin/python"
@@ -44,7 +45,7 @@ def write_model(folder: Path, seed: int, *more: str, script: str = "tiny_model.p
 def serve(model: Path, log: Path, *options: str, text: bool = False) -> Iterator[str]:
     """The URL of a running server that loads `model`, with its tokenizer if `text` is to be
     understood; its output goes to `log`."""
-    port = _free_port()
+    port = free_port()
     command = [
         sys.executable,
         str(_required(LAUNCHER)),
@@ -100,13 +101,6 @@ def _required(path: Path) -> Path:
 
 def _environment() -> dict[str, str]:
     return {**os.environ, "OMP_NUM_THREADS": "1"}
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _tail(log: Path) -> str:

@@ -13,7 +13,8 @@ from typing import Any
 import torch
 
 from learner.config.objective import Correction, Reject
-from learner.maths import advantages, branches, correction, losses, published, returns, turns
+from learner.maths import advantages, branches, correction, losses, returns, turns
+from tests.golden import published
 from tests.golden.engine_adapters import ENGINE_ADAPTERS
 from tests.golden.toolsvc_adapters import TOOLSVC_ADAPTERS
 

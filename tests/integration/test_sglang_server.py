@@ -14,7 +14,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -30,6 +29,7 @@ import aiohttp
 import psutil
 import pytest
 
+from tests.support.net import free_port
 from tests.support.other_weights import write_other_weights
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -128,9 +128,7 @@ def running_after(seconds: float, processes: list[psutil.Process]) -> list[psuti
 @contextmanager
 def served(model: Path, log: Path, *, wrapper: tuple[str, ...] = ()) -> Iterator[Server]:
     """A starting server; with `wrapper`, a Python one-liner stands between us and the launcher."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     command = [*wrapper, sys.executable, str(LAUNCHER), str(model), str(port)]
     with log.open("wb") as out:
         started = subprocess.Popen(

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import socket
+from bench.ready import free_ports
 
 
 def free_port() -> int:
-    """A port that nobody held a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+    """A port that nobody held a moment ago, and no outgoing connection gets."""
+    return free_ports(1)[0]

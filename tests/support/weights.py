@@ -7,11 +7,14 @@ import struct
 from pathlib import Path
 
 
-def write_weights(folder: Path) -> Path:
-    """The smallest whole policy folder that a publish is taken from."""
+def write_weights(folder: Path, sizes: dict[str, int] | None = None) -> Path:
+    """The smallest whole policy folder that a publish is taken from.
+
+    sizes: bytes of each tensor.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps({"model_type": "qwen3"}))
-    (folder / "model.safetensors").write_bytes(safetensors({"w": 16}))
+    (folder / "model.safetensors").write_bytes(safetensors(sizes or {"w": 16}))
     return folder
 
 

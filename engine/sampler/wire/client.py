@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +32,8 @@ OnChunk = Callable[[Chunk, int], bool]
 ABORT_SECONDS = 10.0
 CONTROL_TIMEOUT = 300.0
 """Seconds for a weight update from disk of the largest models."""
-
+GROUP_TIMEOUT = 900.0
+"""Seconds for a call that waits for the other members of a group: longer than any lease."""
 
 MAX_ANSWER_BYTES = 4 * 2**20
 """Longest answer to a control call; /server_info has some hundred thousand at most."""
@@ -49,6 +51,10 @@ class ServerRefused(Exception):
     """The server answered and said no."""
 
 
+class NoRoute(ServerRefused):
+    """The server, of an older version, has no such route."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerInfo:
     """What the engine needs of /server_info."""
@@ -60,6 +66,9 @@ class ServerInfo:
     weight_version: str
     model_path: str
     max_input_tokens: int | None
+    ranks: int | None
+    """Processes that hold its weights, all by tensor parallelism; None where it splits them or the
+    requests in another way, too."""
 
 
 def _deaf(_chunk: Chunk, _read_ns: int) -> bool:
@@ -169,9 +178,68 @@ class SamplerClient:
     async def update_from_disk(self, path: str, version: str, *, flush_cache: bool) -> None:
         """ServerRefused with the server's own message when it could not load the folder."""
         body = {"model_path": path, "weight_version": version, "flush_cache": flush_cache}
-        answer = await self._post("/update_weights_from_disk", body, timeout=CONTROL_TIMEOUT)
-        if not answer.get("success", False):
-            raise ServerRefused(f"{self.url}: {answer.get('message', answer)}")
+        await self._change("/update_weights_from_disk", body, timeout=CONTROL_TIMEOUT)
+
+    async def join_group(
+        self, name: str, *, address: str, port: int, backend: str, rank: int, world_size: int
+    ) -> None:
+        """Returns when the group stands: the server samples nothing until then. rank: of the first
+        of its own."""
+        body = {
+            "group_name": name,
+            "master_address": address,
+            "master_port": port,
+            "backend": backend,
+            "rank_offset": rank,
+            "world_size": world_size,
+        }
+        await self._change("/init_weights_update_group", body, timeout=GROUP_TIMEOUT)
+
+    async def leave_group(self, name: str) -> None:
+        """ServerRefused where it is in none of that name."""
+        body = {"group_name": name}
+        await self._change("/destroy_weights_update_group", body, timeout=10)
+
+    async def begin_update(self) -> None:
+        """Before the first tensor. Ends an update that was left open."""
+        try:
+            await self._change("/begin_weight_update", {}, timeout=60)
+        except NoRoute:
+            return
+        except ServerRefused:
+            await self.end_update()
+            await self._change("/begin_weight_update", {}, timeout=60)
+
+    async def end_update(self) -> None:
+        """After the last tensor. ServerRefused where none was begun; a server of an older version
+        does not ask for it."""
+        with suppress(NoRoute):
+            await self._change("/end_weight_update", {}, timeout=60)
+
+    async def receive(
+        self,
+        tensors: Sequence[tuple[str, str, Sequence[int]]],
+        *,
+        group: str,
+        version: str,
+        flush_cache: bool,
+    ) -> None:
+        """Takes tensors (name, torch's dtype, shape) that rank 0 broadcasts, in their order. The
+        server names its weights `version` from then on."""
+        body = {
+            "names": [name for name, _, _ in tensors],
+            "dtypes": [dtype for _, dtype, _ in tensors],
+            "shapes": [list(shape) for _, _, shape in tensors],
+            "group_name": group,
+            "weight_version": version,
+            "flush_cache": flush_cache,
+        }
+        await self._change("/update_weights_from_distributed", body, timeout=GROUP_TIMEOUT)
+
+    async def name_weights(self, version: str) -> None:
+        """Calls the weights that the server has `version`."""
+        body = {"new_version": version, "abort_all_requests": False}
+        await self._change("/update_weight_version", body, timeout=60)
 
     async def weight_version(self) -> str:
         return str((await self._get("/model_info", timeout=10)).get("weight_version", ""))
@@ -189,7 +257,14 @@ class SamplerClient:
             weight_version=str(model.get("weight_version", "")),
             model_path=str(model.get("model_path", "")),
             max_input_tokens=longest if isinstance(longest, int) else None,
+            ranks=_ranks(server),
         )
+
+    async def _change(self, path: str, body: Mapping[str, Any], *, timeout: float) -> None:
+        """ServerRefused with the server's own message where it did not succeed."""
+        answer = await self._post(path, body, timeout=timeout)
+        if not answer.get("success", False):
+            raise ServerRefused(f"{self.url}: {answer.get('message', answer)}")
 
     async def _post(self, path: str, body: Mapping[str, Any], *, timeout: float) -> dict[str, Any]:
         return await self._request("POST", path, orjson.dumps(body), timeout)
@@ -225,6 +300,14 @@ def _plainly(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
+def _ranks(server: Mapping[str, Any]) -> int | None:
+    """Of /server_info; a server that does not tell has one."""
+    if any(server.get(key) not in (None, 1) for key in ("dp_size", "pp_size")):
+        return None
+    tensor_parallel = server.get("tp_size") or 1
+    return tensor_parallel if isinstance(tensor_parallel, int) else None
+
+
 async def _text(response: aiohttp.ClientResponse) -> str:
     """WireError for more than a control call answers."""
     parts = bytearray()
@@ -243,4 +326,5 @@ _PASSING = (408, 425, 429)
 def _refusal(where: str, status: int, text: str) -> ServerRefused | WireError:
     if status >= 500 or status in _PASSING:
         return WireError(f"{where} answered {status}: {text[:300]}")
-    return ServerRefused(f"{where} answered {status}: {text[:300]}")
+    kind = NoRoute if status == 404 else ServerRefused
+    return kind(f"{where} answered {status}: {text[:300]}")

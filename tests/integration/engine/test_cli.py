@@ -292,6 +292,16 @@ def test_check_warns_of_what_teaches_nothing(run: Command) -> None:
     assert "tokens and task.limits.model is 8: no token is left for an answer" in said
 
 
+def test_check_says_what_is_in_force_and_what_nobody_reads(run: Command) -> None:
+    said = run("check", learner={"loss": {"kind": "gspo"}, "correction": {"upper": 3.0}}).stdout
+    assert "[learner] in force: loss gspo (mean ratio 0.9997 to 1.0004), seq-mean-token" in said
+    assert "warning: learner.correction.upper = 3.0 does nothing: it is read where" in said
+    assert said.count("warning: ") == 1
+    assert said.endswith("the recipe is in order, but for 1 warning\n")
+    result = run("check", policy={"model": "none"})  # what stops the check comes after it
+    assert "config.json" in sentence(result) and "[learner] in force: loss ppo" in result.stdout
+
+
 def test_a_reward_that_cannot_be_called_as_it_will_be(run: Command) -> None:
     (run.folder / "two.py").write_text("def score(answer, truth):\n    return 0.0\n")
     line = sentence(run("check", task={"reward": "./two.py:score"}))

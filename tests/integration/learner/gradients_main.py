@@ -1,14 +1,19 @@
 """What `test_parallel` compares: loss and whole gradients of fixed rows, for any number of ranks.
 
-A rank is `python gradients_main.py MODEL CHECKPOINT FOLDER NAME=PORT ...` under torchrun. It
-computes once for each NAME of WAYS, since its start costs far more, and writes FOLDER/NAME. Ranks
-meet at the PORT: in torchrun's own store they would find the addresses of the time before.
+`python -m tests.integration.learner.gradients_main MODELS FOLDER` imports once and forks the ranks,
+since an import costs far more than what a rank computes. For each NAME of WAYS the ranks that
+share the work write FOLDER/NAME.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,49 +23,99 @@ from learner.model import device
 device.install()
 
 import torch  # noqa: E402
-from safetensors.torch import save_file  # noqa: E402
+from safetensors.torch import load_file, save_file  # noqa: E402
 
+from bench.ready import free_ports  # noqa: E402
 from learner.config.objective import Advantage, Kl, Loss  # noqa: E402
 from learner.config.tables import LearnerTable  # noqa: E402
-from learner.config.weights import Optimizer, Parallel, Recompute  # noqa: E402
+from learner.config.weights import Optimizer, Parallel, Publish, Recompute  # noqa: E402
+from learner.intake.client import EngineClient  # noqa: E402
 from learner.intake.ledger import Ledger  # noqa: E402
 from learner.loop.rows import prepare  # noqa: E402
 from learner.model import parallel  # noqa: E402
-from learner.model.policy import load_frozen, load_policy  # noqa: E402
+from learner.model.policy import Policy, load_frozen, load_policy  # noqa: E402
+from learner.saving.behind import FolderBehind  # noqa: E402
+from learner.saving.broadcast import ByGroup  # noqa: E402
 from learner.saving.checkpoint import Checkpoints  # noqa: E402
 from learner.training.batch import micro_batches  # noqa: E402
 from learner.training.objective import PolicyObjective  # noqa: E402
 from learner.training.step import gradients, score  # noqa: E402
 from learner.training.update import improve  # noqa: E402
 from tests.integration.learner.fake_engine import random_group  # noqa: E402
+from tests.integration.learner.group_engine import GroupEngine  # noqa: E402
 from tests.integration.learner.named import named_gradients, named_weights  # noqa: E402
 from tests.integration.learner.rows import make_rows, weighed  # noqa: E402
 from toolwright.types import Group, WeightVersion  # noqa: E402
 
-WAYS: dict[str, tuple[Parallel, Recompute]] = {
-    "alone": (Parallel(), "none"),
-    "tensor x data": (Parallel(tensor=2), "selective"),
-    "pipeline x data": (Parallel(pipeline=2), "none"),
-    "tensor x pipeline": (Parallel(tensor=2, pipeline=2, sequence=True), "full"),
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """How ranks share the work, and what they compute twice.
+
+    model: a kind of `models`. ranks: those of the four that take part. after: the way whose
+    checkpoint it goes on from; the one that goes on from none writes the first. sent: whether its
+    weights also go to a sampler by a group.
+    """
+
+    model: str = "qwen3-tied"
+    ranks: Sequence[int] = range(4)
+    ways: Parallel = field(default_factory=Parallel)
+    recompute: Recompute = "none"
+    after: str = ""
+    sent: bool = False
+
+
+SPARSE = "moe-untied"
+LOW, HIGH = (0, 1), (2, 3)
+WAYS = {
+    "alone": Way(ranks=LOW[:1]),
+    "experts alone": Way(model=SPARSE, ranks=HIGH[:1]),
+    "tensor": Way(ranks=LOW, ways=Parallel(tensor=2), after="alone"),
+    "pipeline": Way(ranks=LOW, ways=Parallel(pipeline=2), after="tensor"),
+    "data": Way(ranks=LOW, after="pipeline"),
+    "tensor, expert": Way(
+        model=SPARSE,
+        ranks=HIGH,
+        ways=Parallel(tensor=2, expert=2, sequence=True),
+        recompute="selective",
+        after="experts alone",
+    ),
+    "expert": Way(
+        model=SPARSE, ranks=HIGH, ways=Parallel(expert=2), recompute="full", after="tensor, expert"
+    ),
+    "tensor x data": Way(ways=Parallel(tensor=2), recompute="selective", after="data"),
+    "pipeline x data": Way(ways=Parallel(pipeline=2), after="tensor x data"),
+    "tensor x pipeline": Way(
+        ways=Parallel(tensor=2, pipeline=2, sequence=True),
+        recompute="full",
+        after="pipeline x data",
+        sent=True,
+    ),
+    "pipeline x expert": Way(
+        model=SPARSE, ways=Parallel(pipeline=2, expert=2), after="expert", sent=True
+    ),
+    "expert x data": Way(model=SPARSE, ways=Parallel(expert=2), after="pipeline x expert"),
 }
-"""How one rank or four share the work, and what they compute twice."""
+"""In the order in which the ranks come to them; nobody comes to one before what it goes on from."""
 
 
-def compute(folder: Path, checkpoint: Path, output: Path, name: str) -> None:
+def compute(models: Path, folder: Path, name: str) -> None:
     """Writes the loss, the gradients by Hugging Face name, the weights after each of three steps.
 
-    The third step begins with the checkpoint, which is written first if it is not there.
+    The third step begins with the checkpoint of the way before. It is written again: what the next
+    one reads are the same weights and moments, as these ranks lay them down.
     """
-    ways, recompute = WAYS[name]
-    with parallel.ranks(tensor=ways.tensor, pipeline=ways.pipeline):
+    way = WAYS[name]
+    model, ways, recompute = models / way.model, way.ways, way.recompute
+    with parallel.ranks(tensor=ways.tensor, pipeline=ways.pipeline, expert=ways.expert):
         settings = Optimizer(lr=1e-2, clip=0.5)
-        policy = load_policy(folder, settings, "float32", ways=ways, recompute=recompute)
+        policy = load_policy(model, settings, "float32", ways=ways, recompute=recompute)
         objective = PolicyObjective(
             loss=Loss(entropy=0.1), kl=Kl(coefficient=0.1), correction="decoupled"
         )
         masking = PolicyObjective(loss=Loss(kind="gspo"), kl=Kl(), correction="token_mask")
         rows = weighed(make_rows(9), "seq-mean-token-mean")
-        reference = load_frozen(folder, "float32")
+        reference = load_frozen(model, "float32")
         rows, _ = score(reference, rows, 60, "reference")
         mine = micro_batches(
             rows,
@@ -76,14 +131,13 @@ def compute(folder: Path, checkpoint: Path, output: Path, name: str) -> None:
         out["advantages"] = credit(policy, reference)
         for step in range(3):
             if step == 2:
-                # From here on what the one process wrote, whoever reads it.
-                checkpoints = Checkpoints(checkpoint, 1)
-                if checkpoints.latest() is None:
-                    checkpoints.save(policy, 2, "one", {}, Ledger())
-                policy = load_policy(folder, settings, "float32", ways=ways, recompute=recompute)
-                path = checkpoints.latest()
-                assert path is not None
-                checkpoints.load(policy, path)
+                checkpoint = Checkpoints(folder / f"checkpoint {name}", 1)
+                if way.after:
+                    before = Checkpoints(folder / f"checkpoint {way.after}", 1).latest()
+                    assert before is not None
+                    policy = load_policy(model, settings, "float32", ways=ways, recompute=recompute)
+                    checkpoint.load(policy, before)
+                checkpoint.save(policy, 2, "one", {}, Ledger())
             # The second batch has fewer rows than there may be ranks. Of the third something is
             # left out on each of them.
             done = improve(
@@ -102,8 +156,10 @@ def compute(folder: Path, checkpoint: Path, output: Path, name: str) -> None:
             out.update({f"weight.{step}.{weight}": value for weight, value in weights.items()})
         out["masked"] = torch.tensor(done.sums["masked_tokens"])
         out["compared"] = torch.tensor(done.sums["compared"])
+        if way.sent:
+            check_broadcast(policy, folder / f"{name}, sent")
         if parallel.is_first():
-            save_file(out, output)
+            save_file(out, folder / name)
 
 
 def credit(policy: Any, reference: Any) -> torch.Tensor:
@@ -118,6 +174,7 @@ def credit(policy: Any, reference: Any) -> torch.Tensor:
         policy=policy,
         reference=reference,
         version=version,
+        images=None,
         recipe=SimpleNamespace(shared=SimpleNamespace(sampler=SimpleNamespace(temperature=1.0))),
     )
     batch = prepare(run, groups if parallel.is_first() else None)
@@ -125,11 +182,78 @@ def credit(policy: Any, reference: Any) -> torch.Tensor:
     return torch.cat([torch.from_numpy(row.advantage[row.target]) for row in batch.rows])
 
 
-if __name__ == "__main__":
-    os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "False"
-    model, checkpoint, folder = map(Path, sys.argv[1:4])
-    for word in sys.argv[4:]:
-        name, _, os.environ["MASTER_PORT"] = word.partition("=")
-        compute(model, checkpoint, folder / name, name)
+def share(models: Path, folder: Path, rank: int, ports: dict[str, int]) -> None:
+    """One rank's part in every way, one after the other."""
+    for name, way in WAYS.items():
+        if rank not in way.ranks:
+            continue
+        os.environ |= {
+            "RANK": str(way.ranks.index(rank)),
+            "WORLD_SIZE": str(len(way.ranks)),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(ports[name]),
+        }
+        compute(models, folder, name)
     late = {"learner.vision.pixels", "learner.vision.tower"} & set(sys.modules)
     assert not late, f"a text policy pays for the imports of {late}"
+
+
+def main(models: Path, folder: Path) -> None:
+    """Four ranks, forked. The first that fails ends the others."""
+    ports = dict(zip(WAYS, free_ports(len(WAYS)), strict=True))
+    left = {fork(lambda rank=rank: share(models, folder, rank, ports)) for rank in range(4)}
+    while left:
+        child, status = os.wait()
+        left.discard(child)
+        if status:
+            for other in left:
+                os.kill(other, signal.SIGKILL)
+            sys.exit(f"a rank ended with status {status}")
+
+
+def fork(life: Callable[[], None]) -> int:
+    child = os.fork()
+    if child:
+        return child
+    status = 1
+    try:
+        life()
+        status = 0
+    finally:
+        if status:
+            traceback.print_exc()
+        os._exit(status)
+
+
+def check_broadcast(policy: Policy, root: Path) -> None:
+    """What a sampler gets of these ranks by a process group is what their folder gets."""
+    version = WeightVersion(lineage="sent", step=1)
+    with ExitStack() as stack:
+        client = None
+        if parallel.is_first():
+            engine = GroupEngine(servers=1)
+            stack.callback(engine.stop)
+            client = stack.enter_context(EngineClient(engine.address, patience=5.0, say=print))
+        by_group = ByGroup(
+            Publish(way="group"),
+            root,
+            kept=2,
+            say=print,
+            client=client,
+            behind=stack.enter_context(FolderBehind()),
+        )
+        published = by_group.publish(policy, version)
+        by_group.settle()
+        policy.save(root / "saved")
+        if parallel.is_first():
+            (got,) = engine.received[version]
+            saved = load_file(root / "saved" / "model.safetensors")
+            behind = load_file(published.folder / "model.safetensors")
+            assert got.keys() == saved.keys() == behind.keys()
+            for name, tensor in saved.items():
+                assert torch.equal(got[name], tensor)
+                assert torch.equal(behind[name], tensor)
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:]))

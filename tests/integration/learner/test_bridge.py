@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM
 
 from engine.edge.policy_folder import check_policy_folder
 from engine.edge.policy_shape import difference
-from learner.config.weights import Optimizer
+from learner.config.weights import Optimizer, Parallel
 from learner.errors import ModelError
 from learner.model.policy import load_frozen, load_policy
 from learner.training.step import score
@@ -130,13 +130,26 @@ def test_a_changed_policy_loads_with_the_same_logits(
     assert torch.allclose(mine, theirs, atol=1e-5)
 
 
-def test_experts_are_whole_on_every_rank(
-    tmp_path: Path, one_rank: None, monkeypatch: pytest.MonkeyPatch
+def test_experts_are_shared_out_whole(
+    tmp_path: Path, model_folder: Path, one_rank: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """And a model without experts is not."""
+    sizes = {"tensor": 1, "expert": 2}
+    for name in sizes:
+        monkeypatch.setattr(f"learner.model.parallel.{name}_size", lambda name=name: sizes[name])
+    with pytest.raises(ModelError, match=r"parallel\.expert = 2 .* has none: set it to 1"):
+        load_policy(model_folder, Optimizer(), "float32")
     folder = write_model(tmp_path / "moe", "moe-untied")
-    monkeypatch.setattr("learner.model.parallel.tensor_size", lambda: 2)
-    with pytest.raises(ModelError, match=r"mixture of experts.*parallel\.tensor = 1"):
+    sizes["expert"] = 3
+    with pytest.raises(ModelError, match=r"4 experts do not divide over parallel\.expert = 3"):
         load_policy(folder, Optimizer(), "float32")
+    mend = r"mixture of experts.*parallel\.expert to 2.*sequence = true.*parallel\.tensor = 1"
+    sizes |= {"tensor": 2, "expert": 1}
+    with pytest.raises(ModelError, match=mend):
+        load_policy(folder, Optimizer(), "float32", ways=Parallel(tensor=2, sequence=True))
+    sizes["expert"] = 2
+    with pytest.raises(ModelError, match=mend):
+        load_policy(folder, Optimizer(), "float32", ways=Parallel(tensor=2))
 
 
 def test_folders_that_cannot_be_trained_are_named(tmp_path: Path, one_rank: None) -> None:

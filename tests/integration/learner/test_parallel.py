@@ -1,6 +1,7 @@
-"""Four ranks over gloo give the loss and the gradients of one process (within 1e-5).
+"""Ranks over gloo give the loss, the gradients and the weights of one process (within 1e-5).
 
-They also go on from its checkpoint, whatever part of the weights and moments each of them holds.
+They also go on from each other's checkpoints, whatever part of the weights and moments each of them
+holds.
 """
 
 from __future__ import annotations
@@ -14,57 +15,40 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from bench.ready import free_ports
-from tests.integration.learner import gradients_main
-from tests.integration.learner.gradients_main import WAYS, compute
+from tests.integration.learner.gradients_main import WAYS
+from tests.integration.learner.models import write_model
 
 ROOT = Path(__file__).parents[3]
-SHARED = [name for name in WAYS if name != "alone"]
+SHARED = [name for name, way in WAYS.items() if way.after]
 
 
 @pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("parallel") / "checkpoint"
-
-
-@pytest.fixture(scope="module")
-def alone(model_folder: Path, checkpoint: Path) -> dict[str, torch.Tensor]:
-    """What one process finds: this one. It leaves a checkpoint."""
-    compute(model_folder, checkpoint, checkpoint.with_name("alone"), "alone")
-    return load_file(checkpoint.with_name("alone"))
-
-
-@pytest.fixture(scope="module")
-def together(
-    model_folder: Path, checkpoint: Path, alone: dict[str, torch.Tensor]
-) -> dict[str, dict[str, torch.Tensor]]:
-    """What four ranks find, by name of how they share the work."""
-    folder = checkpoint.with_name("together")
-    folder.mkdir()
-    agent, *ports = free_ports(1 + len(SHARED))
-    command = [
-        *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "4"),
-        *("--master-addr", "127.0.0.1", "--master-port", str(agent)),
-        *(str(gradients_main.__file__), str(model_folder), str(checkpoint), str(folder)),
-        *(f"{name}={port}" for name, port in zip(SHARED, ports, strict=True)),
-    ]
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, torch.Tensor]]:
+    """What ranks find, by name of how they share the work."""
+    models, folder = (tmp_path_factory.mktemp(name) for name in ("models", "found"))
+    for kind in {way.model for way in WAYS.values()}:
+        write_model(models / kind, kind)
     path = os.pathsep.join([str(ROOT), str(ROOT / "proto")])
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
     done = subprocess.run(
-        command, env=env, capture_output=True, text=True, timeout=200, check=False
+        [sys.executable, "-m", "tests.integration.learner.gradients_main", models, folder],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    return {name: load_file(folder / name) for name in SHARED}
+    return {name: load_file(folder / name) for name in WAYS}
 
 
 @pytest.mark.parametrize("name", SHARED)
-def test_four_ranks_agree_with_one(
-    alone: dict[str, torch.Tensor], together: dict[str, dict[str, torch.Tensor]], name: str
-) -> None:
-    found = together[name]
-    assert found.keys() == alone.keys()
+def test_ranks_agree_with_one(found: dict[str, dict[str, torch.Tensor]], name: str) -> None:
+    shared = found[name]
+    alone = found[next(n for n, w in WAYS.items() if w.model == WAYS[name].model and not w.after)]
+    assert shared.keys() == alone.keys()
     assert 0 < alone["masked"] < alone["compared"]
-    worst = {key: float((found[key] - alone[key]).abs().max()) for key in alone}
+    worst = {key: float((shared[key] - alone[key]).abs().max()) for key in alone}
     # Norms are of any size. The second step's is of weights that Adam has moved: see below. The
     # third begins with the checkpoint's.
     worst |= {k: v / float(alone[k]) for k, v in worst.items() if k.startswith("norm.")}

@@ -47,7 +47,7 @@ def test_the_parts_are_the_step(tmp_path: Path) -> None:
         "checkpoint": 0.5,
         "other": 1.5,
     }
-    assert sum(row.parts.values()) == row.step == 10.0
+    assert sum(filter(None, row.parts.values())) == row.step == 10.0
     assert row.trajectory == {"generate": 1.5, "tool": 0.25, "reward": 0.125}
 
 
@@ -56,11 +56,17 @@ def test_tokens_a_second_are_those_of_all_steps_together(tmp_path: Path) -> None
     assert row_of(*read_runs([run]), 0).tokens_per_s == pytest.approx((10 + 400) / 5)
 
 
-def test_older_runs_without_a_part_have_none_of_it(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "a", {})
+def test_what_an_older_learner_did_not_tell_is_unknown(tmp_path: Path) -> None:
+    """Also where a newer one went on with the run: a mean over some steps would be another."""
+    run = write_run(tmp_path / "a", {}, {})
     text = (run / "learner.jsonl").read_text()
-    (run / "learner.jsonl").write_text(text.replace('"logprobs_s"', '"old_s"'))
-    assert row_of(*read_runs([run]), 0).parts["log-probs"] == 0.0
+    (run / "learner.jsonl").write_text(text.replace('"logprobs_s"', '"old_s"', 1))
+    row = row_of(*read_runs([run]), 0)
+    assert (row.parts["log-probs"], row.parts["update"]) == (None, 5.0)
+    assert sum(filter(None, row.parts.values())) == row.step
+    result = CliRunner().invoke(app, ["step", str(run), "--skip", "0"])
+    cells = [line.split()[:5] for line in result.stdout.splitlines()]
+    assert ["a", "2", "2.00", "unknown", "5.00"] in cells
 
 
 def test_what_cannot_be_told_is_a_sentence(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """deploy/launch: scripts that start the right programs and leave none behind, and manifests that
 Kubernetes' own schemas and our own command lines take.
 
-Samplers, engine, torchrun and Slurm's commands are small programs that say what they were given;
-the samplers' answer over HTTP as SGLang does.
+Samplers, engine, the Python of `learner.launch` and Slurm's commands are small programs that say
+what they were given; the samplers' answer over HTTP as SGLang does.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from torch.distributed.run import get_args_parser
 
 from engine.config import EngineTable
 from learner.config.tables import LearnerTable
+from learner.errors import DivergedError, TakenError, WorthlessError
 from tests.support.net import free_port
 from toolwright.recipe import check_all, load_recipe
 
@@ -83,7 +84,7 @@ class Stage:
         self.folder = folder
         self.log = folder / "said"
         self.log.mkdir()
-        for name in ("sglang", "engine", "torchrun"):
+        for name in ("sglang", "engine", "python"):
             self._program(name, SAY.format(python=sys.executable))
         self._program("srun", SRUN)
         self._program("scontrol", "#!/usr/bin/env bash\ntr , '\\n' <<<\"$3\"\n")
@@ -120,7 +121,7 @@ class Stage:
         return [json.loads(text) for path in logs if (text := path.read_text())]
 
     def alive(self) -> list[str]:
-        pids = [one["pid"] for name in ("sglang", "engine", "torchrun") for one in self.said(name)]
+        pids = [one["pid"] for name in ("sglang", "engine", "python") for one in self.said(name)]
         return [str(pid) for pid in pids if Path(f"/proc/{pid}").exists()]
 
 
@@ -150,7 +151,8 @@ def test_bash_and_shellcheck_find_nothing(script: Path) -> None:
 
 def torch_arguments(args: list[str]) -> tuple[Any, list[str]]:
     """(torchrun's own, what follows `-m learner.cli`), as torchrun itself reads them."""
-    read = get_args_parser().parse_args(args)
+    assert args[:2] == ["-m", "learner.launch"]
+    read = get_args_parser().parse_args(args[2:])
     assert read.module and read.training_script == "learner.cli"
     return read, read.training_script_args
 
@@ -159,9 +161,7 @@ NODE = {"SAMPLER_GPUS": "0 2,3", "LEARNER_GPUS": "4,5,6", "SAMPLER_FLAGS": "--co
 
 
 def test_a_machine_runs_a_sampler_a_word_and_a_rank_a_gpu(stage: Stage) -> None:
-    run = stage.start(
-        "node.sh", "r.toml", "model", "--set", "run.steps=3", **NODE, END_torchrun="0"
-    )
+    run = stage.start("node.sh", "r.toml", "model", "--set", "run.steps=3", **NODE, END_python="0")
     assert run.wait(60) == 0
     samplers = sorted(stage.said("sglang"), key=lambda one: one["env"]["CUDA_VISIBLE_DEVICES"])
     assert [one["env"]["CUDA_VISIBLE_DEVICES"] for one in samplers] == ["0", "2,3"]
@@ -173,7 +173,7 @@ def test_a_machine_runs_a_sampler_a_word_and_a_rank_a_gpu(stage: Stage) -> None:
         assert text.endswith("--incremental-streaming-output --context-length 99")
     urls = f'["http://127.0.0.1:{stage.port}", "http://127.0.0.1:{stage.port + 1}"]'
     settings = ["r.toml", "--set", "run.steps=3", "--set", f"sampler.endpoints={urls}"]
-    (engine,), (learner,) = stage.said("engine"), stage.said("torchrun")
+    (engine,), (learner,) = stage.said("engine"), stage.said("python")
     assert engine["args"] == ["serve", *settings]
     assert engine["env"]["CUDA_VISIBLE_DEVICES"] == ""
     own, learner_args = torch_arguments(learner["args"])
@@ -186,7 +186,7 @@ def test_a_machine_runs_a_sampler_a_word_and_a_rank_a_gpu(stage: Stage) -> None:
 @pytest.mark.parametrize(
     ("ends", "status", "says"),
     [
-        ({"END_torchrun": "4"}, 4, ""),
+        ({"END_python": "4"}, 4, ""),
         (
             {"END_engine": "0"},
             1,
@@ -206,7 +206,7 @@ def test_whatever_ends_first_ends_all(
 
 def test_a_signal_leaves_nothing_behind(stage: Stage) -> None:
     run = stage.start("node.sh", "r.toml", "model", **NODE)
-    until(lambda: stage.said("torchrun") and stage.said("engine"))
+    until(lambda: stage.said("python") and stage.said("engine"))
     assert len(stage.alive()) == 4
     run.terminate()
     assert run.wait(30) == 143
@@ -236,7 +236,7 @@ def test_slurm_puts_rank_0_where_the_engine_is(stage: Stage) -> None:
         SLURM_JOB_NODELIST="node-a,node-b,127.0.0.1",
         LEARNER_NODES="2",
         GPUS_PER_NODE="2",
-        END_torchrun="0",
+        END_python="0",
     )
     assert run.wait(60) == 0
     samplers = stage.said("sglang")
@@ -246,7 +246,7 @@ def test_slurm_puts_rank_0_where_the_engine_is(stage: Stage) -> None:
     (engine,) = stage.said("engine")
     assert "SLURMD_NODENAME" not in engine["env"]  # in the batch script itself: the first node
     ranks = {}
-    for one in stage.said("torchrun"):
+    for one in stage.said("python"):
         own, args = torch_arguments(one["args"])
         ranks[one["env"]["SLURMD_NODENAME"]] = own.node_rank
         assert (own.nnodes, own.nproc_per_node, own.master_addr) == ("2", "2", "node-a")
@@ -289,7 +289,9 @@ def test_kubernetes_schemas_hold(version: str) -> None:
 
 def test_the_pods_programs_are_given_what_they_take() -> None:
     (learner,) = pod("Job", "learner")["containers"]
-    read, rest = torch_arguments([word.replace("$(NODE_RANK)", "1") for word in learner["args"]])
+    assert learner["command"][0] == "python"
+    words = [*learner["command"][1:], *learner["args"]]
+    read, rest = torch_arguments([word.replace("$(NODE_RANK)", "1") for word in words])
     (job,) = (one for one in objects() if one["kind"] == "Job")
     assert int(read.nnodes) == job["spec"]["completions"] == job["spec"]["parallelism"]
     assert read.nproc_per_node == learner["resources"]["limits"]["nvidia.com/gpu"]
@@ -297,6 +299,10 @@ def test_the_pods_programs_are_given_what_they_take() -> None:
     assert read.master_addr == f"{job['metadata']['name']}-0.{pod('Job', 'learner')['subdomain']}"
     (engine,) = pod("StatefulSet", "engine")["containers"]
     assert engine["args"] == ["serve", "/recipe/recipe.toml"]
+    (rule,) = job["spec"]["podFailurePolicy"]["rules"]
+    assert rule["onExitCodes"]["containerName"] == learner["name"]
+    useless = (DivergedError, WorthlessError, TakenError)
+    assert rule["onExitCodes"]["values"] == [error.status for error in useless]
 
 
 def test_the_recipe_fits_the_pods() -> None:

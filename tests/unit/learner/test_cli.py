@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from learner.cli import app
+from learner.ending import ENDED, fail, told
+from learner.errors import TakenError, WorthlessError
 
 RECIPE = """
 [run]
@@ -55,6 +58,29 @@ def test_a_missing_recipe_is_named(tmp_path: Path) -> None:
     code, said = invoke("run", str(tmp_path / "none.toml"))
     assert code == 1
     assert "no recipe at" in said
+
+
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_rank_0_leaves_its_status_for_who_launched_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rank: str
+) -> None:
+    file = tmp_path / "ended"
+    monkeypatch.setenv(ENDED, str(file))
+    monkeypatch.setenv("RANK", rank)
+    with pytest.raises(typer.Exit) as caught:
+        fail(WorthlessError("nothing\nat all \udcff"))
+    assert caught.value.exit_code == 4
+    assert told(file) == ((4, "nothing\nat all ?") if rank == "0" else None)
+
+
+def test_a_file_that_cannot_be_written_changes_no_status(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(ENDED, str(tmp_path / "none" / "ended"))
+    with pytest.raises(typer.Exit) as caught:
+        fail(TakenError("taken"))
+    assert caught.value.exit_code == 5
+    assert "cannot be written" in capsys.readouterr().err
 
 
 def test_help_teaches() -> None:

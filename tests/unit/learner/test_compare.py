@@ -17,8 +17,9 @@ from typer.testing import CliRunner
 from learner.cli import app
 from learner.compare.chart import HEIGHT, WIDTH, chart, ticks
 from learner.compare.curves import MOST_POINTS, Curve, curves, smooth, thin
+from learner.compare.lines import LARGEST
 from learner.compare.page import page
-from learner.compare.runs import LARGEST, MOST_RUNS, differences, distinct, read_metrics, read_runs
+from learner.compare.runs import MOST_RUNS, differences, distinct, read_metrics, read_runs
 from learner.errors import DataError
 
 XHTML = "{http://www.w3.org/1999/xhtml}"
@@ -68,6 +69,98 @@ def test_one_page_has_the_curves_of_all_runs_and_what_their_recipes_differ_in(
     ]
     assert "<script" not in output.read_text()
     assert "http" not in output.read_text().replace("http://www.w3.org/1999/xhtml", "")
+
+
+def evaluation(suite: str, at: int, reward: float, **more: Any) -> str:
+    line = {"suite": suite, "lineage": "ab", "step": at, "n": 32, "reward": reward, "stderr": 0.05}
+    return json.dumps({**line, "temperature": 1.0, "parts": {"correct": reward}, **more}) + "\n"
+
+
+def shown(output: Path) -> tuple[list[list[str | None]], list[str], str]:
+    """(rows of all tables, titles of all charts, the page's text)."""
+    root = ElementTree.parse(output).getroot()
+    rows = [[cell.text for cell in row] for row in root.iter(f"{XHTML}tr")]
+    return rows, [h.text or "" for h in root.iter(f"{XHTML}h3")], "".join(root.itertext())
+
+
+def test_evaluations_are_a_table_and_curves_with_their_intervals(tmp_path: Path) -> None:
+    a, b, c = (write_run(tmp_path / name, recipe={}) for name in "abc")
+    (a / "evaluations.jsonl").write_text(
+        evaluation("unseen", 0, 0.344)
+        + evaluation("unseen", 2, 0.9)
+        + evaluation("unseen", 2, 0.594, lineage="cd", n=30)  # again, after a kill
+        + evaluation("greedy", 4, 0.5, temperature=0.0, stderr=None)
+        + '{"suite": "unseen", "st'
+    )
+    (b / "evaluations.jsonl").write_text(evaluation("unseen", 4, 1.0, stderr=0.0))
+    code, said = compare(a, b, c, "-o", tmp_path / "page.html")
+    assert code == 0
+    assert said == f"learner: {a}/evaluations.jsonl: 1 line is no evaluation, the first is line 5\n"
+    rows, titles, text = shown(tmp_path / "page.html")
+    assert rows == [
+        ["suite", "sampling", "a", "b", "c"],
+        ["unseen", "temperature 1", "0.344 ± 0.098 at 0, 0.594 ± 0.098 at 2, n = 30", ONE, "none"],
+        ["greedy", "greedy", "0.5 at 4, n = 32", "none", "none"],
+    ]
+    assert titles[:2] == ["unseen", "unseen"] and titles.count("greedy") == 2
+    assert "Without evaluations: c." in text
+    assert "a, step 2: 0.594" in text and "a, hours 0.02: 0.594" in text
+    root = ElementTree.parse(tmp_path / "page.html").getroot()
+    bars = [line for line in root.iter(f"{XHTML}line") if line.get("class") == "bar r0"]
+    assert len(bars) == 4  # two points, by step and by hours
+    marks = [dot for dot in root.iter(f"{XHTML}circle") if dot.get("class") == "mark r1"]
+    assert len(marks) == 2  # the only point of a run is seen
+    assert all(float(bar.get("y2", 0)) < float(bar.get("y1", 0)) for bar in bars)
+
+
+ONE = "1 ± 0 at 4, n = 32"
+
+
+def test_no_run_with_evaluations_is_said(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / name, recipe={}) for name in "ab"]
+    assert compare(*runs, "-o", tmp_path / "page.html") == (0, "")
+    rows, _, text = shown(tmp_path / "page.html")
+    assert rows == [] and "Without evaluations: a, b." in text
+
+
+def test_suites_of_recipes_differ_by_their_keys_and_not_as_json(tmp_path: Path) -> None:
+    def recipe(**suite: Any) -> Any:
+        suites = [{"name": "unseen", "n": 32, **suite}, {"name": "other", "n": 1}]
+        return {"engine": {"evaluation": {"suites": suites}}, "learner": {"x": [{"name": 1}]}}
+
+    runs = [
+        write_run(tmp_path / "a", recipe=recipe()),
+        write_run(tmp_path / "b", recipe=recipe(n=64)),
+    ]
+    assert differences(read_runs(runs)) == [("engine.evaluation.suites.unseen.n", ["32", "64"])]
+    twins = {"learner": {"suites": [{"name": "s", "n": 1}, {"name": "s", "n": 2}]}}
+    (twin, *_) = read_runs([write_run(tmp_path / "c", recipe=twins)])
+    assert list(twin.recipe) == ["learner.suites"]
+
+
+EVALUATIONS_THAT_ARE_NONE = [
+    {"suite": 1},
+    {"suite": "s" * 300},
+    {"step": -1},
+    {"step": None},
+    {"reward": None},
+    {"reward": float("nan")},
+    {"n": 0},
+    {"n": "many"},
+    {"stderr": -1},
+]
+
+
+@pytest.mark.parametrize("more", EVALUATIONS_THAT_ARE_NONE, ids=str)
+def test_a_broken_evaluation_costs_itself(tmp_path: Path, more: dict[str, Any]) -> None:
+    run = write_run(tmp_path / "a", recipe={})
+    line = json.loads(evaluation("s", 1, 0.5))
+    text = json.dumps({**line, **more}) + "\n" + evaluation(HOSTILE[:150], 3, 0.25)
+    (run / "evaluations.jsonl").write_text(text)
+    (found,) = read_runs([run])
+    assert [(m.step, m.reward) for own in found.evaluations.values() for m in own] == [(3, 0.25)]
+    assert "1 line is no evaluation, the first is line 1" in found.remarks[0]
+    ElementTree.fromstring(page([found], window=1).encode())
 
 
 HOSTILE = "</title><script>alert(1)</script>\" onload='x' &amp; \x1b[31m \udcff ]]>"

@@ -38,6 +38,9 @@ def test_a_sequence_is_split_over_tensor_parallel_ranks_alone() -> None:
 
 
 def test_muon_moves_no_split_matrices() -> None:
+    given = {"optimizer": {"kind": "muon"}, "parallel": {"expert": 2}}
+    with pytest.raises(ValidationError, match=r"parallel\.expert = 1"):
+        LearnerTable.model_validate(given)
     given = {"optimizer": {"kind": "muon"}, "parallel": {"distributed_optimizer": True}}
     with pytest.raises(ValidationError, match=r"parallel\.distributed_optimizer = false"):
         LearnerTable.model_validate(given)
@@ -48,6 +51,7 @@ def test_muon_moves_no_split_matrices() -> None:
     [
         ({"recompute": "full"}, "recompute = 'selective'"),
         ({"parallel": {"pipeline": 2}}, r"parallel\.pipeline = 1"),
+        ({"parallel": {"expert": 2}}, r"parallel\.expert = 1"),
     ],
 )
 def test_adapters_get_their_gradient(given: dict[str, object], mend: str) -> None:
@@ -75,3 +79,36 @@ def test_adapters_that_cannot_be(
     with pytest.raises(ValidationError, match=says):
         table.model_validate({**needed, **given})
     assert table.model_validate({**needed, "lora": {}}).lora is not None
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"bucket_mib": 0}, "bucket_mib"),
+        ({"port": 70000}, "port"),
+        ({"address": ""}, "address"),
+        ({"timeout_s": 601}, "timeout_s"),
+        ({"way": "nccl"}, "way"),
+    ],
+)
+def test_publishes_that_cannot_be(given: dict[str, object], says: str) -> None:
+    with pytest.raises(ValidationError, match=says):
+        LearnerTable.model_validate({"publish": given})
+
+
+@pytest.mark.parametrize(
+    ("given", "endpoint", "meet"),
+    [
+        ({"way": "group"}, "http://127.0.0.1:30000", True),
+        ({"way": "group"}, "http://localhost:30000", True),
+        ({"way": "group"}, "http://[::1]:30000", True),
+        ({"way": "group"}, "http://gpu-7:30000", False),
+        ({"way": "group", "address": "10.0.0.5"}, "http://gpu-7:30000", True),
+        ({"way": "folder"}, "http://gpu-7:30000", True),
+    ],
+)
+def test_samplers_elsewhere_do_not_meet_a_learner_at_loopback(
+    given: dict[str, object], endpoint: str, meet: bool
+) -> None:
+    publish = LearnerTable.model_validate({"publish": given}).publish
+    assert (publish.beyond([endpoint]) is None) is meet

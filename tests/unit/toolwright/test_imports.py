@@ -43,6 +43,34 @@ def test_two_files_of_one_name_are_two_modules(tmp_path: Path) -> None:
     assert [load_object("r.py:name", tmp_path / name) for name in "ab"] == ["a", "b"]
 
 
+def test_files_of_two_folders_have_neighbours_of_one_name(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / name / "kit_of_a_task").mkdir(parents=True)
+        (tmp_path / name / "kit_of_a_task/__init__.py").write_text("from . import inner\n")
+        (tmp_path / name / "kit_of_a_task/inner.py").write_text(f"value = {name!r}\n")
+        (tmp_path / name / "words_of_a_task.py").write_text(f"seen = []\nname = {name!r}\n")
+        for file in ("task", "reward"):
+            (tmp_path / name / f"{file}.py").write_text(
+                "import words_of_a_task\nfrom kit_of_a_task.inner import value\n"
+            )
+    tasks = [load_file(tmp_path / name / "task.py") for name in "ab"]
+    rewards = [load_file(tmp_path / name / "reward.py") for name in "ab"]
+    assert [task.words_of_a_task.name for task in tasks] == ["a", "b"]
+    assert [task.value for task in tasks] == ["a", "b"]
+    # Two files of one folder share what lies beside them.
+    for task, reward in zip(tasks, rewards, strict=True):
+        assert task.words_of_a_task is reward.words_of_a_task
+
+
+def test_a_neighbour_does_not_hide_what_others_import(tmp_path: Path) -> None:
+    import json
+
+    (tmp_path / "json.py").write_text("value = 1\n")
+    (tmp_path / "r.py").write_text("import json\n")
+    assert load_file(tmp_path / "r.py").json is json
+    assert sys.modules["json"] is json
+
+
 @pytest.mark.parametrize(
     ("path", "words"),
     [

@@ -35,12 +35,14 @@ GRPO: dict[str, Any] = {
     "learner.advantage.eps": 1e-6,
     "learner.loss.clip_low": 0.2,
     "learner.loss.clip_high": 0.2,
+    "learner.loss.dual_clip": 0.0,
     "learner.loss.aggregation": "seq-mean-token-mean",
 }
 DAPO: dict[str, Any] = {
     "task.dynamic_sampling.metric": "",
     "learner.loss.clip_low": 0.2,
     "learner.loss.clip_high": 0.28,
+    "learner.loss.dual_clip": 0.0,
     "learner.loss.aggregation": "token-mean",
 }
 

@@ -11,7 +11,7 @@ import pytest
 from engine.config import EngineTable
 from tests.support.recipes import to_toml
 from toolwright.recipe import RecipeError, load_recipe
-from toolwright.recipe_layers import merged, packaged_fragments, read_layers
+from toolwright.recipe_layers import PACKAGED, merged, packaged_fragments, read_layers
 
 TABLES: dict[str, Any] = {
     "run": {"name": "r", "folder": "out", "steps": 2, "groups_per_step": 3, "group_size": 4},
@@ -160,3 +160,11 @@ def test_two_reads_share_nothing(tmp_path: Path) -> None:
     file = recipe(tmp_path, "a.toml")
     read_layers(file).tables["task"]["limits"]["turns"] = 9
     assert load_recipe(file).shared.task.limits.turns == 1
+
+
+def test_a_preset_is_no_recipe(tmp_path: Path) -> None:
+    (folder,) = (folder for folder in PACKAGED if folder.is_dir())
+    said = refusal(folder / "presets" / "grpo.toml")
+    assert said.endswith(
+        'write a recipe of your own that begins with extends = ["presets/grpo.toml"]'
+    )

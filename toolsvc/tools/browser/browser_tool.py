@@ -75,7 +75,9 @@ class BrowserOptions(BaseModel):
     )
     text_chars: int = Field(default=8000, ge=100, description="of a page, shown at once")
     navigation_seconds: float = Field(
-        default=15, gt=0, description="for an address to answer, and again for its page to load"
+        default=15,
+        gt=0,
+        description="for an address to answer, again for its page to load, and to be read",
     )
     width: int = Field(default=1280, ge=64, le=4096, description="of the window, in pixels")
     height: int = Field(default=720, ge=64, le=4096, description="of the window, in pixels")

@@ -49,7 +49,7 @@ class Bounds:
 
     pages: int
     navigation: float
-    """Until an address answers, and again until its page has loaded."""
+    """Until an address answers, again until its page has loaded, and until it is read."""
     width: int
     height: int
 

@@ -26,7 +26,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from toolwright.common.v1 import trajectory_pb2 as toolwright_dot_common_dot_v1_dot_trajectory__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!toolwright/policy/v1/policy.proto\x12\x14toolwright.policy.v1\x1a\x1egoogle/protobuf/duration.proto\x1a%toolwright/common/v1/trajectory.proto\"\xc5\x01\n\x15PublishWeightsRequest\x12\x34\n\x07version\x18\x01 \x01(\x0b\x32#.toolwright.common.v1.WeightVersion\x12\x38\n\x06parent\x18\x02 \x01(\x0b\x32#.toolwright.common.v1.WeightVersionH\x00\x88\x01\x01\x12\x12\n\ntrain_step\x18\x03 \x01(\x04\x12\x0c\n\x04path\x18\x04 \x01(\t\x12\x0f\n\x07learner\x18\x05 \x01(\tB\t\n\x07_parent\"\x8b\x01\n\x16PublishWeightsResponse\x12\x34\n\x07version\x18\x01 \x01(\x0b\x32#.toolwright.common.v1.WeightVersion\x12)\n\x06paused\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x10\n\x08samplers\x18\x03 \x01(\r\"\x8c\x02\n\x13\x42\x65ginPublishRequest\x12\x34\n\x07version\x18\x01 \x01(\x0b\x32#.toolwright.common.v1.WeightVersion\x12\x38\n\x06parent\x18\x02 \x01(\x0b\x32#.toolwright.common.v1.WeightVersionH\x00\x88\x01\x01\x12\x12\n\ntrain_step\x18\x03 \x01(\x04\x12\x16\n\x0emaster_address\x18\x04 \x01(\t\x12\x13\n\x0bmaster_port\x18\x05 \x01(\r\x12\x0f\n\x07\x62\x61\x63kend\x18\x06 \x01(\t\x12(\n\x05lease\x18\x07 \x01(\x0b\x32\x19.google.protobuf.DurationB\t\n\x07_parent\">\n\x14\x42\x65ginPublishResponse\x12\x12\n\npublish_id\x18\x01 \x01(\t\x12\x12\n\nworld_size\x18\x02 \x01(\r\"8\n\nTensorMeta\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05\x64type\x18\x02 \x01(\t\x12\r\n\x05shape\x18\x03 \x03(\x04\"l\n\x14PublishBucketRequest\x12\x12\n\npublish_id\x18\x01 \x01(\t\x12\r\n\x05index\x18\x02 \x01(\r\x12\x31\n\x07tensors\x18\x03 \x03(\x0b\x32 .toolwright.policy.v1.TensorMeta\"\x17\n\x15PublishBucketResponse\"*\n\x14\x43ommitPublishRequest\x12\x12\n\npublish_id\x18\x01 \x01(\t\"M\n\x15\x43ommitPublishResponse\x12\x34\n\x07version\x18\x01 \x01(\x0b\x32#.toolwright.common.v1.WeightVersion\")\n\x13\x41\x62ortPublishRequest\x12\x12\n\npublish_id\x18\x01 \x01(\t\"\x16\n\x14\x41\x62ortPublishResponse\"#\n\x10GetPolicyRequest\x12\x0f\n\x07learner\x18\x01 \x01(\t\"\xee\x01\n\x11GetPolicyResponse\x12\x34\n\x07version\x18\x01 \x01(\x0b\x32#.toolwright.common.v1.WeightVersion\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x16\n\x0etokenizer_hash\x18\x03 \x01(\t\x12\x30\n\x05\x66orks\x18\x04 \x03(\x0b\x32!.toolwright.policy.v1.LineageFork\x12;\n\x0b\x66ingerprint\x18\x05 \x01(\x0b\x32!.toolwright.policy.v1.FingerprintH\x00\x88\x01\x01\x42\x0e\n\x0c_fingerprint\"\x8e\x01\n\x0b\x46ingerprint\x12\x13\n\x0brecipe_hash\x18\x01 \x01(\t\x12\x16\n\x0etokenizer_hash\x18\x02 \x01(\t\x12\r\n\x05shape\x18\x03 \x01(\t\x12\x12\n\ngroup_size\x18\x04 \x01(\r\x12\x0e\n\x06\x66older\x18\x05 \x01(\t\x12\x0f\n\x07lineage\x18\x06 \x01(\t\x12\x0e\n\x06recipe\x18\x07 \x01(\t\"S\n\x0bLineageFork\x12\x0f\n\x07lineage\x18\x01 \x01(\t\x12\x33\n\x06parent\x18\x02 \x01(\x0b\x32#.toolwright.common.v1.WeightVersion2\xfc\x04\n\rPolicyService\x12k\n\x0ePublishWeights\x12+.toolwright.policy.v1.PublishWeightsRequest\x1a,.toolwright.policy.v1.PublishWeightsResponse\x12\x65\n\x0c\x42\x65ginPublish\x12).toolwright.policy.v1.BeginPublishRequest\x1a*.toolwright.policy.v1.BeginPublishResponse\x12h\n\rPublishBucket\x12*.toolwright.policy.v1.PublishBucketRequest\x1a+.toolwright.policy.v1.PublishBucketResponse\x12h\n\rCommitPublish\x12*.toolwright.policy.v1.CommitPublishRequest\x1a+.toolwright.policy.v1.CommitPublishResponse\x12\x65\n\x0c\x41\x62ortPublish\x12).toolwright.policy.v1.AbortPublishRequest\x1a*.toolwright.policy.v1.AbortPublishResponse\x12\\\n\tGetPolicy\x12&.toolwright.policy.v1.GetPolicyRequest\x1a\'.toolwright.policy.v1.GetPolicyResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!toolwright/policy/v1/policy.proto\x12\x14toolwright.policy.v1\x1a\x1egoogle/protobuf/duration.proto\x1a%toolwright/common/v1/trajectory.proto\"\xc5\x01\n\x15PublishWeightsRequest\x12\x34\n\x07version\x18\x01 \x01(\x0b\x32#.toolwright.common.v1.WeightVersion\x12\x38\n\x06parent\x18\x02 \x01(\x0b\x32#.toolwright.common.v1.WeightVersionH\x00\x88\x01\x01\x12\x12\n\ntrain_step\x18\x03 \x01(\x04\x12\x0c\n\x04path\x18\x04 \x01(\t\x12\x0f\n\x07learner\x18\x05 \x01(\tB\t\n\x07_parent\"\x8b\x01\n\x16PublishWeightsResponse\x12\x34\n\x07version\x18\x01 \x01(\x0b\x32#.toolwright.common.v1.WeightVersion\x12)\n\x06paused\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x10\n\x08samplers\x18\x03 \x01(\r\"\x9d\x02\n\x13\x42\x65ginPublishRequest\x12\x34\n\x07version\x18\x01 \x01(\x0b\x32#.toolwright.common.v1.WeightVersion\x12\x38\n\x06parent\x18\x02 \x01(\x0b\x32#.toolwright.common.v1.WeightVersionH\x00\x88\x01\x01\x12\x12\n\ntrain_step\x18\x03 \x01(\x04\x12\x16\n\x0emaster_address\x18\x04 \x01(\t\x12\x13\n\x0bmaster_port\x18\x05 \x01(\r\x12\x0f\n\x07\x62\x61\x63kend\x18\x06 \x01(\t\x12(\n\x05lease\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0f\n\x07learner\x18\x08 \x01(\tB\t\n\x07_parent\">\n\x14\x42\x65ginPublishResponse\x12\x12\n\npublish_id\x18\x01 \x01(\t\x12\x12\n\nworld_size\x18\x02 \x01(\r\"8\n\nTensorMeta\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05\x64type\x18\x02 \x01(\t\x12\r\n\x05shape\x18\x03 \x03(\x04\"l\n\x14PublishBucketRequest\x12\x12\n\npublish_id\x18\x01 \x01(\t\x12\r\n\x05index\x18\x02 \x01(\r\x12\x31\n\x07tensors\x18\x03 \x03(\x0b\x32 .toolwright.policy.v1.TensorMeta\"\x17\n\x15PublishBucketResponse\"*\n\x14\x43ommitPublishRequest\x12\x12\n\npublish_id\x18\x01 \x01(\t\"\x8a\x01\n\x15\x43ommitPublishResponse\x12\x34\n\x07version\x18\x01 \x01(\x0b\x32#.toolwright.common.v1.WeightVersion\x12)\n\x06paused\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x10\n\x08samplers\x18\x03 \x01(\r\")\n\x13\x41\x62ortPublishRequest\x12\x12\n\npublish_id\x18\x01 \x01(\t\"\x16\n\x14\x41\x62ortPublishResponse\"#\n\x10GetPolicyRequest\x12\x0f\n\x07learner\x18\x01 \x01(\t\"\xbf\x02\n\x11GetPolicyResponse\x12\x34\n\x07version\x18\x01 \x01(\x0b\x32#.toolwright.common.v1.WeightVersion\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x16\n\x0etokenizer_hash\x18\x03 \x01(\t\x12\x30\n\x05\x66orks\x18\x04 \x03(\x0b\x32!.toolwright.policy.v1.LineageFork\x12;\n\x0b\x66ingerprint\x18\x05 \x01(\x0b\x32!.toolwright.policy.v1.FingerprintH\x00\x88\x01\x01\x12>\n\x0cpath_version\x18\x06 \x01(\x0b\x32#.toolwright.common.v1.WeightVersionH\x01\x88\x01\x01\x42\x0e\n\x0c_fingerprintB\x0f\n\r_path_version\"\x8e\x01\n\x0b\x46ingerprint\x12\x13\n\x0brecipe_hash\x18\x01 \x01(\t\x12\x16\n\x0etokenizer_hash\x18\x02 \x01(\t\x12\r\n\x05shape\x18\x03 \x01(\t\x12\x12\n\ngroup_size\x18\x04 \x01(\r\x12\x0e\n\x06\x66older\x18\x05 \x01(\t\x12\x0f\n\x07lineage\x18\x06 \x01(\t\x12\x0e\n\x06recipe\x18\x07 \x01(\t\"S\n\x0bLineageFork\x12\x0f\n\x07lineage\x18\x01 \x01(\t\x12\x33\n\x06parent\x18\x02 \x01(\x0b\x32#.toolwright.common.v1.WeightVersion2\xfc\x04\n\rPolicyService\x12k\n\x0ePublishWeights\x12+.toolwright.policy.v1.PublishWeightsRequest\x1a,.toolwright.policy.v1.PublishWeightsResponse\x12\x65\n\x0c\x42\x65ginPublish\x12).toolwright.policy.v1.BeginPublishRequest\x1a*.toolwright.policy.v1.BeginPublishResponse\x12h\n\rPublishBucket\x12*.toolwright.policy.v1.PublishBucketRequest\x1a+.toolwright.policy.v1.PublishBucketResponse\x12h\n\rCommitPublish\x12*.toolwright.policy.v1.CommitPublishRequest\x1a+.toolwright.policy.v1.CommitPublishResponse\x12\x65\n\x0c\x41\x62ortPublish\x12).toolwright.policy.v1.AbortPublishRequest\x1a*.toolwright.policy.v1.AbortPublishResponse\x12\\\n\tGetPolicy\x12&.toolwright.policy.v1.GetPolicyRequest\x1a\'.toolwright.policy.v1.GetPolicyResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,31 +38,31 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PUBLISHWEIGHTSRESPONSE']._serialized_start=331
   _globals['_PUBLISHWEIGHTSRESPONSE']._serialized_end=470
   _globals['_BEGINPUBLISHREQUEST']._serialized_start=473
-  _globals['_BEGINPUBLISHREQUEST']._serialized_end=741
-  _globals['_BEGINPUBLISHRESPONSE']._serialized_start=743
-  _globals['_BEGINPUBLISHRESPONSE']._serialized_end=805
-  _globals['_TENSORMETA']._serialized_start=807
-  _globals['_TENSORMETA']._serialized_end=863
-  _globals['_PUBLISHBUCKETREQUEST']._serialized_start=865
-  _globals['_PUBLISHBUCKETREQUEST']._serialized_end=973
-  _globals['_PUBLISHBUCKETRESPONSE']._serialized_start=975
-  _globals['_PUBLISHBUCKETRESPONSE']._serialized_end=998
-  _globals['_COMMITPUBLISHREQUEST']._serialized_start=1000
-  _globals['_COMMITPUBLISHREQUEST']._serialized_end=1042
-  _globals['_COMMITPUBLISHRESPONSE']._serialized_start=1044
-  _globals['_COMMITPUBLISHRESPONSE']._serialized_end=1121
-  _globals['_ABORTPUBLISHREQUEST']._serialized_start=1123
-  _globals['_ABORTPUBLISHREQUEST']._serialized_end=1164
-  _globals['_ABORTPUBLISHRESPONSE']._serialized_start=1166
-  _globals['_ABORTPUBLISHRESPONSE']._serialized_end=1188
-  _globals['_GETPOLICYREQUEST']._serialized_start=1190
-  _globals['_GETPOLICYREQUEST']._serialized_end=1225
-  _globals['_GETPOLICYRESPONSE']._serialized_start=1228
-  _globals['_GETPOLICYRESPONSE']._serialized_end=1466
-  _globals['_FINGERPRINT']._serialized_start=1469
-  _globals['_FINGERPRINT']._serialized_end=1611
-  _globals['_LINEAGEFORK']._serialized_start=1613
-  _globals['_LINEAGEFORK']._serialized_end=1696
-  _globals['_POLICYSERVICE']._serialized_start=1699
-  _globals['_POLICYSERVICE']._serialized_end=2335
+  _globals['_BEGINPUBLISHREQUEST']._serialized_end=758
+  _globals['_BEGINPUBLISHRESPONSE']._serialized_start=760
+  _globals['_BEGINPUBLISHRESPONSE']._serialized_end=822
+  _globals['_TENSORMETA']._serialized_start=824
+  _globals['_TENSORMETA']._serialized_end=880
+  _globals['_PUBLISHBUCKETREQUEST']._serialized_start=882
+  _globals['_PUBLISHBUCKETREQUEST']._serialized_end=990
+  _globals['_PUBLISHBUCKETRESPONSE']._serialized_start=992
+  _globals['_PUBLISHBUCKETRESPONSE']._serialized_end=1015
+  _globals['_COMMITPUBLISHREQUEST']._serialized_start=1017
+  _globals['_COMMITPUBLISHREQUEST']._serialized_end=1059
+  _globals['_COMMITPUBLISHRESPONSE']._serialized_start=1062
+  _globals['_COMMITPUBLISHRESPONSE']._serialized_end=1200
+  _globals['_ABORTPUBLISHREQUEST']._serialized_start=1202
+  _globals['_ABORTPUBLISHREQUEST']._serialized_end=1243
+  _globals['_ABORTPUBLISHRESPONSE']._serialized_start=1245
+  _globals['_ABORTPUBLISHRESPONSE']._serialized_end=1267
+  _globals['_GETPOLICYREQUEST']._serialized_start=1269
+  _globals['_GETPOLICYREQUEST']._serialized_end=1304
+  _globals['_GETPOLICYRESPONSE']._serialized_start=1307
+  _globals['_GETPOLICYRESPONSE']._serialized_end=1626
+  _globals['_FINGERPRINT']._serialized_start=1629
+  _globals['_FINGERPRINT']._serialized_end=1771
+  _globals['_LINEAGEFORK']._serialized_start=1773
+  _globals['_LINEAGEFORK']._serialized_end=1856
+  _globals['_POLICYSERVICE']._serialized_start=1859
+  _globals['_POLICYSERVICE']._serialized_end=2495
 # @@protoc_insertion_point(module_scope)

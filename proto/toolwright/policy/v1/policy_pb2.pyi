@@ -88,16 +88,29 @@ class BeginPublishRequest(google.protobuf.message.Message):
     MASTER_PORT_FIELD_NUMBER: builtins.int
     BACKEND_FIELD_NUMBER: builtins.int
     LEASE_FIELD_NUMBER: builtins.int
+    LEARNER_FIELD_NUMBER: builtins.int
     train_step: builtins.int
     master_address: builtins.str
+    """Where the learner's store (torch's TCPStore) listens already, for engine and samplers."""
     master_port: builtins.int
     backend: builtins.str
+    """gloo or nccl."""
+    learner: builtins.str
+    """The process that publishes, as its GetPolicy named it."""
     @property
-    def version(self) -> toolwright.common.v1.trajectory_pb2.WeightVersion: ...
+    def version(self) -> toolwright.common.v1.trajectory_pb2.WeightVersion:
+        """A later step of the lineage that is served."""
+
     @property
-    def parent(self) -> toolwright.common.v1.trajectory_pb2.WeightVersion: ...
+    def parent(self) -> toolwright.common.v1.trajectory_pb2.WeightVersion:
+        """Not served: a new lineage begins with a folder."""
+
     @property
-    def lease(self) -> google.protobuf.duration_pb2.Duration: ...
+    def lease(self) -> google.protobuf.duration_pb2.Duration:
+        """The engine ends a publish of which it heard nothing for so long, a bucket that takes longer
+        included; absent = 60 s, 600 s at most.
+        """
+
     def __init__(
         self,
         *,
@@ -108,9 +121,10 @@ class BeginPublishRequest(google.protobuf.message.Message):
         master_port: builtins.int = ...,
         backend: builtins.str = ...,
         lease: google.protobuf.duration_pb2.Duration | None = ...,
+        learner: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_parent", b"_parent", "lease", b"lease", "parent", b"parent", "version", b"version"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_parent", b"_parent", "backend", b"backend", "lease", b"lease", "master_address", b"master_address", "master_port", b"master_port", "parent", b"parent", "train_step", b"train_step", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_parent", b"_parent", "backend", b"backend", "learner", b"learner", "lease", b"lease", "master_address", b"master_address", "master_port", b"master_port", "parent", b"parent", "train_step", b"train_step", "version", b"version"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_parent", b"_parent"]) -> typing.Literal["parent"] | None: ...
 
 global___BeginPublishRequest = BeginPublishRequest
@@ -122,6 +136,7 @@ class BeginPublishResponse(google.protobuf.message.Message):
     PUBLISH_ID_FIELD_NUMBER: builtins.int
     WORLD_SIZE_FIELD_NUMBER: builtins.int
     publish_id: builtins.str
+    """The group's name too: the prefix of its keys in the store."""
     world_size: builtins.int
     """World size of the group, the learner's rank 0 included."""
     def __init__(
@@ -142,7 +157,9 @@ class TensorMeta(google.protobuf.message.Message):
     DTYPE_FIELD_NUMBER: builtins.int
     SHAPE_FIELD_NUMBER: builtins.int
     name: builtins.str
+    """As in the served policy's Hugging Face folder."""
     dtype: builtins.str
+    """torch's word: float32, bfloat16."""
     @property
     def shape(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]: ...
     def __init__(
@@ -165,6 +182,7 @@ class PublishBucketRequest(google.protobuf.message.Message):
     TENSORS_FIELD_NUMBER: builtins.int
     publish_id: builtins.str
     index: builtins.int
+    """0, 1, 2 and so on."""
     @property
     def tensors(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___TensorMeta]: ...
     def __init__(
@@ -208,15 +226,25 @@ class CommitPublishResponse(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     VERSION_FIELD_NUMBER: builtins.int
+    PAUSED_FIELD_NUMBER: builtins.int
+    SAMPLERS_FIELD_NUMBER: builtins.int
+    samplers: builtins.int
+    """Samplers that now serve the version."""
     @property
     def version(self) -> toolwright.common.v1.trajectory_pb2.WeightVersion: ...
+    @property
+    def paused(self) -> google.protobuf.duration_pb2.Duration:
+        """How long the samplers stood still, from the first bucket on."""
+
     def __init__(
         self,
         *,
         version: toolwright.common.v1.trajectory_pb2.WeightVersion | None = ...,
+        paused: google.protobuf.duration_pb2.Duration | None = ...,
+        samplers: builtins.int = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["version", b"version"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["version", b"version"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["paused", b"paused", "version", b"version"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["paused", b"paused", "samplers", b"samplers", "version", b"version"]) -> None: ...
 
 global___CommitPublishResponse = CommitPublishResponse
 
@@ -272,10 +300,17 @@ class GetPolicyResponse(google.protobuf.message.Message):
     TOKENIZER_HASH_FIELD_NUMBER: builtins.int
     FORKS_FIELD_NUMBER: builtins.int
     FINGERPRINT_FIELD_NUMBER: builtins.int
+    PATH_VERSION_FIELD_NUMBER: builtins.int
     path: builtins.str
+    """Newest folder."""
     tokenizer_hash: builtins.str
     @property
-    def version(self) -> toolwright.common.v1.trajectory_pb2.WeightVersion: ...
+    def version(self) -> toolwright.common.v1.trajectory_pb2.WeightVersion:
+        """The newest version that samplers were given. An engine that was started again before the folder
+        of a version came serves the one before, and names the newer one here all the same: tokens of
+        it exist, so that no other weights may have its name.
+        """
+
     @property
     def forks(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___LineageFork]:
         """Lineages and where each left its parent."""
@@ -283,6 +318,10 @@ class GetPolicyResponse(google.protobuf.message.Message):
     @property
     def fingerprint(self) -> global___Fingerprint:
         """What the engine was started with; absent from engines that do not tell."""
+
+    @property
+    def path_version(self) -> toolwright.common.v1.trajectory_pb2.WeightVersion:
+        """The version of the weights in `path`, where it is not `version`."""
 
     def __init__(
         self,
@@ -292,10 +331,14 @@ class GetPolicyResponse(google.protobuf.message.Message):
         tokenizer_hash: builtins.str = ...,
         forks: collections.abc.Iterable[global___LineageFork] | None = ...,
         fingerprint: global___Fingerprint | None = ...,
+        path_version: toolwright.common.v1.trajectory_pb2.WeightVersion | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_fingerprint", b"_fingerprint", "fingerprint", b"fingerprint", "version", b"version"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_fingerprint", b"_fingerprint", "fingerprint", b"fingerprint", "forks", b"forks", "path", b"path", "tokenizer_hash", b"tokenizer_hash", "version", b"version"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_fingerprint", b"_fingerprint", "_path_version", b"_path_version", "fingerprint", b"fingerprint", "path_version", b"path_version", "version", b"version"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_fingerprint", b"_fingerprint", "_path_version", b"_path_version", "fingerprint", b"fingerprint", "forks", b"forks", "path", b"path", "path_version", b"path_version", "tokenizer_hash", b"tokenizer_hash", "version", b"version"]) -> None: ...
+    @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_fingerprint", b"_fingerprint"]) -> typing.Literal["fingerprint"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_path_version", b"_path_version"]) -> typing.Literal["path_version"] | None: ...
 
 global___GetPolicyResponse = GetPolicyResponse
 

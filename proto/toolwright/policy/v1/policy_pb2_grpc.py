@@ -73,33 +73,43 @@ class PolicyServiceServicer(object):
 
     def PublishWeights(self, request, context):
         """Weights from a folder that every sampler can read. Idempotent by version; returns when
-        every sampler answered with the new version.
+        every sampler answered with the new version. For a version that came by a group and is
+        served: names its folder, and moves no sampler.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def BeginPublish(self, request, context):
-        """Opens a publish over a distributed group; the learner broadcasts while servers receive.
+        """Opens a publish over a distributed group of the learner, as rank 0, and the samplers' ranks.
+        Answers when servers were told to join, not when they joined; they go on sampling. Idempotent
+        by version, address, port and learner. Another publish of the run ends one that is open.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def PublishBucket(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Hands a list of tensors to all servers. Answers when each has received them, for which the
+        learner broadcasts them from rank 0, one by one in the list's order, while the RPC is under
+        way. The first one waits for all servers to have joined, or fails, and pauses them. Idempotent
+        by index. A failure ends the publish; a refusal (INVALID_ARGUMENT) leaves it as it was.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CommitPublish(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Ends the update and has the servers continue as the version. Its folder follows by
+        PublishWeights; until then the newest folder is that of a version before.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AbortPublish(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Ends a publish that is open. Any other id is answered too: there is nothing to end.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')

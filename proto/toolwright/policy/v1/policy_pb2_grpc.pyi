@@ -26,29 +26,42 @@ class PolicyServiceStub:
         toolwright.policy.v1.policy_pb2.PublishWeightsResponse,
     ]
     """Weights from a folder that every sampler can read. Idempotent by version; returns when
-    every sampler answered with the new version.
+    every sampler answered with the new version. For a version that came by a group and is
+    served: names its folder, and moves no sampler.
     """
 
     BeginPublish: grpc.UnaryUnaryMultiCallable[
         toolwright.policy.v1.policy_pb2.BeginPublishRequest,
         toolwright.policy.v1.policy_pb2.BeginPublishResponse,
     ]
-    """Opens a publish over a distributed group; the learner broadcasts while servers receive."""
+    """Opens a publish over a distributed group of the learner, as rank 0, and the samplers' ranks.
+    Answers when servers were told to join, not when they joined; they go on sampling. Idempotent
+    by version, address, port and learner. Another publish of the run ends one that is open.
+    """
 
     PublishBucket: grpc.UnaryUnaryMultiCallable[
         toolwright.policy.v1.policy_pb2.PublishBucketRequest,
         toolwright.policy.v1.policy_pb2.PublishBucketResponse,
     ]
+    """Hands a list of tensors to all servers. Answers when each has received them, for which the
+    learner broadcasts them from rank 0, one by one in the list's order, while the RPC is under
+    way. The first one waits for all servers to have joined, or fails, and pauses them. Idempotent
+    by index. A failure ends the publish; a refusal (INVALID_ARGUMENT) leaves it as it was.
+    """
 
     CommitPublish: grpc.UnaryUnaryMultiCallable[
         toolwright.policy.v1.policy_pb2.CommitPublishRequest,
         toolwright.policy.v1.policy_pb2.CommitPublishResponse,
     ]
+    """Ends the update and has the servers continue as the version. Its folder follows by
+    PublishWeights; until then the newest folder is that of a version before.
+    """
 
     AbortPublish: grpc.UnaryUnaryMultiCallable[
         toolwright.policy.v1.policy_pb2.AbortPublishRequest,
         toolwright.policy.v1.policy_pb2.AbortPublishResponse,
     ]
+    """Ends a publish that is open. Any other id is answered too: there is nothing to end."""
 
     GetPolicy: grpc.UnaryUnaryMultiCallable[
         toolwright.policy.v1.policy_pb2.GetPolicyRequest,
@@ -63,29 +76,42 @@ class PolicyServiceAsyncStub:
         toolwright.policy.v1.policy_pb2.PublishWeightsResponse,
     ]
     """Weights from a folder that every sampler can read. Idempotent by version; returns when
-    every sampler answered with the new version.
+    every sampler answered with the new version. For a version that came by a group and is
+    served: names its folder, and moves no sampler.
     """
 
     BeginPublish: grpc.aio.UnaryUnaryMultiCallable[
         toolwright.policy.v1.policy_pb2.BeginPublishRequest,
         toolwright.policy.v1.policy_pb2.BeginPublishResponse,
     ]
-    """Opens a publish over a distributed group; the learner broadcasts while servers receive."""
+    """Opens a publish over a distributed group of the learner, as rank 0, and the samplers' ranks.
+    Answers when servers were told to join, not when they joined; they go on sampling. Idempotent
+    by version, address, port and learner. Another publish of the run ends one that is open.
+    """
 
     PublishBucket: grpc.aio.UnaryUnaryMultiCallable[
         toolwright.policy.v1.policy_pb2.PublishBucketRequest,
         toolwright.policy.v1.policy_pb2.PublishBucketResponse,
     ]
+    """Hands a list of tensors to all servers. Answers when each has received them, for which the
+    learner broadcasts them from rank 0, one by one in the list's order, while the RPC is under
+    way. The first one waits for all servers to have joined, or fails, and pauses them. Idempotent
+    by index. A failure ends the publish; a refusal (INVALID_ARGUMENT) leaves it as it was.
+    """
 
     CommitPublish: grpc.aio.UnaryUnaryMultiCallable[
         toolwright.policy.v1.policy_pb2.CommitPublishRequest,
         toolwright.policy.v1.policy_pb2.CommitPublishResponse,
     ]
+    """Ends the update and has the servers continue as the version. Its folder follows by
+    PublishWeights; until then the newest folder is that of a version before.
+    """
 
     AbortPublish: grpc.aio.UnaryUnaryMultiCallable[
         toolwright.policy.v1.policy_pb2.AbortPublishRequest,
         toolwright.policy.v1.policy_pb2.AbortPublishResponse,
     ]
+    """Ends a publish that is open. Any other id is answered too: there is nothing to end."""
 
     GetPolicy: grpc.aio.UnaryUnaryMultiCallable[
         toolwright.policy.v1.policy_pb2.GetPolicyRequest,
@@ -102,7 +128,8 @@ class PolicyServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[toolwright.policy.v1.policy_pb2.PublishWeightsResponse, collections.abc.Awaitable[toolwright.policy.v1.policy_pb2.PublishWeightsResponse]]:
         """Weights from a folder that every sampler can read. Idempotent by version; returns when
-        every sampler answered with the new version.
+        every sampler answered with the new version. For a version that came by a group and is
+        served: names its folder, and moves no sampler.
         """
 
     @abc.abstractmethod
@@ -111,28 +138,40 @@ class PolicyServiceServicer(metaclass=abc.ABCMeta):
         request: toolwright.policy.v1.policy_pb2.BeginPublishRequest,
         context: _ServicerContext,
     ) -> typing.Union[toolwright.policy.v1.policy_pb2.BeginPublishResponse, collections.abc.Awaitable[toolwright.policy.v1.policy_pb2.BeginPublishResponse]]:
-        """Opens a publish over a distributed group; the learner broadcasts while servers receive."""
+        """Opens a publish over a distributed group of the learner, as rank 0, and the samplers' ranks.
+        Answers when servers were told to join, not when they joined; they go on sampling. Idempotent
+        by version, address, port and learner. Another publish of the run ends one that is open.
+        """
 
     @abc.abstractmethod
     def PublishBucket(
         self,
         request: toolwright.policy.v1.policy_pb2.PublishBucketRequest,
         context: _ServicerContext,
-    ) -> typing.Union[toolwright.policy.v1.policy_pb2.PublishBucketResponse, collections.abc.Awaitable[toolwright.policy.v1.policy_pb2.PublishBucketResponse]]: ...
+    ) -> typing.Union[toolwright.policy.v1.policy_pb2.PublishBucketResponse, collections.abc.Awaitable[toolwright.policy.v1.policy_pb2.PublishBucketResponse]]:
+        """Hands a list of tensors to all servers. Answers when each has received them, for which the
+        learner broadcasts them from rank 0, one by one in the list's order, while the RPC is under
+        way. The first one waits for all servers to have joined, or fails, and pauses them. Idempotent
+        by index. A failure ends the publish; a refusal (INVALID_ARGUMENT) leaves it as it was.
+        """
 
     @abc.abstractmethod
     def CommitPublish(
         self,
         request: toolwright.policy.v1.policy_pb2.CommitPublishRequest,
         context: _ServicerContext,
-    ) -> typing.Union[toolwright.policy.v1.policy_pb2.CommitPublishResponse, collections.abc.Awaitable[toolwright.policy.v1.policy_pb2.CommitPublishResponse]]: ...
+    ) -> typing.Union[toolwright.policy.v1.policy_pb2.CommitPublishResponse, collections.abc.Awaitable[toolwright.policy.v1.policy_pb2.CommitPublishResponse]]:
+        """Ends the update and has the servers continue as the version. Its folder follows by
+        PublishWeights; until then the newest folder is that of a version before.
+        """
 
     @abc.abstractmethod
     def AbortPublish(
         self,
         request: toolwright.policy.v1.policy_pb2.AbortPublishRequest,
         context: _ServicerContext,
-    ) -> typing.Union[toolwright.policy.v1.policy_pb2.AbortPublishResponse, collections.abc.Awaitable[toolwright.policy.v1.policy_pb2.AbortPublishResponse]]: ...
+    ) -> typing.Union[toolwright.policy.v1.policy_pb2.AbortPublishResponse, collections.abc.Awaitable[toolwright.policy.v1.policy_pb2.AbortPublishResponse]]:
+        """Ends a publish that is open. Any other id is answered too: there is nothing to end."""
 
     @abc.abstractmethod
     def GetPolicy(

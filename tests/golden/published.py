@@ -1,4 +1,4 @@
-"""How public code computes some of the formulas: for comparison only, nothing trains by these.
+"""How public code computes some of the formulas: the golden examples compare it with ours.
 
 They explain numbers that were published, where the code differs from the text that it goes with.
 """

@@ -1,0 +1,195 @@
+"""What does not fit in a recipe, a sentence each: the key, what is wrong, and the mend.
+
+A name that is unknown where it stands and hardly a slip of the pen is looked for in all other
+tables. A value that is none of the choices may be another program's word for one of them
+(`Table.other_words`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from toolwright.recipe_keys import short, table_of
+from toolwright.recipe_layers import EXTENDS
+from toolwright.table import Table
+
+Models = Mapping[str, type[Table]]
+"""Every table of a recipe whose model is known, by its name; the shared ones together under ""."""
+
+MOST_HOMES = 3
+SLIP = 0.85
+"""Similarity from which on a key is a slip of the pen, whatever else has that name."""
+CLOSE_KEY = 0.65
+"""Below it two names have nothing to do with each other."""
+CLOSE_VALUE = 0.5
+"""Similarity from which on a value is taken for a choice: they are short, and few."""
+NO_TABLE = ("model_type", "model_attributes_type", "dict_type")
+
+
+def sentence(item: ErrorDetails, model: type[Table], prefix: str, models: Models) -> str:
+    """Of one of pydantic's errors. prefix: the name of the table; "" for the shared ones."""
+    path = path_of(item, prefix)
+    where = ".".join(path)
+    table, field, here = _place(model, item["loc"])
+    kind, value = item["type"], item["input"]
+    if kind == "extra_forbidden":
+        return f"{where}: unknown key{_hint(path, table.model_fields, models)}"
+    if kind == "missing":
+        return f"{where}: missing"
+    if kind == "tuple_type":
+        return f"{where}: {_as_list(where, value, field)}"
+    if kind in NO_TABLE and here is not None:
+        return f"{where}: {_as_table(where, value, here, field)}"
+    if kind == "dict_type":
+        if field is not None and _of_several(field.annotation):
+            return f"{where}: write a table for each: [{where}.NAME]"
+        return f"{where}: write a table: [{where}]"
+    if kind == "path_type":
+        return f"{where}: write a path in quotation marks"
+    says = item["msg"].removeprefix("Value error, ")
+    if kind == "literal_error":
+        meant = _meant(table, path[-1], value, _choices(field.annotation if field else None))
+        says = f"{says}, not {short(value)}{meant}"
+    return f"{where}: {says}" if where else says
+
+
+def path_of(item: ErrorDetails, prefix: str) -> tuple[str, ...]:
+    """Where one of pydantic's errors stands."""
+    return tuple(str(part) for part in (prefix, *item["loc"]) if part != "")
+
+
+def unknown_table(name: str, models: Models, known: Iterable[str]) -> str:
+    """A sentence for a name at the top of the recipe that is no table's."""
+    names = sorted(known)
+    hint = _hint((name,), names, models)
+    return f"unknown table [{name}]; known are {', '.join(names)}{hint}"
+
+
+def _hint(path: tuple[str, ...], known: Iterable[str], models: Models) -> str:
+    """Where else the key stands, else what it may have been meant for; "" without an idea."""
+    *_, name = path
+    if name == EXTENDS:
+        return " (stands at the top, above the first table)"
+    slips = get_close_matches(name, list(known), n=1, cutoff=SLIP)
+    if slips:
+        return f" (did you mean {slips[0]!r}?)"
+    homes = [home for home in _homes(models) if home[-1] == name]
+    own = [home[:-1] for home in homes if home[0] == path[0]] or [home[:-1] for home in homes]
+    if () in own:
+        return f" (is a table of its own: [{name}])"
+    if own and len(own) <= MOST_HOMES:
+        return f" (belongs to {' or '.join('.'.join(home) for home in own)})"
+    near = get_close_matches(name, list(known), n=1, cutoff=CLOSE_KEY)
+    return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+def _homes(models: Models) -> Iterator[tuple[str, ...]]:
+    """The path of every key of every table."""
+
+    def below(model: type[Table], path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+        for name, field in model.model_fields.items():
+            yield (*path, name)
+            inner = table_of(field.annotation)
+            if inner is not None:
+                yield from below(inner, (*path, name))
+            elif (several := _of_several(field.annotation)) is not None:
+                yield from below(several, (*path, name, "NAME"))
+
+    for name, model in models.items():
+        path = (name,) if name else ()
+        if name:
+            yield path
+        yield from below(model, path)
+
+
+def _meant(table: type[Table], key: str, value: object, choices: list[str]) -> str:
+    """What a value that is no choice may have been meant for."""
+    if not isinstance(value, str):
+        return ""
+    word = value.strip().lower()
+    told = table.other_words.get(key, {}).get(word.replace("-", "_"))
+    if told is not None:
+        return f": {told}"
+    near = get_close_matches(word, choices, n=1, cutoff=CLOSE_VALUE)
+    return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+def _as_list(where: str, value: object, field: FieldInfo | None) -> str:
+    """How to write a list of what was written without brackets."""
+    if isinstance(value, Mapping) and field is not None and _of_several(field.annotation):
+        return f"there may be several: write [[{where}]], with two brackets"
+    written = json.dumps(value) if isinstance(value, str | int | float) else "..."
+    return f"write a list, [{written}]"
+
+
+def _as_table(where: str, value: object, inner: type[Table], field: FieldInfo | None) -> str:
+    """How to write a table of what was written as a value."""
+    if value is False and field is not None and field.default is None:
+        return "leave it out: without the table there is none"
+    above, _, last = where.rpartition(".")
+    head = f"[[{above}]]" if last.isdigit() else f"[{where}]"
+    for name, own in inner.model_fields.items():
+        if table_of(own.annotation) is None and _takes(own, value):
+            return f"write a table: {head} {name} = {json.dumps(value)}"
+        if own.is_required():
+            break
+    name, own = next(iter(inner.model_fields.items()))
+    if table_of(own.annotation) is not None:
+        return f"write a table: {head}"
+    default = own.get_default(call_default_factory=True)
+    shown = json.dumps(default) if default and isinstance(default, str | int | float) else "..."
+    return f"write a table: {head} {name} = {shown}"
+
+
+def _takes(field: FieldInfo, value: object) -> bool:
+    """Whether the key takes the value as what it is: no word as a number."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return False
+    kind: Any = field.annotation
+    try:
+        taken = TypeAdapter(kind).validate_python(value)
+    except ValidationError:
+        return False
+    return isinstance(taken, str | Path) == isinstance(value, str)
+
+
+def _place(
+    model: type[Table], path: Iterable[int | str]
+) -> tuple[type[Table], FieldInfo | None, type[Table] | None]:
+    """(the table that holds the key at `path`, the key, the table that stands there itself).
+
+    The key is None where the table has no such key.
+    """
+    holder, field = model, None
+    here: type[Table] | None = model
+    several: type[Table] | None = None
+    for part in path:
+        if several is not None:
+            here, several, field = several, None, None
+            continue
+        holder = here or holder
+        field = holder.model_fields.get(str(part))
+        here = table_of(field.annotation) if field is not None else None
+        several = _of_several(field.annotation) if field is not None else None
+    return holder, field, here
+
+
+def _of_several(annotation: Any) -> type[Table] | None:
+    """The table of which a list or a table of tables holds several."""
+    if get_origin(annotation) not in (dict, tuple):
+        return None
+    return next(filter(None, map(table_of, get_args(annotation))), None)
+
+
+def _choices(annotation: Any) -> list[str]:
+    """The words that a key takes."""
+    inner = [word for part in get_args(annotation) for word in _choices(part)]
+    return inner or [annotation] if isinstance(annotation, str) else inner

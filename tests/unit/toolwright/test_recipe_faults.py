@@ -1,0 +1,134 @@
+"""Mistakes that people make in a recipe, and the mend that each is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from toolwright.recipe import RecipeError, check_all, load_recipe
+
+RECIPE = """
+[run]
+name = "r"
+folder = "out"
+steps = 2
+groups_per_step = 3
+group_size = 4
+[policy]
+model = "weights"
+[task]
+source = "data.jsonl"
+reward = "./my_reward.py:score"
+[sampler]
+endpoints = ["http://127.0.0.1:1"]
+"""
+
+
+def refusal(folder: Path, *overrides: str) -> str:
+    (folder / "recipe.toml").write_text(RECIPE)
+    with pytest.raises(RecipeError) as caught:
+        check_all(load_recipe(folder / "recipe.toml", overrides))
+    text = str(caught.value)
+    where = f"{folder / 'recipe.toml'} (with --set): "
+    assert text.startswith(where) and "\n" not in text
+    return text.removeprefix(where)
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        # Another program's word for it, or the wrong half of a method.
+        (
+            "learner.loss.kind=grpo",
+            "not 'grpo': GRPO is an estimator with loss kind 'ppo': set "
+            "learner.advantage.estimator = 'grpo'",
+        ),
+        ("learner.loss.kind=GRPO", "GRPO is an estimator"),
+        ("learner.loss.kind=dr-grpo", "Dr. GRPO is estimator 'grpo' with"),
+        ("learner.advantage.estimator=gspo", "GSPO is a loss: set learner.loss.kind = 'gspo'"),
+        ("learner.advantage.estimator=gae", "there is no critic here"),
+        ("learner.advantage.estimator=reinforce_plus_plus", "this is 'reinforce_pp' here"),
+        ("learner.kl.estimator=low_var_kl", "this is 'k3' here"),
+        ("learner.loss.aggregation=seq-mean-token-sum-norm", "'seq-sum-token-sum-norm' here"),
+        ("run.correction=tis", "this is 'token_truncate' here"),
+        # A slip of the pen.
+        ("learner.loss.kind=GSPO", "not 'GSPO' (did you mean 'gspo'?)"),
+        ("learner.precision=bf16", "(did you mean 'bfloat16'?)"),
+        ("learner.optimizer.kind=AdamW", "(did you mean 'adam'?)"),
+        ("engine.history=everything", "Input should be 'open' or 'all', not 'everything'"),
+        ('learner.loss.kind=["grpo"]', "not ['grpo']"),
+        # A value where a table belongs.
+        ("learner.lora=true", "learner.lora: write a table: [learner.lora] rank = 16"),
+        ("learner.lora=8", "[learner.lora] rank = 8"),
+        ("sft.lora=false", "sft.lora: leave it out: without the table there is none"),
+        ("learner.kl=0.01", "[learner.kl] coefficient = 0.01"),
+        ("learner.kl=true", "[learner.kl] coefficient = ..."),
+        ("learner.loss=gspo", '[learner.loss] kind = "gspo"'),
+        ("learner=3", "learner: write a table: [learner]"),
+        ("sft.heldout=0.1", "[sft.heldout] fraction = 0.1"),
+        ("sft.heldout=held.trajectories", '[sft.heldout] data = "held.trajectories"'),
+        ("task.stops=mask", "task.stops: write a table: [task.stops]"),
+        ("policy.model=3", "policy.model: write a path in quotation marks"),
+        ("run=3", "run: write a table: [run] name = ..."),
+        ("task.overlong=true", "[task.overlong] max = ..."),
+        ("tools.python=127.0.0.1:7", '[tools.python] service = "127.0.0.1:7"'),
+        ("tools=3", "tools: write a table for each: [tools.NAME]"),
+        ("engine.evaluation.suites=[3]", "write a table: [[engine.evaluation.suites]] name = ..."),
+        ("engine.evaluation.suites={n=1}", "write [[engine.evaluation.suites]], with two brackets"),
+        # A key in the wrong table.
+        ("learner.clip_high=0.3", "learner.clip_high: unknown key (belongs to learner.loss)"),
+        ("learner.lr=1", "(belongs to learner.optimizer)"),
+        ("learner.group_size=8", "(belongs to run)"),
+        ("learner.steps=3", "(belongs to run or sft)"),
+        ('sampler.extends=["a.toml"]', "(stands at the top, above the first table)"),
+        ("run.temperature=1", "(belongs to sampler or engine.evaluation.suites.NAME)"),
+        ("engine.suites=[]", "(belongs to engine.evaluation)"),
+        ("learner.sft.steps=3", "learner.sft: unknown key (is a table of its own: [sft])"),
+        ("loss.kind=ppo", "unknown table [loss]; known are"),
+        ("loss.kind=ppo", "(belongs to learner)"),
+        # A slip in a table that is optional, of several, or whose neighbour has that name.
+        ("learner.lora.rnk=3", "(did you mean 'rank'?)"),
+        ("tools.run.name=3", "tools.run.name: unknown key (did you mean 'names'?)"),
+        ('engine.evaluation.suites=[{whne="last"}]', "suites.0.whne: unknown key (did you mean"),
+    ],
+)
+def test_a_mistake_is_told_its_mend(tmp_path: Path, override: str, words: str) -> None:
+    assert words in refusal(tmp_path, override)
+
+
+def test_what_is_everywhere_is_no_hint(tmp_path: Path) -> None:
+    """`seed`, `model` and the like stand in many tables."""
+    assert refusal(tmp_path, "run.model=x") == "run.model: unknown key"
+    assert refusal(tmp_path, "learner.epsilon=1") == "learner.epsilon: unknown key"
+
+
+def test_what_is_told_is_where_the_key_stands(tmp_path: Path) -> None:
+    """Of many fragments only those that say it."""
+    (tmp_path / "a.toml").write_text("[run]\nseed = 'x'\n")
+    (tmp_path / "b.toml").write_text("[learner]\nupdates = 0\n")
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "recipe.toml").write_text("[run]\nseed = 1\n")
+    file = tmp_path / "recipe.toml"
+    file.write_text('extends = ["below/recipe.toml", "a.toml", "b.toml"]\n' + RECIPE)
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(file)
+    assert str(caught.value).startswith(f"{file} (with recipe.toml, a.toml): run.seed: ")
+    with pytest.raises(RecipeError) as caught:
+        check_all(load_recipe(file, ["run.seed=1"]))
+    assert str(caught.value).startswith(f"{file} (with b.toml): learner.updates: ")
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(file, ["run.seed=1", "run.steps=-1"])
+    assert str(caught.value).startswith(f"{file} (with --set): run.steps: ")
+    file.write_text(RECIPE.replace("steps = 2", "steps = -2"))
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(file)
+    assert str(caught.value).startswith(f"{file}: run.steps: ")
+
+
+def test_long_and_strange_names_are_told_as_they_are(tmp_path: Path) -> None:
+    strange = "x" * 10_000
+    assert refusal(tmp_path, f"learner.{strange}=1") == f"learner.{strange}: unknown key"
+    assert "unknown key" in refusal(tmp_path, 'learner.loss={"a.b"=1}')
+    assert len(refusal(tmp_path, f"learner.loss.kind={strange}")) < 300
+    assert "unknown table []" in refusal(tmp_path, ".kind=1")
