@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -199,9 +200,14 @@ def share(models: Path, folder: Path, rank: int, ports: dict[str, int]) -> None:
 
 
 def main(models: Path, folder: Path) -> None:
-    """Four ranks, forked. The first that fails ends the others."""
+    """Four ranks, forked."""
     ports = dict(zip(WAYS, free_ports(len(WAYS)), strict=True))
-    left = {fork(lambda rank=rank: share(models, folder, rank, ports)) for rank in range(4)}
+    together([partial(share, models, folder, rank, ports) for rank in range(4)])
+
+
+def together(lives: Sequence[Callable[[], None]]) -> None:
+    """A process each, forked. The first that fails ends the others."""
+    left = {fork(life) for life in lives}
     while left:
         child, status = os.wait()
         left.discard(child)

@@ -10,10 +10,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from bench.ready import free_ports
-from tests.integration.learner import seeing_main
 from tests.integration.learner.seeing import write_seeing_model
-from tests.integration.learner.seeing_main import WAYS, compute
+from tests.integration.learner.seeing_main import WAYS
 from tests.integration.learner.test_parallel import ROOT
 
 SHARED = [name for name in WAYS if name != "alone"]
@@ -21,21 +19,21 @@ SHARED = [name for name in WAYS if name != "alone"]
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, torch.Tensor]]:
-    """By way of sharing; one process is this one."""
+    """By name of how ranks share the work."""
     folder = tmp_path_factory.mktemp("seeing")
     model = write_seeing_model(folder / "model", released=False)
-    compute(model, folder / "alone", "alone")
-    agent, *ports = free_ports(1 + len(SHARED))
-    command = [
-        *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"),
-        *("--master-addr", "127.0.0.1", "--master-port", str(agent)),
-        *(str(seeing_main.__file__), str(model), str(folder)),
-        *(f"{name}={port}" for name, port in zip(SHARED, ports, strict=True)),
-    ]
-    path = os.pathsep.join([str(ROOT), str(ROOT / "proto")])
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
     done = subprocess.run(
-        command, env=env, capture_output=True, text=True, timeout=200, check=False
+        [sys.executable, "-m", "tests.integration.learner.seeing_main", str(model), str(folder)],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "proto")]),
+        },
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return {name: load_file(folder / name) for name in WAYS}
