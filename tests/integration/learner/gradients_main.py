@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -174,6 +175,7 @@ def credit(policy: Any, reference: Any) -> torch.Tensor:
         policy=policy,
         reference=reference,
         version=version,
+        images=None,
         recipe=SimpleNamespace(shared=SimpleNamespace(sampler=SimpleNamespace(temperature=1.0))),
     )
     batch = prepare(run, groups if parallel.is_first() else None)
@@ -198,9 +200,14 @@ def share(models: Path, folder: Path, rank: int, ports: dict[str, int]) -> None:
 
 
 def main(models: Path, folder: Path) -> None:
-    """Four ranks, forked. The first that fails ends the others."""
+    """Four ranks, forked."""
     ports = dict(zip(WAYS, free_ports(len(WAYS)), strict=True))
-    left = {fork(lambda rank=rank: share(models, folder, rank, ports)) for rank in range(4)}
+    together([partial(share, models, folder, rank, ports) for rank in range(4)])
+
+
+def together(lives: Sequence[Callable[[], None]]) -> None:
+    """A process each, forked. The first that fails ends the others."""
+    left = {fork(life) for life in lives}
     while left:
         child, status = os.wait()
         left.discard(child)
