@@ -74,6 +74,7 @@ class Parallel(Table):
 
     tensor: int = Field(default=1, ge=1)
     pipeline: int = Field(default=1, ge=1, description="stages of the layers")
+    context: int = Field(default=1, ge=1, description="parts of every sequence")
     expert: int = Field(
         default=1, ge=1, description="ranks that share out the experts; also tensor and data ranks"
     )
