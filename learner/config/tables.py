@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from learner.config import reads
+from learner.config import reads, words
 from learner.config.objective import Advantage, Correction, Credit, Kl, Loss
 from learner.config.weights import Lora, Optimizer, Parallel, Recompute, SftOptimizer, Vision
 from toolwright.recipe import Shared, Table
@@ -58,6 +58,8 @@ class LearnerTable(Table):
     engine_patience_s: float = Field(
         default=600.0, gt=0, description="how long the engine may be out of reach"
     )
+
+    other_keys: ClassVar = words.LEARNER_KEYS
 
     read_where: ClassVar = reads.LEARNER
 
@@ -154,6 +156,8 @@ class SftTable(Table):
     tokens_per_microbatch: int = Field(default=4096, ge=1)
     checkpoint_every: int = Field(default=500, ge=1, description="steps")
     keep_checkpoints: int = Field(default=2, ge=1)
+
+    other_keys: ClassVar = words.SFT_KEYS
 
     either: ClassVar = (("steps", "epochs"),)
     read_where: ClassVar = reads.SFT
