@@ -21,6 +21,10 @@ class EngineError(LearnerError):
     """The engine stayed out of reach, refused a request, or sent something inconsistent."""
 
 
+class GroupError(LearnerError):
+    """Weights did not reach the samplers by a process group; they still may by a folder."""
+
+
 class MismatchError(LearnerError):
     """Engine and learner were started with different recipes, policies, tokenizers or folders."""
 

@@ -8,10 +8,11 @@ from datetime import timedelta
 from pathlib import Path
 
 from learner.config.tables import LearnerTable
+from learner.errors import GroupError
 from learner.intake.ahead import Ahead
 from learner.intake.client import PUBLISH_S, EngineClient, lease_deadline
 from learner.lock import only_learner
-from learner.loop.handover import save
+from learner.loop.handover import save, settle
 from learner.loop.start import restore, start, warn_of_long_rows
 from learner.loop.state import Run
 from learner.loop.step import step
@@ -19,6 +20,9 @@ from learner.metrics import MetricsLog
 from learner.model import parallel
 from learner.model.policy import load_frozen, load_policy
 from learner.progress import Reporter
+from learner.saving import group
+from learner.saving.behind import FolderBehind
+from learner.saving.broadcast import ByGroup
 from learner.saving.checkpoint import Checkpoints
 from learner.training.probe import Probe
 from toolwright.beginning import first_policy
@@ -30,6 +34,11 @@ def run(recipe: Recipe) -> Path:
     table = recipe.table("learner", LearnerTable)
     shared = recipe.shared
     final = recipe.run_folder / "final"
+    if table.publish.way == "group":
+        unreachable = table.publish.beyond(shared.sampler.endpoints)
+        if unreachable is not None:
+            raise GroupError(unreachable)
+        group.prepare()
     with (
         parallel.ranks(
             tensor=table.parallel.tensor,
@@ -92,6 +101,15 @@ def run(recipe: Recipe) -> Path:
                 if table.prefetch and shared.run.max_staleness > 0:
                     state.ahead = Ahead(state.client)
                 state.log = stack.enter_context(MetricsLog(recipe.run_folder, "learner"))
+            if table.publish.way == "group":
+                state.by_group = ByGroup(
+                    table.publish,
+                    state.policies,
+                    kept=table.keep_policies,
+                    say=report.say,
+                    client=state.client,
+                    behind=stack.enter_context(FolderBehind()),
+                )
             if unlocked is not None:
                 report.say(unlocked)
             warn_of_long_rows(state)
@@ -101,6 +119,7 @@ def run(recipe: Recipe) -> Path:
                 step(state)
             if state.saved != state.version.step:
                 save(state)
+            settle(state)
             policy.save(final)
     return final
 

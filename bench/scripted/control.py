@@ -19,7 +19,7 @@ from bench.scripted.conversation import Conversations
 from bench.scripted.faults import Faults
 from bench.scripted.scheduler import Scheduler
 from bench.scripted.types import PauseMode
-from bench.scripted.update_group import NOT_FLUSHED, UpdateGroups, sizes
+from bench.scripted.update_group import NOT_FLUSHED, Answer, UpdateGroups, sizes
 
 SGLANG_VERSION = "0.5.23"
 """The release whose wire this server speaks."""
@@ -94,9 +94,7 @@ class Control:
     async def continue_generation(self, request: web.Request) -> web.Response:
         """End the pause; not while an update in the pause is under way."""
         await _body(request, torch_empty_cache=_is_bool)
-        async with self._scheduler.occupied():
-            pass
-        await self._scheduler.resume()
+        await self.groups.alone(self._continue)
         return _json({"message": "Generation continued successfully.", "status": "ok"})
 
     async def update_weights_from_disk(self, request: web.Request) -> web.Response:
@@ -279,6 +277,10 @@ class Control:
         return web.Response(
             text=f'# TYPE {name} counter\n{name}{{model_name="scripted"}} {float(count)}\n'
         )
+
+    async def _continue(self) -> Answer:
+        await self._scheduler.resume()
+        return True, ""
 
     def _flush(self) -> bool:
         if not self._scheduler.can_flush():

@@ -76,7 +76,7 @@ class UpdateGroups:
         self, *, address: str, port: int, rank: int, world_size: int, name: str
     ) -> Answer:
         """Joins a group; returns when it stands."""
-        return await self._alone(lambda: self._join(address, port, rank, world_size, name))
+        return await self.alone(lambda: self._join(address, port, rank, world_size, name))
 
     async def destroy(self, name: str) -> Answer:
         """Leaves a group."""
@@ -88,7 +88,7 @@ class UpdateGroups:
             member.writer.close()
             return True, "Succeeded to destroy custom process group."
 
-        return await self._alone(work)
+        return await self.alone(work)
 
     async def begin(self) -> Answer:
         """Opens an update."""
@@ -102,7 +102,7 @@ class UpdateGroups:
             return True, "Success"
 
         await self._scheduler.until_idle()
-        return await self._alone(work)
+        return await self.alone(work)
 
     async def end(self) -> Answer:
         """Closes it."""
@@ -114,7 +114,7 @@ class UpdateGroups:
             return True, "Success"
 
         await self._scheduler.until_idle()
-        return await self._alone(work)
+        return await self.alone(work)
 
     async def receive(
         self, tensors: Mapping[str, int], *, name: str, version: str | None, flush: bool
@@ -144,7 +144,7 @@ class UpdateGroups:
             return True, f"Succeeded to update parameter online.{named}"
 
         await self._scheduler.until_idle()
-        return await self._alone(work)
+        return await self.alone(work)
 
     async def close(self) -> None:
         """The server ends: so do its calls and its connections."""
@@ -171,8 +171,8 @@ class UpdateGroups:
         self._members[name] = member
         return True, "Succeeded to initialize custom process group."
 
-    async def _alone(self, work: Callable[[], Awaitable[Answer]]) -> Answer:
-        """A client that leaves ends nothing."""
+    async def alone(self, work: Callable[[], Awaitable[Answer]]) -> Answer:
+        """Does it beside no other control call. A client that leaves ends nothing."""
 
         async def call() -> Answer:
             async with self._scheduler.occupied():

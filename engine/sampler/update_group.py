@@ -221,14 +221,18 @@ class UpdateGroup:
 
     async def _leave(self, server: Server) -> None:
         amid = server in self._stopped
-        if amid and self._handed:  # nobody reads its requests any more
+        if amid and self._handed:
+            # Nobody reads its requests any more. One that hangs in a broadcast takes the end of its
+            # pause all the same, for when it hangs no longer.
             await server.client.abort_all()
+            await self._continue(server)
         with suppress(ServerRefused):  # it did not join
             await server.client.leave_group(self._name)
         if amid:
             with suppress(ServerRefused):  # it did not begin, or has ended
                 await server.client.end_update()
-            await self._continue(server)
+            if not self._handed:
+                await self._continue(server)
 
 
 @asynccontextmanager

@@ -13,7 +13,15 @@ from pydantic import Field, model_validator
 
 from learner.config import reads, words
 from learner.config.objective import Advantage, Correction, Credit, Kl, Loss
-from learner.config.weights import Lora, Optimizer, Parallel, Recompute, SftOptimizer, Vision
+from learner.config.weights import (
+    Lora,
+    Optimizer,
+    Parallel,
+    Publish,
+    Recompute,
+    SftOptimizer,
+    Vision,
+)
 from toolwright.recipe import Shared, Table
 
 EPOCHS = 2
@@ -30,6 +38,7 @@ class LearnerTable(Table):
     correction: Correction = Field(default_factory=Correction)
     kl: Kl = Field(default_factory=Kl)
     parallel: Parallel = Field(default_factory=Parallel)
+    publish: Publish = Field(default_factory=Publish)
     lora: Lora | None = Field(default=None, description="train adapters; absent, every weight")
     precision: Literal["float32", "bfloat16"] = "float32"
     recompute: Recompute = Field(

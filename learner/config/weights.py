@@ -1,8 +1,11 @@
-"""How weights move and where they lie: optimizer, ranks, adapters, recomputation."""
+"""How weights move and where they lie: optimizer, ranks, adapters, the way to the samplers."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from ipaddress import ip_address
 from typing import ClassVar, Literal, get_args
+from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
@@ -94,6 +97,47 @@ class Parallel(Table):
                 "above 1, or parallel.sequence = false"
             )
         return self
+
+
+class Publish(Table):
+    """How new weights reach the samplers."""
+
+    way: Literal["folder", "group"] = Field(
+        default="folder",
+        description="group: by broadcast from memory to memory, the folder follows behind",
+    )
+    bucket_mib: int = Field(default=512, ge=1, description="weights in one broadcast, MiB")
+    address: str = Field(
+        default="127.0.0.1",
+        min_length=1,
+        description="this machine's, where the samplers meet the first rank",
+    )
+    port: int = Field(default=0, ge=0, le=65535, description="there; 0 = any that is free")
+    timeout_s: float = Field(
+        default=60.0, gt=0, le=600, description="for one bucket to reach all samplers"
+    )
+
+    def beyond(self, endpoints: Sequence[str]) -> str | None:
+        """Why samplers cannot meet the first rank, one sentence; None where nothing speaks
+        against it. endpoints: their URLs."""
+        if self.way == "folder" or not _is_loopback(self.address):
+            return None
+        for url in endpoints:
+            host = urlsplit(url).hostname or ""
+            if not _is_loopback(host):
+                return (
+                    f"the sampler at {url} cannot meet this learner at {self.address}: set "
+                    "learner.publish.address to this machine's address in the samplers' network, "
+                    'or learner.publish.way = "folder"'
+                )
+        return None
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 Projection = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]

@@ -21,11 +21,11 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import grpc
 import grpc.aio
@@ -86,7 +86,7 @@ class EngineClient:
         self.address = address
         self._patience = patience
         self._say = say
-        self._learner = secrets.token_hex(8)
+        self.learner = secrets.token_hex(8)
         self._loop = BackgroundLoop("engine-client")
         self._channel = self._loop.run(self._open())
         self._rollout = rollout_pb2_grpc.RolloutServiceStub(self._channel)
@@ -116,7 +116,7 @@ class EngineClient:
 
         Whoever had it publishes nothing any more: what is newest in the answer stays it.
         """
-        return self._policy_as(self._learner)
+        return self._policy_as(self.learner)
 
     def _policy_as(self, learner: str) -> Served:
         request = policy_pb2.GetPolicyRequest(learner=learner)
@@ -136,7 +136,7 @@ class EngineClient:
             train_step=version.step,
             path=path,
             parent=wire.version_to_proto(parent) if parent is not None else None,
-            learner=self._learner,
+            learner=self.learner,
         )
         answer = self._until_answered(
             lambda: call(self._policy.PublishWeights, request, timeout=PUBLISH_S),
@@ -144,12 +144,27 @@ class EngineClient:
         )
         return float(answer.paused.ToTimedelta().total_seconds())
 
+    def ask_policy(self, name: str, request: Any, *, timeout: float) -> Any:
+        """The answer of a PolicyService method, with the client's patience."""
+        return self._until_answered(
+            lambda: self.ask_policy_once(name, request, timeout=timeout), name
+        )
+
+    async def ask_policy_once(self, name: str, request: Any, *, timeout: float) -> Any:
+        """The same without any patience, as a coroutine for `begin`. ServiceError or
+        TransportError."""
+        return await call(getattr(self._policy, name), request, timeout=timeout)
+
+    def begin(self, work: Coroutine[Any, Any, Answer]) -> Future[Answer]:
+        """Begins `work` beside what else is asked, and returns at once."""
+        return self._loop.start(work)
+
     def acknowledge(self, sequence_number: int) -> None:
         """Everything up to the number is durable here."""
         request = rollout_pb2.AckGroupsRequest(
             consumer=rollout_pb2.CONSUMER_TRAIN,
             durable_sequence=sequence_number,
-            learner=self._learner,
+            learner=self.learner,
         )
         self._until_answered(
             lambda: call(self._rollout.AckGroups, request, timeout=SHORT_S), "AckGroups"
@@ -209,7 +224,7 @@ class EngineClient:
                 max_groups=count - len(got),
                 version=wire.version_to_proto(version),
                 wait=wire.duration(wait),
-                learner=self._learner,
+                learner=self.learner,
             )
             deadline = lease_deadline(wait, count)
             members: list[trajectory_pb2.Trajectory] = []

@@ -16,8 +16,11 @@ def offer(run: Run, *, moved: bool) -> None:
     its path may be this machine's alone.
     """
     if not moved and run.offered != run.policy.source:
+        settle(run)
         published = advance(run.client, run.version, run.offered)
         run.probe.elsewhere[run.version] = run.offered
+    elif run.by_group is not None:
+        published = run.by_group.publish(run.policy, run.version)
     else:
         published = publish(
             run.policy, run.client, run.policies, run.version, kept=run.table.keep_policies
@@ -26,6 +29,13 @@ def offer(run: Run, *, moved: bool) -> None:
     run.seconds["export_s"] = published.export_s
     run.seconds["publish_s"] = published.publish_s
     run.seconds["paused_s"] = published.paused_s
+    run.seconds.update(published.more)
+
+
+def settle(run: Run) -> None:
+    """Returns when the newest version has its folder."""
+    if run.by_group is not None:
+        run.by_group.settle()
 
 
 def save(run: Run) -> None:

@@ -14,6 +14,7 @@ from learner.intake.ledger import Ledger
 from learner.metrics import MetricsLog
 from learner.model.policy import Model, Policy
 from learner.progress import Reporter
+from learner.saving.broadcast import ByGroup
 from learner.saving.checkpoint import Checkpoints
 from learner.training.probe import Probe
 from learner.vision.shown import Image
@@ -26,10 +27,12 @@ class Run:
     """One run. `client`, `ahead` and `log` live on rank 0 only.
 
     ahead: leases the next batch while this one trains; None where nothing may be leased ahead.
+    by_group: publishes from memory to memory; None where weights go by disk.
     offered: folder of the newest published weights. images: by hash, what the policy was shown in
     this step's groups; None where it reads text alone. saved: step of the newest checkpoint.
     broken: steps in a row without a finite gradient. worthless: steps in a row that taught nothing.
-    marked: when the last metrics line was written; seconds: what was spent since, for the next.
+    marked: when the last metrics line was written; seconds: what was spent since, for the next,
+    and what else a publish says of itself.
     """
 
     recipe: Recipe
@@ -43,6 +46,7 @@ class Run:
     report: Reporter
     client: EngineClient | None = None
     ahead: Ahead | None = None
+    by_group: ByGroup | None = None
     log: MetricsLog | None = None
     offered: Path
     images: dict[str, Image] | None = None

@@ -12,7 +12,7 @@ from dataclasses import replace
 from learner.config.objective import Kl
 from learner.errors import DivergedError, WorthlessError
 from learner.intake.lease import Leased, lease_step
-from learner.loop.handover import offer, save
+from learner.loop.handover import offer, save, settle
 from learner.loop.rows import prepare
 from learner.loop.state import Run
 from learner.loop.tell import tell
@@ -63,6 +63,7 @@ def step(run: Run) -> None:
     run.worthless = run.worthless + 1 if reason else 0
     gap = gap_of(update.sums)
     if gap.get("gap_tokens", 0) < FEW_TOKENS:
+        settle(run)  # the probe reads folders, and what follows waits for this one anyway
         groups = leased.groups if leased is not None else ()
         gap = run.probe(run.policy, groups, at, run.images) or gap
     update.logprobs_s += batch.logprobs_s

@@ -13,8 +13,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -172,12 +173,24 @@ def named_weights(bridge: Any, model: torch.nn.Module) -> Iterator[tuple[str, to
                 yield name, tensor
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """What a folder is written of. The tensors are in the host's memory, under Hugging Face names.
+
+    adapters: under PEFT's names, None where the policy has none. source: gives everything but the
+    weights.
+    """
+
+    weights: Mapping[str, torch.Tensor]
+    adapters: lora.Saved | None
+    source: Path
+    dtype: torch.dtype
+
+
 def save_folder(bridge: Any, model: torch.nn.Module, source: Path, folder: Path) -> None:
     """Writes `folder` whole or not at all; `source` gives everything but the weights.
 
-    It is on the disk when this returns: a power cut does not leave it empty. All ranks call it;
-    rank 0 writes. Adapters are in its weights, and alone in a folder inside. An existing folder of
-    that name is replaced.
+    All ranks call it; rank 0 writes (see `write_folder`).
     """
     with torch.no_grad():  # mbridge broadcasts the very parameters
         weights = {
@@ -186,24 +199,11 @@ def save_folder(bridge: Any, model: torch.nn.Module, source: Path, folder: Path)
             if parallel.is_first()
         }
     if parallel.is_first():
-        for left in folder.parent.glob(f".{folder.name}.*"):
-            shutil.rmtree(left)  # of a process that died here
-        unfinished = folder.with_name(f".{folder.name}.{os.getpid()}")
-        unfinished.mkdir(parents=True)
-        _save_weights(weights, unfinished)
-        _copy_the_rest(source, unfinished, bridge.dtype)
         with lora.hidden(model) as adapters:
-            if adapters is not None:
-                adapters.save(unfinished / lora.FOLDER, source)
-        disk.flush_tree(unfinished)
-        if folder.exists():
-            old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
-            folder.rename(old)
-            disk.rename_flushed(unfinished, folder)
-            shutil.rmtree(old)
-        else:
-            disk.rename_flushed(unfinished, folder)
-        disk.flush(folder.parent.parent)  # the folder of policies may be new
+            own = adapters.saved() if adapters is not None else None
+        write_folder(
+            Saved(weights=weights, adapters=own, source=source, dtype=bridge.dtype), folder
+        )
     parallel.barrier()
 
 
@@ -218,7 +218,32 @@ def _tower_aside(model: torch.nn.Module) -> Iterator[torch.nn.Module | None]:
             model.visual = tower
 
 
-def _save_weights(weights: dict[str, torch.Tensor], folder: Path) -> None:
+def write_folder(saved: Saved, folder: Path) -> None:
+    """Writes `folder` whole or not at all. An existing folder of that name is replaced.
+
+    It is on the disk when this returns: a power cut does not leave it empty. Adapters are in its
+    weights, and alone in a folder inside.
+    """
+    for left in folder.parent.glob(f".{folder.name}.*"):
+        shutil.rmtree(left)  # of a process that died here
+    unfinished = folder.with_name(f".{folder.name}.{os.getpid()}")
+    unfinished.mkdir(parents=True)
+    _save_weights(saved.weights, unfinished)
+    _copy_the_rest(saved.source, unfinished, saved.dtype)
+    if saved.adapters is not None:
+        lora.write(saved.adapters, unfinished / lora.FOLDER, saved.source)
+    disk.flush_tree(unfinished)
+    if folder.exists():
+        old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
+        folder.rename(old)
+        disk.rename_flushed(unfinished, folder)
+        shutil.rmtree(old)
+    else:
+        disk.rename_flushed(unfinished, folder)
+    disk.flush(folder.parent.parent)  # the folder of policies may be new
+
+
+def _save_weights(weights: Mapping[str, torch.Tensor], folder: Path) -> None:
     shards: list[dict[str, torch.Tensor]] = [{}]
     size = 0
     for name, tensor in weights.items():

@@ -18,6 +18,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -117,29 +118,16 @@ class Adapters(torch.nn.Module):
         whole: torch.Tensor = weight.float() + self.scale * (low.b.float() @ low.a.float())
         return whole.to(weight.dtype)
 
-    def save(self, folder: Path, base: Path) -> None:
-        """Writes PEFT's two files into a new folder. base: the folder that was frozen."""
-        folder.mkdir()
+    def saved(self) -> Saved:
+        """The adapters as they are now, copied into the host's memory."""
         tensors = {}
         for number, own in enumerate(self.own):
             for name, low in own.items():
                 stem = f"base_model.model.model.layers.{number}.{_STEMS[name]}.{name}"
-                tensors[f"{stem}.lora_A.weight"] = low.a.detach().cpu().contiguous()
-                tensors[f"{stem}.lora_B.weight"] = low.b.detach().cpu().contiguous()
-        save_file(tensors, folder / "adapter_model.safetensors", metadata={"format": "pt"})
-        config = {
-            "peft_type": "LORA",
-            "task_type": "CAUSAL_LM",
-            "base_model_name_or_path": str(base),
-            "r": self.lora.rank,
-            "lora_alpha": self.lora.alpha,
-            "lora_dropout": 0.0,
-            "target_modules": list(self.lora.targets),
-            "bias": "none",
-            "fan_in_fan_out": False,
-            "inference_mode": True,
-        }
-        (folder / "adapter_config.json").write_text(json.dumps(config, indent=2) + "\n")
+                for half, tensor in (("A", low.a), ("B", low.b)):
+                    copy = tensor.detach().to("cpu", copy=True).contiguous()
+                    tensors[f"{stem}.lora_{half}.weight"] = copy
+        return Saved(tensors=tensors, lora=self.lora)
 
     def _add(
         self,
@@ -167,6 +155,33 @@ class Adapters(torch.nn.Module):
             parts = [part.reshape(*part.shape[:-1], self._groups, -1) for part in parts]
             return torch.cat(parts, dim=-1).flatten(-2)
         return torch.cat(parts, dim=-1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """Adapters under PEFT's names, in the host's memory."""
+
+    tensors: Mapping[str, torch.Tensor]
+    lora: Lora
+
+
+def write(saved: Saved, folder: Path, base: Path) -> None:
+    """Writes PEFT's two files into a new folder. base: the folder that was frozen."""
+    folder.mkdir()
+    save_file(dict(saved.tensors), folder / "adapter_model.safetensors", metadata={"format": "pt"})
+    config = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": str(base),
+        "r": saved.lora.rank,
+        "lora_alpha": saved.lora.alpha,
+        "lora_dropout": 0.0,
+        "target_modules": list(saved.lora.targets),
+        "bias": "none",
+        "fan_in_fan_out": False,
+        "inference_mode": True,
+    }
+    (folder / "adapter_config.json").write_text(json.dumps(config, indent=2) + "\n")
 
 
 _MATRICES = {

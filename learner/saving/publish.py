@@ -1,4 +1,4 @@
-"""New weights to the samplers: a folder on disk, then the engine's PublishWeights.
+"""New weights to the samplers by disk: a folder, then the engine's PublishWeights.
 
 The folder <run folder>/policy/LINEAGE-STEP appears whole, and is on the disk before the engine's
 journal names it. The newest few stay: the samplers may still read the last one, and a restarted
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from learner.intake.client import EngineClient
@@ -20,13 +20,15 @@ from toolwright.types import WeightVersion
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """Where the weights lie. Seconds: writing them, the engine's whole publish, the samplers' pause
-    in it."""
+    """Where the weights lie, or will soon. Seconds: of getting them out of the model (and onto the
+    disk, where that is waited for), the engine's whole publish, the samplers' pause in it. more:
+    what is known of a publish by a group."""
 
     folder: Path
     export_s: float
     publish_s: float
     paused_s: float
+    more: dict[str, float] = field(default_factory=dict)
 
 
 def folder_of(root: Path, version: WeightVersion) -> Path:
@@ -55,7 +57,7 @@ def publish(
     paused = 0.0
     if client is not None:
         paused = client.publish(version, parent, str(folder))
-        _forget_old(root, folder, kept)
+        forget_old(root, folder, kept)
     parallel.barrier()
     return Published(
         folder=folder,
@@ -97,7 +99,8 @@ def sweep(root: Path, newest: WeightVersion | None) -> None:
             shutil.rmtree(path)
 
 
-def _forget_old(root: Path, newest: Path, kept: int) -> None:
+def forget_old(root: Path, newest: Path, kept: int) -> None:
+    """Removes all folders but `kept`, the newest among them."""
     others = [p for p in root.iterdir() if p.is_dir() and p != newest and p.name[0] != "."]
     others.sort(key=lambda path: path.stat().st_mtime_ns)
     for path in others[: max(0, len(others) - kept + 1)]:

@@ -21,11 +21,13 @@ device.install()
 from learner import disk  # noqa: E402
 from learner import run as loop  # noqa: E402
 from learner.intake.client import EngineClient  # noqa: E402
+from learner.intake.publishing import GroupPublish  # noqa: E402
 from learner.loop import handover, step  # noqa: E402
 from learner.model import bridge  # noqa: E402
 from learner.model.architectures import read_config  # noqa: E402
 from learner.model.policy import Policy  # noqa: E402
-from learner.saving import checkpoint  # noqa: E402
+from learner.saving import broadcast, checkpoint  # noqa: E402
+from learner.saving.attempt import Attempt  # noqa: E402
 from learner.training import update  # noqa: E402
 from toolwright.beginning import first_policy  # noqa: E402
 from toolwright.recipe import Recipe, load_recipe  # noqa: E402
@@ -37,6 +39,9 @@ POINTS: dict[str, tuple[Any, str, int]] = {
     "the policy's folder is half written": (bridge, "_save_weights", 2),
     "the policy's folder is written": (Policy, "save", 2),
     "the engine has the version": (EngineClient, "publish", 2),
+    "the samplers are told to join": (GroupPublish, "begin", 2),
+    "samplers have some of the buckets": (Attempt, "send", 9),
+    "the samplers go on, there is no folder": (GroupPublish, "commit", 2),
     "the step's line is written": (step, "tell", 2),
     "the checkpoint is half written": (checkpoint.dist_checkpointing, "save", 1),
     "the checkpoint is flushed and has no name": (disk, "flush_tree", 4),
@@ -89,6 +94,7 @@ def warm(recipe: Recipe) -> None:
 
 
 def main(file: str, *words: str) -> None:
+    broadcast.MIB = 8 << 10  # a tiny policy travels in several buckets too
     recipe = load_recipe(Path(file), [word for word in words if "=" in word])
     warm(recipe)
     for point in (word for word in words if "=" not in word):

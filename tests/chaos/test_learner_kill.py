@@ -19,6 +19,7 @@ import torch
 
 from tests.chaos.conftest import ROOT
 from tests.integration.learner.fake_engine import FakeEngine, random_group
+from tests.integration.learner.group_engine import GroupEngine
 from tests.integration.learner.models import weights, write_model
 from tests.integration.learner.test_sft import write_recipe
 from toolwright import types as t
@@ -36,6 +37,13 @@ POINTS = (
     "the checkpoint is half written",
     "the checkpoint is flushed and has no name",
 )
+BY_GROUP = (
+    "the samplers are told to join",
+    "samplers have some of the buckets",
+    "the samplers go on, there is no folder",
+    "the policy's folder is half written",
+    "the engine has the version",
+)
 STEPS = 8
 CHANGES = (
     f"run.steps={STEPS}",
@@ -46,6 +54,7 @@ CHANGES = (
     "learner.optimizer.lr=1e-3",
     "learner.kl.coefficient=0.1",
 )
+GROUP = ('learner.publish.way="group"', "learner.publish.bucket_mib=1")
 COMPARED = ("loss", "grad_norm", "entropy", "kl_reference", "reward", "clip_fraction", "ratio")
 
 
@@ -53,13 +62,16 @@ def recorded_group(number: int, _version: t.WeightVersion, folder: Path) -> list
     return random_group(number, t.WeightVersion(lineage="recorded", step=0), folder)
 
 
-@pytest.fixture
-def engines() -> Iterator[list[FakeEngine]]:
-    """Two with the same record: one for the run that is left alone."""
-    both = [FakeEngine(recorded_group, recorded=True) for _ in range(2)]
-    yield both
-    for engine in both:
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder of a run that nobody disturbs, beside the model that it began with."""
+    folder = tmp_path_factory.mktemp("calm")
+    engine = FakeEngine(recorded_group, recorded=True)
+    try:
+        train(folder / "calm", write_model(folder / "model"), engine)
+    finally:
         engine.stop()
+    yield folder / "calm"
 
 
 def train(folder: Path, model: Path, engine: FakeEngine, *points: str) -> str:
@@ -100,15 +112,33 @@ def consumed(folder: Path) -> list[tuple[int, str]]:
 
 
 @pytest.mark.timeout(300)
-def test_a_learner_that_is_killed_trains_as_if_nothing_had_been(
-    tmp_path: Path, engines: list[FakeEngine]
-) -> None:
-    model = write_model(tmp_path / "model")
-    calm, rough = tmp_path / "calm", tmp_path / "rough"
-    train(calm, model, engines[0])
-    told = train(rough, model, engines[1], *POINTS)
+def test_a_learner_that_is_killed_trains_as_if_nothing_had_been(tmp_path: Path, calm: Path) -> None:
+    rough = tmp_path / "rough"
+    engine = FakeEngine(recorded_group, recorded=True)
+    try:
+        told = train(rough, calm.with_name("model"), engine, *POINTS)
+    finally:
+        engine.stop()
+    check_same(rough, calm, told, POINTS)
+
+
+@pytest.mark.timeout(300)
+def test_so_does_one_that_publishes_by_the_group(tmp_path: Path, calm: Path) -> None:
+    rough = tmp_path / "rough"
+    engine = GroupEngine(recorded_group, recorded=True, servers=1)
+    try:
+        told = train(rough, calm.with_name("model"), engine, *BY_GROUP, *GROUP)
+    finally:
+        engine.stop()
+    check_same(rough, calm, told, BY_GROUP)
+    assert engine.received
+    assert engine.folder.name == f"{engine.version.lineage}-{STEPS}"  # type: ignore[union-attr]
+
+
+def check_same(rough: Path, calm: Path, told: str, points: tuple[str, ...]) -> None:
+    """The disturbed run's losses, groups and weights are the calm one's."""
     killed = [line for line in told.splitlines() if line.startswith("killed")]
-    assert killed == [f"killed: {point}" for point in POINTS]
+    assert killed == [f"killed: {point}" for point in points]
 
     expected = {line["step"]: line for line in lines(calm)}
     assert list(expected) == list(range(1, STEPS + 1))

@@ -12,6 +12,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,22 +23,26 @@ from learner.model import device
 device.install()
 
 import torch  # noqa: E402
-from safetensors.torch import save_file  # noqa: E402
+from safetensors.torch import load_file, save_file  # noqa: E402
 
 from bench.ready import free_ports  # noqa: E402
 from learner.config.objective import Advantage, Kl, Loss  # noqa: E402
 from learner.config.tables import LearnerTable  # noqa: E402
-from learner.config.weights import Optimizer, Parallel, Recompute  # noqa: E402
+from learner.config.weights import Optimizer, Parallel, Publish, Recompute  # noqa: E402
+from learner.intake.client import EngineClient  # noqa: E402
 from learner.intake.ledger import Ledger  # noqa: E402
 from learner.loop.rows import prepare  # noqa: E402
 from learner.model import parallel  # noqa: E402
-from learner.model.policy import load_frozen, load_policy  # noqa: E402
+from learner.model.policy import Policy, load_frozen, load_policy  # noqa: E402
+from learner.saving.behind import FolderBehind  # noqa: E402
+from learner.saving.broadcast import ByGroup  # noqa: E402
 from learner.saving.checkpoint import Checkpoints  # noqa: E402
 from learner.training.batch import micro_batches  # noqa: E402
 from learner.training.objective import PolicyObjective  # noqa: E402
 from learner.training.step import gradients, score  # noqa: E402
 from learner.training.update import improve  # noqa: E402
 from tests.integration.learner.fake_engine import random_group  # noqa: E402
+from tests.integration.learner.group_engine import GroupEngine  # noqa: E402
 from tests.integration.learner.named import named_gradients, named_weights  # noqa: E402
 from tests.integration.learner.rows import make_rows, weighed  # noqa: E402
 from toolwright.types import Group, WeightVersion  # noqa: E402
@@ -48,7 +53,8 @@ class Way:
     """How ranks share the work, and what they compute twice.
 
     model: a kind of `models`. ranks: those of the four that take part. after: the way whose
-    checkpoint it goes on from; the one that goes on from none writes the first.
+    checkpoint it goes on from; the one that goes on from none writes the first. sent: whether its
+    weights also go to a sampler by a group.
     """
 
     model: str = "qwen3-tied"
@@ -56,6 +62,7 @@ class Way:
     ways: Parallel = field(default_factory=Parallel)
     recompute: Recompute = "none"
     after: str = ""
+    sent: bool = False
 
 
 SPARSE = "moe-untied"
@@ -82,8 +89,11 @@ WAYS = {
         ways=Parallel(tensor=2, pipeline=2, sequence=True),
         recompute="full",
         after="pipeline x data",
+        sent=True,
     ),
-    "pipeline x expert": Way(model=SPARSE, ways=Parallel(pipeline=2, expert=2), after="expert"),
+    "pipeline x expert": Way(
+        model=SPARSE, ways=Parallel(pipeline=2, expert=2), after="expert", sent=True
+    ),
     "expert x data": Way(model=SPARSE, ways=Parallel(expert=2), after="pipeline x expert"),
 }
 """In the order in which the ranks come to them; nobody comes to one before what it goes on from."""
@@ -146,6 +156,8 @@ def compute(models: Path, folder: Path, name: str) -> None:
             out.update({f"weight.{step}.{weight}": value for weight, value in weights.items()})
         out["masked"] = torch.tensor(done.sums["masked_tokens"])
         out["compared"] = torch.tensor(done.sums["compared"])
+        if way.sent:
+            check_broadcast(policy, folder / f"{name}, sent")
         if parallel.is_first():
             save_file(out, folder / name)
 
@@ -210,6 +222,36 @@ def fork(life: Callable[[], None]) -> int:
         if status:
             traceback.print_exc()
         os._exit(status)
+
+
+def check_broadcast(policy: Policy, root: Path) -> None:
+    """What a sampler gets of these ranks by a process group is what their folder gets."""
+    version = WeightVersion(lineage="sent", step=1)
+    with ExitStack() as stack:
+        client = None
+        if parallel.is_first():
+            engine = GroupEngine(servers=1)
+            stack.callback(engine.stop)
+            client = stack.enter_context(EngineClient(engine.address, patience=5.0, say=print))
+        by_group = ByGroup(
+            Publish(way="group"),
+            root,
+            kept=2,
+            say=print,
+            client=client,
+            behind=stack.enter_context(FolderBehind()),
+        )
+        published = by_group.publish(policy, version)
+        by_group.settle()
+        policy.save(root / "saved")
+        if parallel.is_first():
+            (got,) = engine.received[version]
+            saved = load_file(root / "saved" / "model.safetensors")
+            behind = load_file(published.folder / "model.safetensors")
+            assert got.keys() == saved.keys() == behind.keys()
+            for name, tensor in saved.items():
+                assert torch.equal(got[name], tensor)
+                assert torch.equal(behind[name], tensor)
 
 
 if __name__ == "__main__":

@@ -79,3 +79,36 @@ def test_adapters_that_cannot_be(
     with pytest.raises(ValidationError, match=says):
         table.model_validate({**needed, **given})
     assert table.model_validate({**needed, "lora": {}}).lora is not None
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"bucket_mib": 0}, "bucket_mib"),
+        ({"port": 70000}, "port"),
+        ({"address": ""}, "address"),
+        ({"timeout_s": 601}, "timeout_s"),
+        ({"way": "nccl"}, "way"),
+    ],
+)
+def test_publishes_that_cannot_be(given: dict[str, object], says: str) -> None:
+    with pytest.raises(ValidationError, match=says):
+        LearnerTable.model_validate({"publish": given})
+
+
+@pytest.mark.parametrize(
+    ("given", "endpoint", "meet"),
+    [
+        ({"way": "group"}, "http://127.0.0.1:30000", True),
+        ({"way": "group"}, "http://localhost:30000", True),
+        ({"way": "group"}, "http://[::1]:30000", True),
+        ({"way": "group"}, "http://gpu-7:30000", False),
+        ({"way": "group", "address": "10.0.0.5"}, "http://gpu-7:30000", True),
+        ({"way": "folder"}, "http://gpu-7:30000", True),
+    ],
+)
+def test_samplers_elsewhere_do_not_meet_a_learner_at_loopback(
+    given: dict[str, object], endpoint: str, meet: bool
+) -> None:
+    publish = LearnerTable.model_validate({"publish": given}).publish
+    assert (publish.beyond([endpoint]) is None) is meet

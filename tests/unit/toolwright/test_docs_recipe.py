@@ -18,7 +18,7 @@ from engine.protocols.chat import Chat
 from engine.protocols.tagged import Tagged
 from learner.config.objective import Advantage, Correction, Credit, Kl, Loss, Reject
 from learner.config.tables import Heldout, LearnerTable, SftTable
-from learner.config.weights import Lora, Optimizer, Parallel
+from learner.config.weights import Lora, Optimizer, Parallel, Publish
 from tests.support.docs import DOCS
 from toolwright.recipe import (
     DynamicSampling,
@@ -58,6 +58,7 @@ TABLES: Mapping[str, type[Table]] = {
     "[learner.correction]": Correction,
     "[[learner.correction.reject]]": Reject,
     "[learner.kl]": Kl,
+    "[learner.publish]": Publish,
     "[learner.lora]": Lora,
     "[learner.parallel]": Parallel,
 }
