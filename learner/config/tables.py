@@ -81,6 +81,7 @@ class LearnerTable(Table):
             self.kl.words,
             f"{self.optimizer.words}{_adapters(self.lora)}",
             f"staleness {shared.run.max_staleness}",
+            f"weights by {self.publish.way}",
         )
         return "; ".join(parts)
 
@@ -97,6 +98,9 @@ class LearnerTable(Table):
                 f"learner.updates = {self.updates} deals a batch of {run.batch} rollouts "
                 "into more parts than it has: some updates get none"
             )
+        unreachable = self.publish.beyond(shared.sampler.endpoints)
+        if unreachable is not None:
+            lines.append(unreachable)
         summed = self.loss.aggregation == "seq-sum-token-sum-norm"
         if summed and "norm" not in self.loss.model_fields_set:
             longest, rows = shared.task.limits.response, run.batch // self.updates

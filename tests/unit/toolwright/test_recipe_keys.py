@@ -33,7 +33,7 @@ def test_one_line_says_what_is_in_force(tmp_path: Path) -> None:
     assert said(tmp_path) == (
         "[learner] in force: loss ppo (ratio 0.8 to 1.28, dual clip 3), token-mean; advantages "
         "grpo with sample deviation; correction bypass; no credit of turns; no KL; adam 1e-06, "
-        "constant; staleness 0"
+        "constant; staleness 0; weights by folder"
     )
     (line,) = said(
         tmp_path,
@@ -53,7 +53,7 @@ def test_one_line_says_what_is_in_force(tmp_path: Path) -> None:
         "bonus 0.01; advantages reinforce_pp with discount 0.99; correction decoupled, truncate "
         "above 5, veto below 0.0001; credit of turns by anchor (weight 1, discount 0.5, their "
         "rewards in the trajectory's); KL 0.001 in the reward; adam 1e-06, warm-up "
-        "0.1 of all steps, cosine to 0, adapters of rank 8 alone; staleness 2"
+        "0.1 of all steps, cosine to 0, adapters of rank 8 alone; staleness 2; weights by folder"
     )
 
 
@@ -72,6 +72,7 @@ UNREAD: list[tuple[dict[str, Any], str]] = [
     ({"kl": {"coefficient": 0, "place": "reward"}}, "learner.kl.place = 'reward' does nothing"),
     ({"loss": {"norm": 100}}, "learner.loss.aggregation is 'seq-sum-token-sum-norm'"),
     ({"prefetch": False}, "learner.prefetch = False does nothing"),
+    ({"publish": {"port": 7}}, "it is read where learner.publish.way is 'group'"),
 ]
 
 
@@ -156,6 +157,13 @@ def test_an_override_of_a_whole_table_replaces_it(tmp_path: Path) -> None:
     own = {"loss": {"clip_low": 0.1}}
     found = said(tmp_path, "learner.loss={kind='ppo'}", learner=own)
     assert "ratio 0.8 to 1.28" in found
+
+
+def test_samplers_that_cannot_meet_the_learner_are_told(tmp_path: Path) -> None:
+    far = {"endpoints": ["http://far-away:30000"]}
+    found = said(tmp_path, sampler=far, learner={"publish": {"way": "group"}})
+    assert "warning: the sampler at http://far-away:30000 cannot meet this learner" in found
+    assert "weights by group" in found
 
 
 def test_a_wrong_value_is_told_before_any_remark(tmp_path: Path) -> None:
