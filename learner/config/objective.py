@@ -88,7 +88,8 @@ class Credit(Table):
         if self.turns == "none":
             return f"no credit of turns{also}"
         how = f"weight {self.weight:g}, discount {self.discount:g}"
-        return f"credit of turns by {self.turns} ({how}{also})"
+        by = "each alone" if self.turns == "alone" else f"by {self.turns}"
+        return f"credit of turns {by} ({how}{also})"
 
 
 LossKind = Literal["ppo", "gspo", "cispo", "sapo", "gmpo", "reinforce"]
