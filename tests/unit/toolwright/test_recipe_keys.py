@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from learner.config.tables import LearnerTable
+from tests.support.docs import DOCS
 from tests.support.recipes import merged, to_toml
 from toolwright.recipe import RecipeError, load_recipe
 from toolwright.recipe_layers import packaged_fragments
@@ -121,6 +123,18 @@ def test_a_preset_alone_has_no_doubts(tmp_path: Path, preset: str) -> None:
 @pytest.mark.parametrize("name", ["calculator", "arithmetic"])
 def test_the_recipes_that_ship_have_no_doubts(name: str) -> None:
     assert "warning" not in "\n".join(remarks(load_recipe(ROOT / "recipes" / f"{name}.toml")))
+
+
+@pytest.mark.parametrize("page", ["2-your-own-run", "3-recipe", "advantages"])
+def test_what_the_docs_show_has_no_doubts(tmp_path: Path, page: str) -> None:
+    (tmp_path / "base.toml").write_text(to_toml(TABLES))
+    blocks = re.findall(r"```toml\n(.*?)```", (DOCS / f"{page}.md").read_text(), flags=re.DOTALL)
+    assert blocks
+    for block in blocks:
+        own = re.sub(r"extends = \[", 'extends = ["base.toml", ', block)
+        file = tmp_path / "recipe.toml"
+        file.write_text(own if own != block else f'extends = ["base.toml"]\n{block}')
+        assert "warning" not in "\n".join(remarks(load_recipe(file))), block
 
 
 def test_bounds_of_a_preset_give_way_to_another_kind(tmp_path: Path) -> None:
