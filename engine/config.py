@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from toolwright.recipe import Limits, Table
-from toolwright.table import ON
+from toolwright.recipe.table import ON
 
 
 class Suite(Table):

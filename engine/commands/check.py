@@ -22,7 +22,7 @@ from engine.sampler.pool import SamplerPool
 from engine.sampler.server import Server
 from engine.text.codec import HuggingFaceCodec
 from toolwright.recipe import Recipe, check_all
-from toolwright.recipe_remarks import remarks
+from toolwright.recipe.remarks import remarks
 
 BAD_ROWS_SHOWN = 5
 

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from learner.config import words
 from toolwright.recipe import Table
-from toolwright.shared_tables import CorrectionMode
+from toolwright.recipe.shared_tables import CorrectionMode
 
 Aggregation = Literal[
     "token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "seq-sum-token-sum-norm"

@@ -17,7 +17,7 @@ from pydantic_core import ErrorDetails
 from toolsvc.errors import StartError
 from toolsvc.plugin.tool import STRICT, Tool
 from toolsvc.sandbox.config import SandboxConfig
-from toolwright.assignments import AssignmentError, assign
+from toolwright.recipe.assignments import AssignmentError, assign
 
 BUILT_IN = {
     "python": "toolsvc.tools.python:PythonTool",

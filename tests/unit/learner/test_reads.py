@@ -29,9 +29,9 @@ from learner.maths.schedule import fraction
 from learner.training.batch import MicroBatch
 from learner.training.objective import PolicyObjective
 from tests.unit.learner.records import Step, group, rows, trajectory
-from toolwright.recipe_keys import unread
-from toolwright.recipe_layers import Layer
-from toolwright.table import ON, Case
+from toolwright.recipe.keys import unread
+from toolwright.recipe.layers import Layer
+from toolwright.recipe.table import ON, Case
 
 Settings = dict[str, Any]
 """Dotted keys of a recipe with their values."""

@@ -14,9 +14,8 @@ import pytest
 
 from learner.config.tables import LearnerTable, SftTable
 from tests.support.recipes import to_toml
-from toolwright import recipe_layers
-from toolwright.recipe import Recipe, check_all, load_recipe
-from toolwright.recipe_layers import PACKAGED, packaged_fragments, read_layers
+from toolwright.recipe import Recipe, check_all, layers, load_recipe
+from toolwright.recipe.layers import PACKAGED, packaged_fragments, read_layers
 
 ROOT = Path(__file__).parents[3]
 TABLES: dict[str, Any] = {
@@ -265,6 +264,6 @@ def test_every_fragment_says_where_its_values_are_from() -> None:
 def test_the_wheel_has_them_where_they_are_looked_for() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
-    package = Path(recipe_layers.__file__).parent
+    package = Path(layers.__file__).parents[1]
     assert PACKAGED[0] == package / "recipes"
     assert wheel["force-include"] == {"recipes/presets": f"{package.name}/recipes/presets"}

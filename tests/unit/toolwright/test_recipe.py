@@ -11,7 +11,7 @@ import pytest
 from engine.config import EngineTable
 from tests.support.recipes import merged, to_toml
 from toolwright import recipe
-from toolwright.recipe import RecipeError, load_recipe
+from toolwright.recipe import RecipeError, load_recipe, reading
 
 TABLES: dict[str, Any] = {
     "run": {"name": "r", "folder": "out", "steps": 2, "groups_per_step": 3, "group_size": 4},
@@ -223,7 +223,7 @@ def test_a_table_whose_package_is_absent_is_told(
             raise ImportError
 
     found = {**recipe.registered_tables(), "memory": Absent()}
-    monkeypatch.setattr(recipe, "registered_tables", lambda: found)
+    monkeypatch.setattr(reading, "registered_tables", lambda: found)
     assert recipe.check_all(load_recipe(write(memory={"any": "thing"}))) == ["memory"]
 
 

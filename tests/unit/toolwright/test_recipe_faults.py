@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 
 from toolwright.recipe import RecipeError, Shared, check_all, load_recipe, registered_tables
-from toolwright.table import Table
+from toolwright.recipe.table import Table
 
 RECIPE = """
 [run]

@@ -12,8 +12,8 @@ from learner.config.tables import LearnerTable
 from tests.support.docs import DOCS
 from tests.support.recipes import merged, to_toml
 from toolwright.recipe import RecipeError, load_recipe
-from toolwright.recipe_layers import packaged_fragments
-from toolwright.recipe_remarks import remarks
+from toolwright.recipe.layers import packaged_fragments
+from toolwright.recipe.remarks import remarks
 
 ROOT = Path(__file__).parents[3]
 TABLES: dict[str, Any] = {

@@ -11,7 +11,7 @@ import pytest
 from engine.config import EngineTable
 from tests.support.recipes import to_toml
 from toolwright.recipe import RecipeError, load_recipe
-from toolwright.recipe_layers import PACKAGED, merged, packaged_fragments, read_layers
+from toolwright.recipe.layers import PACKAGED, merged, packaged_fragments, read_layers
 
 TABLES: dict[str, Any] = {
     "run": {"name": "r", "folder": "out", "steps": 2, "groups_per_step": 3, "group_size": 4},

@@ -17,9 +17,9 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from toolwright.recipe_keys import short, table_of
-from toolwright.recipe_layers import EXTENDS
-from toolwright.table import Table
+from toolwright.recipe.keys import short, table_of
+from toolwright.recipe.layers import EXTENDS
+from toolwright.recipe.table import Table
 
 Models = Mapping[str, type[Table]]
 """Every table of a recipe whose model is known, by its name; the shared ones together under ""."""

@@ -2,7 +2,7 @@
 
 Keys are not independent: of two, one says what the other would; bounds belong to a kind that
 another key names; and some are read under certain settings alone. A model says so in the class
-variables below. `toolwright.recipe_keys` applies them to a recipe and its layers.
+variables below. `toolwright.recipe.keys` applies them to a recipe and its layers.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import BaseModel, ConfigDict
 
 if TYPE_CHECKING:
-    from toolwright.shared_tables import Shared
+    from toolwright.recipe.shared_tables import Shared
 
 Case = Mapping[str, tuple[str, ...]]
 """Settings that hold together: each of the keys, dotted from the top of the recipe, has one of the

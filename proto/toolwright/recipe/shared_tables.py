@@ -14,8 +14,8 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from toolwright import other_names
+from toolwright.recipe.table import Table
 from toolwright.stop_rules import read_stop_rules
-from toolwright.table import Table
 
 ARCHITECTURES = ("qwen2", "qwen3", "llama", "qwen3_moe")
 """`model_type` of the policies of text alone; they can be sampled and trained."""

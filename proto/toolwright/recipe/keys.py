@@ -1,7 +1,7 @@
 """Which keys of a recipe do not count: what gave way to a higher layer, and what nobody reads.
 
-What the models say of their keys (`toolwright.table`) is held against the layers that the recipe
-was read from. Pure; knows no table by its name.
+What the models say of their keys (`table`) is held against the layers that the recipe was read
+from. Pure; knows no table by its name.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
 
-from toolwright.recipe_layers import Layer, highest
-from toolwright.table import ON, Case, Table
+from toolwright.recipe.layers import Layer, highest
+from toolwright.recipe.table import ON, Case, Table
 
 KeyPath = tuple[str, ...]
 LONGEST_VALUE = 60

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 EXTENDS = "extends"
-_HERE = Path(__file__).parent
+_HERE = Path(__file__).parents[1]
 PACKAGED = (_HERE / "recipes", _HERE.parents[1] / "recipes")
 """Where the recipes of the package are: in a wheel, in a checkout."""
 

@@ -1,10 +1,10 @@
 """The recipe: one TOML file that every process reads.
 
-Owns the names of the tables. The models of the shared ones stand in `toolwright.shared_tables`;
-this module gives them too. Every other table belongs to one process, which registers its model
-under the entry-point group `toolwright.tables`. A process checks the shared tables and its own and
-refuses unknown keys there, and everybody refuses a table whose name nobody knows. Paths are
-relative to the recipe file's folder. `toolwright.recipe_layers` reads the file and what it extends.
+Owns the names of the tables. The models of the shared ones stand in `shared_tables`. Every other
+table belongs to one process, which registers its model under the entry-point group
+`toolwright.tables`. A process checks the shared tables and its own and refuses unknown keys there,
+and everybody refuses a table whose name nobody knows. Paths are relative to the recipe file's
+folder. `layers` reads the file and what it extends.
 """
 
 from __future__ import annotations
@@ -19,51 +19,12 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from toolwright.assignments import AssignmentError, assign
-from toolwright.recipe_faults import path_of, sentence, unknown_table
-from toolwright.recipe_keys import what_counts
-from toolwright.recipe_layers import EXTENDS, Layer, LayerError, read_layers
-from toolwright.shared_tables import (
-    ARCHITECTURES,
-    TRAINED_VISION_ARCHITECTURES,
-    VISION_ARCHITECTURES,
-    DynamicSampling,
-    ForeignText,
-    Limits,
-    Overlong,
-    Policy,
-    Run,
-    Sampler,
-    Shared,
-    TaskTable,
-    Tool,
-)
-from toolwright.table import Table
-
-__all__ = [
-    "ARCHITECTURES",
-    "ENTRY_POINTS",
-    "SHARED",
-    "TRAINED_VISION_ARCHITECTURES",
-    "VISION_ARCHITECTURES",
-    "DynamicSampling",
-    "ForeignText",
-    "Limits",
-    "Overlong",
-    "Policy",
-    "Recipe",
-    "RecipeError",
-    "Run",
-    "Sampler",
-    "Shared",
-    "Table",
-    "TaskTable",
-    "Tool",
-    "check_all",
-    "load_recipe",
-    "read_resolved",
-    "registered_tables",
-]
+from toolwright.recipe.assignments import AssignmentError, assign
+from toolwright.recipe.faults import path_of, sentence, unknown_table
+from toolwright.recipe.keys import what_counts
+from toolwright.recipe.layers import EXTENDS, Layer, LayerError, read_layers
+from toolwright.recipe.shared_tables import Shared
+from toolwright.recipe.table import Table
 
 SHARED = ("run", "policy", "task", "sampler", "tools")
 ENTRY_POINTS = "toolwright.tables"

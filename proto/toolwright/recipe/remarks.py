@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from toolwright.recipe import Recipe, registered_tables
-from toolwright.recipe_keys import Displaced, displaced, short, unread
-from toolwright.recipe_layers import highest
-from toolwright.table import Table
+from toolwright.recipe.keys import Displaced, displaced, short, unread
+from toolwright.recipe.layers import highest
+from toolwright.recipe.table import Table
 
 WARNING = "warning: "
 
