@@ -48,6 +48,7 @@ def run(recipe: Recipe) -> Path:
         parallel.ranks(
             tensor=table.parallel.tensor,
             pipeline=table.parallel.pipeline,
+            context=table.parallel.context,
             expert=table.parallel.expert,
             seed=shared.run.seed,
             wait=longest_alone(table, shared.run.groups_per_step),
