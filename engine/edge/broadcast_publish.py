@@ -61,7 +61,7 @@ from toolwright.rpc.errors import ServiceError, internal
 from toolwright.types import WeightVersion
 
 BACKENDS = ("gloo", "nccl")
-REACH_SECONDS = 5.0
+STORE_SECONDS = 5.0
 """For a connection to the learner's store."""
 _MEND = "begin again with a new store, or publish a folder"
 
@@ -247,7 +247,7 @@ class BroadcastPublishes:
 async def _reach(meeting: Meeting) -> None:
     """ServiceError where nobody listens at the store's address: servers would wait there long."""
     try:
-        async with asyncio.timeout(REACH_SECONDS):
+        async with asyncio.timeout(STORE_SECONDS):
             _, writer = await asyncio.open_connection(meeting.address, meeting.port)
     except (OSError, TimeoutError) as error:
         raise ServiceError(
