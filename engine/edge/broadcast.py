@@ -20,7 +20,7 @@ from toolwright.types import WeightVersion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class BroadcastAsked:
     """What BeginPublish asks for: two that are equal are the same publish. lease: seconds."""
 
     version: WeightVersion
@@ -33,7 +33,7 @@ class Asked:
 class Broadcast:
     """One publish, from BeginPublish to its end."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: BroadcastAsked) -> None:
         self.id = uuid.uuid4().hex
         self.asked = asked
         self.began = _future()

@@ -50,7 +50,7 @@ from contextlib import AsyncExitStack
 
 import structlog
 
-from engine.edge.broadcast import Asked, Broadcast, refused
+from engine.edge.broadcast import Broadcast, BroadcastAsked, refused
 from engine.edge.policy_shape import PolicyShape
 from engine.edge.publishing import Publisher
 from engine.errors import PublishFailed
@@ -61,7 +61,7 @@ from toolwright.rpc.errors import ServiceError, internal
 from toolwright.types import WeightVersion
 
 BACKENDS = ("gloo", "nccl")
-REACH_SECONDS = 5.0
+STORE_SECONDS = 5.0
 """For a connection to the learner's store."""
 _MEND = "begin again with a new store, or publish a folder"
 
@@ -82,7 +82,7 @@ class BroadcastPublishes:
         self._last: Broadcast | None = None
         self._task: asyncio.Task[None] | None = None
 
-    async def begin(self, asked: Asked) -> tuple[str, int]:
+    async def begin(self, asked: BroadcastAsked) -> tuple[str, int]:
         """(id of the publish, world size of its group); the servers were told to join."""
         self._allowed(asked.learner)
         _check_asked(asked)
@@ -218,7 +218,7 @@ class BroadcastPublishes:
             mend=_MEND,
         )
 
-    async def _check_place(self, asked: Asked) -> None:
+    async def _check_place(self, asked: BroadcastAsked) -> None:
         """ServiceError where the version is not next, or the policy's tensors are not known."""
         publisher = self._publisher
         if asked.parent is not None or asked.version.lineage != publisher.version.lineage:
@@ -247,7 +247,7 @@ class BroadcastPublishes:
 async def _reach(meeting: Meeting) -> None:
     """ServiceError where nobody listens at the store's address: servers would wait there long."""
     try:
-        async with asyncio.timeout(REACH_SECONDS):
+        async with asyncio.timeout(STORE_SECONDS):
             _, writer = await asyncio.open_connection(meeting.address, meeting.port)
     except (OSError, TimeoutError) as error:
         raise ServiceError(
@@ -260,7 +260,7 @@ async def _reach(meeting: Meeting) -> None:
     writer.close()
 
 
-def _check_asked(asked: Asked) -> None:
+def _check_asked(asked: BroadcastAsked) -> None:
     meeting = asked.meeting
     if meeting.backend not in BACKENDS:
         raise refused(f"backend is {meeting.backend!r}: it is one of {', '.join(BACKENDS)}")

@@ -8,7 +8,7 @@ from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
 
-from engine.edge.broadcast import Asked
+from engine.edge.broadcast import BroadcastAsked
 from engine.edge.broadcast_publish import BroadcastPublishes
 from engine.edge.claims import Claims
 from engine.edge.delivery import Delivery
@@ -207,7 +207,7 @@ class PolicyServicer(policy_pb2_grpc.PolicyServiceServicer):
     ) -> policy.BeginPublishResponse:
         lease = wire.seconds(request.lease) if request.HasField("lease") else DEFAULT_LEASE
         publish_id, world_size = await self._broadcasts.begin(
-            Asked(
+            BroadcastAsked(
                 version=wire.version_from_proto(request.version),
                 parent=_parent(request),
                 meeting=Meeting(

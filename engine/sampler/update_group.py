@@ -32,6 +32,10 @@ from toolwright.types import WeightVersion
 
 log = structlog.get_logger("weights")
 
+REACH_SECONDS = 1.0
+"""In which servers have found the store that they were told of at one instant. A learner that hears
+that one did not join closes it, and a server that comes later looks for it for half an hour."""
+
 _FAILURES = (ServerUnreachable, ServerRefused, WireError)
 
 
@@ -90,7 +94,11 @@ class UpdateGroup:
 
     async def join(self) -> None:
         """Returns when the group stands. PublishFailed at the first server that does not join."""
-        await self._together(self._join)
+        try:
+            await self._together(self._join)
+        except PublishFailed:
+            await asyncio.sleep(REACH_SECONDS)
+            raise
 
     async def receive(self, tensors: Sequence[Tensor]) -> None:
         """Returns when every server has the tensors, for which rank 0 broadcasts them meanwhile.

@@ -3,7 +3,8 @@
     python tests/support/rank0.py MODEL.safetensors
 
 Prints the port of its store. Then reads a JSON object a line and answers each with one: `{"join":
-NAME, "world_size": N}` makes the group, `{"broadcast": [NAMES]}` sends those tensors of the file.
+NAME, "world_size": N}` makes the group, `{"broadcast": [NAMES]}` sends those tensors of the file,
+and `{"met": true}` is answered when another rank has written to the store.
 Made with torch's own means, as SGLang makes its side, without SGLang.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from datetime import timedelta
 from typing import Any
 
@@ -27,6 +29,7 @@ def main() -> None:
     store = TCPStore("127.0.0.1", 0, None, True, timeout=PATIENCE, wait_for_workers=False)
     print(json.dumps({"port": store.port}), flush=True)
     group: Any = None
+    before = store.num_keys()
     for line in sys.stdin:
         asked = json.loads(line)
         if name := asked.get("join"):
@@ -38,6 +41,8 @@ def main() -> None:
             _world.pg_group_ranks[group] = {rank: rank for rank in range(size)}
         for name in asked.get("broadcast", ()):
             dist.broadcast(weights[name].contiguous(), src=0, group=group)
+        while asked.get("met") and store.num_keys() == before:
+            time.sleep(0.01)
         print(json.dumps({"done": asked}), flush=True)
 
 
