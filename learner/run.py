@@ -28,6 +28,11 @@ from learner.training.probe import Probe
 from toolwright.beginning import first_policy
 from toolwright.recipe import Recipe
 
+FORGETFUL = (
+    "the vision tower is trained: start SGLang with SGLANG_VLM_CACHE_SIZE_MB=0, or it goes on with "
+    "what older towers made of an image, which gap_max shows"
+)
+
 
 def run(recipe: Recipe) -> Path:
     """Trains until run.steps and returns the final Hugging Face folder."""
@@ -43,6 +48,7 @@ def run(recipe: Recipe) -> Path:
         parallel.ranks(
             tensor=table.parallel.tensor,
             pipeline=table.parallel.pipeline,
+            context=table.parallel.context,
             expert=table.parallel.expert,
             seed=shared.run.seed,
             wait=longest_alone(table, shared.run.groups_per_step),
@@ -112,6 +118,8 @@ def run(recipe: Recipe) -> Path:
                 )
             if unlocked is not None:
                 report.say(unlocked)
+            if table.vision == "trained":
+                report.say(FORGETFUL)
             warn_of_long_rows(state)
             start(state, resumed=resumed)
             state.marked = time.monotonic()

@@ -35,6 +35,7 @@ def sft(recipe: Recipe) -> Path:
         parallel.ranks(
             tensor=table.parallel.tensor,
             pipeline=table.parallel.pipeline,
+            context=table.parallel.context,
             expert=table.parallel.expert,
             seed=table.seed,
         ),

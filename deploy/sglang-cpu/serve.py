@@ -35,6 +35,9 @@ ENVIRONMENT = {
     # of a hundred million weights has larger ones.
     "OMP_NUM_THREADS": os.environ.get("TOOLWRIGHT_SAMPLER_THREADS", "1"),
     "HF_HUB_OFFLINE": "1",
+    # Else what the vision tower made of an image is kept under the image's hash alone, and no flush
+    # drops it: an update of the tower's weights would change nothing of images seen before.
+    "SGLANG_VLM_CACHE_SIZE_MB": "0",
     # Else /health generates a token, and hangs for as long as generation is paused.
     "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION": "0",
 }

@@ -45,19 +45,17 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
-from typing import Any
 
 import structlog
 
-from engine.edge.policy_shape import misfit, missing
+from engine.edge.broadcast import Asked, Broadcast, refused
+from engine.edge.policy_shape import PolicyShape
 from engine.edge.publishing import Publisher
 from engine.errors import PublishFailed
 from engine.sampler.control import Published, WeightControl
-from engine.sampler.update_group import Meeting, Tensor, UpdateGroup, update_group
+from engine.sampler.update_group import Meeting, Tensor, update_group
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.errors import ServiceError, internal
 from toolwright.types import WeightVersion
@@ -70,47 +68,6 @@ _MEND = "begin again with a new store, or publish a folder"
 log = structlog.get_logger("publish")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What BeginPublish asks for: two that are equal are the same publish. lease: seconds."""
-
-    version: WeightVersion
-    parent: WeightVersion | None
-    meeting: Meeting
-    lease: float
-    learner: str
-
-
-class _Broadcast:
-    """One publish, from BeginPublish to its end."""
-
-    def __init__(self, asked: Asked) -> None:
-        self.id = uuid.uuid4().hex
-        self.asked = asked
-        self.began = _future()
-        """Gets the world size."""
-        self.bucket: tuple[int, tuple[Tensor, ...]] | None = None
-        """The last one."""
-        self.received = _future()
-        """The servers have that one."""
-        self.came: set[str] = set()
-        self.committed = _future()
-        """Gets what the publish did."""
-        self.finishing = False
-        self.why: ServiceError | None = None
-        """What ended it."""
-        self.work: asyncio.Queue[tuple[Tensor, ...] | None] = asyncio.Queue()
-        """The next bucket for the servers; None is the commit. At most one waits."""
-
-    def fail(self, why: ServiceError) -> None:
-        """Whoever waits, or asks later, hears of it."""
-        self.why = self.why or why
-        for waiting in (self.began, self.received, self.committed):
-            if not waiting.done():
-                waiting.set_exception(self.why)
-                waiting.exception()  # nobody needs to wait
-
-
 class BroadcastPublishes:
     """The publish over a group that is open, and how the last one ended."""
 
@@ -121,8 +78,8 @@ class BroadcastPublishes:
         self._publisher = publisher
         self._control = control
         self._allowed = allowed
-        self._open: _Broadcast | None = None
-        self._last: _Broadcast | None = None
+        self._open: Broadcast | None = None
+        self._last: Broadcast | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def begin(self, asked: Asked) -> tuple[str, int]:
@@ -133,7 +90,7 @@ class BroadcastPublishes:
             await self.end(_failed(self._open.asked.version, "its learner began another publish"))
         one = self._open
         if one is None:
-            one = self._open = _Broadcast(asked)
+            one = self._open = Broadcast(asked)
             self._task = asyncio.get_running_loop().create_task(self._live(one))
             self._task.add_done_callback(self._ended)
         return one.id, await asyncio.shield(one.began)
@@ -143,11 +100,7 @@ class BroadcastPublishes:
         one = self._found(publish_id)
         self._allowed(one.asked.learner)
         if one.bucket != (index, tensors):
-            self._check_bucket(one, index, tensors)
-            one.bucket = index, tensors
-            one.received = _future()
-            one.came.update(tensor.name for tensor in tensors)
-            one.work.put_nowait(tensors)
+            one.take(index, tensors, self._shape())
         await asyncio.shield(one.received)
 
     async def commit(self, publish_id: str) -> tuple[WeightVersion, Published]:
@@ -155,15 +108,7 @@ class BroadcastPublishes:
         one = self._found(publish_id)
         self._allowed(one.asked.learner)
         if not one.finishing:
-            shape = self._publisher.shape
-            if one.bucket is not None and not one.received.done():
-                raise _refused(f"bucket {one.bucket[0]} is still under way")
-            if shape is not None and (lacking := missing(shape, one.came)):
-                raise _refused(
-                    f"{len(lacking)} tensors of the policy did not come, {lacking[0]} is the first"
-                )
-            one.finishing = True
-            one.work.put_nowait(None)
+            one.finish(self._shape())
         return one.asked.version, await asyncio.shield(one.committed)
 
     async def abort(self, publish_id: str) -> None:
@@ -214,7 +159,7 @@ class BroadcastPublishes:
         if one.why is not None:
             log.warning("publish_ended", version=str(one.asked.version), error=str(one.why))
 
-    async def _live(self, one: _Broadcast) -> None:
+    async def _live(self, one: Broadcast) -> None:
         """The publish as a whole. Whoever waits hears of a failure before the servers are in order:
         what the learner does then is what frees them."""
         asked, publisher = one.asked, self._publisher
@@ -234,7 +179,7 @@ class BroadcastPublishes:
                             )
                         )
                     try:
-                        published = await _serve(one, group)
+                        published = await one.serve(group)
                     except (PublishFailed, TimeoutError, asyncio.CancelledError) as error:
                         one.fail(self._said(one, error))
                         raise
@@ -245,7 +190,7 @@ class BroadcastPublishes:
             one.fail(self._said(one, error))
             raise
 
-    def _said(self, one: _Broadcast, error: BaseException) -> ServiceError:
+    def _said(self, one: Broadcast, error: BaseException) -> ServiceError:
         """An error as the learner hears of it."""
         version = one.asked.version
         match error:
@@ -259,7 +204,7 @@ class BroadcastPublishes:
                 return self._publisher.shutting_down(f"{version} was not published")
         return internal(error) if isinstance(error, Exception) else _failed(version, repr(error))
 
-    def _found(self, publish_id: str) -> _Broadcast:
+    def _found(self, publish_id: str) -> Broadcast:
         """ServiceError for one that is not open, and was not committed."""
         for one in (self._open, self._last):
             if one is not None and one.id == publish_id:
@@ -284,69 +229,19 @@ class BroadcastPublishes:
                 mend="publish its first version by PublishWeights",
             )
         await publisher.check_version(asked.version, None)
-        if publisher.shape is None:
-            raise ServiceError(
-                reasons.ERROR_REASON_INVALID_REQUEST,
-                "the engine cannot read the folder of the policy that is served, so that it does "
-                "not know which tensors make it whole",
-                subject="version",
-                mend="publish one version by PublishWeights",
-            )
+        self._shape()
 
-    def _check_bucket(self, one: _Broadcast, index: int, tensors: Sequence[Tensor]) -> None:
-        """ServiceError for a bucket that the servers shall not hear of."""
-        if one.finishing:
-            raise _refused(f"bucket {index} comes after the commit")
-        if one.bucket is not None and not one.received.done():
-            raise _refused(f"bucket {one.bucket[0]} is still under way")
-        due = 0 if one.bucket is None else one.bucket[0] + 1
-        if index != due:
-            raise _refused(f"bucket {index} is out of order: {due} is next")
-        if not tensors:
-            raise _refused(f"bucket {index} has no tensors")
-        seen = set(one.came)
-        for tensor in tensors:
-            if tensor.name in seen:
-                raise _refused(f"tensor {tensor.name} came before")
-            seen.add(tensor.name)
-            shape = self._publisher.shape
-            wrong = misfit(shape, tensor.name, tensor.dtype, tensor.shape) if shape else None
-            if wrong is not None:
-                raise _refused(wrong)
-
-
-async def _serve(one: _Broadcast, group: UpdateGroup) -> Published:
-    """Buckets until the commit. TimeoutError where the lease ends."""
-    joining = asyncio.ensure_future(group.join())
-    try:
-        one.began.set_result(group.world_size)
-        while True:
-            async with asyncio.timeout(one.asked.lease):
-                tensors = await _next(one, joining)
-                if tensors is None:
-                    break
-                await asyncio.shield(joining)
-                await group.receive(tensors)
-                one.received.set_result(None)
-        return await group.finish()
-    finally:
-        joining.cancel()
-        await asyncio.gather(joining, return_exceptions=True)
-
-
-async def _next(one: _Broadcast, joining: asyncio.Future[None]) -> tuple[Tensor, ...] | None:
-    """What the learner asks for next. Raises at once what the servers' joining raises."""
-    asked = asyncio.ensure_future(one.work.get())
-    try:
-        waiting: set[asyncio.Future[Any]] = {asked}
-        if not joining.done():
-            waiting.add(joining)
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        if joining.done():
-            joining.result()
-        return await asked
-    finally:
-        asked.cancel()
+    def _shape(self) -> PolicyShape:
+        """The policy that the samplers serve. ServiceError where the engine cannot tell."""
+        if (shape := self._publisher.shape) is not None:
+            return shape
+        raise ServiceError(
+            reasons.ERROR_REASON_INVALID_REQUEST,
+            "the engine cannot read the folder of the policy that is served, so that it does not "
+            "know which tensors make it whole",
+            subject="version",
+            mend="publish one version by PublishWeights",
+        )
 
 
 async def _reach(meeting: Meeting) -> None:
@@ -368,13 +263,9 @@ async def _reach(meeting: Meeting) -> None:
 def _check_asked(asked: Asked) -> None:
     meeting = asked.meeting
     if meeting.backend not in BACKENDS:
-        raise _refused(f"backend is {meeting.backend!r}: it is one of {', '.join(BACKENDS)}")
+        raise refused(f"backend is {meeting.backend!r}: it is one of {', '.join(BACKENDS)}")
     if not meeting.address or not 0 < meeting.port < 1 << 16:
-        raise _refused(f"{meeting.address!r}:{meeting.port} is no address of a store")
-
-
-def _refused(message: str) -> ServiceError:
-    return ServiceError(reasons.ERROR_REASON_INVALID_REQUEST, message)
+        raise refused(f"{meeting.address!r}:{meeting.port} is no address of a store")
 
 
 def _failed(version: WeightVersion, why: str) -> ServiceError:
@@ -384,7 +275,3 @@ def _failed(version: WeightVersion, why: str) -> ServiceError:
         subject=str(version),
         mend=_MEND,
     )
-
-
-def _future() -> asyncio.Future[Any]:
-    return asyncio.get_running_loop().create_future()

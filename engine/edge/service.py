@@ -8,7 +8,8 @@ from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
 
-from engine.edge.broadcast_publish import Asked, BroadcastPublishes
+from engine.edge.broadcast import Asked
+from engine.edge.broadcast_publish import BroadcastPublishes
 from engine.edge.claims import Claims
 from engine.edge.delivery import Delivery
 from engine.edge.publishing import Publisher

@@ -56,9 +56,11 @@ class WeightControl:
         self._lock = asyncio.Lock()
         self._newest: WeightVersion | None = None
         self._folders: dict[WeightVersion, Path] = {}
-        self._group_open = False
+        self._no_group = asyncio.Event()
+        """No publish over a group is open."""
+        self._no_group.set()
         self._may_load = asyncio.Event()
-        """The newest version has a folder, and no publish over a group is open."""
+        """The same, and the newest version has a folder."""
         self._left: dict[Server, str] = {}
         """Groups that servers are still in although their publish is over."""
         self._refusal: ServerRefused | None = None
@@ -119,12 +121,12 @@ class WeightControl:
     async def alone(self) -> AsyncIterator[None]:
         """No other publish, and no server comes up, in the body: a publish over a group."""
         async with self._lock:
-            self._group_open = True
+            self._no_group.clear()
             self._look()
             try:
                 yield
             finally:
-                self._group_open = False
+                self._no_group.set()
                 self._look()
 
     def served(self, version: WeightVersion) -> None:
@@ -164,7 +166,8 @@ class WeightControl:
         log.info("sampler_up", server=server.name, version=str(self._newest))
 
     async def _may_bring_up(self, server: Server) -> None:
-        if not self._may_load.is_set() and not self._group_open:
+        await self._no_group.wait()
+        if not self._may_load.is_set():
             self.fleet.mark_down(
                 server, f"it waits for the folder of {self._newest}, which came over a group"
             )
@@ -178,7 +181,7 @@ class WeightControl:
         self._look()
 
     def _look(self) -> None:
-        if self.has_folder and not self._group_open:
+        if self.has_folder and self._no_group.is_set():
             self._may_load.set()
         else:
             self._may_load.clear()

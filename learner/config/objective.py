@@ -38,6 +38,8 @@ class Advantage(Table):
         description="groups without a signal: tokens count in the mean, or leave the batch",
     )
 
+    other_keys: ClassVar = words.ADVANTAGE_KEYS
+
     other_words: ClassVar = {"estimator": words.ESTIMATOR}
 
     @property
@@ -78,13 +80,16 @@ class Credit(Table):
         default="soft", description="hard: tokens that branches share get their mean advantage"
     )
 
+    other_keys: ClassVar = words.CREDIT_KEYS
+
     @property
     def words(self) -> str:
         also = ", their rewards in the trajectory's" if self.count_in_reward else ""
         if self.turns == "none":
             return f"no credit of turns{also}"
         how = f"weight {self.weight:g}, discount {self.discount:g}"
-        return f"credit of turns by {self.turns} ({how}{also})"
+        by = "each alone" if self.turns == "alone" else f"by {self.turns}"
+        return f"credit of turns {by} ({how}{also})"
 
 
 LossKind = Literal["ppo", "gspo", "cispo", "sapo", "gmpo", "reinforce"]
@@ -121,6 +126,8 @@ class Loss(Table):
     entropy: float = Field(default=0.0, ge=0, description="bonus on a token's entropy")
     aggregation: Aggregation = "token-mean"
     norm: float = Field(default=1.0, gt=0, description="the constant of seq-sum-token-sum-norm")
+
+    other_keys: ClassVar = words.LOSS_KEYS
 
     belongs_to: ClassVar = {key: "kind" for own in OF_KIND.values() for key in own}
     other_words: ClassVar = {"kind": words.KIND, "aggregation": words.AGGREGATION}
@@ -246,6 +253,8 @@ class Kl(Table):
     place: Literal["loss", "reward"] = Field(
         default="loss", description="a term of the loss, or k1 of each token off its reward"
     )
+
+    other_keys: ClassVar = words.KL_KEYS
 
     other_words: ClassVar = {"estimator": words.KL}
 

@@ -16,6 +16,7 @@ CREDITED: Case = {"learner.credit.turns": ("anchor", "position", "group", "alone
 ANCHORED: Case = {"learner.credit.turns": ("anchor",)}
 CLIPPED: Case = {"learner.loss.kind": ("ppo", "gspo", "cispo", "gmpo")}
 GATED: Case = {"learner.loss.kind": ("sapo",)}
+BROADCAST: Case = {"learner.publish.way": ("group",)}
 DECOUPLED: Case = {"run.correction": ("decoupled",)}
 DECAYS = ("linear", "cosine")
 
@@ -59,6 +60,10 @@ LEARNER: Mapping[str, tuple[Case, ...]] = {
     "learner.kl.estimator": ({"learner.kl.coefficient": ON, "learner.kl.place": ("loss",)},),
     "learner.optimizer.muon_lr": ({"learner.optimizer.kind": ("muon",)},),
     "learner.optimizer.min_fraction": ({"learner.optimizer.decay": DECAYS},),
+    "learner.publish.bucket_mib": (BROADCAST,),
+    "learner.publish.address": (BROADCAST,),
+    "learner.publish.port": (BROADCAST,),
+    "learner.publish.timeout_s": (BROADCAST,),
     "learner.prefetch": ({"run.max_staleness": ON},),
 }
 

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from learner.config import reads
+from learner.config import reads, words
 from learner.config.objective import Advantage, Correction, Credit, Kl, Loss
 from learner.config.weights import (
     Lora,
@@ -68,6 +68,8 @@ class LearnerTable(Table):
         default=600.0, gt=0, description="how long the engine may be out of reach"
     )
 
+    other_keys: ClassVar = words.LEARNER_KEYS
+
     read_where: ClassVar = reads.LEARNER
 
     def in_force(self, shared: Shared) -> str:
@@ -79,6 +81,7 @@ class LearnerTable(Table):
             self.kl.words,
             f"{self.optimizer.words}{_adapters(self.lora)}",
             f"staleness {shared.run.max_staleness}",
+            f"weights by {self.publish.way}",
         )
         return "; ".join(parts)
 
@@ -95,6 +98,9 @@ class LearnerTable(Table):
                 f"learner.updates = {self.updates} deals a batch of {run.batch} rollouts "
                 "into more parts than it has: some updates get none"
             )
+        unreachable = self.publish.beyond(shared.sampler.endpoints)
+        if unreachable is not None:
+            lines.append(unreachable)
         summed = self.loss.aggregation == "seq-sum-token-sum-norm"
         if summed and "norm" not in self.loss.model_fields_set:
             longest, rows = shared.task.limits.response, run.batch // self.updates
@@ -163,6 +169,8 @@ class SftTable(Table):
     tokens_per_microbatch: int = Field(default=4096, ge=1)
     checkpoint_every: int = Field(default=500, ge=1, description="steps")
     keep_checkpoints: int = Field(default=2, ge=1)
+
+    other_keys: ClassVar = words.SFT_KEYS
 
     either: ClassVar = (("steps", "epochs"),)
     read_where: ClassVar = reads.SFT

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
+from learner.config import words
 from toolwright.recipe import Table
 
 Recompute = Literal["none", "selective", "full"]
@@ -35,6 +36,8 @@ class Optimizer(Table):
     decay: Literal["constant", "linear", "cosine"] = "constant"
     min_fraction: float = Field(default=0.0, ge=0, le=1, description="of the peak, at the end")
     clip: float = Field(default=1.0, gt=0, description="largest global gradient norm")
+
+    other_keys: ClassVar = words.OPTIMIZER_KEYS
 
     either: ClassVar = (("warmup_steps", "warmup_ratio"),)
 
@@ -74,6 +77,7 @@ class Parallel(Table):
 
     tensor: int = Field(default=1, ge=1)
     pipeline: int = Field(default=1, ge=1, description="stages of the layers")
+    context: int = Field(default=1, ge=1, description="parts of every sequence")
     expert: int = Field(
         default=1, ge=1, description="ranks that share out the experts; also tensor and data ranks"
     )
@@ -83,6 +87,8 @@ class Parallel(Table):
     distributed_optimizer: bool = Field(
         default=False, description="optimizer state split over data ranks; TransformerEngine only"
     )
+
+    other_keys: ClassVar = words.PARALLEL_KEYS
 
     @model_validator(mode="after")
     def _sequence_of_tensor(self) -> Parallel:
@@ -148,6 +154,8 @@ class Lora(Table):
     targets: tuple[Projection, ...] = Field(
         default=get_args(Projection), min_length=1, description="the matrices, by PEFT's names"
     )
+
+    other_keys: ClassVar = words.LORA_KEYS
 
     @model_validator(mode="after")
     def _each_once(self) -> Lora:

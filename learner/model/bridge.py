@@ -83,6 +83,11 @@ def open_bridge(
                 f"{folder} reads images, which stand where the tokens of one rank may end: train "
                 "it with parallel.sequence = false"
             )
+        if parallel.context_size() > 1:
+            raise ModelError(
+                f"{folder} reads images, of which each rank would have a part: train it with "
+                "parallel.context = 1"
+            )
     if config.vocab_size % parallel.tensor_size():
         raise ModelError(
             f"a vocabulary of {config.vocab_size} does not divide over parallel.tensor = "

@@ -3,6 +3,10 @@
 With TransformerEngine its attention reads the ends of the sequences (Megatron's "thd" layout), and
 so do Megatron's rotary positions. Without it each run of sequences of one length is one call of
 torch's causal attention, without any mask, and rotary positions are looked up token by token.
+
+Under context parallelism a rank has its positions of every sequence (see `context`).
+TransformerEngine passes keys and values around; without it every rank gathers those of the others,
+and a mask says what its queries see.
 """
 
 from __future__ import annotations
@@ -12,49 +16,81 @@ from dataclasses import dataclass
 from itertools import accumulate, groupby
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from megatron.core.models.common.embeddings.rotary_pos_embedding import RotaryEmbedding
 from megatron.core.packed_seq_params import PackedSeqParams
+from megatron.core.tensor_parallel import gather_from_sequence_parallel_region
 from megatron.core.transformer.module import MegatronModule
+
+from learner.model import context, parallel
 
 
 @dataclass
 class Packed(PackedSeqParams):  # type: ignore[misc]
     """What every layer is told about a packed row.
 
-    runs: (sequences, their length) in order. positions: [s] of each token in its sequence, or
-    [3, s] of a row with images.
+    runs: (sequences, their length) in order. positions: [s] of each of the rank's tokens in its
+    sequence, or [3, s] of a row with images. Of context parallelism alone: order, [all s] where
+    each token of the row is among those of all ranks, one rank after the other; masks, of each
+    run, [own, all] whether a query of a sequence sees a key.
     """
 
     runs: tuple[tuple[int, int], ...] = ()
     positions: torch.Tensor | None = None
+    order: torch.Tensor | None = None
+    masks: tuple[torch.Tensor | None, ...] = ()
 
 
 def packed(lengths: Sequence[int], positions: torch.Tensor, *, fused: bool) -> Packed:
-    """lengths: of the sequences, on the host. positions: [1, s] or [3, s]. fused: for
-    TransformerEngine."""
+    """lengths: of the sequences, on the host. positions: [1, s], the rank's, or [3, s] of a row
+    with images. fused: for TransformerEngine."""
     longest = max(lengths)
     own = positions[0] if len(positions) == 1 else positions
+    ranks = parallel.context_size()
     if fused:
         ends = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32)
         if positions.is_cuda:
             ends = ends.pin_memory().to(positions.device, non_blocking=True)
+        # Its context parallelism wants these too, and takes another object for other padding. What
+        # fills a sequence up counts as part of it: nothing before it sees it.
+        padded = ends if ranks > 1 else None
         return Packed(
             qkv_format="thd",
             cu_seqlens_q=ends,
             cu_seqlens_kv=ends,
             max_seqlen_q=longest,
             max_seqlen_kv=longest,
+            cu_seqlens_q_padded=padded,
+            cu_seqlens_kv_padded=padded,
             # Megatron takes frequencies of all tokens for those; of text it makes them itself.
             positions=own if own.dim() == 2 else None,
         )
+    runs = tuple((len(list(run)), length) for length, run in groupby(lengths))
+    order: torch.Tensor | None = None
+    masks: tuple[torch.Tensor | None, ...] = (None,) * len(runs)
+    if ranks > 1:
+        order = _order(lengths, ranks).to(positions.device)
+        masks = tuple(_mask(length, ranks).to(positions.device) for _, length in runs)
     return Packed(
         max_seqlen_q=longest,
         max_seqlen_kv=longest,
-        runs=tuple((len(list(run)), length) for length, run in groupby(lengths)),
+        runs=runs,
         positions=own,
+        order=order,
+        masks=masks,
     )
+
+
+def _order(lengths: Sequence[int], ranks: int) -> torch.Tensor:
+    everyones = np.concatenate([context.places(lengths, rank, ranks) for rank in range(ranks)])
+    return torch.from_numpy(np.argsort(everyones))
+
+
+def _mask(length: int, ranks: int) -> torch.Tensor:
+    own = torch.from_numpy(context.places((length,), parallel.context_rank(), ranks))
+    return own.unsqueeze(1) >= torch.arange(length)
 
 
 class PackedRotary(RotaryEmbedding):  # type: ignore[misc]
@@ -82,7 +118,8 @@ class PackedRotary(RotaryEmbedding):  # type: ignore[misc]
             return self._of_images(self._positions)
         # A power of two: Megatron keeps the tables of the lengths that it was asked for.
         power = 1 << (max_seq_len - 1).bit_length()
-        table: torch.Tensor = super().forward(power, *args, **kwargs)
+        # "Packed": whole, not this rank's part of one long sequence.
+        table: torch.Tensor = super().forward(power, packed_seq=True)
         return table.index_select(0, self._positions)
 
     def _of_images(self, positions: torch.Tensor) -> torch.Tensor:
@@ -126,23 +163,45 @@ class CausalAttention(MegatronModule):  # type: ignore[misc]
         if packed_seq_params is None:
             out = self._attend(*(t.permute(1, 2, 0, 3) for t in (query, key, value)))
             return out.permute(2, 0, 1, 3).flatten(2)
+        query, key, value = (t.squeeze(1) for t in (query, key, value))
+        if packed_seq_params.order is not None:
+            key, value = (_everyones(t, packed_seq_params.order) for t in (key, value))
         runs = packed_seq_params.runs
         sizes = [count * length for count, length in runs]
+        own = [size * len(query) // len(key) for size in sizes]
         # Not slices: the gradient of each would be as large as the whole.
-        pieces = zip(*(torch.split(t.squeeze(1), sizes) for t in (query, key, value)), strict=True)
+        pieces = zip(
+            *(torch.split(t, of) for t, of in ((query, own), (key, sizes), (value, sizes))),
+            strict=True,
+        )
         done = []
-        for run, piece in zip(runs, pieces, strict=True):
-            rows = (t.unflatten(0, run).transpose(1, 2) for t in piece)
-            done.append(self._attend(*rows).transpose(1, 2).flatten(0, 1))
+        for (count, _), mask, piece in zip(runs, packed_seq_params.masks, pieces, strict=True):
+            q, k, v = (t.unflatten(0, (count, -1)).transpose(1, 2) for t in piece)
+            done.append(self._attend(q, k, v, mask).transpose(1, 2).flatten(0, 1))
         return torch.cat(done).flatten(1).unsqueeze(1)
 
-    def _attend(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-        """[sequences, heads or groups, length, d] each."""
+    def _attend(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        mask: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """[sequences, heads or groups, length, d] each. mask: [queries, keys]; None is causal."""
         return F.scaled_dot_product_attention(
             query,
             key,
             value,
-            is_causal=True,
+            attn_mask=mask,
+            is_causal=mask is None,
             scale=self._scale,
             enable_gqa=query.shape[1] != key.shape[1],
         )
+
+
+def _everyones(own: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
+    """[own, groups, d] -> [all, groups, d] in the order of the row."""
+    gathered: torch.Tensor = gather_from_sequence_parallel_region(
+        own, group=parallel.context_group()
+    )
+    return gathered.index_select(0, order)

@@ -36,30 +36,32 @@ def ranks(
     *,
     tensor: int = 1,
     pipeline: int = 1,
+    context: int = 1,
     expert: int = 1,
     seed: int = 0,
     wait: timedelta = RANKS_WAIT,
 ) -> Iterator[None]:
     """The process group while the block runs.
 
-    tensor, pipeline: a model copy has as many ranks as their product; the world size divided by it
-    is the data-parallel size. expert: ranks of a pipeline stage, whatever else they share, that
-    share out the experts. wait: longest time between two meetings of the ranks; a rank that
-    waits longer ends with an error. LearnerError when it does not divide.
+    tensor, pipeline, context: a model copy has as many ranks as their product; the world size
+    divided by it is the data-parallel size. expert: ranks of a pipeline stage, whatever else they
+    share, that share out the experts. wait: longest time between two meetings of the ranks; a rank
+    that waits longer ends with an error. LearnerError when it does not divide.
     """
     device.install()
     world = int(os.environ.get("WORLD_SIZE", "1"))
-    if world % (tensor * pipeline):
+    copy = tensor * pipeline * context
+    if world % copy:
         raise LearnerError(
-            f"parallel.tensor = {tensor} times parallel.pipeline = {pipeline} does not divide the "
-            f"world size {world}: start torchrun with --nproc-per-node {tensor * pipeline} or a "
-            "multiple"
+            f"parallel.tensor = {tensor} times parallel.pipeline = {pipeline} times "
+            f"parallel.context = {context} does not divide the world size {world}: start torchrun "
+            f"with --nproc-per-node {copy} or a multiple"
         )
     if world // pipeline % expert:
         raise LearnerError(
             f"parallel.expert = {expert} times parallel.pipeline = {pipeline} does not divide the "
             f"world size {world}: experts are shared out over ranks of one stage. Start torchrun "
-            f"with --nproc-per-node {math.lcm(tensor, expert) * pipeline} or a multiple"
+            f"with --nproc-per-node {math.lcm(tensor * context, expert) * pipeline} or a multiple"
         )
     if device.has_cuda():
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
@@ -80,8 +82,10 @@ def ranks(
             parallel_state.initialize_model_parallel(
                 tensor_model_parallel_size=tensor,
                 pipeline_model_parallel_size=pipeline,
+                context_parallel_size=context,
                 expert_model_parallel_size=expert,
                 expert_tensor_parallel_size=1,
+                create_gloo_process_groups=False,  # beside those of the backend
                 distributed_timeout_minutes=max(1, math.ceil(wait.total_seconds() / 60)),
             )
             torch.manual_seed(seed)
@@ -110,6 +114,19 @@ def data_size() -> int:
 
 def tensor_size() -> int:
     return int(parallel_state.get_tensor_model_parallel_world_size())
+
+
+def context_size() -> int:
+    """Ranks that each have a part of every sequence."""
+    return int(parallel_state.get_context_parallel_world_size())
+
+
+def context_rank() -> int:
+    return int(parallel_state.get_context_parallel_rank())
+
+
+def context_group() -> Any:
+    return parallel_state.get_context_parallel_group()
 
 
 def expert_size() -> int:

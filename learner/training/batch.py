@@ -71,10 +71,10 @@ class MicroBatch:
     """Rows one after the other, without padding between them; n targets in the same order.
 
     tokens: [1, s] int64. positions: [1, s] int64, from 0 in every row; [3, s] where a row has
-    images (see `vision.shown`). lengths: of the rows, s in sum; they stay on the host. shown:
-    images, by their tokens in s; on the host too. index: [n] positions in s whose logits predict
-    the targets. targets: [n] int64. The others: [n] float32 or bool. row: [n] which of the batch's
-    rows a target belongs to.
+    images (see `vision.shown`). lengths: of the rows and what fills them up, s in sum; they stay on
+    the host. shown: images, by their tokens in s; on the host too. index: [n] positions in s whose
+    logits predict the targets. targets: [n] int64. The others: [n] float32 or bool. row: [n] which
+    of the batch's rows a target belongs to.
     """
 
     tokens: torch.Tensor
@@ -184,14 +184,17 @@ def check_vocabulary(rows: Iterable[Row], size: int) -> None:
             )
 
 
-def collate(rows: Sequence[Row], indices: Sequence[int], multiple: int = 1) -> MicroBatch:
+def collate(
+    rows: Sequence[Row], indices: Sequence[int], multiple: int = 1, each: int = 1
+) -> MicroBatch:
     """The rows of one micro-batch as tensors on the CPU.
 
-    multiple: the number of tokens is one of it, by a last sequence of zeros that nobody reads. A
-    micro-batch without rows is one.
+    each: a row's number of tokens is a multiple of it, by zeros at its end that nobody sees.
+    multiple: so is the number of all of this one, itself a multiple of `each`, by a last sequence
+    of zeros. A micro-batch without rows is one.
     """
     chosen = [rows[i] for i in indices]
-    lengths = [row.length for row in chosen]
+    lengths = [row.length + -row.length % each for row in chosen]
     if padding := -sum(lengths) % multiple or (0 if chosen else multiple):
         lengths.append(padding)
     tokens = np.zeros(sum(lengths), dtype=np.int64)
@@ -245,8 +248,8 @@ def _positions(rows: Sequence[Row], lengths: Sequence[int]) -> torch.Tensor:
 
 
 def micro_batches(
-    rows: Sequence[Row], *, rank: int, ranks: int, budget: int, multiple: int = 1
+    rows: Sequence[Row], *, rank: int, ranks: int, budget: int, multiple: int = 1, each: int = 1
 ) -> list[MicroBatch]:
     """One rank's micro-batches of a batch whose rows all ranks hold."""
     parts = plan([row.length for row in rows], ranks, budget)[rank]
-    return [collate(rows, part, multiple) for part in parts]
+    return [collate(rows, part, multiple, each) for part in parts]

@@ -45,7 +45,7 @@ def token_bytes(config: Any, recompute: Recompute) -> int:
     layer = 4 * config.hidden_size + spread // config.tensor_model_parallel_size
     layers = config.num_layers // config.pipeline_model_parallel_size
     numbers = config.hidden_size * layers + layer if recompute == "full" else layer * layers
-    return int(numbers * config.params_dtype.itemsize)
+    return int(numbers * config.params_dtype.itemsize / config.context_parallel_size)
 
 
 def too_long(tokens: int, a_token: int, free: int, *, mend: str) -> str | None:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from megatron.core.pipeline_parallel import get_forward_backward_func
 
-from learner.model import device, parallel, spec
+from learner.model import context, device, parallel, spec
 from learner.model.head import Entropy, Wanted
 from learner.model.packed import packed
 from learner.model.policy import Model, Policy
@@ -62,12 +62,14 @@ def gradients(
 
 def own_micro_batches(rows: Sequence[Row], budget: int) -> list[MicroBatch]:
     """This rank's micro-batches of a batch whose rows all ranks hold."""
+    chunks = context.chunks(parallel.context_size())
     return micro_batches(
         rows,
         rank=parallel.data_rank(),
         ranks=parallel.data_size(),
         budget=budget,
-        multiple=parallel.tensor_size(),
+        multiple=chunks * parallel.tensor_size(),
+        each=chunks,
     )
 
 
@@ -116,21 +118,23 @@ def _schedule(
     def forward(parts: Iterator[MicroBatch], network: Any) -> tuple[torch.Tensor, Any]:
         part = next(parts)
         warm = bool((part.temperature != 1.0).any())  # still on the host: nothing waits
+        own = context.own_share(part.lengths, part.index).to(where)
         part = part.to(where)
         if model.sight is not None:
             model.sight.shown = part.shown
         model.head.wanted = Wanted(
-            index=part.index,
-            targets=part.targets,
-            temperature=part.temperature if warm else None,
+            index=own.index,
+            targets=own.of_targets(part.targets),
+            temperature=own.of_targets(part.temperature) if warm else None,
             entropy=entropy,
         )
-        told = packed(part.lengths, part.positions, fused=spec.has_transformer_engine())
-        scores = network(part.tokens, part.positions, None, packed_seq_params=told)  # [1, n, 2]
-        return scores, partial(_loss, part)
+        positions = own.of_row(part.positions)
+        told = packed(part.lengths, positions, fused=spec.has_transformer_engine())
+        scores = network(own.of_row(part.tokens), positions, None, packed_seq_params=told)
+        return scores, partial(_loss, part, own)  # [1, n, 2], n this rank's targets
 
-    def _loss(part: MicroBatch, scores: torch.Tensor) -> Any:
-        logp, entropies = scores[0].unbind(-1)
+    def _loss(part: MicroBatch, own: context.Share, scores: torch.Tensor) -> Any:
+        logp, entropies = own.whole(scores[0], len(part.targets)).unbind(-1)
         return finish(part, logp, entropies)
 
     return get_forward_backward_func()(

@@ -1,8 +1,8 @@
 """What does not fit in a recipe, a sentence each: the key, what is wrong, and the mend.
 
-A name that is unknown where it stands and hardly a slip of the pen is looked for in all other
-tables. A value that is none of the choices may be another program's word for one of them
-(`Table.other_words`).
+A name that is unknown where it stands and hardly a slip of the pen is looked for in all tables, as
+their own and as another program's name for one of their keys (`Table.other_keys`). A value that is
+none of the choices may be another program's word for one of them (`Table.other_words`).
 """
 
 from __future__ import annotations
@@ -81,22 +81,30 @@ def _hint(path: tuple[str, ...], known: Iterable[str], models: Models) -> str:
     slips = get_close_matches(name, list(known), n=1, cutoff=SLIP)
     if slips:
         return f" (did you mean {slips[0]!r}?)"
-    homes = [home for home in _homes(models) if home[-1] == name]
-    own = [home[:-1] for home in homes if home[0] == path[0]] or [home[:-1] for home in homes]
-    if () in own:
+    homes = [home for home, names in _homes(models) if name == home[-1] or name in names]
+    beside = [home for home in homes if home[:-1] == path[:-1]]
+    homes = beside or [home for home in homes if home[0] == path[0]] or homes
+    if (name,) in homes:
         return f" (is a table of its own: [{name}])"
-    if own and len(own) <= MOST_HOMES:
-        return f" (belongs to {' or '.join('.'.join(home) for home in own)})"
+    belongs = [".".join(home[:-1]) for home in homes if home[-1] == name]
+    called = [".".join(home) for home in homes if home[-1] != name]
+    told = [
+        f"{what} {' or '.join(them)}{end}"
+        for what, them, end in (("belongs to", belongs, ""), ("is", called, " here"))
+        if 0 < len(them) <= MOST_HOMES
+    ]
+    if told:
+        return f" ({'; or '.join(told)})"
     near = get_close_matches(name, list(known), n=1, cutoff=CLOSE_KEY)
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 
-def _homes(models: Models) -> Iterator[tuple[str, ...]]:
-    """The path of every key of every table."""
+def _homes(models: Models) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """(path of a key, what else it is called) of every key of every table."""
 
-    def below(model: type[Table], path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    def below(model: type[Table], path: tuple[str, ...]) -> Iterator[tuple[Any, Any]]:
         for name, field in model.model_fields.items():
-            yield (*path, name)
+            yield (*path, name), model.other_keys.get(name, ())
             inner = table_of(field.annotation)
             if inner is not None:
                 yield from below(inner, (*path, name))
@@ -106,7 +114,7 @@ def _homes(models: Models) -> Iterator[tuple[str, ...]]:
     for name, model in models.items():
         path = (name,) if name else ()
         if name:
-            yield path
+            yield path, ()
         yield from below(model, path)
 
 

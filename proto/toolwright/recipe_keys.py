@@ -14,7 +14,7 @@ from typing import Any, Union, get_args, get_origin
 from toolwright.recipe_layers import Layer, highest
 from toolwright.table import ON, Case, Table
 
-Path = tuple[str, ...]
+KeyPath = tuple[str, ...]
 LONGEST_VALUE = 60
 
 
@@ -22,12 +22,12 @@ LONGEST_VALUE = 60
 class Displaced:
     """The key at `path` does not count, since a higher layer says the one at `by`."""
 
-    path: Path
-    by: Path
+    path: KeyPath
+    by: KeyPath
 
 
 def displaced(
-    model: type[Table], given: Mapping[str, Any], layers: Sequence[Layer], path: Path
+    model: type[Table], given: Mapping[str, Any], layers: Sequence[Layer], path: KeyPath
 ) -> Iterator[Displaced]:
     """Keys of the table at `path`, and of the tables in it, that gave way. given: its keys."""
     for first, second in model.either:
@@ -48,7 +48,7 @@ def displaced(
 
 
 def what_counts(
-    model: type[Table], given: Mapping[str, Any], layers: Sequence[Layer], path: Path
+    model: type[Table], given: Mapping[str, Any], layers: Sequence[Layer], path: KeyPath
 ) -> dict[str, Any]:
     """`given` without what gave way; it is not changed."""
     out = dict(given)
@@ -86,13 +86,13 @@ def unread(
         yield f"{key} = {short(said)} does nothing: it is read where {where}. Here {here}"
 
 
-def _kind(model: type[Table], layers: Sequence[Layer], path: Path) -> Any:
+def _kind(model: type[Table], layers: Sequence[Layer], path: KeyPath) -> Any:
     """What these layers say of the kind; its default where none does."""
     place = highest(layers, path)
     return layers[place].value(path) if place >= 0 else model.model_fields[path[-1]].default
 
 
-def _without(given: Mapping[str, Any], path: Path) -> dict[str, Any]:
+def _without(given: Mapping[str, Any], path: KeyPath) -> dict[str, Any]:
     key, *rest = path
     if not rest:
         return {name: value for name, value in given.items() if name != key}

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from toolwright import other_names
 from toolwright.stop_rules import read_stop_rules
 from toolwright.table import Table
 
@@ -45,15 +46,9 @@ class Run(Table):
     correction: CorrectionMode = "bypass"
     engine: str = Field(default="127.0.0.1:50051", description="address of `engine serve`")
 
-    other_words: ClassVar = {
-        "correction": {
-            "none": "'bypass' corrects nothing",
-            "off": "'bypass' corrects nothing",
-            "tis": "this is 'token_truncate' here",
-            "mis": "this is 'token_mask' here",
-            "icepop": "this is 'token_mask' here",
-        }
-    }
+    other_keys: ClassVar = other_names.RUN
+
+    other_words: ClassVar = {"correction": other_names.CORRECTION}
 
     @property
     def batch(self) -> int:
@@ -83,6 +78,8 @@ class Policy(Table):
         default="plain", description="what text of tools and tasks that spells control tokens is"
     )
 
+    other_keys: ClassVar = other_names.POLICY
+
 
 class Limits(Table):
     """Budgets of one trajectory, tokens unless said otherwise."""
@@ -100,6 +97,8 @@ class Limits(Table):
     image_bytes: int = Field(
         default=16 << 20, ge=0, description="of all images that the policy is shown, as files"
     )
+
+    other_keys: ClassVar = other_names.LIMITS
 
 
 class DynamicSampling(Table):
@@ -165,6 +164,8 @@ class TaskTable(Table):
     limits: Limits = Field(default_factory=Limits)
     tools: tuple[str, ...] = Field(default=(), description="names under [tools]; empty = all")
 
+    other_keys: ClassVar = other_names.TASK
+
     @field_validator("stops")
     @classmethod
     def _rules_are_rules(cls, stops: dict[str, str]) -> dict[str, str]:
@@ -211,6 +212,8 @@ class Sampler(Table):
         description="how long requests of one action may fail; time without any sampler is apart",
     )
 
+    other_keys: ClassVar = other_names.SAMPLER
+
     @field_validator("endpoints")
     @classmethod
     def _endpoints_are_urls(cls, endpoints: tuple[str, ...]) -> tuple[str, ...]:
@@ -244,6 +247,8 @@ class Tool(Table):
     patience_s: float = Field(
         default=300.0, ge=0, description="how long a service may be away before an attempt fails"
     )
+
+    other_keys: ClassVar = other_names.TOOL
 
     @property
     def where(self) -> str:

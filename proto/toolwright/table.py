@@ -31,6 +31,7 @@ class Table(BaseModel):
     where a higher layer names another.
     read_where: key, dotted from the top of the recipe = cases in which somebody reads it. A key
     that is not here is always read. For models of a whole table alone, such as [learner].
+    other_keys: key = what else it is called elsewhere.
     other_words: key = what else people write there, in lower case with underscores, and what it is
     here.
     """
@@ -40,6 +41,7 @@ class Table(BaseModel):
     either: ClassVar[tuple[tuple[str, str], ...]] = ()
     belongs_to: ClassVar[Mapping[str, str]] = {}
     read_where: ClassVar[Mapping[str, tuple[Case, ...]]] = {}
+    other_keys: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     other_words: ClassVar[Mapping[str, Mapping[str, str]]] = {}
 
     def in_force(self, shared: Shared) -> str:

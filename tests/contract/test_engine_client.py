@@ -8,6 +8,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp import web
 
 from bench.scripted import Break, BreakHow, Faults, ScriptedSampler, Timing, cycle
 from engine.sampler.wire.client import SamplerClient, ServerRefused, ServerUnreachable
@@ -193,3 +194,32 @@ async def test_stale_weights_are_seen(
             await client.update_from_disk(str(tmp_path), "v1", flush_cache=True)
         await client.update_from_disk(str(tmp_path), "v1", flush_cache=True)
         assert await client.weight_version() == "default"
+
+
+async def test_an_update_that_was_left_open_is_ended_by_the_next(
+    sampler: ScriptedSampler, session: aiohttp.ClientSession
+) -> None:
+    client = SamplerClient(sampler.url, session, silence=5)
+    await client.begin_update()
+    await client.begin_update()
+    await client.end_update()
+    with pytest.raises(ServerRefused, match="no weight-update session is open"):
+        await client.end_update()
+
+
+async def test_a_server_of_an_older_version_needs_no_beginning(
+    session: aiohttp.ClientSession,
+) -> None:
+    """It has no such routes, and takes tensors at any time."""
+    runner = web.AppRunner(web.Application())
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        client = SamplerClient(url, session, silence=5)
+        await client.begin_update()
+        await client.end_update()
+        with pytest.raises(ServerRefused, match="404"):
+            await client.leave_group("any")
+    finally:
+        await runner.cleanup()

@@ -93,3 +93,40 @@ async def check_bad_control_bodies(t: Target) -> None:
     assert (await t.client.post("/pause_generation", {"mode": "later"}))[0] == 400
     assert (await t.client.post("/update_weights_from_disk", {}))[0] == 400
     assert (await t.client.post("/update_weight_version", {}))[0] == 400
+
+
+async def check_an_update_over_a_group_has_an_order(t: Target) -> None:
+    """begin, tensors, end; and a group is joined before and left after."""
+
+    async def said(path: str, body: dict[str, object]) -> tuple[int, object]:
+        status, answer = await t.client.post(path, body)
+        return status, answer.get("message")
+
+    tensors: dict[str, object] = {"names": ["w"], "dtypes": ["float32"], "shapes": [[4]]}
+    closed = "no weight-update session is open; call begin_weight_update() first"
+    outside = "must run between begin_weight_update() and end_weight_update()"
+    nowhere = "Group nowhere not in []. Please call `init_weights_update_group` first."
+    update = "/update_weights_from_distributed"
+    gone = (400, "The group to be destroyed does not exist.")
+    version = await t.version()
+    assert await said("/end_weight_update", {}) == (400, closed)
+    assert await said(update, tensors) == (400, f"update_weights_from_distributed {outside}")
+    assert await said("/begin_weight_update", {}) == (200, "Success")
+    assert await said("/begin_weight_update", {}) == (
+        400,
+        "a weight-update session is already open; call end_weight_update() first",
+    )
+    assert await said(update, {**tensors, "group_name": "nowhere", "weight_version": "x"}) == (
+        400,
+        f"Failed to receive weights: {nowhere}",
+    )
+    assert await said("/end_weight_update", {}) == (200, "Success")
+    assert await said("/destroy_weights_update_group", {"group_name": "nowhere"}) == gone
+    assert await t.version() == version
+
+
+async def check_bad_bodies_of_a_group(t: Target) -> None:
+    """What is missing is a 400."""
+    assert (await t.client.post("/init_weights_update_group", {}))[0] == 400
+    assert (await t.client.post("/update_weights_from_distributed", {}))[0] == 400
+    assert (await t.client.post("/begin_weight_update", {"selector": "some"}))[0] == 400

@@ -192,7 +192,7 @@ async def test_what_a_server_with_a_part_of_the_weights_writes_is_not_taken(
 ) -> None:
     """It calls them by a name that is no version of the run."""
     here = await world(run=RUN)
-    async with here.engine() as run, Rank0() as rank0:
+    async with here.engine("engine.drain_s=0") as run, Rank0() as rank0:
         one = await first(here, run)
         publish = Broadcast(learner=run.learner, rank0=rank0)
         await publish.begin(v(one, 2))
@@ -328,11 +328,21 @@ async def test_a_store_that_nobody_reaches_hangs_no_server(world: MakeWorld) -> 
         await publish.whole(v(one, 2))
 
 
+async def test_a_server_that_sglang_cannot_update_over_a_group_is_named(world: MakeWorld) -> None:
+    here = await world(run=RUN)
+    here.sampler._control._info = {**here.sampler._control._info, "dp_size": 2}
+    async with here.engine() as run, Rank0() as rank0:
+        one = await first(here, run)
+        publish = Broadcast(learner=run.learner, rank0=rank0)
+        await refused(publish.begin(v(one, 2)), FAILED, "replicas or pipeline stages")
+        await serves(run, here.sampler, one)
+
+
 async def test_with_no_sampler_up_a_publish_waits_or_asks_for_the_folder(world: MakeWorld) -> None:
     here = await world(run=RUN)
     port = urlsplit(here.sampler.url).port or 0
     script = here.sampler._script
-    async with here.engine() as run:
+    async with here.engine("engine.drain_s=0") as run:
         one = await first(here, run)
         pool = run.engine._pool
         await here.sampler.__aexit__()

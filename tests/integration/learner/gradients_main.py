@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -37,9 +38,8 @@ from learner.model.policy import Policy, load_frozen, load_policy  # noqa: E402
 from learner.saving.behind import FolderBehind  # noqa: E402
 from learner.saving.broadcast import ByGroup  # noqa: E402
 from learner.saving.checkpoint import Checkpoints  # noqa: E402
-from learner.training.batch import micro_batches  # noqa: E402
 from learner.training.objective import PolicyObjective  # noqa: E402
-from learner.training.step import gradients, score  # noqa: E402
+from learner.training.step import gradients, own_micro_batches, score  # noqa: E402
 from learner.training.update import improve  # noqa: E402
 from tests.integration.learner.fake_engine import random_group  # noqa: E402
 from tests.integration.learner.group_engine import GroupEngine  # noqa: E402
@@ -73,6 +73,7 @@ WAYS = {
     "tensor": Way(ranks=LOW, ways=Parallel(tensor=2), after="alone"),
     "pipeline": Way(ranks=LOW, ways=Parallel(pipeline=2), after="tensor"),
     "data": Way(ranks=LOW, after="pipeline"),
+    "context": Way(ranks=LOW, ways=Parallel(context=2), after="data"),
     "tensor, expert": Way(
         model=SPARSE,
         ranks=HIGH,
@@ -83,7 +84,7 @@ WAYS = {
     "expert": Way(
         model=SPARSE, ranks=HIGH, ways=Parallel(expert=2), recompute="full", after="tensor, expert"
     ),
-    "tensor x data": Way(ways=Parallel(tensor=2), recompute="selective", after="data"),
+    "tensor x data": Way(ways=Parallel(tensor=2), recompute="selective", after="context"),
     "pipeline x data": Way(ways=Parallel(pipeline=2), after="tensor x data"),
     "tensor x pipeline": Way(
         ways=Parallel(tensor=2, pipeline=2, sequence=True),
@@ -94,20 +95,27 @@ WAYS = {
     "pipeline x expert": Way(
         model=SPARSE, ways=Parallel(pipeline=2, expert=2), after="expert", sent=True
     ),
-    "expert x data": Way(model=SPARSE, ways=Parallel(expert=2), after="pipeline x expert"),
+    "tensor x context, expert x data": Way(
+        model=SPARSE,
+        ways=Parallel(tensor=2, context=2, expert=2, sequence=True),
+        recompute="selective",
+        after="pipeline x expert",
+    ),
 }
 """In the order in which the ranks come to them; nobody comes to one before what it goes on from."""
 
 
 def compute(models: Path, folder: Path, name: str) -> None:
-    """Writes the loss, the gradients by Hugging Face name, the weights after each of three steps.
+    """Writes the loss, the gradients by Hugging Face name, the weights after two and three steps.
 
     The third step begins with the checkpoint of the way before. It is written again: what the next
     one reads are the same weights and moments, as these ranks lay them down.
     """
     way = WAYS[name]
     model, ways, recompute = models / way.model, way.ways, way.recompute
-    with parallel.ranks(tensor=ways.tensor, pipeline=ways.pipeline, expert=ways.expert):
+    with parallel.ranks(
+        tensor=ways.tensor, pipeline=ways.pipeline, context=ways.context, expert=ways.expert
+    ):
         settings = Optimizer(lr=1e-2, clip=0.5)
         policy = load_policy(model, settings, "float32", ways=ways, recompute=recompute)
         objective = PolicyObjective(
@@ -117,13 +125,7 @@ def compute(models: Path, folder: Path, name: str) -> None:
         rows = weighed(make_rows(9), "seq-mean-token-mean")
         reference = load_frozen(model, "float32")
         rows, _ = score(reference, rows, 60, "reference")
-        mine = micro_batches(
-            rows,
-            rank=parallel.data_rank(),
-            ranks=parallel.data_size(),
-            budget=60,
-            multiple=ways.tensor,
-        )
+        mine = own_micro_batches(rows, 60)
         stats = gradients(policy, mine, objective, entropy=objective.entropy)
         out = {f"grad.{name}": value for name, value in named_gradients(policy).items()}
         out["loss"] = torch.tensor(stats["loss"])
@@ -152,8 +154,9 @@ def compute(models: Path, folder: Path, name: str) -> None:
                 drop_silent=True,
             )
             out[f"norm.{step}"] = torch.tensor(done.grad_norm)
-            weights = named_weights(policy)
-            out.update({f"weight.{step}.{weight}": value for weight, value in weights.items()})
+            if step:  # the second is of the first one's weights
+                weights = named_weights(policy)
+                out.update({f"weight.{step}.{weight}": value for weight, value in weights.items()})
         out["masked"] = torch.tensor(done.sums["masked_tokens"])
         out["compared"] = torch.tensor(done.sums["compared"])
         if way.sent:
@@ -174,6 +177,7 @@ def credit(policy: Any, reference: Any) -> torch.Tensor:
         policy=policy,
         reference=reference,
         version=version,
+        images=None,
         recipe=SimpleNamespace(shared=SimpleNamespace(sampler=SimpleNamespace(temperature=1.0))),
     )
     batch = prepare(run, groups if parallel.is_first() else None)
@@ -198,9 +202,14 @@ def share(models: Path, folder: Path, rank: int, ports: dict[str, int]) -> None:
 
 
 def main(models: Path, folder: Path) -> None:
-    """Four ranks, forked. The first that fails ends the others."""
+    """Four ranks, forked."""
     ports = dict(zip(WAYS, free_ports(len(WAYS)), strict=True))
-    left = {fork(lambda rank=rank: share(models, folder, rank, ports)) for rank in range(4)}
+    together([partial(share, models, folder, rank, ports) for rank in range(4)])
+
+
+def together(lives: Sequence[Callable[[], None]]) -> None:
+    """A process each, forked. The first that fails ends the others."""
+    left = {fork(life) for life in lives}
     while left:
         child, status = os.wait()
         left.discard(child)

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from learner.errors import LearnerError
+from learner.model import parallel
 from tests.integration.learner.test_parallel import ROOT
 from tests.support.net import free_port
 
@@ -34,6 +36,19 @@ def test_a_wait_is_bounded_and_renewed_by_rank_0(tmp_path: Path, kind: str) -> N
     else:
         assert done.returncode != 0
         assert not (tmp_path / "got").exists()
+
+
+@pytest.mark.parametrize(
+    ("ways", "mend"),
+    [
+        ({"tensor": 2, "pipeline": 2}, "--nproc-per-node 4 or"),
+        ({"tensor": 2, "context": 3}, "--nproc-per-node 6 or"),
+        ({"expert": 4}, "--nproc-per-node 4 or"),
+    ],
+)
+def test_too_few_ranks_are_told_how_many_it_takes(ways: dict[str, int], mend: str) -> None:
+    with pytest.raises(LearnerError, match=mend), parallel.ranks(**ways):
+        pass
 
 
 @pytest.mark.parametrize(

@@ -235,3 +235,15 @@ def test_files_that_are_no_images_are_named(tmp_path: Path) -> None:
     assert cut.grid == (2, 2)
     with pytest.raises(DataError, match="image ab cannot be read"):
         pixels([cut])
+
+
+def test_bfloat16_leaves_the_towers_frequencies_as_they_are(tmp_path: Path, one_rank: None) -> None:
+    """Rounded, they would turn far patches by other angles than the samplers' do."""
+    folder = write_seeing_model(tmp_path / "model")
+    policy = load_policy(folder, Optimizer(lr=1e-2), "bfloat16", vision="trained")
+    tower, plain = policy.bare.visual, load_seeing(folder).model.visual
+    assert tower.dtype is torch.bfloat16
+    assert torch.equal(tower.rotary_pos_emb.inv_freq, plain.rotary_pos_emb.inv_freq)
+    before = tower.patch_embed.proj.weight.detach().clone()
+    assert train(policy, seeing_rows(folder, 3)).moved == 1
+    assert not torch.equal(tower.patch_embed.proj.weight, before)

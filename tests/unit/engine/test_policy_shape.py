@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from engine.edge.policy_folder import check_policy_folder
-from engine.edge.policy_shape import PolicyShape, difference
+from engine.edge.policy_shape import PolicyShape, difference, misfit, missing
 
 CONFIG: dict[str, Any] = {
     "model_type": "qwen3",
@@ -109,3 +109,36 @@ def test_shards_of_a_folder_are_one_policy(tmp_path: Path) -> None:
     one = check_policy_folder(write(tmp_path / "one", TENSORS))
     parts = [{name: tensor} for name, tensor in TENSORS.items()]
     assert check_policy_folder(write(tmp_path / "many", *parts)) == one == SERVED
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "shape", "sentence"),
+    [
+        ("lm_head.weight", "float32", (8, 4), None),
+        ("lm_head.weight", "bfloat16", (8, 4), None),
+        ("lm_head.weight", "bfloat16", (4, 8), "has the shape [4, 8], the samplers serve [8, 4]"),
+        ("lm_head.weight", "float8_e4m3fn", (8, 4), "of type float8_e4m3fn, the samplers serve"),
+        ("lm_head.weight", "BF16", (8, 4), "of type 'BF16': the types are bfloat16"),
+        ("lm_head", "bfloat16", (8, 4), "has no tensor lm_head"),
+    ],
+)
+def test_a_tensor_that_is_broadcast(
+    name: str, dtype: str, shape: tuple[int, ...], sentence: str | None
+) -> None:
+    found = misfit(SERVED, name, dtype, shape)
+    assert found is None if sentence is None else sentence in (found or "")
+
+
+def test_what_makes_a_policy_whole() -> None:
+    names = set(TENSORS)
+    assert missing(SERVED, names) == []
+    assert missing(SERVED, names - {"lm_head.weight"}) == ["lm_head.weight"]
+    tied = PolicyShape(
+        config={**CONFIG, "tie_word_embeddings": True},
+        tensors={**TENSORS, "model.layers.0.rotary_emb.inv_freq": ("F32", (2,))},
+    )
+    assert missing(tied, names - {"lm_head.weight"}) == []
+    assert missing(tied, {"lm_head.weight"}) == [
+        "model.embed_tokens.weight",
+        "model.layers.0.q.weight",
+    ]

@@ -136,6 +136,16 @@ def test_a_micro_batch_is_filled_up_with_tokens_that_nobody_reads() -> None:
     assert batch.index.tolist() == [4]
 
 
+def test_every_row_is_filled_up_where_ranks_share_it() -> None:
+    rows = [row(5, targets=2), row(3, targets=2)]
+    batch = collate(rows, [0, 1], multiple=8, each=4)
+    assert batch.tokens.tolist() == [[0, 1, 2, 3, 4, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0]]
+    assert batch.positions.tolist() == [[*range(8), *range(4), *range(4)]]
+    assert batch.lengths == (8, 4, 4)
+    assert batch.index.tolist() == [3, 4, 8 + 1, 8 + 2]
+    assert batch.targets.tolist() == [4, 5, 2, 3]
+
+
 def test_an_empty_micro_batch_is_legal() -> None:
     batch = collate([], [])
     assert batch.tokens.shape == (1, 1)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from toolwright.recipe import RecipeError, check_all, load_recipe
+from toolwright.recipe import RecipeError, Shared, check_all, load_recipe, registered_tables
+from toolwright.table import Table
 
 RECIPE = """
 [run]
@@ -87,6 +90,15 @@ def refusal(folder: Path, *overrides: str) -> str:
         ("learner.sft.steps=3", "learner.sft: unknown key (is a table of its own: [sft])"),
         ("loss.kind=ppo", "unknown table [loss]; known are"),
         ("loss.kind=ppo", "(belongs to learner)"),
+        # Another program's name for a key.
+        ("learner.kl.beta=0.1", "unknown key (is learner.kl.coefficient here)"),
+        ("learner.advantage.gamma=1", "(is learner.advantage.discount here)"),
+        ("learner.batch_size=8", "(belongs to sft; or is run.groups_per_step here)"),
+        ("learner.optimizer.learning_rate=1", "(is learner.optimizer.lr here)"),
+        ("learner.epsilon=0.2", "(is learner.loss.clip_low here)"),
+        ("task.max_response_length=9", "(is task.limits.response here)"),
+        ("tools.python.url=x", "(is tools.NAME.service here)"),
+        ("run.n=8", "(is run.group_size here)"),
         # A slip in a table that is optional, of several, or whose neighbour has that name.
         ("learner.lora.rnk=3", "(did you mean 'rank'?)"),
         ("tools.run.name=3", "tools.run.name: unknown key (did you mean 'names'?)"),
@@ -100,7 +112,27 @@ def test_a_mistake_is_told_its_mend(tmp_path: Path, override: str, words: str) -
 def test_what_is_everywhere_is_no_hint(tmp_path: Path) -> None:
     """`seed`, `model` and the like stand in many tables."""
     assert refusal(tmp_path, "run.model=x") == "run.model: unknown key"
-    assert refusal(tmp_path, "learner.epsilon=1") == "learner.epsilon: unknown key"
+    assert refusal(tmp_path, "learner.epilson=1") == "learner.epilson: unknown key"
+
+
+def tables(model: type[Table]) -> Iterator[type[Table]]:
+    yield model
+    for field in model.model_fields.values():
+        for kind in (field.annotation, *get_args(field.annotation)):
+            if isinstance(kind, type) and issubclass(kind, Table):
+                yield from tables(kind)
+
+
+def test_other_names_are_of_keys_that_there_are_and_name_one_each() -> None:
+    models = [Shared, *(point.load() for point in registered_tables().values())]
+    for model in (table for top in models for table in tables(top)):
+        others = [name for names in model.other_keys.values() for name in names]
+        assert model.other_keys.keys() <= model.model_fields.keys(), model
+        assert len(others) == len(set(others)), model
+        assert not set(others) & model.model_fields.keys(), model
+        assert model.other_words.keys() <= model.model_fields.keys(), model
+        for words in model.other_words.values():
+            assert all(word == word.lower().replace("-", "_") for word in words)
 
 
 def test_what_is_told_is_where_the_key_stands(tmp_path: Path) -> None:

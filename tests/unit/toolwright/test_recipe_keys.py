@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from learner.config.tables import LearnerTable
+from tests.support.docs import DOCS
 from tests.support.recipes import merged, to_toml
 from toolwright.recipe import RecipeError, load_recipe
 from toolwright.recipe_layers import packaged_fragments
@@ -33,7 +35,7 @@ def test_one_line_says_what_is_in_force(tmp_path: Path) -> None:
     assert said(tmp_path) == (
         "[learner] in force: loss ppo (ratio 0.8 to 1.28, dual clip 3), token-mean; advantages "
         "grpo with sample deviation; correction bypass; no credit of turns; no KL; adam 1e-06, "
-        "constant; staleness 0"
+        "constant; staleness 0; weights by folder"
     )
     (line,) = said(
         tmp_path,
@@ -53,7 +55,7 @@ def test_one_line_says_what_is_in_force(tmp_path: Path) -> None:
         "bonus 0.01; advantages reinforce_pp with discount 0.99; correction decoupled, truncate "
         "above 5, veto below 0.0001; credit of turns by anchor (weight 1, discount 0.5, their "
         "rewards in the trajectory's); KL 0.001 in the reward; adam 1e-06, warm-up "
-        "0.1 of all steps, cosine to 0, adapters of rank 8 alone; staleness 2"
+        "0.1 of all steps, cosine to 0, adapters of rank 8 alone; staleness 2; weights by folder"
     )
 
 
@@ -72,6 +74,7 @@ UNREAD: list[tuple[dict[str, Any], str]] = [
     ({"kl": {"coefficient": 0, "place": "reward"}}, "learner.kl.place = 'reward' does nothing"),
     ({"loss": {"norm": 100}}, "learner.loss.aggregation is 'seq-sum-token-sum-norm'"),
     ({"prefetch": False}, "learner.prefetch = False does nothing"),
+    ({"publish": {"port": 7}}, "it is read where learner.publish.way is 'group'"),
 ]
 
 
@@ -122,6 +125,18 @@ def test_the_recipes_that_ship_have_no_doubts(name: str) -> None:
     assert "warning" not in "\n".join(remarks(load_recipe(ROOT / "recipes" / f"{name}.toml")))
 
 
+@pytest.mark.parametrize("page", ["2-your-own-run", "3-recipe", "advantages"])
+def test_what_the_docs_show_has_no_doubts(tmp_path: Path, page: str) -> None:
+    (tmp_path / "base.toml").write_text(to_toml(TABLES))
+    blocks = re.findall(r"```toml\n(.*?)```", (DOCS / f"{page}.md").read_text(), flags=re.DOTALL)
+    assert blocks
+    for block in blocks:
+        own = re.sub(r"extends = \[", 'extends = ["base.toml", ', block)
+        file = tmp_path / "recipe.toml"
+        file.write_text(own if own != block else f'extends = ["base.toml"]\n{block}')
+        assert "warning" not in "\n".join(remarks(load_recipe(file))), block
+
+
 def test_bounds_of_a_preset_give_way_to_another_kind(tmp_path: Path) -> None:
     dapo = ["presets/grpo.toml", "presets/dapo.toml"]
     for kind, bounds in (("gspo", "0.9997 to 1.0004), seq-mean-token-mean"), ("sapo", "tau 1")):
@@ -156,6 +171,13 @@ def test_an_override_of_a_whole_table_replaces_it(tmp_path: Path) -> None:
     own = {"loss": {"clip_low": 0.1}}
     found = said(tmp_path, "learner.loss={kind='ppo'}", learner=own)
     assert "ratio 0.8 to 1.28" in found
+
+
+def test_samplers_that_cannot_meet_the_learner_are_told(tmp_path: Path) -> None:
+    far = {"endpoints": ["http://far-away:30000"]}
+    found = said(tmp_path, sampler=far, learner={"publish": {"way": "group"}})
+    assert "warning: the sampler at http://far-away:30000 cannot meet this learner" in found
+    assert "weights by group" in found
 
 
 def test_a_wrong_value_is_told_before_any_remark(tmp_path: Path) -> None:

@@ -1,0 +1,317 @@
+"""The real SGLang on CPU: it samples the policy, it plays the tools, and it gets new weights over a
+group of processes.
+
+One server with a tiny random model is started for the whole file. What it writes makes no sense,
+which is the point: nothing here knows beforehand what it will be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import string
+import sys
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from safetensors import safe_open
+
+from tests.contract import real_sampler
+from tests.integration.engine.conftest import MakeWorld
+from tests.integration.engine.test_tool_lines import ONE_IN_FLIGHT, call, rolled_out
+from tests.support.dialogue import ANSWER, by_turn
+from tests.support.engines import Running
+from tests.support.lasting import lasting
+from tests.support.other_weights import write_other_weights
+from tests.support.policy import write_policy
+from tests.support.waiting import until
+from toolwright import wire
+from toolwright.common.v1 import reasons_pb2 as reasons
+from toolwright.policy.v1 import policy_pb2
+from toolwright.rpc.channel import call as rpc
+from toolwright.rpc.errors import ServiceError
+from toolwright.types import StopReason, ToolErrorKind, WeightVersion
+
+pytestmark = pytest.mark.timeout(300)
+
+VOCABULARY = 320
+RANK0 = Path(__file__).resolve().parents[2] / "support" / "rank0.py"
+ORACLE = f"""
+import random
+from toolsvc import RawFormat, Tool
+
+
+class Oracle(Tool):
+    name = "oracle"
+    description = "Takes whatever is said up to a letter, and answers otherwise every time."
+    format = RawFormat()
+    stop_strings = tuple({string.printable!r})
+
+    def call(self, state, call):
+        return " ".join(random.choices("abcdefghijklmnopqrstuvwxyz", k=8))
+"""
+SKY: dict[str, Any] = {
+    "type": "function",
+    "function": {
+        "name": "sky",
+        "description": "Tells what the sky is like over a town.",
+        "parameters": {
+            "type": "object",
+            "properties": {"town": {"type": "string"}},
+            "required": ["town"],
+        },
+    },
+    "returns": {
+        "type": "object",
+        "properties": {"sky": {"enum": ["clear", "cloudy", "dark"]}},
+        "required": ["sky"],
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A policy folder with everything: tokenizer, chat template, random weights."""
+    folder = write_policy(tmp_path_factory.mktemp("model"))
+    return real_sampler.write_model(folder, 1, str(VOCABULARY))
+
+
+@pytest.fixture(scope="module")
+def sglang(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    log = tmp_path_factory.mktemp("sglang") / "server.log"
+    options = ("--grammar-backend", "xgrammar", "--constrained-json-disable-any-whitespace")
+    with real_sampler.serve(model, log, *options, text=True) as url:
+        yield url
+
+
+async def test_a_greedy_run_on_a_cassette_is_the_recorded_one_token_for_token(
+    world: MakeWorld, tmp_path: Path, model: Path, sglang: str
+) -> None:
+    """An observation is what the policy says its next words after, so one wrong token would show
+    in all that follow."""
+    (tmp_path / "oracle.py").write_text(ORACLE)
+    here = await world(**ONE_IN_FLIGHT, policy=model)
+    here.tables["sampler"] = {"endpoints": [sglang], "temperature": 0.0}
+    here.tables["task"]["protocol_options"] = {"observation": "{text}"}
+    record = ["--set", 'cassette.record=["oracle.py"]']
+    recorded = await rolled_out(here, "recorded", {"serve": ["cassette:run.jsonl", *record]})
+    (tmp_path / "oracle.py").unlink()
+    replayed = await rolled_out(here, "replayed", {"serve": ["cassette:run.jsonl"]})
+
+    actions = [c.action for t in recorded for c in t.calls]
+    assert len(actions) == 24
+    assert len(set(actions)) > 4  # what it says depends on what it has read
+    assert [lasting(t).calls for t in replayed] == [lasting(t).calls for t in recorded]
+    for before, after in zip(recorded, replayed, strict=True):
+        (one,), (other,) = before.sequences, after.sequences
+        assert one.token_ids == other.token_ids
+        assert one.loss_mask == other.loss_mask
+        assert before.stop_reason is after.stop_reason
+
+
+@pytest.mark.parametrize("constrained", [True, False])
+async def test_tools_that_sglang_plays(
+    world: MakeWorld, tmp_path: Path, sglang: str, constrained: bool
+) -> None:
+    """Told the schema, it keeps to it. Not told, a model that writes nonsense is asked again and
+    then is a failure that the policy reads; nothing else breaks."""
+    (tmp_path / "tools.json").write_text(json.dumps([SKY]))
+    here = await world(**ONE_IN_FLIGHT)
+    oslo, bergen = call("sky", town="Oslo"), call("sky", town="Bergen")
+    here.sampler._script = by_turn(here.codec, [oslo, call("sky", twon="x"), oslo, bergen, ANSWER])
+    options = {
+        "endpoint": f"{sglang}/v1",
+        "model": "tiny",
+        "max_tokens": 24,
+        "regenerations": 1,
+        "constrained": str(constrained).lower(),
+    }
+    words = [
+        word for name, value in options.items() for word in ("--set", f"simulated.{name}={value}")
+    ]
+    line = {"serve": ["simulated:tools.json", *words], "run_limit_s": 120.0}
+    trajectories = await rolled_out(here, "played", line)
+    for trajectory in trajectories:
+        assert trajectory.stop_reason is StopReason.ANSWERED
+        first, wrong, again, other = (call.outcome for call in trajectory.calls)
+        assert json.loads(wrong.invalid_reason)["error"]["stage"] == "pre"
+        for one in (first, again, other):
+            told = json.loads(one.observation)
+            if constrained:
+                assert one.error is ToolErrorKind.NONE
+                assert told["sky"] in ("clear", "cloudy", "dark")
+            else:
+                assert one.error is ToolErrorKind.EXCEPTION
+                assert (told["error"]["type"], told["error"]["stage"]) == (
+                    "validation_error",
+                    "post",
+                )
+        if constrained:
+            assert again.observation == first.observation
+    # One world: what was answered once holds for all sessions.
+    if constrained:
+        assert len({trajectory.calls[0].outcome.observation for trajectory in trajectories}) == 1
+
+
+@dataclass(slots=True, kw_only=True)
+class Rank0:
+    """The learner's side of a group, in a process of its own that can be killed."""
+
+    run: Running
+    process: asyncio.subprocess.Process
+    port: int
+    shapes: dict[str, list[int]]
+    id: str = ""
+
+    async def tell(self, **asked: Any) -> None:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps(asked).encode() + b"\n")
+        answer = await self.process.stdout.readline()
+        assert json.loads(answer) == {"done": asked}
+
+    async def begin(self, version: WeightVersion) -> None:
+        """BeginPublish, and the group."""
+        request = policy_pb2.BeginPublishRequest(
+            version=wire.version_to_proto(version),
+            master_address="127.0.0.1",
+            master_port=self.port,
+            backend="gloo",
+            lease=wire.duration(60),
+        )
+        begun = await rpc(self.run.learner.policy.BeginPublish, request, timeout=60)
+        self.id = begun.publish_id
+        await self.tell(join=begun.publish_id, world_size=begun.world_size)
+
+    async def ask(self, index: int, names: Sequence[str]) -> None:
+        """PublishBucket alone."""
+        tensors = [
+            policy_pb2.TensorMeta(name=name, dtype="float32", shape=self.shapes[name])
+            for name in names
+        ]
+        request = policy_pb2.PublishBucketRequest(publish_id=self.id, index=index, tensors=tensors)
+        await rpc(self.run.learner.policy.PublishBucket, request, timeout=60)
+
+    async def bucket(self, index: int, names: Sequence[str]) -> None:
+        await asyncio.gather(self.ask(index, names), self.tell(broadcast=list(names)))
+
+    async def commit(self) -> None:
+        request = policy_pb2.CommitPublishRequest(publish_id=self.id)
+        await rpc(self.run.learner.policy.CommitPublish, request, timeout=60)
+
+
+@asynccontextmanager
+async def rank0(run: Running, weights: Path) -> AsyncIterator[Rank0]:
+    file = weights / "model.safetensors"
+    with safe_open(file, "np") as tensors:
+        shapes = {name: list(tensors.get_slice(name).get_shape()) for name in tensors.keys()}  # noqa: SIM118
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(RANK0),
+        str(file),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        assert process.stdout is not None
+        told = json.loads(await process.stdout.readline())
+        yield Rank0(run=run, process=process, port=told["port"], shapes=shapes)
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Said:
+    """What the server writes without chance."""
+
+    ids: list[int]
+    logprobs: list[float]
+
+    def __eq__(self, other: object) -> bool:
+        """Batches with other requests change a log-prob's last bits."""
+        close = pytest.approx(self.logprobs, abs=1e-5)
+        return isinstance(other, Said) and self.ids == other.ids and other.logprobs == close
+
+
+async def greedy(url: str) -> Said:
+    body = {
+        "input_ids": [5, 6, 7, 8] * 4,
+        "return_logprob": True,
+        "sampling_params": {"max_new_tokens": 12, "temperature": 0.0, "ignore_eos": True},
+    }
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(url + "/generate", json=body) as answer,
+    ):
+        told = (await answer.json())["meta_info"]["output_token_logprobs"]
+    return Said(ids=[token for _, token, _ in told], logprobs=[logprob for logprob, _, _ in told])
+
+
+async def test_weights_over_a_group_are_those_of_the_folder(
+    world: MakeWorld, tmp_path: Path, model: Path, sglang: str
+) -> None:
+    """A learner that is killed amid a broadcast, or before its group stands, leaves the server able
+    to serve what it served, and to take the next publish."""
+    other = write_other_weights(model, tmp_path / "other")
+    here = await world(run={"steps": 9, "groups_per_step": 1, "group_size": 1}, policy=model)
+    here.tables["sampler"] = {"endpoints": [sglang]}
+    here.tables["task"]["limits"] = {"turns": 2, "model": 4096, "response": 64}
+    async with here.engine() as run:
+        server = run.engine._pool.named(sglang)
+        root = await run.learner.version()
+        at = [WeightVersion(lineage=root.lineage, step=step) for step in range(6)]
+        await run.learner.publish(at[1], other)
+        from_folder = await greedy(sglang)
+        await run.learner.publish(at[2], model)
+        before = await greedy(sglang)
+        assert before != from_folder
+
+        async with rank0(run, other) as learner:
+            await learner.begin(at[3])
+            names = list(learner.shapes)
+            await learner.bucket(0, names[:5])
+            await learner.bucket(1, names[5:])
+            await learner.commit()
+        assert await greedy(sglang) == from_folder
+        assert await server.weights() == str(at[3])
+        (group,) = await run.learner.lease(at[3])
+        assert at[3] in group.members[0].weight_versions
+
+        # Killed in its second broadcast: the server waits for the folder of what it served.
+        async with rank0(run, model) as learner:
+            await learner.begin(at[4])
+            await learner.bucket(0, names[:5])
+            asked = asyncio.create_task(learner.ask(1, names[5:]))
+            await until(lambda: run.engine._broadcasts._open.bucket[0] == 1, "the bucket")  # type: ignore[union-attr, index]
+            learner.process.kill()
+            with pytest.raises(ServiceError, match=r"Connection closed by peer|reset") as caught:
+                await asked
+            assert caught.value.reason == reasons.ERROR_REASON_PUBLISH_FAILED
+        await until(lambda: f"waits for the folder of {at[3]}" in server.why, "the reason")
+        assert not server.up.is_set()
+        await run.learner.publish(at[3], other)
+        await until(server.up.is_set, "the server")
+        assert await greedy(sglang) == from_folder
+        assert await server.weights() == str(at[3])
+
+        # Killed before its group stands: nothing was touched.
+        async with rank0(run, model) as learner:
+            begun = asyncio.create_task(learner.begin(at[4]))
+            await until(lambda: run.engine._broadcasts._open is not None, "the publish")
+            learner.process.kill()
+            with pytest.raises((ServiceError, json.JSONDecodeError, ConnectionError)):
+                await begun
+            await until(lambda: run.engine._broadcasts._open is None, "its end")
+        assert await greedy(sglang) == from_folder
+        async with rank0(run, model) as learner:
+            await learner.begin(at[4])
+            await learner.bucket(0, names)
+            await learner.commit()
+        assert await greedy(sglang) == before

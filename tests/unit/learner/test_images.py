@@ -1,0 +1,32 @@
+"""Which images of a step are fetched."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from learner.intake.images import fetch_images
+from learner.vision.shown import Image
+from tests.unit.learner.test_batch import model, seen, trajectory
+from toolwright.types import BlobRef, Group
+
+
+def test_each_once_and_none_that_nothing_was_written_after() -> None:
+    """What no sampler was shown may be no image at all; a masked trajectory teaches nothing."""
+    asked: list[str] = []
+
+    def fetch(ref: BlobRef) -> bytes:
+        asked.append(ref.sha256)
+        return ref.sha256.encode()
+
+    def image(name: str, data: bytes) -> Image:
+        return Image(sha256=name, data=data, grid=(1, 1))
+
+    members = (
+        trajectory(seen(1, name="a"), model((3,)), seen(1, name="unseen")),
+        trajectory(seen(1, name="a"), model((3,)), seen(1, name="b"), model((4,))),
+        trajectory(seen(1, name="unread"), model((3,), on=False)),
+        replace(trajectory(seen(1, name="masked"), model((3,))), masked=True),
+    )
+    found = fetch_images([Group(id="g", trajectories=members)], fetch, image)
+    assert asked == ["a", "b"]
+    assert {name: one.data for name, one in found.items()} == {"a": b"a", "b": b"b"}
