@@ -90,11 +90,10 @@ class Attempt:
         if under_way is None:
             self._spent.publish_s += started - began
             return
-        waiting = time.monotonic()
         self._unless_failed(lambda: self._finish(under_way))
-        now = time.monotonic()
-        self._spent.publish_s += started - began + now - waiting
-        self._spent.broadcast_s += now - began
+        seconds = time.monotonic() - began
+        self._spent.publish_s += seconds
+        self._spent.broadcast_s += seconds
         if self.failed is None:
             self._spent.bytes += sum(tensor.nbytes for _, tensor in bucket)
 
