@@ -7,12 +7,14 @@ share the work write FOLDER/NAME.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -187,8 +189,12 @@ def share(models: Path, folder: Path, rank: int, ports: dict[str, int]) -> None:
 
 def main(models: Path, folder: Path) -> None:
     """Four ranks, forked. The first that fails ends the others."""
+    import torch._dynamo  # which every optimizer imports
+
+    assert torch._dynamo
+    gc.freeze()  # no rank looks through what all of them imported, again and again
     ports = dict(zip(WAYS, free_ports(len(WAYS)), strict=True))
-    left = {fork(lambda rank=rank: share(models, folder, rank, ports)) for rank in range(4)}
+    left = {fork(partial(share, models, folder, rank, ports)) for rank in range(4)}
     while left:
         child, status = os.wait()
         left.discard(child)
