@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,8 +21,20 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_model(tmp_path_factory.mktemp("model") / "qwen3")
 
 
+@pytest.fixture(scope="session")
+def imported() -> None:
+    """What the learner imports is no garbage: each end of a process group looked through it."""
+    import torch._dynamo  # which every optimizer imports
+
+    import learner.model.policy
+
+    assert torch._dynamo and learner.model.policy
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture
-def one_rank() -> Iterator[None]:
+def one_rank(imported: None) -> Iterator[None]:
     """A process group of this process alone."""
     from learner.model import parallel
 

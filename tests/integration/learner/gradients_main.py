@@ -7,8 +7,10 @@ share the work write FOLDER/NAME.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+import socket
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -24,9 +26,9 @@ from learner.model import device
 device.install()
 
 import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
 
-from bench.ready import free_ports  # noqa: E402
 from learner.config.objective import Advantage, Kl, Loss  # noqa: E402
 from learner.config.tables import LearnerTable  # noqa: E402
 from learner.config.weights import Optimizer, Parallel, Publish, Recompute  # noqa: E402
@@ -186,7 +188,7 @@ def credit(policy: Any, reference: Any) -> torch.Tensor:
 
 
 def share(models: Path, folder: Path, rank: int, ports: dict[str, int]) -> None:
-    """One rank's part in every way, one after the other."""
+    """One rank's part in every way, one after the other. ports: of the stores where ranks meet."""
     for name, way in WAYS.items():
         if rank not in way.ranks:
             continue
@@ -195,6 +197,7 @@ def share(models: Path, folder: Path, rank: int, ports: dict[str, int]) -> None:
             "WORLD_SIZE": str(len(way.ranks)),
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(ports[name]),
+            "TORCHELASTIC_USE_AGENT_STORE": "True",  # no rank hosts it
         }
         compute(models, folder, name)
     late = {"learner.vision.pixels", "learner.vision.tower"} & set(sys.modules)
@@ -203,13 +206,36 @@ def share(models: Path, folder: Path, rank: int, ports: dict[str, int]) -> None:
 
 def main(models: Path, folder: Path) -> None:
     """Four ranks, forked."""
-    ports = dict(zip(WAYS, free_ports(len(WAYS)), strict=True))
-    together([partial(share, models, folder, rank, ports) for rank in range(4)])
+    # Held from the beginning: nobody else gets the port before the ranks come to it.
+    listeners = {name: socket.create_server(("127.0.0.1", 0)) for name in WAYS}
+    ports = {name: listener.getsockname()[1] for name, listener in listeners.items()}
+
+    def stores() -> list[dist.TCPStore]:
+        return [
+            dist.TCPStore(
+                "127.0.0.1",
+                ports[name],
+                is_master=True,
+                wait_for_workers=False,
+                master_listen_fd=listener.detach(),
+            )
+            for name, listener in listeners.items()
+        ]
+
+    together([partial(share, models, folder, rank, ports) for rank in range(4)], stores)
 
 
-def together(lives: Sequence[Callable[[], None]]) -> None:
-    """A process each, forked. The first that fails ends the others."""
+def together(lives: Sequence[Callable[[], None]], then: Callable[[], object] = tuple) -> None:
+    """A process each, forked. The first that fails ends the others.
+
+    then: what it gives is held while they live; it may have threads, which no fork survives.
+    """
+    import torch._dynamo  # which every optimizer imports
+
+    assert torch._dynamo
+    gc.freeze()  # no rank looks through what all of them imported, again and again
     left = {fork(life) for life in lives}
+    held = then()
     while left:
         child, status = os.wait()
         left.discard(child)
@@ -217,6 +243,7 @@ def together(lives: Sequence[Callable[[], None]]) -> None:
             for other in left:
                 os.kill(other, signal.SIGKILL)
             sys.exit(f"a rank ended with status {status}")
+    del held
 
 
 def fork(life: Callable[[], None]) -> int:
