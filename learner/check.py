@@ -17,9 +17,10 @@ from PIL import Image as Pillow
 from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 
 from learner.errors import ModelError
-from learner.model import device, parallel, spec
+from learner.model import spec
 from learner.model.packed import packed
 from learner.model.policy import Model, load_frozen
+from learner.ranks import device, parallel
 from learner.vision.shown import Shown
 from learner.vision.shown import positions as positions_of
 

@@ -55,7 +55,7 @@ def run(recipe: RecipePath, set_: Overrides = None) -> None:
     checked = _read(recipe, set_, lambda r: r.table("learner", LearnerTable))
 
     def train() -> Path:
-        from learner.model import device
+        from learner.ranks import device
 
         device.install()
         from learner import run as loop
@@ -75,7 +75,7 @@ def sft(recipe: RecipePath, set_: Overrides = None) -> None:
     checked = _read(recipe, set_, lambda r: r.table("sft", SftTable))
 
     def train() -> Path:
-        from learner.model import device
+        from learner.ranks import device
 
         device.install()
         from learner import sft as imitation
@@ -96,7 +96,7 @@ def check(
     """
 
     def compare() -> str:
-        from learner.model import device
+        from learner.ranks import device
 
         device.install()
         from learner import check as comparison

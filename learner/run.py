@@ -17,9 +17,9 @@ from learner.loop.start import restore, start, warn_of_long_rows
 from learner.loop.state import Run
 from learner.loop.step import step
 from learner.metrics import MetricsLog
-from learner.model import parallel
 from learner.model.policy import load_frozen, load_policy
 from learner.progress import Reporter
+from learner.ranks import parallel
 from learner.saving import group
 from learner.saving.behind import FolderBehind
 from learner.saving.broadcast import ByGroup

@@ -15,9 +15,9 @@ from learner.imitation.traces import Trace, Traces, load_traces
 from learner.intake.origin import Origin
 from learner.lock import only_learner
 from learner.metrics import MetricsLog
-from learner.model import parallel
 from learner.model.policy import Policy, load_policy
 from learner.progress import Reporter
+from learner.ranks import parallel
 from learner.saving.checkpoint import Checkpoints, check_fits, read_state
 from learner.training.memory import free_bytes, token_bytes, too_long
 from toolwright.recipe import Recipe

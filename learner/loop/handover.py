@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from learner.loop.state import Run, identity
-from learner.model import parallel
+from learner.ranks import parallel
 from learner.saving.publish import advance, publish
 
 

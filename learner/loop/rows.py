@@ -10,7 +10,7 @@ from learner.credit.assign import assigned
 from learner.intake.images import fetch_images
 from learner.loop.state import Run
 from learner.loop.worth import why_worthless
-from learner.model import parallel
+from learner.ranks import parallel
 from learner.training.batch import Row, check_vocabulary, rows_of
 from learner.training.step import score
 from toolwright.types import Group

@@ -14,8 +14,8 @@ from learner.intake.agree import join
 from learner.intake.ledger import Ledger
 from learner.loop.handover import acknowledge
 from learner.loop.state import Run, identity
-from learner.model import parallel
 from learner.model.policy import Policy
+from learner.ranks import parallel
 from learner.saving.checkpoint import Checkpoints, check_fits, read_state
 from learner.saving.publish import publish, sweep
 from learner.training.memory import free_bytes, token_bytes, too_long

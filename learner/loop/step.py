@@ -17,7 +17,7 @@ from learner.loop.rows import prepare
 from learner.loop.state import Run
 from learner.loop.tell import tell
 from learner.metrics import gap_of
-from learner.model import parallel
+from learner.ranks import parallel
 from learner.training.objective import PolicyObjective
 from learner.training.update import MOST_BROKEN, improve
 

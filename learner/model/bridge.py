@@ -25,10 +25,11 @@ from safetensors.torch import save_file
 from learner import disk
 from learner.config.weights import Recompute
 from learner.errors import ModelError
-from learner.model import device, experts, lora, parallel, spec
+from learner.model import experts, lora, spec
 from learner.model.architectures import bridge_classes, read_config
 from learner.model.packed import PackedRotary
 from learner.model.settings import check_settings, frequencies
+from learner.ranks import device, parallel
 from learner.vision.folder import RELEASED, Names, names_in, reads_images, text_config
 from toolwright.recipe import (
     ARCHITECTURES,

@@ -23,7 +23,7 @@ import torch
 from megatron.core.transformer.moe import moe_utils, token_dispatcher
 
 from learner.errors import ModelError
-from learner.model import device, parallel
+from learner.ranks import device, parallel
 
 _LOCAL = re.compile(r"(.+\.mlp\.experts)\.local_experts\.(\d+)\.(linear_fc[12])\.weight")
 

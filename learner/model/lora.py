@@ -29,8 +29,8 @@ from safetensors.torch import save_file
 
 from learner.config.weights import Lora
 from learner.errors import ModelError
-from learner.model import parallel
 from learner.model.experts import has_experts
+from learner.ranks import parallel
 
 FOLDER = "adapter"
 """Of a published folder: the adapter alone, as PEFT reads it."""

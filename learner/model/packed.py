@@ -4,7 +4,7 @@ With TransformerEngine its attention reads the ends of the sequences (Megatron's
 so do Megatron's rotary positions. Without it each run of sequences of one length is one call of
 torch's causal attention, without any mask, and rotary positions are looked up token by token.
 
-Under context parallelism a rank has its positions of every sequence (see `context`).
+Under context parallelism a rank has its positions of every sequence (see `ranks.context`).
 TransformerEngine passes keys and values around; without it every rank gathers those of the others,
 and a mask says what its queries see.
 """
@@ -24,7 +24,7 @@ from megatron.core.packed_seq_params import PackedSeqParams
 from megatron.core.tensor_parallel import gather_from_sequence_parallel_region
 from megatron.core.transformer.module import MegatronModule
 
-from learner.model import context, parallel
+from learner.ranks import context, parallel
 
 
 @dataclass

@@ -30,10 +30,11 @@ from learner.config.weights import Lora, Optimizer, Parallel, Recompute, Vision
 from learner.errors import ModelError
 from learner.maths.schedule import fraction
 from learner.model import bridge as bridges
-from learner.model import device, muon, parallel, spec
+from learner.model import muon, spec
 from learner.model.experts import has_experts
 from learner.model.head import Head
 from learner.model.lora import Adapters, Without, hidden
+from learner.ranks import device, parallel
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 

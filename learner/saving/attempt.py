@@ -23,7 +23,7 @@ from learner.config.weights import Publish
 from learner.errors import GroupError
 from learner.intake.client import EngineClient
 from learner.intake.publishing import GroupPublish, Meeting, TensorName
-from learner.model import device
+from learner.ranks import device
 from learner.saving.buckets import Named
 from learner.saving.group import WeightGroup, backend
 from toolwright.types import WeightVersion

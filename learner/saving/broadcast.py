@@ -24,9 +24,10 @@ import torch
 from learner.config.weights import Publish
 from learner.errors import GroupError
 from learner.intake.client import EngineClient
-from learner.model import lora, parallel
+from learner.model import lora
 from learner.model.bridge import Saved, named_weights, write_folder
 from learner.model.policy import Policy
+from learner.ranks import parallel
 from learner.saving.attempt import Attempt, Spent
 from learner.saving.behind import FolderBehind
 from learner.saving.buckets import Named, buckets

@@ -36,8 +36,8 @@ from torch.distributed.checkpoint.state_dict_saver import save as save_sharded
 from learner import disk
 from learner.errors import CheckpointError
 from learner.intake.ledger import Ledger
-from learner.model import parallel
 from learner.model.policy import Policy
+from learner.ranks import parallel
 
 LATEST = "latest"
 _METADATA = {

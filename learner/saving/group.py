@@ -28,7 +28,7 @@ from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined
 from torch.distributed.distributed_c10d import _new_process_group_helper, _world
 
 from learner.errors import GroupError
-from learner.model import device
+from learner.ranks import device
 
 BACKLOG = 1024
 CLOSE_S = 1.0

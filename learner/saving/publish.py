@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from learner.intake.client import EngineClient
-from learner.model import parallel
 from learner.model.policy import Policy
+from learner.ranks import parallel
 from toolwright.types import WeightVersion
 
 

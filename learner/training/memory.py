@@ -13,8 +13,8 @@ import psutil
 import torch
 
 from learner.config.weights import Recompute
-from learner.model import device
 from learner.model.head import CHUNK_BYTES
+from learner.ranks import device
 
 GIB = 1 << 30
 CHUNKS = 4

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from learner.metrics import gap_of
-from learner.model import parallel
 from learner.model.policy import Model, lent_weights
+from learner.ranks import parallel
 from learner.saving.publish import folder_of
 from learner.training.batch import Row, rows_of
 from learner.training.step import score

@@ -15,10 +15,11 @@ import numpy as np
 import torch
 from megatron.core.pipeline_parallel import get_forward_backward_func
 
-from learner.model import context, device, parallel, spec
+from learner.model import spec
 from learner.model.head import Entropy, Wanted
 from learner.model.packed import packed
 from learner.model.policy import Model, Policy
+from learner.ranks import context, device, parallel
 from learner.training.batch import MicroBatch, Row, micro_batches
 from learner.training.objective import Objective, Stats, gap_stats, token_stats
 

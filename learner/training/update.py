@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 
 import torch
 
-from learner.model import device
 from learner.model.head import Entropy
 from learner.model.policy import Model, Policy
+from learner.ranks import device
 from learner.training.batch import Row
 from learner.training.objective import Objective, PolicyObjective
 from learner.training.part import Part, add_stats, counts_of

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from learner.model import device
+from learner.ranks import device
 
 device.install()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from learner.model import device
+from learner.ranks import device
 
 device.install()
 
@@ -36,7 +36,7 @@ def imported() -> None:
 @pytest.fixture
 def one_rank(imported: None) -> Iterator[None]:
     """A process group of this process alone."""
-    from learner.model import parallel
+    from learner.ranks import parallel
 
     with parallel.ranks():
         yield

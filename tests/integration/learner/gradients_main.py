@@ -21,7 +21,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from learner.model import device
+from learner.ranks import device
 
 device.install()
 
@@ -35,8 +35,8 @@ from learner.config.weights import Optimizer, Parallel, Publish, Recompute  # no
 from learner.intake.client import EngineClient  # noqa: E402
 from learner.intake.ledger import Ledger  # noqa: E402
 from learner.loop.rows import prepare  # noqa: E402
-from learner.model import parallel  # noqa: E402
 from learner.model.policy import Policy, load_frozen, load_policy  # noqa: E402
+from learner.ranks import parallel  # noqa: E402
 from learner.saving.behind import FolderBehind  # noqa: E402
 from learner.saving.broadcast import ByGroup  # noqa: E402
 from learner.saving.checkpoint import Checkpoints  # noqa: E402

@@ -10,11 +10,11 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
-from learner.model import device
+from learner.ranks import device
 
 device.install()
 
-from learner.model import parallel  # noqa: E402
+from learner.ranks import parallel  # noqa: E402
 
 WAIT_S = 4
 

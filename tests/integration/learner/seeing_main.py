@@ -11,7 +11,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from learner.model import device
+from learner.ranks import device
 
 device.install()
 
@@ -21,8 +21,8 @@ from safetensors.torch import save_file  # noqa: E402
 from bench.ready import free_ports  # noqa: E402
 from learner.config.objective import Kl, Loss  # noqa: E402
 from learner.config.weights import Optimizer, Parallel, Recompute  # noqa: E402
-from learner.model import parallel  # noqa: E402
 from learner.model.policy import load_policy  # noqa: E402
+from learner.ranks import parallel  # noqa: E402
 from learner.training.objective import PolicyObjective  # noqa: E402
 from learner.training.step import gradients, own_micro_batches  # noqa: E402
 from tests.integration.learner.gradients_main import together  # noqa: E402

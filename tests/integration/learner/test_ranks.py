@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from learner.errors import LearnerError
-from learner.model import parallel
+from learner.ranks import parallel
 from tests.integration.learner.test_parallel import ROOT
 from tests.support.net import free_port
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from learner.model import parallel
-from learner.model.context import places, share
 from learner.model.packed import packed
+from learner.ranks import parallel
+from learner.ranks.context import places, share
 
 
 def test_early_and_late_chunks_of_each_sequence_go_together() -> None:

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from learner.model import parallel
+from learner.ranks import parallel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

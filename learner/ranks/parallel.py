@@ -20,7 +20,7 @@ import torch.distributed as dist
 from megatron.core import parallel_state, tensor_parallel
 
 from learner.errors import LearnerError
-from learner.model import device
+from learner.ranks import device
 
 Value = TypeVar("Value")
 
