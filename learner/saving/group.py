@@ -9,6 +9,8 @@ Invariants
 - The address is bound before anybody can be told of it, and by nobody after `close`.
 - Whatever waits for a worker waits in the group's own thread, no longer than `timeout`.
 - `close` ends the connections: a worker that waits to join or for a tensor is free, with an error.
+  One that has not found the address yet would look for it for torch's half hour, so a group that
+  never stood is closed `LINGER_S` later, unless its port is wanted again.
 
 Does not know what the tensors mean, nor who asked the samplers to join.
 """
@@ -17,6 +19,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import timedelta
@@ -32,6 +35,7 @@ from learner.ranks import device
 
 BACKLOG = 1024
 CLOSE_S = 1.0
+LINGER_S = 5.0
 WATCHDOG = timedelta(minutes=10)
 """Beyond the timeout: NCCL's watchdog ends the process, so `close` has to come first."""
 
@@ -58,6 +62,7 @@ class WeightGroup:
         self._timeout = timedelta(seconds=timeout)
         self._patience = self._timeout + (WATCHDOG if device.has_cuda() else timedelta())
         self._group: Any = None
+        self._port_is_fixed = port != 0
         try:
             places = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)
             family, kind, _, _, place = places[0]
@@ -99,12 +104,19 @@ class WeightGroup:
         """Not to be used afterwards.
 
         A send to a worker that lives and takes nothing cannot be taken back under gloo: its
-        connection is closed when its time is up, behind this call.
+        connection is closed when its time is up, behind this call. So is a group that did not
+        stand yet, after `LINGER_S`.
         """
-        self._store = None
+        held, self._store = [self._store], None
         group = self._group
         if group is not None:
             group.abort()
+        if group is not None or self._port_is_fixed:
+            held.clear()
+        else:
+            later = threading.Timer(LINGER_S, held.clear)
+            later.daemon = True
+            later.start()
         ended = self._thread.submit(self._end)
         self._thread.shutdown(wait=False)
         wait([ended], CLOSE_S)

@@ -7,20 +7,23 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from bench.ready import free_ports
 from learner import run as loop
 from learner.errors import EngineError, GroupError, TakenError
-from learner.saving import broadcast
+from learner.saving import broadcast, group
 from tests.integration.learner.group_engine import GroupEngine, failed
 from tests.integration.learner.test_run import metrics, recipe_for, steps_of
 from toolwright.common.v1 import reasons_pb2 as reasons
@@ -190,6 +193,23 @@ def test_a_server_that_takes_nothing_holds_nobody_up(
     assert [line["group_tries"] for line in metrics(tmp_path)] == [2]
     assert engine.aborted == ["publish-1"]
     check_received(engine, tmp_path / "run" / "policy")
+
+
+def test_a_worker_that_comes_late_is_freed_and_does_not_look_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(group, "LINGER_S", 3.0)
+    at = group.WeightGroup("127.0.0.1", 0, timeout=30.0)
+    joining = at.join("late", 2)
+    at.close()
+    patience = timedelta(seconds=20)
+    late = TCPStore("127.0.0.1", at.port, is_master=False, timeout=patience, wait_for_workers=False)
+    with pytest.raises(RuntimeError):  # long before its patience ends
+        late.get("what rank 0 would say")
+    with pytest.raises(GroupError, match="not all of the samplers' 1 workers joined"):
+        joining.result(timeout=30.0)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", at.port))
 
 
 def test_a_run_that_is_taken_ends(tmp_path: Path, model_folder: Path, engine: GroupEngine) -> None:
