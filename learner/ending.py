@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -25,6 +26,10 @@ LONGEST = 10_000
 
 def finish(work: Callable[[], object]) -> None:
     """Does the work; rank 0 prints what it returns. typer.Exit where it fails."""
+    file = os.environ.get(ENDED)
+    if file and is_rank_0():
+        with suppress(OSError):  # of a life before, which torchrun restarted
+            os.unlink(file)
     try:
         last = work()
     except (LearnerError, OSError) as error:

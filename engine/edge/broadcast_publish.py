@@ -86,8 +86,9 @@ class BroadcastPublishes:
         """(id of the publish, world size of its group); the servers were told to join."""
         self._allowed(asked.learner)
         _check_asked(asked)
-        while self._open is not None and self._open.asked != asked:
-            await self.end(_failed(self._open.asked.version, "its learner began another publish"))
+        # The same one asked again is joined, unless it has failed and is only being put in order.
+        while (held := self._open) is not None and (held.asked != asked or held.why is not None):
+            await self.end(_failed(held.asked.version, "its learner began another publish"))
         one = self._open
         if one is None:
             one = self._open = Broadcast(asked)

@@ -172,7 +172,8 @@ class Fleet:
             except (ServerUnreachable, ServerRefused, WireError) as error:
                 if isinstance(error, ServerRefused):
                     pause = REFUSAL_SECONDS
-                self.mark_down(server, str(error))
+                if not server.up.is_set():  # a publish may have brought it up meanwhile
+                    self.mark_down(server, str(error))
 
     async def _bring_back(self, server: Server) -> None:
         server.info = await server.client.info()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from learner.compare.runs import Run
 
@@ -93,10 +95,8 @@ def evaluated(runs: Sequence[Run], suite: str, *, hours: bool = False) -> list[C
     """The runs' mean rewards on a suite with their intervals, as measured."""
     out = []
     for index, run in enumerate(runs):
-        clock = run.hours() if hours else {}
-        found = [
-            (_at(m.step, clock) if hours else m.step, m) for m in run.evaluations.get(suite, ())
-        ]
+        at = _clock(run) if hours else float
+        found = [(at(m.step), m) for m in run.evaluations.get(suite, ())]
         points = thin([(float(x), m.reward) for x, m in found])
         bars = [(x, m.reward - m.half, m.reward + m.half) for x, m in found if m.half is not None]
         if points:
@@ -113,9 +113,12 @@ def evaluated(runs: Sequence[Run], suite: str, *, hours: bool = False) -> list[C
     return out
 
 
-def _at(step: int, clock: Mapping[int, float]) -> float:
+def _clock(run: Run) -> Callable[[int], float]:
     """Hours at the end of a step; of one without a line, those of the last line before it."""
-    return max((hours for line, hours in clock.items() if line <= step), default=0.0)
+    lines = sorted(run.hours().items())
+    steps = [step for step, _ in lines]
+    latest = [0.0, *accumulate((hours for _, hours in lines), max)]
+    return lambda step: latest[bisect_right(steps, step)]
 
 
 def smooth(values: Sequence[float], window: int) -> list[float]:

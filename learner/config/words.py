@@ -119,4 +119,6 @@ LORA_KEYS: Names = {
 PARALLEL_KEYS: Names = {
     "tensor": ("tp", "tp_size", "tensor_parallel", "tensor_model_parallel_size"),
     "pipeline": ("pp", "pp_size", "pipeline_parallel", "pipeline_model_parallel_size"),
+    "context": ("cp", "cp_size", "context_parallel", "context_parallel_size"),
+    "expert": ("ep", "ep_size", "expert_parallel", "expert_model_parallel_size"),
 }

@@ -3,9 +3,8 @@
 Calls are synchronous for the caller; they run on a loop in the background, so that a lease may be
 begun and waited for later, while other calls are made. An engine that is out of reach, or takes
 calls and answers none, is waited for, aloud, up to `patience` seconds; what it refuses is an
-EngineError. Every
-request may be sent again: leases start after a mark, publishes and acknowledgements are
-idempotent.
+EngineError. Every request may be sent again: leases start after a mark, publishes and
+acknowledgements are idempotent.
 
 A client names itself by a random word that is its process's alone. `join` gives the run to it; the
 engine then refuses whoever had the run before, and this client once another one joins (TakenError).

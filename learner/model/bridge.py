@@ -54,13 +54,18 @@ _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".index.json")
 
 
 def open_bridge(
-    folder: Path, dtype: torch.dtype, *, sequence: bool = False, recompute: Recompute = "none"
+    folder: Path,
+    dtype: torch.dtype,
+    *,
+    sequence: bool | None = False,
+    recompute: Recompute = "none",
 ) -> Any:
     """The mbridge bridge for a policy folder. ModelError when it cannot be trained here.
 
-    sequence, recompute: as in the recipe. `bridge.hf_config` is the decoder's configuration;
-    `bridge.whole` the whole one of a policy that reads images, None of another. `bridge.names`:
-    how the folder calls its tensors.
+    sequence, recompute: as in the recipe; sequence None: where the ranks cannot do without, that is
+    with experts (a micro-batch's tokens divide over them in any case). `bridge.hf_config` is the
+    decoder's configuration; `bridge.whole` the whole one of a policy that reads images, None of
+    another. `bridge.names`: how the folder calls its tensors.
     """
     if not (folder / "config.json").is_file():
         raise ModelError(
@@ -76,6 +81,8 @@ def open_bridge(
             f"{folder} is a {kind!r} model{seen if kind in VISION_ARCHITECTURES else ''}; the "
             f"learner trains {', '.join(trained)}"
         )
+    if sequence is None:
+        sequence = experts.has_experts(config) and parallel.tensor_size() > 1
     whole = None
     if reads_images(config):
         whole, config = config, text_config(config, folder)

@@ -244,8 +244,7 @@ def load_policy(
 
 def load_frozen(folder: Path, precision: str) -> Model:
     """The folder's model for scoring only."""
-    # A micro-batch's tokens divide over the ranks in any case.
-    bridge = bridges.open_bridge(folder, DTYPES[precision], sequence=parallel.tensor_size() > 1)
+    bridge = bridges.open_bridge(folder, DTYPES[precision], sequence=None)
     head, sight, network = _network(bridge, folder)
     network.requires_grad_(False)
     network.eval()

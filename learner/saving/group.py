@@ -6,7 +6,7 @@ SGLang's servers join a group beside their own by an address, a port and the gro
 default group, and lives as long as one publish.
 
 Invariants
-- The address is bound before anybody can be told of it, and by nobody after `close`.
+- The address is bound before anybody can be told of it.
 - Whatever waits for a worker waits in the group's own thread, no longer than `timeout`.
 - `close` ends the connections: a worker that waits to join or for a tensor is free, with an error.
   One that has not found the address yet would look for it for torch's half hour, so a group that
@@ -35,7 +35,8 @@ from learner.ranks import device
 
 BACKLOG = 1024
 CLOSE_S = 1.0
-LINGER_S = 5.0
+LINGER_S = 2.0
+"""Less than an engine waits for servers that joined and are to leave again: this frees them too."""
 WATCHDOG = timedelta(minutes=10)
 """Beyond the timeout: NCCL's watchdog ends the process, so `close` has to come first."""
 

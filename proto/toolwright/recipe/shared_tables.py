@@ -70,8 +70,8 @@ class Run(Table):
 
 
 class Policy(Table):
-    """The policy to start from: a local Hugging Face folder (Qwen2, Qwen3, Qwen3-MoE or
-    Llama; Qwen-VL can be sampled and not trained)."""
+    """The policy to start from: a local Hugging Face folder (Qwen2, Qwen3, Qwen3-MoE, Llama or
+    Qwen2.5-VL; other Qwen-VLs can be sampled and not trained)."""
 
     model: Path
     foreign_text: ForeignText = Field(

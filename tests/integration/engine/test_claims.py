@@ -156,7 +156,7 @@ async def test_a_dead_learners_publishes_do_not_overtake_its_successor(world: Ma
         await begun.wait()
         waiting = asyncio.create_task(
             run.engine._publisher.publish(
-                v(version, 2), here.weights("2"), None, learner=old.client._learner
+                v(version, 2), here.weights("2"), None, learner=old.client.learner
             )
         )
         taking = asyncio.create_task(new.take(here))
