@@ -178,7 +178,7 @@ async def test_a_jail_that_makes_no_sessions_is_replaced_and_its_sessions_go_on(
         (zygote,) = zygotes()
         resource.prlimit(forker_of(zygote).pid, resource.RLIMIT_NPROC, (1, 1))
         for _ in range(SMALL["ready"] + 1):
-            with contextlib.suppress(SandboxDown):  # none is ready, and the jail is not replaced yet
+            with contextlib.suppress(SandboxDown):  # none ready, none replaced yet
                 (await sandbox.take()).close()
             await until(lambda: sandbox.statistics.replaced == 1 or not sandbox.statistics.creating)
         await until(lambda: sandbox.statistics.replaced == 1)
