@@ -68,7 +68,7 @@ def terms_of(shared: Shared) -> dict[str, Any]:
     """What both processes must have the same, by dotted key ("run.group_size")."""
     found = _flat(shared.model_dump(mode="json"), ())
     named = {f"tools.{name}": True for name in shared.tools}
-    return {name: value for name, value in (found | named).items() if not _of_the_place(name)}
+    return {name: value for name, value in (found | named).items() if not of_the_place(name)}
 
 
 def fingerprint(
@@ -151,7 +151,8 @@ def _flat(value: Any, path: tuple[str, ...]) -> dict[str, Any]:
     return found
 
 
-def _of_the_place(name: str) -> bool:
+def of_the_place(name: str) -> bool:
+    """Whether two processes, or two starts, of one run may differ in this dotted key."""
     parts = name.split(".")
     if parts[0] == "tools" and len(parts) > 2:
         name = f"tools.*.{parts[-1]}"

@@ -7,11 +7,65 @@ import builtins
 import collections.abc
 import google.protobuf.descriptor
 import google.protobuf.internal.containers
+import google.protobuf.internal.enum_type_wrapper
 import google.protobuf.message
 import google.protobuf.struct_pb2
+import sys
 import typing
 
+if sys.version_info >= (3, 10):
+    import typing as typing_extensions
+else:
+    import typing_extensions
+
 DESCRIPTOR: google.protobuf.descriptor.FileDescriptor
+
+class _Scoring:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _ScoringEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_Scoring.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    SCORING_UNSPECIFIED: _Scoring.ValueType  # 0
+    """HYBRID."""
+    SCORING_HYBRID: _Scoring.ValueType  # 1
+    """Words and embeddings, then a walk along the graph (SEARL, equation 9)."""
+    SCORING_GRAPHRAG: _Scoring.ValueType  # 2
+    """Words, embeddings, graph, communities and history (SEARL's released GraphRAG variant)."""
+
+class Scoring(_Scoring, metaclass=_ScoringEnumTypeWrapper):
+    """How a score is made."""
+
+SCORING_UNSPECIFIED: Scoring.ValueType  # 0
+"""HYBRID."""
+SCORING_HYBRID: Scoring.ValueType  # 1
+"""Words and embeddings, then a walk along the graph (SEARL, equation 9)."""
+SCORING_GRAPHRAG: Scoring.ValueType  # 2
+"""Words, embeddings, graph, communities and history (SEARL's released GraphRAG variant)."""
+global___Scoring = Scoring
+
+class _MergeMode:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _MergeModeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_MergeMode.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    MERGE_MODE_UNSPECIFIED: _MergeMode.ValueType  # 0
+    """GREEDY."""
+    MERGE_MODE_GREEDY: _MergeMode.ValueType  # 1
+    """New tools in their order, each into the most similar node (SEARL, appendix E.1)."""
+    MERGE_MODE_UNION_FIND: _MergeMode.ValueType  # 2
+    """All pairs, transitively (SEARL's released code)."""
+
+class MergeMode(_MergeMode, metaclass=_MergeModeEnumTypeWrapper): ...
+
+MERGE_MODE_UNSPECIFIED: MergeMode.ValueType  # 0
+"""GREEDY."""
+MERGE_MODE_GREEDY: MergeMode.ValueType  # 1
+"""New tools in their order, each into the most similar node (SEARL, appendix E.1)."""
+MERGE_MODE_UNION_FIND: MergeMode.ValueType  # 2
+"""All pairs, transitively (SEARL's released code)."""
+global___MergeMode = MergeMode
 
 @typing.final
 class ToolNode(google.protobuf.message.Message):
@@ -23,14 +77,48 @@ class ToolNode(google.protobuf.message.Message):
     ARGUMENTS_SCHEMA_FIELD_NUMBER: builtins.int
     USES_FIELD_NUMBER: builtins.int
     CANONICAL_FIELD_NUMBER: builtins.int
+    ARGUMENTS_FIELD_NUMBER: builtins.int
+    RETURNS_FIELD_NUMBER: builtins.int
+    INPUTS_FIELD_NUMBER: builtins.int
+    ID_FIELD_NUMBER: builtins.int
+    ALIASES_FIELD_NUMBER: builtins.int
+    SUPPORT_FIELD_NUMBER: builtins.int
+    SUCCESSES_FIELD_NUMBER: builtins.int
+    LAST_USED_FIELD_NUMBER: builtins.int
+    SECONDS_FIELD_NUMBER: builtins.int
+    CREATED_STEP_FIELD_NUMBER: builtins.int
+    SOURCE_FIELD_NUMBER: builtins.int
     name: builtins.str
     description: builtins.str
     code: builtins.str
     uses: builtins.int
+    """Calls of it, all runs together."""
     canonical: builtins.str
     """Name of the class that near-equal tools were merged into."""
+    arguments: builtins.str
+    """The arguments in words."""
+    returns: builtins.str
+    id: builtins.int
+    """What follows is the memory's own and not read in requests."""
+    support: builtins.int
+    """Tools merged into it, itself included."""
+    successes: builtins.int
+    last_used: builtins.int
+    """Training step of the last call; absent before the first."""
+    seconds: builtins.float
+    """Seconds of all calls together."""
+    created_step: builtins.int
+    """Training step."""
+    source: builtins.str
+    """Trajectory that made it."""
     @property
     def arguments_schema(self) -> google.protobuf.struct_pb2.Struct: ...
+    @property
+    def inputs(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """JSON objects: arguments of calls that worked. The first is that of the tool's first call."""
+
+    @property
+    def aliases(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]: ...
     def __init__(
         self,
         *,
@@ -40,14 +128,28 @@ class ToolNode(google.protobuf.message.Message):
         arguments_schema: google.protobuf.struct_pb2.Struct | None = ...,
         uses: builtins.int = ...,
         canonical: builtins.str = ...,
+        arguments: builtins.str = ...,
+        returns: builtins.str = ...,
+        inputs: collections.abc.Iterable[builtins.str] | None = ...,
+        id: builtins.int = ...,
+        aliases: collections.abc.Iterable[builtins.str] | None = ...,
+        support: builtins.int = ...,
+        successes: builtins.int = ...,
+        last_used: builtins.int | None = ...,
+        seconds: builtins.float = ...,
+        created_step: builtins.int = ...,
+        source: builtins.str = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["arguments_schema", b"arguments_schema"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["arguments_schema", b"arguments_schema", "canonical", b"canonical", "code", b"code", "description", b"description", "name", b"name", "uses", b"uses"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_last_used", b"_last_used", "arguments_schema", b"arguments_schema", "last_used", b"last_used"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_last_used", b"_last_used", "aliases", b"aliases", "arguments", b"arguments", "arguments_schema", b"arguments_schema", "canonical", b"canonical", "code", b"code", "created_step", b"created_step", "description", b"description", "id", b"id", "inputs", b"inputs", "last_used", b"last_used", "name", b"name", "returns", b"returns", "seconds", b"seconds", "source", b"source", "successes", b"successes", "support", b"support", "uses", b"uses"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_last_used", b"_last_used"]) -> typing.Literal["last_used"] | None: ...
 
 global___ToolNode = ToolNode
 
 @typing.final
 class ToolEdge(google.protobuf.message.Message):
+    """Between names of tools: the subtask of one precedes that of the other."""
+
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     FROM_FIELD_NUMBER: builtins.int
@@ -73,11 +175,30 @@ class RetrieveRequest(google.protobuf.message.Message):
     SUBTASKS_FIELD_NUMBER: builtins.int
     K_PER_SUBTASK_FIELD_NUMBER: builtins.int
     K_TOTAL_FIELD_NUMBER: builtins.int
+    VERSION_FIELD_NUMBER: builtins.int
+    SCORING_FIELD_NUMBER: builtins.int
+    TEXT_WEIGHT_FIELD_NUMBER: builtins.int
+    STEP_FIELD_NUMBER: builtins.int
+    BEFORE_WEIGHTS_FIELD_NUMBER: builtins.int
     question: builtins.str
     k_per_subtask: builtins.int
+    """0 = the service's own."""
     k_total: builtins.int
+    version: builtins.int
+    """Absent = the newest. At most one of version and before_weights."""
+    scoring: global___Scoring.ValueType
+    text_weight: builtins.float
+    """Share of the words in a hybrid score; absent = the service's own."""
+    step: builtins.int
+    """Training step, for what counts days since a use: absent = that of the newest change."""
+    before_weights: builtins.str
+    """Weights, LINEAGE.STEP: the memory as it was before the first group of that lineage whose step
+    is this one or a later one. Such a group is named LINEAGE/...
+    """
     @property
-    def subtasks(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]: ...
+    def subtasks(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Texts that are looked for one by one; empty = the question."""
+
     def __init__(
         self,
         *,
@@ -85,8 +206,22 @@ class RetrieveRequest(google.protobuf.message.Message):
         subtasks: collections.abc.Iterable[builtins.str] | None = ...,
         k_per_subtask: builtins.int = ...,
         k_total: builtins.int = ...,
+        version: builtins.int | None = ...,
+        scoring: global___Scoring.ValueType = ...,
+        text_weight: builtins.float | None = ...,
+        step: builtins.int | None = ...,
+        before_weights: builtins.str | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["k_per_subtask", b"k_per_subtask", "k_total", b"k_total", "question", b"question", "subtasks", b"subtasks"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_before_weights", b"_before_weights", "_step", b"_step", "_text_weight", b"_text_weight", "_version", b"_version", "before_weights", b"before_weights", "step", b"step", "text_weight", b"text_weight", "version", b"version"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_before_weights", b"_before_weights", "_step", b"_step", "_text_weight", b"_text_weight", "_version", b"_version", "before_weights", b"before_weights", "k_per_subtask", b"k_per_subtask", "k_total", b"k_total", "question", b"question", "scoring", b"scoring", "step", b"step", "subtasks", b"subtasks", "text_weight", b"text_weight", "version", b"version"]) -> None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_before_weights", b"_before_weights"]) -> typing.Literal["before_weights"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_step", b"_step"]) -> typing.Literal["step"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_text_weight", b"_text_weight"]) -> typing.Literal["text_weight"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_version", b"_version"]) -> typing.Literal["version"] | None: ...
 
 global___RetrieveRequest = RetrieveRequest
 
@@ -154,13 +289,16 @@ class RegisterResponse(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     CANONICAL_FIELD_NUMBER: builtins.int
+    VERSION_FIELD_NUMBER: builtins.int
     canonical: builtins.str
+    version: builtins.int
     def __init__(
         self,
         *,
         canonical: builtins.str = ...,
+        version: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["canonical", b"canonical"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["canonical", b"canonical", "version", b"version"]) -> None: ...
 
 global___RegisterResponse = RegisterResponse
 
@@ -196,13 +334,19 @@ class MergeResponse(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     VERSION_FIELD_NUMBER: builtins.int
+    REFUSED_FIELD_NUMBER: builtins.int
     version: builtins.int
+    @property
+    def refused(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___RefusedTool]:
+        """Tools that did not get in."""
+
     def __init__(
         self,
         *,
         version: builtins.int = ...,
+        refused: collections.abc.Iterable[global___RefusedTool] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["refused", b"refused", "version", b"version"]) -> None: ...
 
 global___MergeResponse = MergeResponse
 
@@ -210,9 +354,28 @@ global___MergeResponse = MergeResponse
 class SnapshotRequest(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
+    VERSION_FIELD_NUMBER: builtins.int
+    AFTER_ID_FIELD_NUMBER: builtins.int
+    LIMIT_FIELD_NUMBER: builtins.int
+    version: builtins.int
+    """Absent = the newest."""
+    after_id: builtins.int
+    """Nodes with an id above this one, absent = all; edges come with the node that they begin at."""
+    limit: builtins.int
+    """Nodes at most; 0 = as many as fit in a message."""
     def __init__(
         self,
+        *,
+        version: builtins.int | None = ...,
+        after_id: builtins.int | None = ...,
+        limit: builtins.int = ...,
     ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_after_id", b"_after_id", "_version", b"_version", "after_id", b"after_id", "version", b"version"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_after_id", b"_after_id", "_version", b"_version", "after_id", b"after_id", "limit", b"limit", "version", b"version"]) -> None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_after_id", b"_after_id"]) -> typing.Literal["after_id"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_version", b"_version"]) -> typing.Literal["version"] | None: ...
 
 global___SnapshotRequest = SnapshotRequest
 
@@ -223,7 +386,10 @@ class SnapshotResponse(google.protobuf.message.Message):
     VERSION_FIELD_NUMBER: builtins.int
     NODES_FIELD_NUMBER: builtins.int
     EDGES_FIELD_NUMBER: builtins.int
+    MORE_FIELD_NUMBER: builtins.int
     version: builtins.int
+    more: builtins.bool
+    """There are nodes after these."""
     @property
     def nodes(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ToolNode]: ...
     @property
@@ -234,7 +400,288 @@ class SnapshotResponse(google.protobuf.message.Message):
         version: builtins.int = ...,
         nodes: collections.abc.Iterable[global___ToolNode] | None = ...,
         edges: collections.abc.Iterable[global___ToolEdge] | None = ...,
+        more: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["edges", b"edges", "nodes", b"nodes", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["edges", b"edges", "more", b"more", "nodes", b"nodes", "version", b"version"]) -> None: ...
 
 global___SnapshotResponse = SnapshotResponse
+
+@typing.final
+class MergeGroupRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    @typing.final
+    class CountsEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.int
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.int = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
+    GROUP_FIELD_NUMBER: builtins.int
+    STEP_FIELD_NUMBER: builtins.int
+    ROLLOUTS_FIELD_NUMBER: builtins.int
+    REGISTERS_FIELD_NUMBER: builtins.int
+    DELTA_FIELD_NUMBER: builtins.int
+    MODE_FIELD_NUMBER: builtins.int
+    MERGE_CHECK_FIELD_NUMBER: builtins.int
+    RESERVED_FIELD_NUMBER: builtins.int
+    COUNTS_FIELD_NUMBER: builtins.int
+    group: builtins.str
+    """Unlike any other group's of any run that shares the memory."""
+    step: builtins.int
+    """Training step."""
+    registers: builtins.str
+    """trajectory_id of the rollout whose candidates are registered; empty = none are."""
+    delta: builtins.float
+    """Cosine from which on two tools are one; absent = the service's own."""
+    mode: global___MergeMode.ValueType
+    merge_check: builtins.bool
+    """Merged only where both tools give the same on each other's recorded inputs. FAILED_PRECONDITION
+    where the service has no sandbox to ask.
+    """
+    @property
+    def rollouts(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___RolloutTools]: ...
+    @property
+    def reserved(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Names that no tool of the memory may have: those of the tools that every session has."""
+
+    @property
+    def counts(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.int]:
+        """What a report shall count beside the graph: created, refused, retrieved, called."""
+
+    def __init__(
+        self,
+        *,
+        group: builtins.str = ...,
+        step: builtins.int = ...,
+        rollouts: collections.abc.Iterable[global___RolloutTools] | None = ...,
+        registers: builtins.str = ...,
+        delta: builtins.float | None = ...,
+        mode: global___MergeMode.ValueType = ...,
+        merge_check: builtins.bool = ...,
+        reserved: collections.abc.Iterable[builtins.str] | None = ...,
+        counts: collections.abc.Mapping[builtins.str, builtins.int] | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_delta", b"_delta", "delta", b"delta"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_delta", b"_delta", "counts", b"counts", "delta", b"delta", "group", b"group", "merge_check", b"merge_check", "mode", b"mode", "registers", b"registers", "reserved", b"reserved", "rollouts", b"rollouts", "step", b"step"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_delta", b"_delta"]) -> typing.Literal["delta"] | None: ...
+
+global___MergeGroupRequest = MergeGroupRequest
+
+@typing.final
+class RolloutTools(google.protobuf.message.Message):
+    """What one rollout made and called."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TRAJECTORY_ID_FIELD_NUMBER: builtins.int
+    CANDIDATES_FIELD_NUMBER: builtins.int
+    USES_FIELD_NUMBER: builtins.int
+    EDGES_FIELD_NUMBER: builtins.int
+    trajectory_id: builtins.str
+    @property
+    def candidates(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ToolNode]:
+        """In the order in which they were made."""
+
+    @property
+    def uses(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ToolUse]: ...
+    @property
+    def edges(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ToolEdge]:
+        """Between names of candidates, or of nodes."""
+
+    def __init__(
+        self,
+        *,
+        trajectory_id: builtins.str = ...,
+        candidates: collections.abc.Iterable[global___ToolNode] | None = ...,
+        uses: collections.abc.Iterable[global___ToolUse] | None = ...,
+        edges: collections.abc.Iterable[global___ToolEdge] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["candidates", b"candidates", "edges", b"edges", "trajectory_id", b"trajectory_id", "uses", b"uses"]) -> None: ...
+
+global___RolloutTools = RolloutTools
+
+@typing.final
+class ToolUse(google.protobuf.message.Message):
+    """Calls of one tool, by the name that the rollout called it by."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    CALLS_FIELD_NUMBER: builtins.int
+    SUCCESSES_FIELD_NUMBER: builtins.int
+    SECONDS_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    calls: builtins.int
+    successes: builtins.int
+    seconds: builtins.float
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        calls: builtins.int = ...,
+        successes: builtins.int = ...,
+        seconds: builtins.float = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["calls", b"calls", "name", b"name", "seconds", b"seconds", "successes", b"successes"]) -> None: ...
+
+global___ToolUse = ToolUse
+
+@typing.final
+class MergeGroupResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    @typing.final
+    class RegisteredEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
+    VERSION_FIELD_NUMBER: builtins.int
+    ROLLOUTS_FIELD_NUMBER: builtins.int
+    REFUSED_FIELD_NUMBER: builtins.int
+    REGISTERED_FIELD_NUMBER: builtins.int
+    version: builtins.int
+    """Of the memory with this change."""
+    @property
+    def rollouts(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___CanonicalTools]: ...
+    @property
+    def refused(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___RefusedTool]: ...
+    @property
+    def registered(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
+        """Of the tools that were registered: name -> the node that holds it now."""
+
+    def __init__(
+        self,
+        *,
+        version: builtins.int = ...,
+        rollouts: collections.abc.Iterable[global___CanonicalTools] | None = ...,
+        refused: collections.abc.Iterable[global___RefusedTool] | None = ...,
+        registered: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["refused", b"refused", "registered", b"registered", "rollouts", b"rollouts", "version", b"version"]) -> None: ...
+
+global___MergeGroupResponse = MergeGroupResponse
+
+@typing.final
+class CanonicalTools(google.protobuf.message.Message):
+    """For the rollout of that id: name of each tool that it made or called -> canonical name, one for all
+    tools that are one over the memory and all candidates of the group. A name that is no tool of the
+    memory's is not in it.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    @typing.final
+    class NamesEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
+    TRAJECTORY_ID_FIELD_NUMBER: builtins.int
+    NAMES_FIELD_NUMBER: builtins.int
+    trajectory_id: builtins.str
+    @property
+    def names(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        trajectory_id: builtins.str = ...,
+        names: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["names", b"names", "trajectory_id", b"trajectory_id"]) -> None: ...
+
+global___CanonicalTools = CanonicalTools
+
+@typing.final
+class RefusedTool(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TRAJECTORY_ID_FIELD_NUMBER: builtins.int
+    NAME_FIELD_NUMBER: builtins.int
+    REASON_FIELD_NUMBER: builtins.int
+    trajectory_id: builtins.str
+    name: builtins.str
+    reason: builtins.str
+    """A sentence."""
+    def __init__(
+        self,
+        *,
+        trajectory_id: builtins.str = ...,
+        name: builtins.str = ...,
+        reason: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name", "reason", b"reason", "trajectory_id", b"trajectory_id"]) -> None: ...
+
+global___RefusedTool = RefusedTool
+
+@typing.final
+class GetStatusRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+
+global___GetStatusRequest = GetStatusRequest
+
+@typing.final
+class GetStatusResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: builtins.int
+    NODES_FIELD_NUMBER: builtins.int
+    EDGES_FIELD_NUMBER: builtins.int
+    EMBEDDER_FIELD_NUMBER: builtins.int
+    STORE_FIELD_NUMBER: builtins.int
+    CHECKS_FIELD_NUMBER: builtins.int
+    version: builtins.int
+    nodes: builtins.int
+    edges: builtins.int
+    embedder: builtins.str
+    store: builtins.str
+    """Where the memory is kept: a file, or a Redis without its password."""
+    checks: builtins.bool
+    """A sandbox is there for merge_check and for a tool's first inputs."""
+    def __init__(
+        self,
+        *,
+        version: builtins.int = ...,
+        nodes: builtins.int = ...,
+        edges: builtins.int = ...,
+        embedder: builtins.str = ...,
+        store: builtins.str = ...,
+        checks: builtins.bool = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["checks", b"checks", "edges", b"edges", "embedder", b"embedder", "nodes", b"nodes", "store", b"store", "version", b"version"]) -> None: ...
+
+global___GetStatusResponse = GetStatusResponse

@@ -27,6 +27,9 @@ if _version_not_supported:
 
 class MemoryServiceStub(object):
     """The tool-graph memory: tools that agents made live on and are found again.
+
+    Every change makes a version, 1, 2, ...; version 0 is empty. Version n holds the same for ever, in
+    every process that reads the same store.
     """
 
     def __init__(self, channel):
@@ -55,10 +58,23 @@ class MemoryServiceStub(object):
                 request_serializer=toolwright_dot_memory_dot_v1_dot_memory__pb2.SnapshotRequest.SerializeToString,
                 response_deserializer=toolwright_dot_memory_dot_v1_dot_memory__pb2.SnapshotResponse.FromString,
                 _registered_method=True)
+        self.MergeGroup = channel.unary_unary(
+                '/toolwright.memory.v1.MemoryService/MergeGroup',
+                request_serializer=toolwright_dot_memory_dot_v1_dot_memory__pb2.MergeGroupRequest.SerializeToString,
+                response_deserializer=toolwright_dot_memory_dot_v1_dot_memory__pb2.MergeGroupResponse.FromString,
+                _registered_method=True)
+        self.GetStatus = channel.unary_unary(
+                '/toolwright.memory.v1.MemoryService/GetStatus',
+                request_serializer=toolwright_dot_memory_dot_v1_dot_memory__pb2.GetStatusRequest.SerializeToString,
+                response_deserializer=toolwright_dot_memory_dot_v1_dot_memory__pb2.GetStatusResponse.FromString,
+                _registered_method=True)
 
 
 class MemoryServiceServicer(object):
     """The tool-graph memory: tools that agents made live on and are found again.
+
+    Every change makes a version, 1, 2, ...; version 0 is empty. Version n holds the same for ever, in
+    every process that reads the same store.
     """
 
     def Retrieve(self, request, context):
@@ -69,7 +85,8 @@ class MemoryServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Register(self, request, context):
-        """Offers a candidate tool of a trajectory.
+        """Offers a candidate tool of a trajectory: a change with one tool, idempotent by trajectory and
+        name.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -83,7 +100,23 @@ class MemoryServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Snapshot(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """What the memory holds, in pages.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def MergeGroup(self, request, context):
+        """What a group of rollouts did: registers the tools of one of them, counts the calls of all, and
+        tells under which canonical name each tool of each rollout goes. Idempotent by group.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetStatus(self, request, context):
+        """How the memory is.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -111,6 +144,16 @@ def add_MemoryServiceServicer_to_server(servicer, server):
                     request_deserializer=toolwright_dot_memory_dot_v1_dot_memory__pb2.SnapshotRequest.FromString,
                     response_serializer=toolwright_dot_memory_dot_v1_dot_memory__pb2.SnapshotResponse.SerializeToString,
             ),
+            'MergeGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.MergeGroup,
+                    request_deserializer=toolwright_dot_memory_dot_v1_dot_memory__pb2.MergeGroupRequest.FromString,
+                    response_serializer=toolwright_dot_memory_dot_v1_dot_memory__pb2.MergeGroupResponse.SerializeToString,
+            ),
+            'GetStatus': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetStatus,
+                    request_deserializer=toolwright_dot_memory_dot_v1_dot_memory__pb2.GetStatusRequest.FromString,
+                    response_serializer=toolwright_dot_memory_dot_v1_dot_memory__pb2.GetStatusResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'toolwright.memory.v1.MemoryService', rpc_method_handlers)
@@ -121,6 +164,9 @@ def add_MemoryServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class MemoryService(object):
     """The tool-graph memory: tools that agents made live on and are found again.
+
+    Every change makes a version, 1, 2, ...; version 0 is empty. Version n holds the same for ever, in
+    every process that reads the same store.
     """
 
     @staticmethod
@@ -221,6 +267,60 @@ class MemoryService(object):
             '/toolwright.memory.v1.MemoryService/Snapshot',
             toolwright_dot_memory_dot_v1_dot_memory__pb2.SnapshotRequest.SerializeToString,
             toolwright_dot_memory_dot_v1_dot_memory__pb2.SnapshotResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def MergeGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolwright.memory.v1.MemoryService/MergeGroup',
+            toolwright_dot_memory_dot_v1_dot_memory__pb2.MergeGroupRequest.SerializeToString,
+            toolwright_dot_memory_dot_v1_dot_memory__pb2.MergeGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetStatus(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolwright.memory.v1.MemoryService/GetStatus',
+            toolwright_dot_memory_dot_v1_dot_memory__pb2.GetStatusRequest.SerializeToString,
+            toolwright_dot_memory_dot_v1_dot_memory__pb2.GetStatusResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -18,7 +18,11 @@ class _ServicerContext(grpc.ServicerContext, grpc.aio.ServicerContext):  # type:
     ...
 
 class MemoryServiceStub:
-    """The tool-graph memory: tools that agents made live on and are found again."""
+    """The tool-graph memory: tools that agents made live on and are found again.
+
+    Every change makes a version, 1, 2, ...; version 0 is empty. Version n holds the same for ever, in
+    every process that reads the same store.
+    """
 
     def __init__(self, channel: typing.Union[grpc.Channel, grpc.aio.Channel]) -> None: ...
     Retrieve: grpc.UnaryUnaryMultiCallable[
@@ -31,7 +35,9 @@ class MemoryServiceStub:
         toolwright.memory.v1.memory_pb2.RegisterRequest,
         toolwright.memory.v1.memory_pb2.RegisterResponse,
     ]
-    """Offers a candidate tool of a trajectory."""
+    """Offers a candidate tool of a trajectory: a change with one tool, idempotent by trajectory and
+    name.
+    """
 
     Merge: grpc.UnaryUnaryMultiCallable[
         toolwright.memory.v1.memory_pb2.MergeRequest,
@@ -43,9 +49,28 @@ class MemoryServiceStub:
         toolwright.memory.v1.memory_pb2.SnapshotRequest,
         toolwright.memory.v1.memory_pb2.SnapshotResponse,
     ]
+    """What the memory holds, in pages."""
+
+    MergeGroup: grpc.UnaryUnaryMultiCallable[
+        toolwright.memory.v1.memory_pb2.MergeGroupRequest,
+        toolwright.memory.v1.memory_pb2.MergeGroupResponse,
+    ]
+    """What a group of rollouts did: registers the tools of one of them, counts the calls of all, and
+    tells under which canonical name each tool of each rollout goes. Idempotent by group.
+    """
+
+    GetStatus: grpc.UnaryUnaryMultiCallable[
+        toolwright.memory.v1.memory_pb2.GetStatusRequest,
+        toolwright.memory.v1.memory_pb2.GetStatusResponse,
+    ]
+    """How the memory is."""
 
 class MemoryServiceAsyncStub:
-    """The tool-graph memory: tools that agents made live on and are found again."""
+    """The tool-graph memory: tools that agents made live on and are found again.
+
+    Every change makes a version, 1, 2, ...; version 0 is empty. Version n holds the same for ever, in
+    every process that reads the same store.
+    """
 
     Retrieve: grpc.aio.UnaryUnaryMultiCallable[
         toolwright.memory.v1.memory_pb2.RetrieveRequest,
@@ -57,7 +82,9 @@ class MemoryServiceAsyncStub:
         toolwright.memory.v1.memory_pb2.RegisterRequest,
         toolwright.memory.v1.memory_pb2.RegisterResponse,
     ]
-    """Offers a candidate tool of a trajectory."""
+    """Offers a candidate tool of a trajectory: a change with one tool, idempotent by trajectory and
+    name.
+    """
 
     Merge: grpc.aio.UnaryUnaryMultiCallable[
         toolwright.memory.v1.memory_pb2.MergeRequest,
@@ -69,9 +96,28 @@ class MemoryServiceAsyncStub:
         toolwright.memory.v1.memory_pb2.SnapshotRequest,
         toolwright.memory.v1.memory_pb2.SnapshotResponse,
     ]
+    """What the memory holds, in pages."""
+
+    MergeGroup: grpc.aio.UnaryUnaryMultiCallable[
+        toolwright.memory.v1.memory_pb2.MergeGroupRequest,
+        toolwright.memory.v1.memory_pb2.MergeGroupResponse,
+    ]
+    """What a group of rollouts did: registers the tools of one of them, counts the calls of all, and
+    tells under which canonical name each tool of each rollout goes. Idempotent by group.
+    """
+
+    GetStatus: grpc.aio.UnaryUnaryMultiCallable[
+        toolwright.memory.v1.memory_pb2.GetStatusRequest,
+        toolwright.memory.v1.memory_pb2.GetStatusResponse,
+    ]
+    """How the memory is."""
 
 class MemoryServiceServicer(metaclass=abc.ABCMeta):
-    """The tool-graph memory: tools that agents made live on and are found again."""
+    """The tool-graph memory: tools that agents made live on and are found again.
+
+    Every change makes a version, 1, 2, ...; version 0 is empty. Version n holds the same for ever, in
+    every process that reads the same store.
+    """
 
     @abc.abstractmethod
     def Retrieve(
@@ -87,7 +133,9 @@ class MemoryServiceServicer(metaclass=abc.ABCMeta):
         request: toolwright.memory.v1.memory_pb2.RegisterRequest,
         context: _ServicerContext,
     ) -> typing.Union[toolwright.memory.v1.memory_pb2.RegisterResponse, collections.abc.Awaitable[toolwright.memory.v1.memory_pb2.RegisterResponse]]:
-        """Offers a candidate tool of a trajectory."""
+        """Offers a candidate tool of a trajectory: a change with one tool, idempotent by trajectory and
+        name.
+        """
 
     @abc.abstractmethod
     def Merge(
@@ -102,6 +150,25 @@ class MemoryServiceServicer(metaclass=abc.ABCMeta):
         self,
         request: toolwright.memory.v1.memory_pb2.SnapshotRequest,
         context: _ServicerContext,
-    ) -> typing.Union[toolwright.memory.v1.memory_pb2.SnapshotResponse, collections.abc.Awaitable[toolwright.memory.v1.memory_pb2.SnapshotResponse]]: ...
+    ) -> typing.Union[toolwright.memory.v1.memory_pb2.SnapshotResponse, collections.abc.Awaitable[toolwright.memory.v1.memory_pb2.SnapshotResponse]]:
+        """What the memory holds, in pages."""
+
+    @abc.abstractmethod
+    def MergeGroup(
+        self,
+        request: toolwright.memory.v1.memory_pb2.MergeGroupRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[toolwright.memory.v1.memory_pb2.MergeGroupResponse, collections.abc.Awaitable[toolwright.memory.v1.memory_pb2.MergeGroupResponse]]:
+        """What a group of rollouts did: registers the tools of one of them, counts the calls of all, and
+        tells under which canonical name each tool of each rollout goes. Idempotent by group.
+        """
+
+    @abc.abstractmethod
+    def GetStatus(
+        self,
+        request: toolwright.memory.v1.memory_pb2.GetStatusRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[toolwright.memory.v1.memory_pb2.GetStatusResponse, collections.abc.Awaitable[toolwright.memory.v1.memory_pb2.GetStatusResponse]]:
+        """How the memory is."""
 
 def add_MemoryServiceServicer_to_server(servicer: MemoryServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...
