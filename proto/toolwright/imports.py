@@ -32,7 +32,9 @@ def load_object(path: str, folder: Path) -> Any:
         try:
             found = getattr(found, part)
         except AttributeError as error:
-            raise ImportPathError(f"{path!r}: {where} has no {part!r}") from error
+            raise ImportPathError(
+                f"{path!r}: {where} has no {part!r}: define it there, or mend the name"
+            ) from error
     return found
 
 
@@ -56,7 +58,7 @@ def load_file(file: Path) -> ModuleType:
     try:
         with _at_home(str(file.parent)):
             spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise ImportPathError(f"{file} cannot be imported: {_in_words(error)}") from error
     return module
@@ -99,10 +101,12 @@ def _home(name: str) -> str:
 def _module(where: str, path: str) -> ModuleType:
     try:
         return importlib.import_module(where)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ImportPathError(f"{path!r}: cannot import {where}: {_in_words(error)}") from error
 
 
-def _in_words(error: Exception) -> str:
+def _in_words(error: BaseException) -> str:
     """With file and line, where it is the file's own syntax."""
+    if isinstance(error, SystemExit):
+        return "it calls sys.exit; leave that to `if __name__ == '__main__'`"
     return f"SyntaxError: {error}" if isinstance(error, SyntaxError) else repr(error)

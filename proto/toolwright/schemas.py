@@ -32,6 +32,25 @@ def in_order(schema: Mapping[str, Any]) -> dict[str, Any]:
     return out
 
 
+def signature(schema: Mapping[str, Any]) -> str:
+    """The arguments of an object's schema as a prompt lists them: `n: integer, unit: string`; an
+    argument that may be left out ends in `?`."""
+    ordered = in_order(schema)
+    properties = ordered.get("properties")
+    if not isinstance(properties, Mapping):
+        return ""
+    required = ordered.get("required")
+    needed = required if isinstance(required, list) else list(properties)
+    return ", ".join(
+        f"{name}{'' if name in needed else '?'}: {_type(of)}" for name, of in properties.items()
+    )
+
+
+def _type(schema: Any) -> str:
+    named = schema.get("type") if isinstance(schema, Mapping) else None
+    return named if isinstance(named, str) else "any"
+
+
 def _value(value: Any) -> Any:
     if isinstance(value, Mapping):
         return in_order(value)

@@ -6,6 +6,7 @@ wrong with it, what does not count, and what is in force.
 
 from __future__ import annotations
 
+from toolwright.recipe.open_ports import refuse_open_ports
 from toolwright.recipe.reading import (
     ENTRY_POINTS,
     SHARED,
@@ -15,11 +16,14 @@ from toolwright.recipe.reading import (
     load_recipe,
     read_resolved,
     registered_tables,
+    tables_in_force,
 )
 from toolwright.recipe.shared_tables import (
     ARCHITECTURES,
+    MEMORY_ADDRESS,
     TRAINED_VISION_ARCHITECTURES,
     VISION_ARCHITECTURES,
+    Branching,
     DynamicSampling,
     ForeignText,
     Limits,
@@ -36,9 +40,11 @@ from toolwright.recipe.table import Table
 __all__ = [
     "ARCHITECTURES",
     "ENTRY_POINTS",
+    "MEMORY_ADDRESS",
     "SHARED",
     "TRAINED_VISION_ARCHITECTURES",
     "VISION_ARCHITECTURES",
+    "Branching",
     "DynamicSampling",
     "ForeignText",
     "Limits",
@@ -55,5 +61,7 @@ __all__ = [
     "check_all",
     "load_recipe",
     "read_resolved",
+    "refuse_open_ports",
     "registered_tables",
+    "tables_in_force",
 ]

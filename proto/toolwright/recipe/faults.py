@@ -33,6 +33,16 @@ CLOSE_VALUE = 0.5
 """Similarity from which on a value is taken for a choice: they are short, and few."""
 NO_TABLE = ("model_type", "model_attributes_type", "dict_type")
 
+WANTED = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "string": "a text in quotation marks",
+}
+"""By the beginning of what pydantic calls a value of another kind: int_parsing, int_type."""
+OTHER_KIND = ("type", "parsing", "parsing_size", "from_float")
+BOUNDS = ("greater_than", "greater_than_equal", "less_than", "less_than_equal")
+
 
 def sentence(item: ErrorDetails, model: type[Table], prefix: str, models: Models) -> str:
     """Of one of pydantic's errors. prefix: the name of the table; "" for the shared ones."""
@@ -54,10 +64,15 @@ def sentence(item: ErrorDetails, model: type[Table], prefix: str, models: Models
         return f"{where}: write a table: [{where}]"
     if kind == "path_type":
         return f"{where}: write a path in quotation marks"
+    wanted = WANTED.get(kind.partition("_")[0])
+    if wanted is not None and kind.partition("_")[2] in OTHER_KIND:
+        return f"{where}: write {wanted}, not {short(value)}"
     says = item["msg"].removeprefix("Value error, ")
     if kind == "literal_error":
         meant = _meant(table, path[-1], value, _choices(field.annotation if field else None))
         says = f"{says}, not {short(value)}{meant}"
+    elif kind in BOUNDS:
+        says = f"{says}, not {short(value)}"
     return f"{where}: {says}" if where else says
 
 

@@ -136,11 +136,16 @@ def _is_preset(path: Path) -> bool:
 
 def _parse(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text())
+        # utf-8-sig: editors of Windows put a mark at the beginning.
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError as error:
         raise LayerError(f"no recipe at {path}") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise LayerError(f"{path} cannot be read: {error}") from error
+    except UnicodeDecodeError as error:
+        raise LayerError(f"{path} cannot be read: {error}; save it as UTF-8") from error
+    except IsADirectoryError as error:
+        raise LayerError(f"{path} cannot be read: it is a folder, name the recipe in it") from error
+    except OSError as error:
+        raise LayerError(f"{path} cannot be read ({error.strerror})") from error
     except tomllib.TOMLDecodeError as error:
         raise LayerError(f"{path} is not valid TOML: {error}") from error
     except RecursionError as error:

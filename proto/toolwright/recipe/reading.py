@@ -10,9 +10,10 @@ folder. `layers` reads the file and what it extends.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,8 +24,10 @@ from toolwright.recipe.assignments import AssignmentError, assign
 from toolwright.recipe.faults import path_of, sentence, unknown_table
 from toolwright.recipe.keys import what_counts
 from toolwright.recipe.layers import EXTENDS, Layer, LayerError, read_layers
+from toolwright.recipe.references import ReferenceFault, replaced
 from toolwright.recipe.shared_tables import Shared
 from toolwright.recipe.table import Table
+from toolwright.run_folder import make_run_folder
 
 SHARED = ("run", "policy", "task", "sampler", "tools")
 ENTRY_POINTS = "toolwright.tables"
@@ -60,7 +63,19 @@ class Recipe:
         return self.resolve(self.shared.run.folder)
 
     def resolve(self, path: Path | str) -> Path:
-        return (self.folder / path).resolve()
+        """A path of the recipe, whole. RecipeError where links lead in a circle."""
+        try:
+            return (self.folder / path).resolve()
+        except (OSError, RuntimeError) as error:
+            raise RecipeError(
+                f"{self.folder / path} leads nowhere: its symbolic links go in a circle"
+            ) from error
+
+    def make_run_folder(self) -> Path:
+        """The folder, which is there then. RecipeError where it cannot be made or written."""
+        if fault := make_run_folder(self.run_folder):
+            raise RecipeError(f"{self.path}: {fault}")
+        return self.run_folder
 
     def table(self, name: str, model: type[TableModel]) -> TableModel:
         """The process's own table, checked. RecipeError names the key that does not fit."""
@@ -71,7 +86,7 @@ class Recipe:
 
     def write_resolved(self, process: str, table: BaseModel) -> None:
         """Leaves what this process runs with as <run folder>/<process>.resolved.json."""
-        self.run_folder.mkdir(parents=True, exist_ok=True)
+        self.make_run_folder()
         both = self.shared.model_dump_json(indent=1)
         own = table.model_dump_json(indent=1)
         path, fragments = json.dumps(str(self.path)), json.dumps([*map(str, self.fragments)])
@@ -103,12 +118,12 @@ def load_recipe(path: Path, overrides: Iterable[str] = ()) -> Recipe:
         layers = read_layers(path)
     except LayerError as error:
         raise RecipeError(str(error)) from error
-    raw = layers.tables
+    raw: Mapping[str, Any] = layers.tables
     laid = list(layers.laid)
     for text in overrides:
         own: dict[str, Any] = {}
         try:
-            assign(raw, text)
+            assign(layers.tables, text)
             assign(own, text)
         except AssignmentError as error:
             raise RecipeError(f"override {error}") from error
@@ -118,6 +133,10 @@ def load_recipe(path: Path, overrides: Iterable[str] = ()) -> Recipe:
             f"{path} is a preset, and says only a part: write a recipe of your own that begins "
             f'with extends = ["presets/{path.name}"]'
         )
+    try:
+        raw = replaced(raw)
+    except ReferenceFault as error:
+        raise RecipeError(f"{path}: {error}") from error
     known = {*SHARED, *registered_tables()}
     for name in raw:
         if name not in known:
@@ -134,8 +153,10 @@ def load_recipe(path: Path, overrides: Iterable[str] = ()) -> Recipe:
     )
 
 
-def registered_tables() -> dict[str, Any]:
-    """Entry points by table name; installing a process's package registers its tables."""
+@cache
+def registered_tables() -> Mapping[str, Any]:
+    """Entry points by table name; installing a process's package registers its tables. All that is
+    installed is read for it, so a process asks once."""
     return {point.name: point for point in entry_points(group=ENTRY_POINTS)}
 
 
@@ -152,6 +173,19 @@ def check_all(recipe: Recipe) -> list[str]:
         else:
             recipe.table(name, model)
     return absent
+
+
+def tables_in_force(recipe: Recipe) -> Iterator[tuple[str, Table]]:
+    """(name, table) of the registered ones: those of the recipe, and those that have defaults for
+    everything. One whose package cannot be imported is left out. RecipeError for a wrong value."""
+    for name, point in registered_tables().items():
+        try:
+            model: type[Table] = point.load()
+        except ImportError:
+            continue
+        needs = any(field.is_required() for field in model.model_fields.values())
+        if name in recipe.raw or not needs:
+            yield name, recipe.table(name, model)
 
 
 def _where(path: Path, layers: Sequence[Layer], keys: Iterable[tuple[str, ...]]) -> str:

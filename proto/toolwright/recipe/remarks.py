@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from toolwright.recipe import Recipe, registered_tables
+from toolwright.recipe import Recipe, tables_in_force
 from toolwright.recipe.keys import Displaced, displaced, short, unread
 from toolwright.recipe.layers import highest
-from toolwright.recipe.table import Table
 
 WARNING = "warning: "
 
@@ -22,15 +21,8 @@ def remarks(recipe: Recipe) -> list[str]:
     package cannot be imported says nothing.
     """
     force, doubts = [], []
-    for name, point in registered_tables().items():
-        try:
-            model: type[Table] = point.load()
-        except ImportError:
-            continue
-        needs = any(field.is_required() for field in model.model_fields.values())
-        if name not in recipe.raw and needs:
-            continue
-        table = recipe.table(name, model)
+    for name, table in tables_in_force(recipe):
+        model = type(table)
         if words := table.in_force(recipe.shared):
             force.append(f"[{name}] in force: {words}")
         gone = list(displaced(model, recipe.raw.get(name, {}), recipe.layers, (name,)))

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from toolwright import other_names
+from toolwright.recipe.spelling import grpc_fault, url_fault
 from toolwright.recipe.table import Table
 from toolwright.stop_rules import read_stop_rules
 
@@ -24,6 +25,9 @@ VISION_ARCHITECTURES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe")
 TRAINED_VISION_ARCHITECTURES = ("qwen2_5_vl",)
 """Of them, those that our learner trains too."""
 
+
+MEMORY_ADDRESS = "127.0.0.1:50071"
+"""Of `memory serve`, where the recipe's [memory] table does not say one."""
 
 ForeignText = Literal["plain", "as_is"]
 
@@ -49,6 +53,13 @@ class Run(Table):
     other_keys: ClassVar = other_names.RUN
 
     other_words: ClassVar = {"correction": other_names.CORRECTION}
+
+    @field_validator("engine")
+    @classmethod
+    def _engine_is_an_address(cls, engine: str) -> str:
+        if fault := grpc_fault(engine):
+            raise ValueError(fault)
+        return engine
 
     @property
     def batch(self) -> int:
@@ -111,6 +122,29 @@ class DynamicSampling(Table):
     )
 
 
+class Branching(Table):
+    """Trajectories part where the policy grows uncertain after an observation (ARPO,
+    arXiv:2507.19849, sections 3.1 and 3.2, with the constants of its code)."""
+
+    init: int | None = Field(
+        default=None, ge=1, description="members that begin at the prompt; none = half of the group"
+    )
+    beam: int = Field(default=2, ge=2, le=64, description="ways on from one observation at most")
+    weight: float = Field(
+        default=0.2, ge=0, allow_inf_nan=False, description="of a rise in entropy"
+    )
+    threshold: float = Field(
+        default=0.5, ge=0, lt=1, description="chance of a branch where the entropy is as at first"
+    )
+    tokens: int = Field(default=20, ge=1, description="after an observation that are looked at")
+    top_k: int = Field(default=10, ge=1, le=100, description="log-probs of each of them")
+    agg: Literal["sum", "mean"] = Field(default="sum", description="of the tokens' entropies")
+
+    def starters(self, group_size: int) -> int:
+        """Members of a group that begin at the prompt."""
+        return self.init or (group_size + 1) // 2
+
+
 class Overlong(Table):
     """A penalty that grows over the last tokens before a length (DAPO, section 3.4)."""
 
@@ -140,6 +174,10 @@ class TaskTable(Table):
     protocol: str = "engine.protocols.tagged:Tagged"
     protocol_options: dict[str, Any] = Field(default_factory=dict)
     reward: str = Field(description="module:function or ./file.py:function")
+    reward_options: dict[str, Any] = Field(
+        default_factory=dict,
+        description="keywords of the reward, which is then what makes the function: a class, say",
+    )
     reward_per_group: bool = False
     reward_seconds: float = Field(default=60.0, gt=0)
     reward_threads: int = Field(
@@ -147,6 +185,9 @@ class TaskTable(Table):
     )
     group_hook: str = Field(
         default="", description="module:function or ./file.py:function, async, over scored groups"
+    )
+    group_hook_options: dict[str, Any] = Field(
+        default_factory=dict, description="as reward_options, of the group hook"
     )
     stops: dict[str, str] = Field(
         default_factory=dict, description='stop reason = "keep", "mask", "mask:0", "penalise:-0.5"'
@@ -160,6 +201,9 @@ class TaskTable(Table):
         default=None, description="turn groups without a signal away; none = train on all"
     )
     overlong: Overlong | None = Field(default=None, description="penalty of length; none = none")
+    branching: Branching | None = Field(
+        default=None, description="trajectories part in two on the way; none = all from the prompt"
+    )
     shuffle: bool = True
     limits: Limits = Field(default_factory=Limits)
     tools: tuple[str, ...] = Field(default=(), description="names under [tools]; empty = all")
@@ -218,8 +262,8 @@ class Sampler(Table):
     @classmethod
     def _endpoints_are_urls(cls, endpoints: tuple[str, ...]) -> tuple[str, ...]:
         for url in endpoints:
-            if not url.startswith(("http://", "https://")):
-                raise ValueError(f'{url!r} is no URL: write "http://HOST:PORT"')
+            if fault := url_fault(url):
+                raise ValueError(fault)
         return endpoints
 
 
@@ -254,6 +298,13 @@ class Tool(Table):
     def where(self) -> str:
         """Its address, or the command that starts it."""
         return self.service or f"`{shlex.join(('toolsvc', 'serve', *self.serve))}`"
+
+    @field_validator("service")
+    @classmethod
+    def _service_is_an_address(cls, service: str) -> str:
+        if service and (fault := grpc_fault(service)):
+            raise ValueError(fault)
+        return service
 
     @model_validator(mode="after")
     def _one_place(self) -> Tool:
@@ -296,6 +347,17 @@ class Shared(Table):
             raise ValueError(
                 "task.dynamic_sampling compares the rollouts of a group, and run.group_size = 1 "
                 "keeps every group: raise run.group_size or leave [task.dynamic_sampling] out"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _branches_have_room(self) -> Shared:
+        branching, size = self.task.branching, self.run.group_size
+        if branching is not None and branching.starters(size) >= size:
+            raise ValueError(
+                f"run.group_size = {size} leaves no member for a branch where "
+                f"{branching.starters(size)} begin at the prompt (task.branching.init): raise "
+                "run.group_size, lower init, or leave [task.branching] out"
             )
         return self
 

@@ -23,6 +23,7 @@ from grpc_status import rpc_status
 
 from toolwright import wire
 from toolwright.common.v1 import reasons_pb2 as reasons
+from toolwright.rpc.options import TOKEN_VARIABLE
 
 Code = grpc.StatusCode
 
@@ -161,7 +162,10 @@ def from_rpc_error(error: grpc.aio.AioRpcError) -> ServiceError | TransportError
         found = _told(error)
     except DecodeError:
         found = None
-    return found or TransportError(error.code(), readable(error.details() or "no details"))
+    details = readable(error.details() or "no details")
+    if error.code() is Code.UNAUTHENTICATED:
+        details += f"; give this process the {TOKEN_VARIABLE} that the server was started with"
+    return found or TransportError(error.code(), details)
 
 
 def _told(error: grpc.aio.AioRpcError) -> ServiceError | None:
@@ -190,17 +194,25 @@ def _told(error: grpc.aio.AioRpcError) -> ServiceError | None:
 
 def readable(details: str) -> str:
     """What gRPC says of a connection that did not come about, without its inner workings."""
+    if found := _OTHER_PROTOCOL.match(details[:LONGEST_DETAILS]):
+        return f"what answers at {_plain(found[1])} does not speak gRPC"
     for pattern, sentence in _UNCONNECTED:
         if found := pattern.match(details[:LONGEST_DETAILS]):
             where, why = found.groups()
-            where = unquote(where.removeprefix("ipv4:").removeprefix("ipv6:"))
-            return sentence.format(where=where, why=why[0].lower() + why[1:])
+            return sentence.format(where=_plain(where), why=why[0].lower() + why[1:])
     return details
+
+
+def _plain(where: str) -> str:
+    return unquote(where.removeprefix("ipv4:").removeprefix("ipv6:"))
 
 
 LONGEST_DETAILS = 1_000
 """Characters of a status that are searched: a stranger's server may write what it likes."""
 
+_OTHER_PROTOCOL = re.compile(
+    r"failed to connect to all addresses; last error: \w+: (\S+): Failed parsing HTTP/2"
+)
 _UNCONNECTED = (
     (
         re.compile(

@@ -16,6 +16,7 @@ import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from toolwright.holder import holder_of
 from toolwright.rpc import options
 from toolwright.rpc.auth import Tokens
 from toolwright.rpc.errors import ListenError
@@ -111,9 +112,11 @@ def _bind_plain(server: Any, address: str) -> int:
 
 
 def cannot_listen(address: str) -> ListenError:
+    port = address.rpartition(":")[2]
+    who = holder_of(int(port)) if port.isdecimal() and not options.is_unix(address) else ""
+    held = f"is in use by {who}" if who else "is in use or the address is not this machine's"
     return ListenError(
-        f"cannot listen on {address}: the port is in use or the address is not this machine's; "
-        "stop what holds it or choose another address"
+        f"cannot listen on {address}: the port {held}; stop what holds it or choose another address"
     )
 
 

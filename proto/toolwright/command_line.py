@@ -1,0 +1,132 @@
+"""What the commands `engine`, `learner`, `toolsvc`, `bench` and `toolwright` have in common.
+
+Invariants
+- `--help`, `--version` and shell completion need the core packages alone. Whatever else needs a
+  package that is not installed ends with one sentence that names the extra, and exit code 1.
+- Descriptions in `--help` are whole, at any width.
+
+The modules of commands import packages of extras when a command runs, not when they are imported.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from importlib import metadata
+from typing import Annotated, Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+PACKAGE = "toolwright"
+IMPORTED_AS = {
+    "av": "av",
+    "faiss": "faiss-cpu",
+    "google": "protobuf",
+    "lxml": "lxml-html-clean",
+    "megatron": "megatron-core",
+    "PIL": "pillow",
+    "Stemmer": "pystemmer",
+    "psycopg": "psycopg",
+}
+"""Packages that are imported by another name than the one they are installed by."""
+OURS = ("toolwright", "engine", "learner", "toolsvc", "memory", "console", "bench")
+
+
+class WholeDescriptions(TyperGroup):
+    """Lists commands with the first sentence of their help, where click cuts at the width."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        rows = [
+            (name, first_sentence(command.help or ""))
+            for name, command in commands
+            if command is not None and not command.hidden
+        ]
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
+
+
+def command_line(program: str, *, help: str, epilog: str | None = None) -> typer.Typer:
+    """The Typer application of a program; commands are added to it."""
+    app = typer.Typer(
+        name=program,
+        cls=WholeDescriptions,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        help=help,
+        epilog=epilog,
+    )
+
+    @app.callback()
+    def options(
+        version: Annotated[
+            bool,
+            typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
+        ] = False,
+    ) -> None:
+        """What stands before a command."""
+
+    return app
+
+
+def start(app: typer.Typer, program: str, extra: str) -> None:
+    """Runs the command line. extra: the one that holds most of what the program imports."""
+    try:
+        app(prog_name=program)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] in OURS:
+            raise
+        _end(f"{program}: {missing(error.name or '', extra)}")
+
+
+def missing(module: str, extra: str) -> str:
+    """A sentence: which package is not there, and the extra that brings it."""
+    package = IMPORTED_AS.get(top := module.partition(".")[0], top)
+    having = extras_with(package)
+    chosen = extra if extra in having or not having else having[0]
+    return f"the package {package} is missing: pip install '{PACKAGE}[{chosen}]'"
+
+
+def extras_with(package: str) -> list[str]:
+    """The extras of this project that bring a package, `all` and `dev` apart."""
+    wanted = _normal(package)
+    return [
+        extra
+        for name, extra in _requirements()
+        if name == wanted and extra not in ("", "all", "dev")
+    ]
+
+
+def first_sentence(text: str) -> str:
+    """Of a help text's first paragraph, with its lines joined."""
+    paragraph = " ".join(text.strip().split("\n\n")[0].split())
+    return re.split(r"(?<=[.:]) (?=[A-Z`])", paragraph, maxsplit=1)[0]
+
+
+def _requirements() -> Iterator[tuple[str, str]]:
+    """(package, extra) of each requirement; "" where every installation has it."""
+    for line in metadata.requires(PACKAGE) or ():
+        named = re.match(r"[\w.-]+", line)
+        extra = re.search(r"extra == ['\"]([\w.-]+)['\"]", line)
+        if named:
+            yield _normal(named[0]), extra[1] if extra else ""
+
+
+def _normal(name: str) -> str:
+    """As package registries compare names."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"{PACKAGE} {metadata.version(PACKAGE)}")
+        raise typer.Exit
+
+
+def _end(sentence: str) -> NoReturn:
+    print(sentence, file=sys.stderr)
+    raise SystemExit(1)

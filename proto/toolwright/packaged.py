@@ -1,0 +1,16 @@
+"""Where what comes with the package lies (recipes, launchers): in a wheel, in a checkout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_HERE = Path(__file__).parent
+_CHECKOUT = _HERE.parents[1]
+
+
+def packaged(name: str) -> Path:
+    """The folder or file `name`, such as "recipes" or "deploy/sglang-cpu". FileNotFoundError."""
+    for root in (_HERE, _CHECKOUT):
+        if (root / name).exists():
+            return root / name
+    raise FileNotFoundError(f"{name} is not in this installation of Toolwright")

@@ -1,0 +1,1 @@
+"""Pages of HTML and their charts: one style, nothing fetched from anywhere."""

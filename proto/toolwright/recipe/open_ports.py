@@ -1,0 +1,39 @@
+"""Port 0 in a recipe: `toolwright run` takes a free one and tells everybody. Nobody else can."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from toolwright.recipe.reading import Recipe, RecipeError
+from toolwright.recipe.shared_tables import Shared
+
+
+def refuse_open_ports(recipe: Recipe, *tables: str) -> None:
+    """RecipeError for an address without a certain port, in these tables or in any."""
+    for key, sentence in open_ports(recipe.shared):
+        if not tables or key.partition(".")[0] in tables:
+            raise RecipeError(sentence)
+
+
+def open_ports(shared: Shared) -> Iterator[tuple[str, str]]:
+    """(key, sentence) of each address without a certain port."""
+    for key, address in _addresses(shared):
+        if is_open(address):
+            yield (
+                key,
+                f"{key} = {address!r} is any free port, which `toolwright run` chooses for all "
+                f"processes of a run: start the run with it, or name a port (--set {key}=...)",
+            )
+
+
+def is_open(address: str) -> bool:
+    """Whether the address has port 0."""
+    return re.search(r":0+/?$", address) is not None
+
+
+def _addresses(shared: Shared) -> Iterator[tuple[str, str]]:
+    yield "run.engine", shared.run.engine
+    yield from (("sampler.endpoints", url) for url in shared.sampler.endpoints)
+    for name in shared.task.tools or shared.tools:
+        yield f"tools.{name}.service", shared.tools[name].service

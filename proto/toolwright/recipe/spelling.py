@@ -1,0 +1,52 @@
+"""How an address is written, and the sentence for one that is not. Pure."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urlsplit
+
+_HOST_PORT = re.compile(r"(?:\[[0-9a-fA-F:.%\w]+\]|[^\s:/@\[\]]+):(\d{1,5})")
+_SCHEMES = ("unix:", "unix-abstract:", "dns:", "ipv4:", "ipv6:")
+LARGEST_PORT = 65_535
+PATHS = ("/v1", "/generate", "/health", "/model_info")
+"""What people copy from other clients' settings; the engine adds a request's path itself."""
+
+
+def grpc_fault(address: str) -> str:
+    """Why gRPC cannot be spoken at this address, with the mend; empty where it can."""
+    if address.startswith(_SCHEMES):
+        return ""
+    bare = address.partition("://")[2].partition("/")[0] if "://" in address else address
+    found = _HOST_PORT.fullmatch(bare)
+    if found is None or int(found[1]) > LARGEST_PORT:
+        return f'{address!r} is no address: write "HOST:PORT", or "unix:/path"'
+    if bare != address:
+        return f'{address!r} is a URL, and this is gRPC: write "{bare}"'
+    return ""
+
+
+def url_fault(url: str) -> str:
+    """Why this is no URL of a server, with the mend; empty where it is."""
+    wanted = 'write "http://HOST:PORT"'
+    if not url.startswith(("http://", "https://")):
+        if _HOST_PORT.fullmatch(url.rstrip("/")):
+            wanted = f'write "http://{url.rstrip("/")}"'
+        return f"{url!r} is no URL: {wanted}"
+    try:
+        parts = urlsplit(url)
+        named = bool(parts.hostname) and (parts.port is None or parts.port <= LARGEST_PORT)
+    except ValueError:
+        named = False
+    if not named or any(sign.isspace() for sign in url):
+        return f"{url!r} is no URL: {wanted}"
+    if parts.query or parts.fragment:
+        return f'{url!r} has more than a server: write "{parts.scheme}://{parts.netloc}"'
+    path = parts.path.rstrip("/")
+    for known in PATHS:
+        if path.endswith(known):
+            kept = path.removesuffix(known)
+            return (
+                f"{url!r} ends in {known}, which the engine adds where it belongs: write "
+                f'"{parts.scheme}://{parts.netloc}{kept}"'
+            )
+    return ""

@@ -1,0 +1,181 @@
+"""Makes a tiny policy from nothing: random Qwen3 weights and a tokenizer for the texts of one task.
+
+The folder is an ordinary Hugging Face folder: transformers, SGLang, the learner and the engine read
+it like any other Qwen3. Only its size is special: 0.85 million parameters with 512 tokens, so that
+two CPU cores can sample and train it.
+
+Invariants
+- The same seed and texts give the same bytes; the tokenizer does not depend on the seed at all.
+- Every tag and every word that is named is one token, wherever it stands; digits are tokens of
+  their own: copying a number is copying tokens.
+
+Needs tokenizers, transformers and safetensors (the learner's extra), neither torch nor a download.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Conversation = Sequence[Mapping[str, str]]
+"""Messages {"role", "content"}, the question first."""
+
+PAD, TURN, END_OF_TURN = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
+VOCABULARY = 512
+CONTEXT = 1024
+
+CHAT_TEMPLATE = (
+    "{% for message in messages %}"
+    "<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+HIDDEN, INTERMEDIATE, LAYERS = 128, 384, 4
+HEADS, KEY_VALUE_HEADS, HEAD_DIM = 4, 2, 32
+INITIAL_STD = 0.02
+
+CONFIG: Mapping[str, Any] = {
+    "architectures": ["Qwen3ForCausalLM"],
+    "model_type": "qwen3",
+    "dtype": "float32",
+    "vocab_size": VOCABULARY,
+    "hidden_size": HIDDEN,
+    "intermediate_size": INTERMEDIATE,
+    "num_hidden_layers": LAYERS,
+    "num_attention_heads": HEADS,
+    "num_key_value_heads": KEY_VALUE_HEADS,
+    "head_dim": HEAD_DIM,
+    "hidden_act": "silu",
+    "rms_norm_eps": 1e-6,
+    "attention_bias": False,
+    "attention_dropout": 0.0,
+    "tie_word_embeddings": True,
+    "max_position_embeddings": CONTEXT,
+    # A short period: positions here are a few dozen tokens apart, not thousands.
+    "rope_parameters": {"rope_type": "default", "rope_theta": 1000.0},
+    "layer_types": ["full_attention"] * LAYERS,
+    "sliding_window": None,
+    "use_sliding_window": False,
+    "initializer_range": INITIAL_STD,
+    "use_cache": True,
+    "bos_token_id": None,
+}
+
+
+def write_policy(
+    folder: Path,
+    *,
+    conversations: Iterable[Conversation],
+    tags: Sequence[str],
+    words: Sequence[str] = (),
+    seed: int,
+) -> None:
+    """Writes weights, configuration, tokenizer and chat template.
+
+    conversations: their words are the tokenizer's. tags: texts such as "<answer>" that are to be
+    one token each, and that no stranger's text can spell; words: texts that are to be one token
+    each and nothing else. ImportError without the learner's packages.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer = make_tokenizer(conversations, tags, words)
+    tokenizer.save_pretrained(str(folder))
+    ends = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
+    _write_json(folder / "config.json", {**CONFIG, **ends})
+    _write_json(folder / "generation_config.json", {"do_sample": True, "temperature": 1.0, **ends})
+    from safetensors.numpy import save_file
+
+    save_file(random_weights(seed), folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def make_tokenizer(
+    conversations: Iterable[Conversation], tags: Sequence[str], words: Sequence[str] = ()
+) -> Any:
+    """A byte-level BPE tokenizer (transformers' PreTrainedTokenizerFast)."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Digits(individual_digits=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCABULARY - len(words),
+        special_tokens=[PAD, TURN, END_OF_TURN, *tags],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    texts = map(_as_the_policy_sees_it, conversations)
+    tokenizer.train_from_iterator(
+        (piece for one in texts for piece in _between(one, words)), trainer
+    )
+    tokenizer.add_tokens([AddedToken(word, normalized=False) for word in words])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        eos_token=END_OF_TURN,
+        pad_token=PAD,
+        additional_special_tokens=[TURN, *tags],
+        chat_template=CHAT_TEMPLATE,
+        clean_up_tokenization_spaces=False,
+        model_max_length=CONTEXT,
+    )
+
+
+def random_weights(seed: int) -> dict[str, np.ndarray[Any, np.dtype[np.float32]]]:
+    """Qwen3's tensors by their Hugging Face names: N(0, 0.02), and ones for the norms."""
+    draw = np.random.default_rng(seed)
+    return {
+        name: np.ones(shape, np.float32)
+        if len(shape) == 1
+        else (draw.standard_normal(shape, np.float32) * np.float32(INITIAL_STD))
+        for name, shape in _shapes()
+    }
+
+
+def _shapes() -> Iterator[tuple[str, tuple[int, ...]]]:
+    queries, keys = HEADS * HEAD_DIM, KEY_VALUE_HEADS * HEAD_DIM
+    yield "model.embed_tokens.weight", (VOCABULARY, HIDDEN)
+    for layer in range(LAYERS):
+        inside = {
+            "input_layernorm": (HIDDEN,),
+            "self_attn.q_proj": (queries, HIDDEN),
+            "self_attn.k_proj": (keys, HIDDEN),
+            "self_attn.v_proj": (keys, HIDDEN),
+            "self_attn.o_proj": (HIDDEN, queries),
+            "self_attn.q_norm": (HEAD_DIM,),
+            "self_attn.k_norm": (HEAD_DIM,),
+            "post_attention_layernorm": (HIDDEN,),
+            "mlp.gate_proj": (INTERMEDIATE, HIDDEN),
+            "mlp.up_proj": (INTERMEDIATE, HIDDEN),
+            "mlp.down_proj": (HIDDEN, INTERMEDIATE),
+        }
+        for name, shape in inside.items():
+            yield f"model.layers.{layer}.{name}.weight", shape
+    yield "model.norm.weight", (HIDDEN,)
+
+
+def _as_the_policy_sees_it(messages: Conversation) -> str:
+    """Tags, digits, the template's own words."""
+    question, *rest = (message["content"] for message in messages)
+    return f"{TURN}user\n{question}{END_OF_TURN}\n{TURN}assistant\n{''.join(rest)}{END_OF_TURN}"
+
+
+def _between(text: str, words: Sequence[str]) -> list[str]:
+    """What the tokenizer has to learn: the rest."""
+    if not words:
+        return [text]
+    longest_first = sorted(words, key=len, reverse=True)
+    return re.split("|".join(map(re.escape, longest_first)), text)
+
+
+def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=2) + "\n")
