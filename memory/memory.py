@@ -1,0 +1,261 @@
+"""A tool memory: what groups of rollouts do to it, and questions to it.
+
+Invariants
+- The graph of version n is the fold of the first n changes, in this process and in any other one.
+- A change is decided against the version that it follows, and is durable before anybody sees it.
+  A group that comes again changes nothing and gets the answer of the first time.
+- A question may name the version that it is asked of; else it is the newest that is known here.
+- No tool is ever run here.
+
+Thread-safe: merges wait for each other; questions of the newest version wait for nobody, those of
+an older one, whose graph has to be folded again, for a merge. Who else writes to the same log is
+noticed at the next merge or `refresh`, within LOOK_S by `newest`, and when a version is asked for
+that is not known here.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+
+import numpy as np
+import numpy.typing as npt
+
+from memory.admission import admitted, check_work
+from memory.checks.runner import Runner
+from memory.checks.verdicts import Verdicts
+from memory.errors import BadWork, GroupReused, NoChecks, Unusable
+from memory.graph.changes import asked, from_bytes, to_bytes
+from memory.graph.decide import decide
+from memory.graph.graph import ToolGraph
+from memory.history import History
+from memory.search import ranking, traversal
+from memory.search.embedding import Embedder
+from memory.search.retrieval import Version
+from memory.search.text import Texts
+from memory.store import Log, pages
+from memory.types import Change, Found, GroupMerged, GroupWork, NewNode, Scoring, Tool, lineage_of
+
+KEPT = 8
+"""Versions that stay ready; others are folded again when they are asked for."""
+MOST_SUBTASKS = 64
+LOOK_S = 1.0
+"""Seconds for which nobody looks whether another process has merged."""
+
+
+class Memory:
+    """One memory, over a log that others may share."""
+
+    def __init__(
+        self,
+        log: Log,
+        embed: Embedder,
+        *,
+        text_of: Callable[[Tool], str] | None = None,
+        runner: Runner | None = None,
+    ) -> None:
+        """text_of: what of a tool is searched and compared, of what a node keeps for ever: its
+        description, by default, or its name and description. runner: runs a new tool's first
+        inputs again, and what `check` asks for. Unusable."""
+        self._log = log
+        self._embed = embed
+        self._text_of = text_of or (lambda tool: tool.description)
+        self._runner = runner
+        self._lock = threading.RLock()
+        self._history = History(log)
+        graph = self._history.newest
+        # A node that was merged away before the snapshot has no text here any more.
+        self._unread = frozenset(graph.gone.tolist())
+        nodes = (graph.by_id.get(place) for place in range(graph.next_id))
+        self._texts = Texts("" if node is None else self._text_of(node.tool) for node in nodes)
+        self._newest = Version(graph, self._texts)
+        self._ready: OrderedDict[int, Version] = OrderedDict()
+        self._looked = 0.0
+        self._looking = threading.Lock()
+        self._steps: list[tuple[str, int]] = []
+        """(lineage, training step) of each change, as far as somebody asked."""
+        self.refresh()
+
+    @property
+    def graph(self) -> ToolGraph:
+        """The newest version that is known here."""
+        return self._newest.graph
+
+    @property
+    def checks(self) -> bool:
+        """There is a sandbox to ask."""
+        return self._runner is not None
+
+    def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """[n, d], each row on its own, so that it does not depend on the others."""
+        rows = [self._embed([text])[0] for text in texts]
+        return np.stack(rows) if rows else np.zeros((0, 0), np.float32)
+
+    def refresh(self) -> int:
+        """Folds what was appended since; returns the newest version. Unusable."""
+        with self._lock:
+            self._looked = time.monotonic()
+            if self._history.refresh(self._read):
+                self._show()
+            return self._newest.graph.version
+
+    def newest(self) -> int:
+        """The newest version; looks into the log from time to time, and never while somebody
+        merges. Unusable."""
+        if time.monotonic() - self._looked > LOOK_S and self._lock.acquire(blocking=False):
+            try:
+                self.refresh()
+            finally:
+                self._lock.release()
+        return self._newest.graph.version
+
+    def before(self, lineage: str, step: int) -> int:
+        """The version before the first group of that lineage whose training step is `step` or a
+        later one; the newest where there is none. What came from elsewhere, by a copy say, is
+        there from the beginning. Unusable."""
+        newest = self.newest()
+        with self._looking:
+            for data in pages(self._log, len(self._steps), newest - len(self._steps)):
+                change = from_bytes(data)
+                self._steps.append((lineage_of(change.group), change.step))
+        known = enumerate(islice(self._steps, newest))
+        return next((at for at, (own, one) in known if own == lineage and one >= step), newest)
+
+    def merge_group(self, work: GroupWork) -> GroupMerged:
+        """Registers one rollout's candidates and tells the canonical names of all; the same answer
+        when the same work comes again. BadWork, NoChecks, ChecksDown, GroupReused, Unusable."""
+        check_work(work)
+        if (stood := self._log.find(work.group)) is not None:
+            return self._answered(work, *stood)
+        if work.check and self._runner is None:
+            raise NoChecks(
+                "tools shall be merged only where they behave alike, and nobody can run them: give "
+                "`memory serve` the address of a tool service as [memory] checks"
+            )
+        candidates, refused = admitted(work, self._vectors, self._runner)
+        alike = Verdicts(self._runner).alike if work.check and self._runner is not None else None
+        if alike is not None:  # runs tools, while others merge; what it finds out is kept
+            decide(work, self.graph, candidates, refused, alike)
+        with self._lock:
+            return self._merged(work, lambda graph: decide(work, graph, candidates, refused, alike))
+
+    def at(self, version: int | None = None) -> ToolGraph:
+        """The graph of a version. NoVersion, Unusable."""
+        return self._version(version).graph
+
+    def changes(self, after: int = 0, most: int | None = None) -> Iterator[Change]:
+        """The changes after a version, in order. Unusable."""
+        return map(from_bytes, pages(self._log, after, most))
+
+    def retrieve(
+        self,
+        subtasks: Sequence[str],
+        *,
+        per_subtask: int = traversal.PER_SUBTASK,
+        in_all: int = traversal.IN_ALL,
+        alpha: float = ranking.ALPHA,
+        version: int | None = None,
+        scoring: Scoring = "hybrid",
+        step: int | None = None,
+    ) -> list[Found]:
+        """The tools for a plan, the best first. version: None = the newest known here, whoever
+        else writes. step: training step of the question, for graphrag; None = that of the newest
+        call. BadWork, NoVersion, Unusable."""
+        if len(subtasks) > MOST_SUBTASKS:
+            raise BadWork(f"{len(subtasks)} subtasks are asked for, at most {MOST_SUBTASKS} are")
+        ready = self._version(version)
+        if not ready.graph.by_id or not subtasks:
+            return []
+        return ready.find(
+            subtasks,
+            self._fitting(self.embed(subtasks), ready.graph),
+            per_subtask=per_subtask,
+            in_all=in_all,
+            alpha=alpha,
+            scoring=scoring,
+            step=step,
+        )
+
+    def _merged(self, work: GroupWork, decided: Callable[[ToolGraph], Change]) -> GroupMerged:
+        """Decides and appends, again where another process was there first: then that one's change
+        went in, so that somebody always gets on."""
+        digest = asked(work)
+        while True:
+            self.refresh()
+            change = replace(decided(self._newest.graph), asked=digest)
+            data = to_bytes(change)
+            after = self._newest.graph.version
+            stood = self._log.append(work.group, data, after)
+            if stood is None:
+                continue
+            version, stands = stood
+            if version == after + 1 and stands == data:
+                self._history.follow(change, data, self._read)
+                self._show()
+            return self._answered(work, version, stands)
+
+    def _answered(self, work: GroupWork, version: int, data: bytes) -> GroupMerged:
+        change = from_bytes(data)
+        if change.asked != asked(work):
+            raise GroupReused(
+                f"group {work.group} came before as version {version} with another content: give a "
+                "group that is rolled out again a name of its own"
+            )
+        if version > self._newest.graph.version:
+            self.refresh()
+        return GroupMerged(
+            version=version,
+            canonical=change.canonical,
+            refused=change.refused,
+            registered=change.registered,
+        )
+
+    def _vectors(self, tools: Sequence[Tool]) -> npt.NDArray[np.float32]:
+        return self._fitting(self.embed([self._text_of(tool) for tool in tools]), self.graph)
+
+    def _fitting(self, rows: npt.NDArray[np.float32], graph: ToolGraph) -> npt.NDArray[np.float32]:
+        width = graph.vectors.shape[1]
+        if graph.next_id and len(rows) and rows.shape[1] != width:
+            raise Unusable(
+                f"the memory has embeddings of {width} numbers and the embedder gives "
+                f"{rows.shape[1]}: use the embedder that the memory was begun with"
+            )
+        return rows
+
+    def _read(self, made: NewNode) -> None:
+        self._texts.add(self._text_of(made.tool))
+
+    def _show(self) -> None:
+        """The newest version is what is asked from now on."""
+        self._newest = Version(self._history.newest, self._texts)
+        self._keep(self._newest)
+
+    def _version(self, version: int | None) -> Version:
+        newest = self._newest
+        if version is None or version == newest.graph.version:
+            return newest
+        with self._lock:
+            if version > newest.graph.version:
+                self.refresh()
+            if (ready := self._ready.get(version)) is None:
+                graph = self._history.at(version)
+                ready = Version(graph, self._texts_of(graph))
+            self._keep(ready)
+            return ready
+
+    def _keep(self, ready: Version) -> None:
+        self._ready[ready.graph.version] = ready
+        self._ready.move_to_end(ready.graph.version)
+        while len(self._ready) > KEPT:
+            self._ready.popitem(last=False)
+
+    def _texts_of(self, graph: ToolGraph) -> Texts:
+        """Those of all versions, unless this one has a node that was gone before they were read."""
+        if self._unread.isdisjoint(graph.by_id):
+            return self._texts
+        nodes = (graph.by_id.get(place) for place in range(graph.next_id))
+        return Texts("" if node is None else self._text_of(node.tool) for node in nodes)

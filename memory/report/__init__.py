@@ -1,0 +1,1 @@
+"""How a memory grew: figures by training step, and a page of them."""

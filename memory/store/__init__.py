@@ -1,0 +1,62 @@
+"""Where the changes lie: an append-only log, in SQLite or in Redis, of several writers.
+
+A `Log` gives the n-th change the version n. Appending is idempotent by group, durable when it
+returns, and all or nothing: whoever reads sees whole changes, in one order, without a gap. A
+change is decided against the version before it, so a log takes it at that place or not at all.
+
+Snapshots are beside the log. They save time and hold nothing that the log does not: losing one, or
+half of one, only costs that time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+PAGE = 256
+"""Changes that are read at a time."""
+
+
+class Log(Protocol):
+    """The log of one memory. Thread-safe. Every method raises Unusable."""
+
+    def append(self, group: str, data: bytes, after: int) -> tuple[int, bytes] | None:
+        """(version, bytes) that stand under the group: these, or those of the first time where it
+        came before. None where the log is not at version `after` any more."""
+        ...
+
+    def find(self, group: str) -> tuple[int, bytes] | None:
+        """(version, bytes) of a group that came before."""
+        ...
+
+    def read(self, after: int, most: int = PAGE) -> Sequence[bytes]:
+        """Changes after version `after`, in order."""
+        ...
+
+    def keep(self, version: int, snapshot: bytes) -> None:
+        """Stores the snapshot of a version, whole or not at all."""
+        ...
+
+    def snapshots(self, most: int) -> Sequence[int]:
+        """Versions up to `most` that have a snapshot, the newest first."""
+        ...
+
+    def snapshot(self, version: int) -> bytes | None:
+        """The snapshot of a version."""
+        ...
+
+    def close(self) -> None:
+        """Nothing is lost by it, nor without it."""
+        ...
+
+
+def pages(log: Log, after: int, most: int | None = None) -> Iterator[bytes]:
+    """Changes after version `after`, at most so many, read page by page."""
+    left = most
+    while left is None or left > 0:
+        page = log.read(after, PAGE if left is None else min(PAGE, left))
+        yield from page
+        if len(page) < PAGE:
+            return
+        after += len(page)
+        left = None if left is None else left - len(page)

@@ -1,0 +1,195 @@
+"""The words of the memory: a tool and its node, a group's work, and the change that it makes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from memory.graph.merging import Mode
+
+Scoring = Literal["hybrid", "graphrag"]
+"""How a score is made: words and embeddings with a walk along the graph (SEARL, equation 9), or
+its released GraphRAG variant."""
+Prefer = Literal["first", "higher_support", "higher_success"]
+"""Whose code a class of tools keeps: the earliest tool's, that of more tools, or that whose calls
+work more often. Equals keep the earlier's."""
+
+
+def lineage_of(group: str) -> str:
+    """Of the training that a group belongs to: groups are named LINEAGE/..."""
+    return group.partition("/")[0]
+
+
+DELTA = 0.88
+"""Cosine from which on two tools are one: the released code's; the paper gives none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """A tool as an agent made it. arguments: in words; schema: as JSON schema, where known.
+
+    inputs: JSON objects, the arguments of calls that worked; the first is that of its first call.
+    """
+
+    name: str
+    description: str
+    code: str
+    arguments: str = ""
+    returns: str = ""
+    schema: Mapping[str, Any] = field(default_factory=dict)
+    inputs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stats:
+    """What calls of a tool came to. last_used: training step, -1 before the first call; seconds:
+    of all calls together."""
+
+    calls: int = 0
+    successes: int = 0
+    last_used: int = -1
+    seconds: float = 0.0
+
+    def __add__(self, other: Stats) -> Stats:
+        return Stats(
+            calls=self.calls + other.calls,
+            successes=self.successes + other.successes,
+            last_used=max(self.last_used, other.last_used),
+            seconds=self.seconds + other.seconds,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A class of tools that are one. aliases: the other names that it goes by; support: tools
+    merged into it, itself included; created_step: training step; source: who made it."""
+
+    id: int
+    tool: Tool
+    aliases: tuple[str, ...] = ()
+    support: int = 1
+    created_step: int = 0
+    source: str = ""
+    stats: Stats = field(default_factory=Stats)
+
+    @property
+    def name(self) -> str:
+        return self.tool.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A tool for a question, and its score in [0, 1]."""
+
+    node: Node
+    score: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutWork:
+    """What one rollout made and called.
+
+    candidates: in the order in which they were made. used: by the name that the rollout called a
+    candidate or a node by. edges: (from, to, count) by such names.
+    """
+
+    trajectory: str
+    candidates: tuple[Tool, ...] = ()
+    used: Mapping[str, Stats] = field(default_factory=dict)
+    edges: tuple[tuple[str, str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupWork:
+    """What the rollouts of a group did to the memory.
+
+    group: unlike any other's. step: training step. registers: the trajectory whose candidates
+    become nodes, "" = none. prefer: whose code a node keeps. check: tools are merged only where
+    both give the same on each other's inputs. reserved: names that no node may have. counts: what
+    a report shall count beside the graph.
+    """
+
+    group: str
+    step: int
+    rollouts: tuple[RolloutWork, ...] = ()
+    registers: str = ""
+    delta: float = DELTA
+    mode: Mode = "greedy"
+    prefer: Prefer = "first"
+    check: bool = False
+    reserved: frozenset[str] = frozenset()
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """A candidate that cannot be registered. reason: a sentence."""
+
+    trajectory: str
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMerged:
+    """What became of a group's work.
+
+    version: of the memory with it. canonical: of each rollout in its order, name of a tool that it
+    made or called -> one name for all tools that are one, over the memory before and all
+    candidates of the group. registered: name of a registered tool -> the name of its node.
+    """
+
+    version: int
+    canonical: tuple[Mapping[str, str], ...] = ()
+    refused: tuple[Refused, ...] = ()
+    registered: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewNode:
+    """A tool that became a node, under the name that it has there. vector: float32 [d], of length
+    1 or 0, as bytes. Its id is the graph's next one."""
+
+    tool: Tool
+    vector: bytes
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joined:
+    """A tool that was merged into the node `into`: it gives its name, and the inputs on which the
+    node's tool did what it did."""
+
+    name: str
+    into: int
+    inputs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What a group made of the memory, decided against the version before it.
+
+    Everything in it is decided: who folds it compares nothing, embeds nothing and runs nothing, so
+    that every process and every machine folds to the same graph.
+
+    asked: SHA-256 of what the group did, in hex. unions: (gone, into) ids of nodes that became one.
+    made: new nodes in the order of their ids. joined: into any node, new ones included. replaced:
+    id -> the tool whose code the node has from now on. edges: (from, to, count) by ids. used: by
+    id. canonical, refused, registered: what the group was told.
+    """
+
+    group: str
+    step: int
+    asked: str = ""
+    delta: float = DELTA
+    unions: tuple[tuple[int, int], ...] = ()
+    made: tuple[NewNode, ...] = ()
+    joined: tuple[Joined, ...] = ()
+    replaced: Mapping[int, Tool] = field(default_factory=dict)
+    edges: tuple[tuple[int, int, int], ...] = ()
+    used: Mapping[int, Stats] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    canonical: tuple[Mapping[str, str], ...] = ()
+    refused: tuple[Refused, ...] = ()
+    registered: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,113 @@
+"""Figures of a memory's growth, and its drawing."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory.graph.graph import EMPTY
+from memory.memory import Memory
+from memory.report.drawing import HEIGHT, SHOWN, WIDTH, layout, part_of
+from memory.report.growth import FRAMES, MOST_ROWS, Growth, frame_places, growth, row_ends
+from memory.report.page import render
+from memory.search.embedding import hashing
+from memory.store.volatile import VolatileLog
+from tests.support.tool_memory import registering, tool
+
+
+def grown(steps: list[int], **parts: object) -> Growth:
+    memory = Memory(VolatileLog(), hashing)
+    for number, step in enumerate(steps):
+        made = tool(f"t{number}", f"word{number} thing{number}")
+        edges = ((f"t{number - 1}", f"t{number}", 1),) if number else ()
+        memory.merge_group(
+            registering(f"g{number}", made, edges=edges, step=step, counts={"created": 1}, **parts)
+        )
+    return growth(memory.changes)
+
+
+@given(st.lists(st.integers(0, 10_000), max_size=600))
+def test_rows_hold_every_step_once(steps: list[int]) -> None:
+    ends = row_ends(steps)
+    assert len(ends) <= MOST_ROWS
+    assert all(one < other for one, other in pairwise(ends))
+    assert (ends[-1] if ends else None) == max(steps, default=None)
+
+
+@given(st.lists(st.integers(0, 50), max_size=300))
+def test_the_last_row_is_drawn(sizes: list[int]) -> None:
+    places = frame_places(sizes)
+    assert len(places) <= FRAMES
+    assert places == sorted(set(places))
+    assert places[-1:] == ([len(sizes) - 1] if sizes else [])
+
+
+def test_drawings_follow_the_growth() -> None:
+    assert frame_places([4, 8, 12, 16, 16, 16, 16, 16]) == [0, 1, 2, 7]
+    assert frame_places([0, 0, 0]) == [0, 2]
+
+
+def test_a_late_group_counts_where_it_came_in() -> None:
+    found = grown([1, 3, 2, 3, 4])
+    assert [(row.step, row.groups, row.nodes) for row in found.rows] == [
+        (1, 1, 1),
+        (3, 3, 4),
+        (4, 1, 5),
+    ]
+    assert [row.components for row in found.rows] == [1, 1, 1]
+    assert sum(row.created for row in found.rows) == 5
+
+
+def test_a_training_that_begins_with_a_memory_is_counted_on() -> None:
+    memory = Memory(VolatileLog(), hashing)
+    for lineage, step in (("old", 0), ("old", 60), ("new", 0), ("new", 3), ("old", 61)):
+        memory.merge_group(registering(f"{lineage}/{step}", tool("t"), step=step))
+    assert [(row.step, row.steps, row.groups) for row in growth(memory.changes).rows] == [
+        (0, 1, 1),
+        (60, 60, 2),
+        (63, 3, 2),
+    ]
+
+
+def test_many_steps_are_few_rows() -> None:
+    found = grown(list(range(450)))
+    assert len(found.rows) == MOST_ROWS
+    assert sum(row.registered + row.merged for row in found.rows) == 450
+    assert [step for step, _ in found.frames][-1] == 449
+    last = found.frames[-1][1]
+    ids = part_of(last)
+    assert len(ids) == SHOWN
+    places = layout(ids, last)
+    assert len(set(places.values())) == SHOWN
+    assert all(0 <= x <= WIDTH and 0 <= y <= HEIGHT for x, y in places.values())
+    assert layout(ids, last) == places
+
+
+@pytest.mark.parametrize("steps", [[], [0], [5, 5]])
+def test_a_small_memory_has_a_page(steps: list[int]) -> None:
+    page = render(grown(steps), store="<b>")
+    assert "<b> " not in page
+    numbers = re.findall(r'(?:cx|cy|x1|y1|points)="([^"]*)"', page)
+    assert not any("nan" in one or "inf" in one for one in numbers)
+
+
+def test_a_tool_that_was_merged_away_is_not_drawn() -> None:
+    memory = Memory(VolatileLog(), hashing)
+    for number, delta in enumerate((1.0, 1.0, 0.3)):
+        memory.merge_group(
+            registering(
+                f"g{number}",
+                tool(f"t{number}", f"area of a shape{number}"),
+                delta=delta,
+                mode="union_find",
+                step=number,
+            )
+        )
+    found = growth(memory.changes)
+    assert [row.nodes for row in found.rows] == [1, 2, 1]
+    assert ">t1</text>" not in render(found, store="x")
+    assert part_of(EMPTY) == []
