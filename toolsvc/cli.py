@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import typer
-
 from toolsvc.commands.call import call
 from toolsvc.commands.check import check
 from toolsvc.commands.index import app as index
+from toolsvc.commands.isolation import isolation
 from toolsvc.commands.list import list_tools
 from toolsvc.commands.mcp import mcp
 from toolsvc.commands.serve import serve
+from toolwright.command_line import command_line, start
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    help="Serves tools to trajectories, over gRPC, foreign code in real sandboxes.",
+app = command_line(
+    "toolsvc", help="Serves tools to trajectories, over gRPC, foreign code in real sandboxes."
 )
 
 
@@ -24,11 +21,12 @@ app.command("list")(list_tools)
 app.command()(call)
 app.command()(check)
 app.command()(mcp)
+app.command()(isolation)
 app.add_typer(index, name="index")
 
 
 def main() -> None:
-    app()
+    start(app, "toolsvc", extra="toolsvc")
 
 
 if __name__ == "__main__":

@@ -79,6 +79,11 @@ class CheckClient:
         which = {None: "", True: " with parallel calls", False: " without parallel calls"}[parallel]
         raise Skipped(f"no tool{which} has a probe with {wanted}" if wanted else f"no tool{which}")
 
+    @property
+    def queue_seconds(self) -> float:
+        """A slow pace waits longer for a place, and no pace waits less."""
+        return QUEUE_SECONDS * max(1.0, self._pace)
+
     def opening(self, *subjects: Subject, **fields: Any) -> pb.OpenSessionRequest:
         """A request for a session, under an id of its own."""
         return pb.OpenSessionRequest(
@@ -86,7 +91,7 @@ class CheckClient:
                 "session_id": f"{self.owner}/{uuid.uuid4().hex}",
                 "owner": self.owner,
                 "lease": wire.duration(LEASE_SECONDS),
-                "queue_limit": wire.duration(QUEUE_SECONDS),
+                "queue_limit": wire.duration(self.queue_seconds),
                 "tools": [subject.name for subject in subjects],
                 "metadata": wire.struct(
                     {
@@ -172,7 +177,7 @@ class CheckSession:
                 ),
                 "turn": turn,
                 "turns_left": 8,
-                "queue_limit": wire.duration(QUEUE_SECONDS),
+                "queue_limit": wire.duration(self.client.queue_seconds),
                 "run_limit": wire.duration(RUN_SECONDS),
                 "wait": wire.duration(WAIT_SECONDS),
                 **fields,

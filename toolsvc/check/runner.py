@@ -27,6 +27,7 @@ from toolsvc.check.connection import Connection, Refusal, ask
 from toolsvc.check.probe import Probe
 from toolsvc.check.subject import Subject, subject_of
 from toolsvc.check.types import CheckFailed, CheckOutcome, Finding, Report, Skipped
+from toolwright.rpc.errors import readable
 from toolwright.tool.v1 import tool_pb2 as pb
 
 AT_ONCE = 12
@@ -68,7 +69,7 @@ def _why(refusal: Refusal) -> str:
         return "it wants another bearer token; set TOOLWRIGHT_TOKEN"
     if refusal.code is grpc.StatusCode.UNIMPLEMENTED:
         return "what listens there does not serve toolwright.tool.v1.ToolService"
-    return f"{refusal.code.name}, {refusal.message}"
+    return f"{refusal.code.name}, {readable(refusal.message)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
-"""`toolsvc list`: what `toolsvc serve` can be told and its options, all of it or one word of it, or
-what a running service says of its own tools.
+"""`toolsvc list`: what `toolsvc serve` can be told and its options, all of it or one word of it,
+which tools a Python file defines, or what a running service says of its own tools.
 
 A service that does not answer is one sentence on standard error and exit code 1."""
 
@@ -27,7 +27,7 @@ from toolsvc.edge.client import Client
 from toolsvc.errors import StartError
 from toolsvc.plugin.built_in import BUILT_IN, NoOptions, built_in
 from toolsvc.sources.elsewhere import SOURCES, source
-from toolsvc.sources.loader import no_such_word
+from toolsvc.sources.loader import load_tool_file, no_such_word
 from toolwright import wire
 from toolwright.schemas import in_order
 from toolwright.tool.v1 import tool_pb2 as pb
@@ -37,9 +37,9 @@ def list_tools(
     address: Annotated[
         str,
         typer.Argument(
-            metavar="NAME|ADDRESS",
-            help="a built-in tool or a source, or host:port or unix:/path of a service; none: all "
-            "that can be served",
+            metavar="NAME|FILE|ADDRESS",
+            help="a built-in tool or a source, a Python file that defines tools, or host:port or "
+            "unix:/path of a service; none: all that can be served",
         ),
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
@@ -47,11 +47,21 @@ def list_tools(
     tls_cert: Shown = None,
     tls_key: ShownKey = None,
 ) -> None:
-    """List built-in tools, sources and their options, or the tools of a running service.
+    """List built-in tools, sources and their options, or the tools of a file or a running service.
 
     TOOLWRIGHT_TOKEN is the bearer token.
     """
     console = Console()
+    if address.endswith(".py") and not address.startswith("unix:"):
+        with one_sentence():
+            tools = load_tool_file(Path(address))
+        if as_json:
+            named = [{"name": tool.name, "description": tool.description} for tool in tools]
+            print(json.dumps(named, indent=2))
+            return
+        for tool in tools:
+            console.print(_heading(tool.name, tool.description))
+        return
     if ":" not in address and "/" not in address:
         with one_sentence():
             words = _words(address)

@@ -30,8 +30,8 @@ def check_fork(parent: OpenSession, child: OpenRequest) -> None:
                 subject=entry.tool.name,
                 mend="open a new session and make its calls there",
             )
-    wanted = {entry.tool.name for entry in parent.entries}
-    if child.tools and set(child.tools) != wanted:
+    wanted = parent.asked
+    if child.tools and set(child.tools) != set(wanted):
         raise Refused(
             Reason.INVALID_REQUEST,
             f"a fork of session {name} has its tools, {', '.join(sorted(wanted))}, and no others",
@@ -49,7 +49,7 @@ def completed(child: OpenRequest, parent: OpenSession) -> OpenRequest:
     )
     return replace(
         child,
-        tools=tuple(entry.tool.name for entry in parent.entries),
+        tools=parent.asked,
         metadata=child.metadata or parent.info.metadata,
         blobs=child.blobs or blobs,
     )

@@ -134,7 +134,9 @@ class OpenSession:
         lease_until: float,
     ) -> None:
         """`wanted`: names of the served tools that it will have. `blobs`: the task's media."""
-        self._names = set(wanted)
+        self.asked = tuple(wanted)
+        """Names of the served tools that it has; what these give to it comes on top."""
+        self._names = set(self.asked)
         self.info = SessionInfo(
             session_id=request.session_id,
             owner=request.owner,

@@ -19,6 +19,7 @@ SOURCES: dict[str, str] = {
     "cassette": "toolsvc.sources.cassette.source:CassetteSource",
     "grpc": "toolsvc.sources.remote.remote_tool:RemoteSource",
     "mcp": "toolsvc.sources.mcp.source:McpSource",
+    "memory": "toolsvc.sources.memory.source:MemorySource",
     "verltool": "toolsvc.sources.verltool.source:VerlToolSource",
     "hybrid": "toolsvc.sources.simulated.source:HybridSource",
     "simulated": "toolsvc.sources.simulated.source:SimulatedSource",

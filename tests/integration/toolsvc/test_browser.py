@@ -14,6 +14,7 @@ import pytest_asyncio
 
 from tests.support.site import Listener, Site, site
 from tests.support.surfer import Surfer, serving
+from tests.support.waiting import until
 from toolsvc.errors import Reason, Refused, StartError
 from toolsvc.host.host import Host
 from toolsvc.sandbox.config import Backend, SandboxConfig
@@ -381,8 +382,11 @@ async def test_a_dead_browser_loses_its_sessions_and_no_others(pages: Site, vict
         assert failure.value.reason is Reason.SESSION_LOST
         assert "A page." in await idle.go("/hello")
         assert "A page." in await Surfer(host, pages).go("/hello")
-    left = {process.pid for process in (*children("chromium"), *children("node"))} - before
-    assert not left
+
+    def left() -> set[int]:
+        return {process.pid for process in (*children("chromium"), *children("node"))} - before
+
+    await until(lambda: not left(), "every process of the browser has ended")
 
 
 async def test_sessions_above_the_bound_wait_and_browsers_come_and_go(pages: Site) -> None:

@@ -56,6 +56,23 @@ def test_list_shows_what_stands_after_a_sources_colon() -> None:
     assert "verltool.num_workers" in table
 
 
+def test_list_shows_the_tools_of_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "tool.py"
+    file.write_text(
+        "import toolsvc\n\n\n@toolsvc.tool\n"
+        'def add(a: int, b: int) -> int:\n    """Adds."""\n    return a + b\n'
+    )
+    assert run("list", str(file)).stdout == "add  Adds.\n"
+    assert json.loads(run("list", str(file), "--json").stdout) == [
+        {"name": "add", "description": "Adds."}
+    ]
+    empty = tmp_path / "empty.py"
+    empty.touch()
+    refused = run("list", str(empty))
+    assert refused.exit_code == 1
+    assert refused.stderr.startswith(f"toolsvc: {empty} defines no tool")
+
+
 def test_a_name_in_the_list_is_never_broken() -> None:
     """In 80 columns, as the output of a command has them that is no terminal."""
     shown = run("list").stdout

@@ -141,6 +141,6 @@ def test_a_server_by_others_keeps_the_contract(
     service = start(f"mcp:{servers / 'mcp-server-everything'} stdio", "--set", names)
     probes = ("--probe", tmp_path / "probes.toml")
     # Each session starts a program, so everything takes its time.
-    code, found, shown = check(service.address, *OF_CALLS, *probes, "--pace", "2", folder=tmp_path)
+    code, found, shown = check(service.address, *OF_CALLS, *probes, "--pace", "3", folder=tmp_path)
     assert (code, found["failed"]) == (0, 0), shown
     assert found["passed"] >= 35, shown

