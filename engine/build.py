@@ -5,6 +5,7 @@ Nothing is started here but by `tools_of`, which ends what it starts.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from inspect import signature
 from pathlib import Path
 
@@ -71,6 +72,7 @@ def build_rewards(recipe: Recipe) -> Rewards:
         seconds=task.reward_seconds,
         threads=task.reward_threads,
         rules=StopRules.of(task),
+        options=task.reward_options,
     )
 
 
@@ -79,7 +81,12 @@ def build_group_hook(recipe: Recipe) -> GroupHook | None:
     task = recipe.shared.task
     if not task.group_hook:
         return None
-    return GroupHook(task.group_hook, recipe.folder, seconds=task.reward_seconds)
+    return GroupHook(
+        task.group_hook,
+        recipe.folder,
+        seconds=task.reward_seconds,
+        options=task.group_hook_options,
+    )
 
 
 async def open_source(recipe: Recipe, *, max_bad_rows: int) -> TaskSource:
@@ -94,11 +101,12 @@ async def open_source(recipe: Recipe, *, max_bad_rows: int) -> TaskSource:
     )
 
 
-def build_tools(recipe: Recipe, owner: str) -> ToolServices:
-    """Clients for the [tools.*] tables that the task asks for, all of them unless it names some.
-    StartupError for a file of their TLS that cannot be used."""
+def build_tools(recipe: Recipe, owner: str, *, but: Collection[str] = ()) -> ToolServices:
+    """Clients for the [tools.*] tables that the task asks for, all of them unless it names some;
+    `but`: those that are left out. StartupError for a file of their TLS that cannot be used."""
     shared = recipe.shared
-    tables = {name: shared.tools[name] for name in shared.task.tools or shared.tools}
+    asked = shared.task.tools or shared.tools
+    tables = {name: shared.tools[name] for name in asked if name not in but}
     processes = {
         name: ToolProcess(
             name, table, folder=recipe.folder, output=recipe.run_folder / f"tools.{name}.log"

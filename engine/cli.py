@@ -23,12 +23,11 @@ from engine.commands.endings import (
     tell_people,
 )
 from engine.config import EngineTable, RenderTable
+from toolwright.command_line import command_line, start
 from toolwright.recipe import load_recipe, read_resolved
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
+app = command_line(
+    "engine",
     help="The rollout engine: streams tokens from SGLang, calls tools over gRPC, ships "
     "trajectories to the learner.",
 )
@@ -84,12 +83,14 @@ def check(
 
         read = load_recipe(recipe, set_ or ())
         table = read.table("engine", EngineTable)
-        warnings = 0
+        warnings = left_out = 0
         for line in check_recipe(read, table, connect=connect):
             typer.echo(line)
             warnings += line.startswith("warning: ")
+            left_out += line.startswith("left out: ")
         doubts = f", but for {warnings} warning{'s' * (warnings > 1)}" if warnings else ""
-        typer.echo(f"the recipe is in order{doubts}")
+        what = "what can be checked of the recipe now" if left_out else "the recipe"
+        typer.echo(f"{what} is in order{doubts}")
 
 
 @app.command()
@@ -146,8 +147,9 @@ def sample(
     Tasks that are done are in OUTPUT.progress.jsonl: after a kill the same command goes on, with a
     larger --n too. Rejection sampling, for example:
 
-    engine sample recipe.toml --tasks questions.jsonl --per-task 8 --most-per-task 2
-    --keep engine.sample.keep:rewarded --output run/kept.trajectories
+    \b
+        engine sample recipe.toml --per-task 8 --most-per-task 2 \\
+            --keep engine.sample.keep:rewarded --output run/kept.trajectories
     """
     with one_sentence():
         from engine.commands.sample import Options, Stopped, sample_and_tell
@@ -221,7 +223,7 @@ def inspect(
 
 
 def main() -> None:
-    app()
+    start(app, "engine", extra="engine")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -34,6 +34,11 @@ class Suite(Table):
     )
     limits: Limits | None = Field(
         default=None, description="those that are named replace their namesakes in [task.limits]"
+    )
+    metadata: dict[str, Any] = Field(
+        default_factory=dict,
+        description="laid over the metadata of every task, for its tools; in texts {version} "
+        "names the weights",
     )
     withhold_observations: bool = Field(
         default=False, description="tools run but their answers come back empty: an ablation"

@@ -9,7 +9,8 @@ EngineError
 │   │   └── OpenFailed
 │   ├── ForkRefused
 │   └── SamplerFailed
-└── PublishFailed         the samplers are not all at the new version
+├── PublishFailed         the samplers are not all at the new version
+└── SharedSampler         another run changes the weights of a sampler of this one
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from toolwright.types import StopReason
 
 
 class EngineError(Exception):
-    """Base of everything that the engine raises on purpose."""
+    """Base of everything that the engine raises on purpose. status: the command's exit code."""
+
+    status = 1
 
 
 class StartupError(EngineError):
@@ -78,6 +81,13 @@ class SamplerFailed(AttemptFailed):
 
 class PublishFailed(EngineError):
     """A publish did not reach every sampler."""
+
+
+class SharedSampler(EngineError):
+    """Another run changes the weights of a sampler of this one, which ends: else both would take
+    the sampler from each other for ever. Who starts engines again should not after this one."""
+
+    status = 5
 
 
 @contextmanager

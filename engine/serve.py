@@ -19,6 +19,7 @@ from typing import Any
 import structlog
 
 from engine import garbage
+from engine.branching.checking import branching_doubts, check_top_k
 from engine.build import (
     build_codec,
     build_group_hook,
@@ -58,8 +59,9 @@ from engine.telemetry.progress import Progress
 from engine.text.codec import HuggingFaceCodec
 from toolwright.beginning import first_policy, leave_fork
 from toolwright.fingerprint import fingerprint
+from toolwright.holder import holder_of
 from toolwright.policy.v1 import policy_pb2, policy_pb2_grpc
-from toolwright.recipe import Recipe
+from toolwright.recipe import Recipe, refuse_open_ports
 from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
 from toolwright.rpc.auth import tokens_here
 from toolwright.rpc.server import Server
@@ -71,8 +73,9 @@ log = structlog.get_logger("engine")
 
 async def serve(recipe: Recipe, fork: Path | None = None) -> None:
     """`engine serve`: writes the resolved recipe and the log into the run's folder, and serves."""
+    refuse_open_ports(recipe)
     table = recipe.table("engine", EngineTable)
-    log_to(recipe.run_folder / "engine.jsonl")
+    log_to(recipe.make_run_folder() / "engine.jsonl")
     await Engine(recipe, table, fork=fork).run()
 
 
@@ -150,6 +153,8 @@ class Engine:
         protocol, rewards = build_protocol(recipe), build_rewards(recipe)
         stack.callback(rewards.close)
         source = await open_source(recipe, max_bad_rows=self._table.max_bad_rows)
+        for doubt in source.doubts():
+            self._progress.show(f"warning: task source: {doubt}")
         await first_that_fits(source, protocol, codec)
         self.journal = Journal(recipe.run_folder / "journal.sqlite", history=self._table.history)
         stack.push_async_callback(self.journal.close)
@@ -159,11 +164,15 @@ class Engine:
         self._pool = SamplerPool(shared.sampler, codec, vocab_size=codec.vocab_size)
         stack.push_async_callback(self._pool.close)
         await self._pool.open()
+        check_top_k(shared.task.branching, codec.vocab_size)
         check_context("task.limits.model", shared.task.limits.model, self._pool.longest_prompt)
         self._services = build_tools(recipe, self.journal.owner)
         stack.push_async_callback(self._services.close)
         # A run that goes on may be started before its services are back.
-        await self._services.open(patient=self.journal.boot > 1)
+        tools = await self._services.open(patient=self.journal.boot > 1)
+        listed = [tool for some in tools.values() for tool in some]
+        for doubt in branching_doubts(shared.task.branching, listed):
+            self._progress.show(f"warning: {doubt}")
         surroundings = Surroundings(
             rules=Rules(
                 protocol=protocol,
@@ -201,6 +210,8 @@ class Engine:
                 keeper=self.journal.append,
                 forget=self.journal.forget,
                 stored=self.journal.blob,
+                branching=shared.task.branching,
+                seed=shared.run.seed,
             ),
             source=source,
             journal=self.journal,
@@ -231,6 +242,7 @@ class Engine:
         shape = await asyncio.to_thread(policy_identity, self._model)
         self._fingerprint = fingerprint(recipe, tokenizer=codec.hash, shape=shape)
         self.status = EngineStatus(
+            run_folder=str(recipe.run_folder),
             steps=shared.run.steps,
             lane=self._lane,
             evaluation=self._evaluation,
@@ -316,7 +328,8 @@ class Engine:
             await stack.enter_async_context(metrics_page(self.metrics.registry, port))
         except OSError as error:
             raise StartupError(
-                f"engine.metrics_port: port {port} is in use; choose another or 0 for none"
+                f"engine.metrics_port: port {port} is in use"
+                f"{f' by {who}' if (who := holder_of(port)) else ''}; choose another or 0 for none"
             ) from error
 
     def _register_rollout(self, server: object) -> None:

@@ -64,6 +64,11 @@ class SessionRef:
     cancels: bool = False
 
 
+def without_fork(tools: Iterable[ToolSpec]) -> list[str]:
+    """Names of those that keep a state and cannot copy it: no session with one of them forks."""
+    return [tool.name for tool in tools if tool.stateful and not tool.forks]
+
+
 def tools_of(sessions: Iterable[SessionRef]) -> tuple[ToolSpec, ...]:
     """All tools of a trajectory. Where two sessions have a tool of one name, the tool is that of
     the first session, in the recipe's order."""
@@ -176,7 +181,8 @@ class Generated:
     stop: the text that ended it, None where none did. cut: the sampler wrote tokens after the stop,
     which were dropped. read_ns: monotonic clock, when the bytes that ended it were read.
     prompt_tokens: what the sampler counted in the prompt, images expanded, 0 where it did not say.
-    prompt_ids: those tokens, where they were asked for.
+    prompt_ids: those tokens, where they were asked for. top_logprobs: [n] lists, of the likeliest
+    tokens at each place, where they were asked for.
     """
 
     token_ids: Ids
@@ -188,6 +194,7 @@ class Generated:
     read_ns: int = 0
     prompt_tokens: int = 0
     prompt_ids: Sequence[int] = ()
+    top_logprobs: Sequence[Sequence[float]] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
+from engine.branching.checking import branching_doubts, check_top_k
 from engine.build import (
     build_codec,
     build_group_hook,
@@ -15,80 +16,163 @@ from engine.build import (
 )
 from engine.config import EngineTable
 from engine.errors import StartupError
+from engine.journal.identity import policy_identity
+from engine.lanes.evaluation.lane import check_suites
 from engine.lanes.evaluation.tasks import SuiteTasks
 from engine.protocols import Protocol
 from engine.rehearsal import first_that_fits
+from engine.sampler.context import check_context
 from engine.sampler.pool import SamplerPool
 from engine.sampler.server import Server
+from engine.tasks import TaskSource
 from engine.text.codec import HuggingFaceCodec
+from engine.tools.files import check_tool_files
+from engine.unmade import policy_stand_in, who_makes, who_makes_source
+from toolwright.beginning import first_policy
 from toolwright.recipe import Recipe, check_all
-from toolwright.recipe.remarks import remarks
+from toolwright.recipe.open_ports import is_open, open_ports
+from toolwright.recipe.remarks import WARNING, remarks
+from toolwright.rpc.auth import tokens_here
+from toolwright.rpc.server import Server as Listener
+from toolwright.run_folder import folder_fault
 
 BAD_ROWS_SHOWN = 5
+LEFT_OUT = "left out: "
+"""Before what cannot be looked into yet."""
 
 
 def check(recipe: Recipe, table: EngineTable, *, connect: bool) -> Iterator[str]:
     """Lines of what is in order, each as soon as it is known. StartupError or RecipeError for the
-    first thing that is not."""
+    first thing that is not.
+
+    What is not there yet and what the recipe says who makes it is no fault: what needs it is left
+    out, with a line. So is a port that `toolwright run` chooses.
+    """
     yield f"tables: {', '.join(recipe.raw)}"
     for name in check_all(recipe):
         yield f"table [{name}] is not checked: its package is not installed"
     yield from remarks(recipe)
-    shared = recipe.shared
-    codec = build_codec(recipe)
-    yield f"policy: vocabulary {codec.vocab_size}, end of turn {codec.end_of_turn!r}"
+    if fault := folder_fault(recipe.run_folder):
+        raise StartupError(fault)
+    for key in dict.fromkeys(key for key, _sentence in open_ports(recipe.shared)):
+        yield f"{key}: port 0, chosen by `toolwright run`; other commands need it named"
+    first = first_policy(recipe)
+    maker = who_makes(recipe, first)
+    like = policy_stand_in(recipe) if maker else first
+    codec = build_codec(recipe, like) if like else None
+    if codec:
+        whose = f" (of {like})" if maker else ""
+        check_top_k(recipe.shared.task.branching, codec.vocab_size)
+        yield (f"policy: vocabulary {codec.vocab_size}, end of turn {codec.end_of_turn!r}{whose}")
+    if maker:
+        lost = "its weights" if codec else "tokenizer, chat template, first prompt, samplers"
+        yield f"{LEFT_OUT}{lost}: {first} is not there yet, `toolwright run` makes it by {maker}"
+    else:
+        if not any(first.glob("*.safetensors")):
+            yield f"policy: {first} holds no weights yet (*.safetensors)"
+        policy_identity(first)
     protocol = build_protocol(recipe)
     build_rewards(recipe)
     build_group_hook(recipe)
     yield from asyncio.run(_sources(recipe, table, protocol, codec))
+    yield from (WARNING + line for line in asyncio.run(check_tool_files(recipe)))
     if connect:
-        yield from asyncio.run(_connect(recipe, codec))
+        yield from asyncio.run(_connect(recipe, table, codec))
     else:
-        asked = ", ".join(("samplers", *(f"tools.{name}" for name in shared.tools)))
+        asked = ", ".join(("samplers", *(f"tools.{name}" for name in recipe.shared.tools)))
         yield f"not asked: {asked} (--connect asks them)"
 
 
 async def _sources(
-    recipe: Recipe, table: EngineTable, protocol: Protocol, codec: HuggingFaceCodec
+    recipe: Recipe, table: EngineTable, protocol: Protocol, codec: HuggingFaceCodec | None
 ) -> list[str]:
-    source = await open_source(recipe, max_bad_rows=table.max_bad_rows)
-    drawn, tokens = await first_that_fits(source, protocol, codec)
-    task = drawn.task
-    lines = [
-        f"first prompt: {tokens} tokens without tools",
-        f"first task: {task.id}: {(task.prompt or str(task.messages[-1]))[:120]}",
-    ]
-    room = recipe.shared.task.limits.model
-    if tokens >= room:
-        lines.append(
-            f"warning: the first prompt has {tokens} tokens and task.limits.model is {room}: no "
-            "token is left for an answer"
-        )
-    if source.bad_rows:
-        lines.append(f"task source: {source.bad_rows} of {source.rows} rows are no tasks")
-        lines += [f"  {row}" for row in source.first_bad_rows(BAD_ROWS_SHOWN)]
-    source.close()
+    task = recipe.shared.task
+    Listener(table.listen or recipe.shared.run.engine, tokens=tokens_here())
+    if maker := who_makes_source(recipe, task.source):
+        lines = [_source_left_out("task.source", task.source, maker)]
+    else:
+        lines = await _training(recipe, table, protocol, codec)
     for suite in table.evaluation.suites:
+        if maker := who_makes_source(recipe, suite.source):
+            lines.append(_source_left_out(f"evaluation {suite.name}", suite.source, maker))
+            continue
         tasks = SuiteTasks(suite, recipe.folder, max_bad_rows=table.max_bad_rows)
         await tasks.open()
-        tasks.close()
         lines.append(f"evaluation {suite.name}: {suite.n} tasks")
+        if tasks.file is not None:
+            lines += _of_rows(f"evaluation {suite.name}", tasks.file)
+        tasks.close()
     return lines
 
 
-async def _connect(recipe: Recipe, codec: HuggingFaceCodec) -> list[str]:
+async def _training(
+    recipe: Recipe, table: EngineTable, protocol: Protocol, codec: HuggingFaceCodec | None
+) -> list[str]:
+    """Of the tasks to train on."""
+    source = await open_source(recipe, max_bad_rows=table.max_bad_rows)
+    lines = []
+    if codec is None:
+        task = (await anext(source.first(1))).task
+    else:
+        drawn, tokens = await first_that_fits(source, protocol, codec)
+        task = drawn.task
+        lines.append(f"first prompt: {tokens} tokens without tools")
+        room = recipe.shared.task.limits.model
+        if tokens >= room:
+            lines.append(
+                f"{WARNING}the first prompt has {tokens} tokens and task.limits.model is {room}: "
+                "no token is left for an answer"
+            )
+    lines.append(f"first task: {task.id}: {(task.prompt or str(task.messages[-1]))[:120]}")
+    lines += _of_rows("task source", source)
+    source.close()
+    return lines
+
+
+def _of_rows(whose: str, source: TaskSource) -> Iterator[str]:
+    """What is seldom meant of a file's rows, and which of them are no tasks."""
+    yield from (f"{WARNING}{whose}: {doubt}" for doubt in source.doubts())
+    if source.bad_rows:
+        yield f"{WARNING}{whose}: {source.bad_rows} of {source.rows} rows are no tasks"
+        yield from (f"  {row}" for row in source.first_bad_rows(BAD_ROWS_SHOWN))
+
+
+def _source_left_out(whose: str, source: str, maker: str) -> str:
+    return f"{LEFT_OUT}{whose}: {source} is not there yet, `toolwright run` makes it by {maker}"
+
+
+async def _connect(recipe: Recipe, table: EngineTable, codec: HuggingFaceCodec | None) -> list[str]:
+    """Asks everybody whose address is known."""
     shared = recipe.shared
-    pool = SamplerPool(shared.sampler, codec, vocab_size=codec.vocab_size)
-    services = build_tools(recipe, "check")
+    urls = tuple(url for url in shared.sampler.endpoints if not is_open(url))
+    lines = await _ask_samplers(recipe, table, codec, urls) if codec and urls else []
+    chosen = [name for name, tool in shared.tools.items() if is_open(tool.service)]
+    services = build_tools(recipe, "check", but=chosen)
     try:
-        await pool.open()
-        lines = [_sampler_line(server) for server in pool.servers]
-        for name, tools in (await services.open()).items():
+        found = await services.open()
+        every = [tool for tools in found.values() for tool in tools]
+        lines += (WARNING + line for line in branching_doubts(shared.task.branching, every))
+        for name, tools in found.items():
             listed = ", ".join(tool.name for tool in tools)
             lines.append(f"tools.{name} at {shared.tools[name].where}: {listed}")
     finally:
-        await pool.close()
         await services.close()
+    return lines
+
+
+async def _ask_samplers(
+    recipe: Recipe, table: EngineTable, codec: HuggingFaceCodec, urls: tuple[str, ...]
+) -> list[str]:
+    shared = recipe.shared
+    sampler = shared.sampler.model_copy(update={"endpoints": urls})
+    pool = SamplerPool(sampler, codec, vocab_size=codec.vocab_size)
+    try:
+        await pool.open()
+        lines = [_sampler_line(server) for server in pool.servers]
+        check_context("task.limits.model", shared.task.limits.model, pool.longest_prompt)
+        check_suites(table.evaluation.suites, shared.task.limits, pool.longest_prompt)
+    finally:
+        await pool.close()
     return lines
 
 

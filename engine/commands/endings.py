@@ -1,7 +1,8 @@
 """How a command of `engine` runs, and how it ends where it cannot do what it was asked.
 
 Invariant: whatever keeps a command from its work and has a mend is one sentence on standard error
-and exit code 1. What has no mend here is a defect and ends with its traceback.
+and exit code 1, or that of the error's class. What has no mend here is a defect and ends with its
+traceback.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from errno import EACCES, EDQUOT, EISDIR, EMFILE, ENOSPC, ENOTDIR, EPERM, EROFS
 from typing import Any, NoReturn
 
 import typer
@@ -25,12 +27,36 @@ def one_sentence() -> Iterator[None]:
     one; the error may be inside of nested groups."""
     try:
         yield
-    except (RecipeError, EngineError, ListenError, BaseExceptionGroup) as error:
+    except (RecipeError, EngineError, ListenError, OSError, BaseExceptionGroup) as error:
         cause = _leaves(error)[0]
-        if not isinstance(cause, RecipeError | EngineError | ListenError):
+        said = of_the_disk(cause) if isinstance(cause, OSError) else str(cause)
+        if not said or not isinstance(cause, RecipeError | EngineError | ListenError | OSError):
             raise
-        tell_people(f"engine: {cause}")
-        sys.exit(1)
+        tell_people(f"engine: {said}")
+        sys.exit(cause.status if isinstance(cause, EngineError) else 1)
+
+
+def of_the_disk(error: OSError) -> str:
+    """What a file system refuses, with the mend; empty for other errors."""
+    mend = _MENDS.get(error.errno or 0)
+    if mend is None or (error.filename is None and error.errno not in (ENOSPC, EDQUOT)):
+        return ""
+    where = f"{error.filename}: " if error.filename is not None else ""
+    return f"{where}{error.strerror}: {mend}"
+
+
+_RIGHTS = "give this user rights there, or name another place"
+_ROOM = "make room, and start the same command again"
+_MENDS = {
+    EACCES: _RIGHTS,
+    EROFS: _RIGHTS,
+    EPERM: _RIGHTS,
+    ENOSPC: _ROOM,
+    EDQUOT: _ROOM,
+    ENOTDIR: "a file is where a folder is meant, name another place",
+    EISDIR: "a folder is where a file is meant, name the file",
+    EMFILE: "raise the limit of open files (ulimit -n)",
+}
 
 
 def run_on_uvloop(work: Callable[[], Coroutine[Any, Any, None]]) -> None:

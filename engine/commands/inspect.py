@@ -61,7 +61,7 @@ def run_state(run_folder: Path) -> dict[str, Any]:
             "skipped": [
                 {"position": position, "reason": reason} for position, reason in reader.skipped()
             ],
-            "in_flight": [_in_flight(one, rows) for one, rows in reader.open_logs()],
+            "in_flight": [_in_flight(reader, one, rows) for one, rows in reader.open_logs()],
             "last_errors": last_errors(run_folder / "engine.jsonl"),
         }
 
@@ -248,10 +248,15 @@ def _calls(calls: Sequence[CallRecord], turn: int) -> Iterator[dict[str, Any]]:
         }
 
 
-def _in_flight(attempt: LoggedAttempt, rows: Sequence[bytes]) -> dict[str, Any]:
+def _in_flight(
+    reader: JournalReader, attempt: LoggedAttempt, rows: Sequence[bytes]
+) -> dict[str, Any]:
     told: dict[str, Any] = {"attempt": attempt.name, "age_s": round(attempt.age_s, 3)}
     try:
-        state = fold(event for data in rows for event in log_events.decode(data))
+        events = [event for data in rows for event in log_events.decode(data)]
+        if events and isinstance(events[0], log_events.Forked):
+            events = reader.log(attempt.name)
+        state = fold(events)
     except ValueError as error:
         return told | {"error": f"its log cannot be read: {error}"}
     return told | {

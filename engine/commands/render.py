@@ -17,7 +17,7 @@ from engine.errors import StartupError
 from engine.protocols import Protocol
 from engine.text.codec import HuggingFaceCodec
 from engine.types import ToolSpec
-from toolwright.recipe import Recipe
+from toolwright.recipe import Recipe, refuse_open_ports
 from toolwright.trajectory_files import write_trajectories
 from toolwright.types import (
     Author,
@@ -36,6 +36,8 @@ _AUTHORS = {"prompt": Author.PROMPT, "model": Author.MODEL, "tool": Author.TOOL}
 
 def render_recipe(recipe: Recipe, table: RenderTable) -> str:
     """`engine render`: returns what was written, as a line. StartupError."""
+    if table.ask_tools:
+        refuse_open_ports(recipe, "tools")
     codec = build_codec(recipe, table.model)
     tools = asyncio.run(tools_of(recipe)) if table.ask_tools else []
     output, conversations = recipe.resolve(table.output), recipe.resolve(table.conversations)

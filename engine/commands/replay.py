@@ -17,7 +17,7 @@ from engine.journal.logs import LogState, trajectory_of
 from engine.journal.reader import JournalReader, StoredRecord, reading
 from engine.rewards.rewards import Rewards
 from engine.rollout.events import AnyEvent, Scored
-from engine.rollout.record import Identity, record, with_texts
+from engine.rollout.record import Identity, is_orphan, record, with_texts
 from engine.rollout.state import State, fold
 from engine.text.codec import HuggingFaceCodec
 from toolwright.common.v1 import trajectory_pb2
@@ -131,6 +131,7 @@ async def _replay_group(
     done: Replayed,
 ) -> None:
     done.groups += 1
+    attempts = [member.attempt for member in group]
     told: list[Scored | None] = []
     unscored: list[Trajectory] = []
     for member in group:
@@ -142,7 +143,7 @@ async def _replay_group(
             if not events:
                 raise ValueError("it has no log")  # noqa: TRY301 (the same end as a broken one)
             state = fold(events)
-            identity = _identity(stored, placeholder.of(state))
+            identity = _identity(stored, placeholder.of(state), is_orphan(state, attempts))
             again = record(state, identity)
             unscored[-1] = _for_rewards(state, identity)
         except ValueError as error:
@@ -258,7 +259,7 @@ def _without_score(stored: Trajectory) -> Trajectory:
     return replace(stored, reward=0.0, reward_parts=(), masked=errored, anchors={})
 
 
-def _identity(stored: Trajectory, placeholder: int | None) -> Identity:
+def _identity(stored: Trajectory, placeholder: int | None, orphan: bool) -> Identity:
     return Identity(
         trajectory_id=stored.id,
         group_id=stored.group_id,
@@ -267,6 +268,7 @@ def _identity(stored: Trajectory, placeholder: int | None) -> Identity:
         task=stored.task,
         tokenizer_hash=stored.tokenizer_hash,
         placeholder=placeholder,
+        orphan=orphan,
     )
 
 

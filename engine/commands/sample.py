@@ -40,7 +40,7 @@ from engine.sampler.pool import SamplerPool
 from engine.tasks import TaskSource
 from engine.telemetry.logs import log_to
 from engine.text.codec import HuggingFaceCodec
-from toolwright.recipe import Recipe
+from toolwright.recipe import Recipe, refuse_open_ports
 
 PROGRESS_SECONDS = 5.0
 KEEP_THREADS = 8
@@ -71,6 +71,7 @@ class Stopped(Exception):
 
 async def sample_and_tell(recipe: Recipe, table: EngineTable, options: Options) -> None:
     """`engine sample`: progress and the log beside the output, the summary on standard output."""
+    refuse_open_ports(recipe, "sampler", "tools")
     log_to(options.output.with_name(options.output.name + ".log.jsonl"))
     typer.echo(await sample(recipe, table, options, tell_people))
 

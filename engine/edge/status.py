@@ -5,6 +5,8 @@ It reads the counters of the parts and owns none. Nothing here changes what the 
 
 from __future__ import annotations
 
+from typing import Any
+
 from engine.edge.delivery import Delivery
 from engine.edge.publishing import Publisher
 from engine.journal.journal import Journal
@@ -25,6 +27,7 @@ class EngineStatus:
     def __init__(
         self,
         *,
+        run_folder: str,
         steps: int,
         lane: TrainLane,
         evaluation: EvaluationLane,
@@ -37,8 +40,9 @@ class EngineStatus:
         metrics: Metrics,
         progress: Progress,
     ) -> None:
-        """steps: weight versions of the whole run."""
+        """run_folder: whole, tells whose engine this is. steps: weight versions of the run."""
         self.draining = False
+        self._run_folder = run_folder
         self._steps = steps
         self._lane = lane
         self._evaluation = evaluation
@@ -67,10 +71,11 @@ class EngineStatus:
         return "evaluating" if self._evaluation.busy else "running"
 
     def message(self) -> rollout_pb2.GetStatusResponse:
-        """The answer to GetStatus; the state alone while the engine is starting."""
+        """The answer to GetStatus; state and run folder alone while the engine is starting."""
         counts = self._lane.counts
         if not self._publisher.started:
-            return rollout_pb2.GetStatusResponse(state=self.state)
+            detail = wire.struct({"run_folder": self._run_folder})
+            return rollout_pb2.GetStatusResponse(state=self.state, detail=detail)
         version = self._publisher.version
         return rollout_pb2.GetStatusResponse(
             state=self.state,
@@ -83,15 +88,37 @@ class EngineStatus:
             dropped_groups=counts.dropped_groups,
             detail=wire.struct(
                 {
+                    "run_folder": self._run_folder,
                     "evaluating": self._evaluation.running,
                     "turned_away_groups": counts.turned_away,
                     "fruitless": self._lane.fruitless if self._lane.ends_fruitless else "",
+                    **self._work(),
                 }
             ),
             final_evaluation_done=version.step >= self._steps
             and not self._evaluation.busy
             and not self._evaluation.due(version),
         )
+
+    def _work(self) -> dict[str, Any]:
+        """What is under way, for who watches: totals since the engine's start, and this moment."""
+        done, asked = self._evaluation.rows
+        samplers = self._pool.statistics().values()
+        services = self._services.statistics()
+        return {
+            "steps": self._steps,
+            "tokens": sum(one["received"] for one in samplers),
+            "calls": sum(one.calls for one in services.values()),
+            "reward": self._metrics.mean_reward,
+            "evaluated_rows": done,
+            "evaluation_rows": asked,
+            "samplers": len(samplers),
+            "samplers_up": sum(one["up"] for one in samplers),
+            "sampler_away": next((one["why"] for one in samplers if not one["up"]), ""),
+            "sampler_requests": sum(one["in_flight"] for one in samplers),
+            "tool_sessions": sum(one.open_sessions for one in services.values()),
+            "tool_calls_in_flight": sum(one.calls_in_flight for one in services.values()),
+        }
 
     def line(self) -> str:
         """The progress line of this moment. The metrics are brought up to date with it."""

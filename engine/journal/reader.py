@@ -20,7 +20,8 @@ from engine.journal.schema import (
     refuse_other_schemas,
     unusable,
 )
-from engine.rollout.events import AnyEvent
+from engine.rollout.events import AnyEvent, Forked
+from engine.rollout.log import whole_log
 from toolwright.types import WeightVersion
 
 NAMES = 100_000
@@ -123,8 +124,15 @@ class JournalReader:
         return [(one, rows[one.name]) for one in attempts]
 
     def log(self, attempt: str) -> list[AnyEvent]:
-        """All events of an attempt. ValueError for a log that cannot be read."""
-        return read_log(self._db, attempt)
+        """All events of an attempt, for a branch those of its parents before the fork too.
+        ValueError for a log that cannot be read."""
+        events = read_log(self._db, attempt)
+        parents: dict[str, list[AnyEvent]] = {}
+        newest = events
+        while newest and isinstance(newest[0], Forked) and newest[0].parent not in parents:
+            name = newest[0].parent
+            newest = parents[name] = read_log(self._db, name)
+        return whole_log(events, parents)
 
     def groups(self) -> Iterator[list[StoredRecord]]:
         """Groups whose records are held, in order."""

@@ -4,6 +4,8 @@ Invariants
 - A member's place is free as soon as its log has ended; scoring holds none.
 - What an earlier life finished or scored is not done again; what it began goes on.
 - The group is whole when all members are scored and the group hook has run.
+- Where trajectories branch, members that are no starters wait for a branch (`branching/budget.py`),
+  and a group has its size all the same.
 """
 
 from __future__ import annotations
@@ -12,12 +14,13 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 
 import structlog
 from msgspec import structs
 
+from engine.branching.budget import BranchBudget
 from engine.errors import TaskUnfit, first_of_group
 from engine.lanes.places import Places
 from engine.rewards.hook import GroupHook
@@ -28,8 +31,9 @@ from engine.rollout.assignment import Assignment, Prompts, Surroundings
 from engine.rollout.attempts import roll_out
 from engine.rollout.events import Scored
 from engine.rollout.log import AttemptLog, Keeper
-from engine.rollout.record import Identity, record, with_texts
+from engine.rollout.record import Identity, is_orphan, record, with_texts
 from engine.tasks import DrawnTask
+from toolwright.recipe import Branching
 from toolwright.types import SamplingParams, Trajectory
 
 LONGEST_PAUSE_S = 30.0
@@ -43,6 +47,7 @@ class Lane:
     """What all groups of a lane share.
 
     life: begins the names of attempts, another in each life of the engine. patience: seconds.
+    branching: where trajectories may part on the way, by draws of `seed`.
     """
 
     surroundings: Surroundings
@@ -54,6 +59,8 @@ class Lane:
     keeper: Keeper
     forget: Callable[[str], None]
     stored: Callable[[str], Awaitable[bytes | None]]
+    branching: Branching | None = None
+    seed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,17 +148,42 @@ class GroupRun:
         return []
 
     async def _roll_out(self, round_: int) -> list[Member]:
+        starters = self._starters()
+        branches = self._branches(len(starters))
         with first_of_group(TaskUnfit):
             async with asyncio.TaskGroup() as group:
-                tasks = [
-                    group.create_task(self._member(index, round_)) for index in range(self._size)
-                ]
+                # Starters find their places first: the others wait for what comes of them.
+                order = sorted(range(self._size), key=lambda index: index not in starters)
+                tasks = {
+                    index: group.create_task(
+                        self._member(index, round_, branches, waits=index not in starters)
+                    )
+                    for index in order
+                }
                 await asyncio.sleep(0)  # each of them takes its first step
                 self.queued.set()
-        return [task.result() for task in tasks]
+        return with_parents([tasks[index].result() for index in range(self._size)])
 
-    async def _member(self, index: int, round_: int) -> Member:
-        lane, trajectory_id = self._lane, f"{self._group_id}-{index}"
+    def _starters(self) -> set[int]:
+        """Members that begin at the prompt, or go on with what an earlier life began."""
+        branching, size = self._lane.branching, self._size
+        first = size if branching is None else branching.starters(size)
+        begun = {index for index in range(size) if self._id_of(index) in self._earlier}
+        return begun | set(range(first))
+
+    def _branches(self, starters: int) -> BranchBudget | None:
+        lane = self._lane
+        if lane.branching is None:
+            return None
+        return BranchBudget(lane.branching, seed=lane.seed, starters=starters, size=self._size)
+
+    def _id_of(self, index: int) -> str:
+        return f"{self._group_id}-{index}"
+
+    async def _member(
+        self, index: int, round_: int, branches: BranchBudget | None, *, waits: bool
+    ) -> Member:
+        lane, trajectory_id = self._lane, self._id_of(index)
         assignment = Assignment(
             trajectory_id=trajectory_id,
             group_id=self._group_id,
@@ -161,22 +193,30 @@ class GroupRun:
             media=self.drawn.media,
             stored=self._lane.stored,
             prompts=self._prompts,
+            branches=branches,
         )
         earlier = self._earlier.pop(trajectory_id, None)
         number = 0
         if earlier is not None and earlier.state.ended is not None:
             attempt = earlier
         else:
+            name = f"{lane.life}r{round_}a"
             async with lane.places:
+                branch = None
+                if waits and branches is not None:
+                    branch = await branches.wait(f"{trajectory_id}/{name}0")
                 attempt, number = await roll_out(
                     lane.surroundings,
                     assignment,
-                    name=f"{lane.life}r{round_}a",
+                    name=name,
                     patience=lane.patience,
                     keeper=lane.keeper,
                     forget=lane.forget,
                     earlier=earlier,
+                    branch=branch,
                 )
+        if branches is not None:
+            branches.ended()
         rules = lane.surroundings.rules
         mark = rules.codec.image_mark
         member = Member(
@@ -217,6 +257,17 @@ class GroupRun:
                 if score is not None:
                     before = member.rewarded
                     _append(member, before, scored(before, score), seconds, hooked=True)
+
+
+def with_parents(members: list[Member]) -> list[Member]:
+    """The members, those marked whose parent's attempt was given up after they had branched."""
+    attempts = [member.log.attempt for member in members]
+    return [
+        replace(member, identity=replace(member.identity, orphan=True))
+        if is_orphan(member.log.state, attempts)
+        else member
+        for member in members
+    ]
 
 
 async def score_member(member: Member, rewards: Rewards) -> None:

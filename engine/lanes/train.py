@@ -26,7 +26,7 @@ from engine.journal.journal import Counts, Journal, JournalFull
 from engine.lanes.capacity import staleness_room
 from engine.lanes.group import GroupRun, Lane, Member
 from engine.lanes.signal import Sieve
-from engine.rollout.log import AttemptLog
+from engine.rollout.log import AttemptLog, before
 from engine.tasks import BadRow, BadRows, TaskSource
 from toolwright.recipe import Run
 from toolwright.types import SamplingParams, Status, Trajectory
@@ -116,9 +116,12 @@ class TrainLane:
 
     async def resume(self) -> set[str]:
         """Takes up what an earlier life left; the attempts whose sessions go on."""
-        for trajectory_id, found in (await self._journal.open_logs()).items():
+        open_logs = await self._journal.open_logs()
+        logs = {found.attempt: found.events for found in open_logs.values()}
+        for trajectory_id, found in open_logs.items():
             try:
-                attempt = AttemptLog(found.attempt, self._lane.keeper, found.events)
+                start = before(found.events, logs)
+                attempt = AttemptLog(found.attempt, self._lane.keeper, found.events, start=start)
             except ValueError as error:  # LogError, or tokens and log-probs that do not fit
                 log.warning("log_refused", attempt=found.attempt, error=str(error))
                 self._journal.forget(found.attempt)

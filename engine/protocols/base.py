@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engine.types import Codec, Decision, ToolSpec, View
-from toolwright.types import Task
+from toolwright.types import Author, Task
 
 
 class Protocol(typing.Protocol):
@@ -37,8 +37,11 @@ class Protocol(typing.Protocol):
         """
         ...
 
-    def frame(self, stop: str | None, codec: Codec) -> tuple[list[int], list[int]]:
-        """Ids before and after an observation, given how the action ended (spec 3.5)."""
+    def frame(
+        self, stop: str | None, codec: Codec, author: Author = Author.TOOL
+    ) -> tuple[list[int], list[int]]:
+        """Ids before and after an observation, given how the action ended (spec 3.5) and who
+        speaks first in it."""
         ...
 
     def observation(self, texts: Sequence[str], codec: Codec) -> list[int]:

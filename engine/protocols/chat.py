@@ -1,6 +1,7 @@
 """Chat messages, VerlTool's multi-turn mode (spec 3.5): function calls in Qwen's template.
 
-Every observation is a message of role `tool`. Its frame, what the template writes before and
+Every observation is a message of role `tool`, or of `system_role` where the environment itself
+speaks. Its frame, what the template writes before and
 after the content and up to the next generation prompt, is found once by rendering a sentinel.
 With `parallel` an action holds any number of calls: each goes out when it is complete, the action
 ends with the turn, and each answer is a message of its own.
@@ -22,7 +23,7 @@ from engine.protocols.conversation import (
 )
 from engine.text.cut import stop_cut
 from engine.types import Answer, Call, Calls, Codec, Decision, End, ToolSpec, View
-from toolwright.types import Task
+from toolwright.types import Author, Task
 
 MOST_CALLS = 256
 """Of one action that run: each mark asks for all calls up to it."""
@@ -31,8 +32,9 @@ _OBSERVATION = "toolwright-observation-sentinel"
 
 
 class Chat:
-    """Options: the tags of a call, the role of observations, and what marks the answer;
-    an action without a call is the answer when `answer_open` is empty."""
+    """Options: the tags of a call, the role of observations, that of what the environment says
+    itself ("" = the same), and what marks the answer; an action without a call is the answer when
+    `answer_open` is empty."""
 
     def __init__(
         self,
@@ -40,17 +42,19 @@ class Chat:
         call_open: str = "<tool_call>",
         call_close: str = "</tool_call>",
         role: str = "tool",
+        system_role: str = "",
         answer_open: str = "",
         answer_close: str = "",
         parallel: bool = False,
     ) -> None:
         self._parallel = parallel
-        self._rendered: dict[tuple[Codec, bool], tuple[list[int], list[int], list[int]]] = {}
-        """What the template writes around observations, by codec and kind of stop: rendering it
-        for every observation is work done twice."""
+        self._rendered: dict[tuple[Codec, bool, str], tuple[list[int], list[int], list[int]]] = {}
+        """What the template writes around observations, by codec, kind of stop and role: rendering
+        it for every observation is work done twice."""
         self._call_open = call_open
         self._call_close = call_close
         self._role = role
+        self._system_role = system_role or role
         self._answer_open = answer_open
         self._answer_close = answer_close
 
@@ -99,25 +103,35 @@ class Chat:
             return End()
         return Answer(text=answer.removesuffix(self._answer_close).strip())
 
-    def frame(self, stop: str | None, codec: Codec) -> tuple[list[int], list[int]]:
-        before, _, after = self._around(stop, codec)
+    def frame(
+        self, stop: str | None, codec: Codec, author: Author = Author.TOOL
+    ) -> tuple[list[int], list[int]]:
+        role = self._system_role if author is Author.SYSTEM else self._role
+        before, _, after = self._around(stop, codec, role)
         return before, after
 
     def observation(self, texts: Sequence[str], codec: Codec) -> list[int]:
         if not self._parallel:
             return codec.encode_plain("\n".join(texts))
-        _, between, _ = self._around(None, codec)
+        _, between, _ = self._around(None, codec, self._role)
         body: list[int] = []
         for number, text in enumerate(texts):
             body += [*(between if number else ()), *codec.encode_plain(text)]
         return body
 
-    def _around(self, stop: str | None, codec: Codec) -> tuple[list[int], list[int], list[int]]:
+    def ending(self, text: str, codec: Codec) -> str:
+        """The stop at which a recorded message of the assistant ends: a rollout stops at the call,
+        the end of the turn is then the frame's and not the policy's."""
+        return self._call_close if text.endswith(self._call_close) else codec.end_of_turn
+
+    def _around(
+        self, stop: str | None, codec: Codec, role: str
+    ) -> tuple[list[int], list[int], list[int]]:
         """Ids before the first observation of a turn, between two, and after the last."""
         ended = stop == codec.end_of_turn
-        key = (codec, ended)
+        key = (codec, ended, role)
         if key not in self._rendered:
-            observed = {"role": self._role, "content": _OBSERVATION}
+            observed = {"role": role, "content": _OBSERVATION}
             opening_ = [
                 {"role": "user", "content": "x"},
                 {"role": "assistant", "content": _ACTION},
@@ -148,13 +162,12 @@ class Chat:
             role = message.get("role")
             if role == "assistant":
                 text = _assistant_text(message, self._call_open, self._call_close)
-                # A rollout stops at the call: the end of the turn is then the frame's, not the
-                # policy's.
-                stop = self._call_close if text.endswith(self._call_close) else codec.end_of_turn
-                text = text if stop == self._call_close else text + codec.end_of_turn
+                stop = self.ending(text, codec)
+                text = text + codec.end_of_turn if stop == codec.end_of_turn else text
                 runs.append(("model", codec.encode(text)))
-            elif role == self._role:
-                head, tail = self.frame(stop, codec)
+            elif role in (self._role, self._system_role):
+                author = Author.TOOL if role == self._role else Author.SYSTEM
+                head, tail = self.frame(stop, codec, author)
                 runs.append(
                     ("tool", [*head, *self.observation([content_of(message)], codec), *tail])
                 )

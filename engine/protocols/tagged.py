@@ -20,7 +20,7 @@ from engine.protocols.conversation import (
 )
 from engine.text.foreign import OwnText
 from engine.types import Answer, Calls, Codec, Decision, ToolSpec, View
-from toolwright.types import Task
+from toolwright.types import Author, Task
 
 
 class Tagged:
@@ -83,7 +83,9 @@ class Tagged:
             return Answer(text=body[start + len(self._answer_open) : end].strip())
         return nothing_done(body)
 
-    def frame(self, stop: str | None, codec: Codec) -> tuple[list[int], list[int]]:
+    def frame(
+        self, stop: str | None, codec: Codec, author: Author = Author.TOOL
+    ) -> tuple[list[int], list[int]]:
         if codec not in self._frames:
             before, _, after = self._observation.partition("{text}")
             self._frames[codec] = codec.encode(before), codec.encode(after)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from engine.rewards.reading import shown
@@ -22,6 +22,12 @@ def is_async(function: Callable[..., Any]) -> bool:
         function = function.func
     call = getattr(function, "__call__", None)  # noqa: B004 (of an instance: its class's method)
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+
+def with_options(found: Any, options: Mapping[str, Any]) -> Any:
+    """What a recipe's path names, called with the recipe's options where it has some, or where it
+    is a class: what comes back is the function. TypeError or ValueError of that call."""
+    return found(**options) if options or inspect.isclass(found) else found
 
 
 async def call_on_loop(awaitable: Awaitable[Any], *, seconds: float) -> Any:

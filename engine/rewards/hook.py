@@ -1,22 +1,24 @@
 """The recipe's group hook: an async function that sees a group once all its members are scored.
 
 `async def hook(group: Sequence[Trajectory]) -> Sequence[Score | None]`, one entry a member in
-order, None = unchanged. It may call services, and adds parts, anchors, events and masks. After a
-crash it may run again for the same group, so running twice has to be safe; what it returned last
-is what counts. It sees members that infrastructure ended too: they are a share of the group.
+order, None = unchanged. With `group_hook_options`, and where the path names a class, the object is
+called with them first and gives the function. It may call services, and adds parts, anchors, events
+and masks. After a crash it may run again for the same group, so running twice has to be safe; what
+it returned last is what counts. It sees members that infrastructure ended too: they are a share of
+the group.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import structlog
 
 from engine.errors import StartupError
-from engine.rewards.calling import CallFailed, call_on_loop, is_async
+from engine.rewards.calling import CallFailed, call_on_loop, is_async, with_options
 from engine.rewards.reading import ScoreRefused, checked, one_each
 from engine.rewards.score import HOOK_FAILED, Score, failure
 from toolwright.imports import ImportPathError, load_object
@@ -32,13 +34,24 @@ class GroupHook:
     """One recipe's hook. `seconds`: the longest time of one call."""
 
     def __init__(
-        self, path: str, folder: Path, *, seconds: float, pauses: Sequence[float] = PAUSES
+        self,
+        path: str,
+        folder: Path,
+        *,
+        seconds: float,
+        options: Mapping[str, Any] | None = None,
+        pauses: Sequence[float] = PAUSES,
     ) -> None:
-        """StartupError when the path names no async function."""
+        """StartupError when the path names no async function, or nothing that makes one of the
+        options."""
         try:
-            self._function: Callable[[Any], Any] = load_object(path, folder)
+            self._function: Callable[[Any], Any] = with_options(
+                load_object(path, folder), options or {}
+            )
         except ImportPathError as error:
             raise StartupError(f"task.group_hook: {error}") from error
+        except (TypeError, ValueError) as error:
+            raise StartupError(f"task.group_hook_options do not fit {path!r}: {error}") from error
         if not callable(self._function) or not is_async(self._function):
             raise StartupError(f"task.group_hook: {path!r} is no async function")
         self._seconds = seconds

@@ -2,9 +2,11 @@
 
 A reward function takes a Trajectory (or, with `reward_per_group`, the list of a group's) and
 returns a number, a dictionary of named parts whose sum is the reward, (number, parts), or a Score;
-it may be async. `trajectory.metadata["final_text"]` is the text of the last action, special tokens
-kept. A function that raises, takes too long or returns nonsense leaves a Score that says so: reward
-0, out of the loss and out of the baseline, with the event `reward_failed`.
+it may be async. With `reward_options`, and where the path names a class, the object is called with
+them first and gives the function. `trajectory.metadata["final_text"]` is the text of the last
+action, special tokens kept. A function that raises, takes too long or returns nonsense leaves a
+Score that says so: reward 0, out of the loss and out of the baseline, with the event
+`reward_failed`.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,13 @@ from typing import Any
 import structlog
 
 from engine.errors import StartupError
-from engine.rewards.calling import CallFailed, call_in_thread, call_on_loop, is_async
+from engine.rewards.calling import (
+    CallFailed,
+    call_in_thread,
+    call_on_loop,
+    is_async,
+    with_options,
+)
 from engine.rewards.reading import ScoreRefused, one_each, read_score
 from engine.rewards.score import REWARD_FAILED, Score, failure
 from engine.rewards.settle import settled
@@ -61,12 +69,18 @@ class Rewards:
         seconds: float,
         threads: int = 8,
         rules: StopRules | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> None:
-        """StartupError when the path names nothing that can be called with one argument."""
+        """StartupError when the path names nothing that can be called with one argument, or that
+        takes the options."""
         try:
-            self._function: Callable[[Any], Any] = load_object(path, folder)
+            self._function: Callable[[Any], Any] = with_options(
+                load_object(path, folder), options or {}
+            )
         except ImportPathError as error:
             raise StartupError(f"task.reward: {error}") from error
+        except (TypeError, ValueError) as error:
+            raise StartupError(f"task.reward_options do not fit {path!r}: {error}") from error
         if not callable(self._function):
             raise StartupError(f"task.reward: {path!r} is no function")
         _check_arguments(

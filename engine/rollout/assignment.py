@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
+from engine.branching.budget import BranchBudget
 from engine.images.media import Media
 from engine.rollout.decide import Rules
 from engine.sampler.pool import SamplerPool
@@ -52,6 +53,7 @@ class Assignment:
     """Which trajectory to roll out, and how to sample it.
 
     media: what `task.media` refers to. stored: bytes of an image that an earlier life showed.
+    branches: of the group, where trajectories may part.
     """
 
     trajectory_id: str
@@ -63,3 +65,4 @@ class Assignment:
     withhold_observations: bool = False
     stored: Callable[[str], Awaitable[bytes | None]] = stored_nowhere
     prompts: Prompts = field(default_factory=Prompts)
+    branches: BranchBudget | None = None

@@ -19,6 +19,7 @@ from itertools import count
 
 import structlog
 
+from engine.branching.budget import Branch
 from engine.errors import AttemptFailed, OpenFailed, TaskUnfit
 from engine.rollout.assignment import Assignment, Surroundings
 from engine.rollout.events import Ended
@@ -49,23 +50,24 @@ async def roll_out(
     keeper: Keeper,
     forget: Callable[[str], None],
     earlier: AttemptLog | None = None,
+    branch: Branch | None = None,
 ) -> tuple[AttemptLog, int]:
     """The log of the attempt that came to an end, and its number from 0.
 
     name: of attempts, another in each life of the engine. earlier: an attempt of an earlier life,
-    gone on with first. forget: is told of every attempt that is given up. TaskUnfit where no
-    attempt can be made.
+    gone on with first. branch: what the trajectory begins as. forget: is told of every attempt that
+    is given up. TaskUnfit where no attempt can be made.
     """
     began = time.monotonic()
     tools = surroundings.tools
     opened_before = {name: tools.opened(name) for name in tools.names}
     for number in count():
-        attempt = earlier if earlier is not None and number == 0 else None
+        attempt = branch.log if branch is not None else earlier
         if attempt is None:
             attempt = AttemptLog(f"{assignment.trajectory_id}/{name}{number}", keeper)
         try:
             if attempt.state.ended is None:
-                await Rollout(surroundings, assignment, attempt).run()
+                await Rollout(surroundings, assignment, attempt, branch).run()
         except (AttemptFailed, LogError) as error:
             failure = error if isinstance(error, AttemptFailed) else AttemptFailed(str(error))
         else:
@@ -73,6 +75,7 @@ async def roll_out(
         surroundings.failures[failure.stop_reason.name.lower()] += 1
         log.warning("attempt_failed", attempt=attempt.attempt, error=str(failure))
         forget(attempt.attempt)
+        earlier = branch = None
         if failure.permanent:
             raise TaskUnfit(f"task {assignment.task.id}: {failure}") from failure
         waited = time.monotonic() - began

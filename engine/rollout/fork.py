@@ -10,12 +10,13 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from engine.errors import ForkRefused
-from engine.rollout.events import AnyEvent, Forked
-from engine.rollout.log import AttemptLog, Keeper
-from engine.rollout.state import LogError
+from engine.images.media import Media
+from engine.rollout.events import Forked
+from engine.rollout.log import AttemptLog
+from engine.timelimit import TimeLimit
 from engine.tools.environment import Environment
 from engine.tools.services import ToolServices
 from toolwright.types import Task
@@ -27,33 +28,29 @@ async def fork(
     environment: Environment,
     attempt: str,
     task: Task,
-    keeper: Keeper,
-) -> AttemptLog:
-    """The child's log under the key `attempt`; a rollout goes on from it. ForkRefused inside a
-    turn, after the end, or where a service cannot fork its session."""
+    *,
+    media: Sequence[Media] = (),
+    clock: TimeLimit | None = None,
+) -> tuple[AttemptLog, Environment]:
+    """The child's log under the key `attempt`, and its sessions; a rollout goes on from both.
+
+    media: of the images that the parent has seen; the child's log holds them too. clock: stands
+    still while a service is away. ForkRefused inside a turn, after the end, or where a service
+    cannot fork its session, or has no room for one.
+    """
     state, length = parent.state, parent.length
-    if not state.opened or state.ended or state.acted or state.open_calls:
+    inside = state.acted or state.open_calls or state.partial
+    if not state.opened or state.ended or inside:
         raise ForkRefused(f"{parent.attempt} is inside of a turn, or not running")
-    forked = await tools.fork(environment, attempt, task)
-    child = AttemptLog(attempt, keeper, start=state)
+    forked = await tools.fork(environment, attempt, task, clock)
+    child = AttemptLog(attempt, parent.keeper, start=state)
     child.append(
         Forked(
             parent=parent.attempt,
             events=length,
             offset=len(state.token_ids),
             sessions=forked.refs,
-        )
+        ),
+        media,
     )
-    return child
-
-
-def whole_log(events: Sequence[AnyEvent], logs: Mapping[str, Sequence[AnyEvent]]) -> list[AnyEvent]:
-    """All events of a log: first those of its parent that it refers to, then its own. LogError
-    where the parent's are not there."""
-    if not events or not isinstance(events[0], Forked):
-        return list(events)
-    first = events[0]
-    parent = logs.get(first.parent)
-    if parent is None or len(parent) < first.events:
-        raise LogError(f"the log of {first.parent} is not there as far as it was forked")
-    return [*whole_log(parent[: first.events], logs), *events]
+    return child, forked

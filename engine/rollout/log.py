@@ -1,12 +1,13 @@
-"""The log of one attempt while it grows: each event is folded, and handed to whoever keeps it."""
+"""The log of one attempt while it grows: each event is folded, and handed to whoever keeps it; and
+logs that begin by reference to another."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from engine.images.media import Media
-from engine.rollout.events import AnyEvent
-from engine.rollout.state import EMPTY, State, apply, fold
+from engine.rollout.events import AnyEvent, Forked
+from engine.rollout.state import EMPTY, LogError, State, apply, fold
 
 Keeper = Callable[[str, Sequence[AnyEvent], Sequence[Media]], None]
 """(attempt, new events, blobs that they name): takes them at once and makes them durable soon."""
@@ -35,10 +36,31 @@ class AttemptLog:
         self.attempt = attempt
         self.state = fold(events, start)
         self.length = len(events)
-        self._keeper = keeper
+        self.keeper = keeper
 
     def append(self, event: AnyEvent, blobs: Sequence[Media] = ()) -> None:
         """LogError for an event that cannot follow."""
         self.state = apply(self.state, event)
         self.length += 1
-        self._keeper(self.attempt, (event,), blobs)
+        self.keeper(self.attempt, (event,), blobs)
+
+
+def whole_log(events: Sequence[AnyEvent], logs: Mapping[str, Sequence[AnyEvent]]) -> list[AnyEvent]:
+    """All events of a log: first those of its parent that it refers to, then its own. LogError
+    where the parent's are not there."""
+    if not events or not isinstance(events[0], Forked):
+        return list(events)
+    first = events[0]
+    parent = logs.get(first.parent)
+    if parent is None or len(parent) < first.events:
+        raise LogError(f"the log of {first.parent} is not there as far as it was forked")
+    # Each step up looks among fewer: parents in a circle, which nobody writes, end it too.
+    others = {name: one for name, one in logs.items() if name != first.parent}
+    return [*whole_log(parent[: first.events], others), *events]
+
+
+def before(events: Sequence[AnyEvent], logs: Mapping[str, Sequence[AnyEvent]]) -> State:
+    """The state in which a log begins: its parent's at the fork, or the empty one. LogError as of
+    `whole_log`."""
+    whole = whole_log(events, logs)
+    return fold(whole[: len(whole) - len(events)])

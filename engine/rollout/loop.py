@@ -14,9 +14,13 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 import structlog
 
+from engine.branching.brancher import Brancher
+from engine.branching.budget import Branch
 from engine.errors import SamplerFailed, SessionLost
 from engine.images.media import Media
 from engine.images.places import ExpansionMismatch, check_expansion, data_uri
@@ -37,6 +41,7 @@ from engine.rollout.log import AttemptLog
 from engine.rollout.observe import Observer
 from engine.rollout.opening import opened, recall_images, sessions_of
 from engine.rollout.state import State
+from engine.sampler.action import OnMark
 from engine.sampler.stops import StopTable
 from engine.text.cut import stop_cut
 from engine.timelimit import TimeLimit
@@ -55,13 +60,31 @@ log = structlog.get_logger("rollout")
 class Rollout:
     """One attempt. `run` returns when its log has ended, or raises AttemptFailed or TaskUnfit."""
 
-    def __init__(self, surroundings: Surroundings, assignment: Assignment, log: AttemptLog) -> None:
-        """`log`: empty for a new attempt; with events of an earlier life the attempt goes on."""
+    def __init__(
+        self,
+        surroundings: Surroundings,
+        assignment: Assignment,
+        log: AttemptLog,
+        branch: Branch | None = None,
+    ) -> None:
+        """`log`: empty for a new attempt; with events of an earlier life the attempt goes on.
+        `branch`: what the log begins as, with its sessions."""
         self._around = surroundings
         self._rules = surroundings.rules
         self._assignment = assignment
         self._log = log
-        self._media: dict[str, Media] = {one.blob.sha256: one for one in assignment.media}
+        known = (*assignment.media, *(branch.media if branch else ()))
+        self._media: dict[str, Media] = {one.blob.sha256: one for one in known}
+        self._forked = branch.environment if branch else None
+        self._brancher: Brancher | None = None
+        if assignment.branches is not None:
+            self._brancher = Brancher(
+                assignment.branches,
+                log,
+                task=assignment.task,
+                tools=surroundings.tools,
+                pool=surroundings.pool,
+            )
         self._pending: dict[str, PendingCall] = {}
         self._answers: dict[str, asyncio.Task[Reply]] = {}
         self._image_data: dict[str, str] = {}
@@ -90,9 +113,11 @@ class Rollout:
         """Until the log has ended. Cancellation closes the sessions and goes on."""
         while True:
             length, began = self._log.length, time.monotonic()
-            environment = await sessions_of(
-                self._around.tools, self._assignment, self._log, replaced=self._replaced
-            )
+            environment, self._forked = self._forked, None
+            if environment is None:
+                environment = await sessions_of(
+                    self._around.tools, self._assignment, self._log, replaced=self._replaced
+                )
             opened_at = time.monotonic()
             try:
                 await self._run_in(environment, opened_at - began)
@@ -194,20 +219,27 @@ class Rollout:
             if dispatch is not None:
                 self._dispatch(environment, dispatch, read_ns)
 
+        ask = partial(
+            self._around.pool.generate,
+            key=self._log.attempt,
+            token_ids=state.token_ids,
+            sampling=self._assignment.sampling,
+            stops=self._stop_table(state.tools),
+            images=self._request_images(state),
+            clock=self._limit,
+        )
         try:
-            generated = await self._around.pool.generate(
-                key=self._log.attempt,
-                token_ids=state.token_ids,
-                sampling=self._assignment.sampling,
-                max_new_tokens=room,
-                stops=self._stop_table(state.tools),
-                on_action=on_action,
-                on_mark=on_mark,
-                on_progress=self._streamed,
-                received=state.partial,
-                images=self._request_images(state),
-                clock=self._limit,
-            )
+            generated = None
+            if self._brancher is not None and self._brancher.looks():
+                generated = await self._look(self._brancher, ask, environment, room, on_mark)
+            if generated is None:
+                generated = await ask(
+                    max_new_tokens=room,
+                    on_action=on_action,
+                    on_mark=on_mark,
+                    on_progress=self._streamed,
+                    received=self._state.partial,
+                )
         except SamplerFailed as error:
             if turn:  # what it refuses may be an observation: the next attempt's is another
                 raise SamplerFailed(str(error)) from error
@@ -220,6 +252,31 @@ class Rollout:
                 "leave all other tokens as they are",
                 permanent=not turn,
             ) from self._broken
+
+    async def _look(
+        self,
+        brancher: Brancher,
+        ask: Callable[..., Awaitable[Generated]],
+        environment: Environment,
+        room: int,
+        on_mark: OnMark,
+    ) -> Generated | None:
+        """Samples the turn's first tokens, and lets the trajectory branch before anything comes of
+        them; they are the action if that has ended, else they are `partial` from here on."""
+        marks: list[tuple[Ids, StopHit, int]] = []
+        head = await ask(
+            max_new_tokens=min(room, brancher.tokens),
+            on_action=lambda _generated: None,
+            on_mark=lambda *mark: marks.append(mark),
+            top_logprobs=brancher.top_k,
+        )
+        await brancher.look(head, environment, self._media, self._limit)
+        for mark in marks:
+            on_mark(*mark)
+        if head.finish.kind is not FinishKind.LENGTH or len(head.token_ids) >= room:
+            return head
+        self._streamed(head)
+        return None
 
     def _stop_table(self, tools: tuple[ToolSpec, ...]) -> StopTable:
         """Made anew only when calls have made tools."""

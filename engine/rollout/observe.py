@@ -98,7 +98,8 @@ class Observer:
         protocol, codec = self._rules.protocol, self._rules.codec
         try:
             runs = self._runs(outcomes, images)
-            head, tail = protocol.frame(self._log.state.actions[-1].stop, codec)
+            stop = self._log.state.actions[-1].stop
+            head, tail = protocol.frame(stop, codec, runs[0][0] if runs else Author.TOOL)
             between = protocol.observation(["", ""], codec) if len(runs) > 1 else []
             texts = [run.token_ids for _, run in runs] or [[]]
             texts[0] = [*head, *texts[0]]

@@ -5,7 +5,7 @@ The same state gives the same record, byte for byte, in every life of the engine
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from engine.rollout.state import ImageSlot, State
@@ -38,8 +38,12 @@ _STATUS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Which trajectory it is. attempt: its number, from 0. placeholder: id that stands for an
-    image, None for a policy that reads text alone."""
+    """Which trajectory it is.
+
+    attempt: its number, from 0. placeholder: id that stands for an image, None for a policy that
+    reads text alone. orphan: the attempt that it is a branch of was given up, so that its first
+    tokens are no other member's; its sequence then names that attempt as its parent.
+    """
 
     trajectory_id: str
     group_id: str
@@ -48,6 +52,7 @@ class Identity:
     task: Task
     tokenizer_hash: str
     placeholder: int | None = None
+    orphan: bool = False
 
 
 def record(state: State, identity: Identity) -> Trajectory:
@@ -88,6 +93,11 @@ def record(state: State, identity: Identity) -> Trajectory:
     )
 
 
+def is_orphan(state: State, attempts: Collection[str]) -> bool:
+    """A branch of an attempt that is none of `attempts`, those of which its group has records."""
+    return state.fork is not None and state.fork.parent not in attempts
+
+
 def with_texts(trajectory: Trajectory, state: State) -> Trajectory:
     """The trajectory as reward functions and group hooks see it: its metadata hold the texts of
     all actions as well, `texts`."""
@@ -104,8 +114,15 @@ def sequence(state: State, identity: Identity) -> Sequence:
         segments = tuple(_expanded(one, slots, identity.placeholder) for one in segments)
     if state.fork is None:
         return Sequence(id=name, segments=segments)
-    parent, _, _ = state.fork.parent.rpartition("/")
-    return Sequence(id=name, segments=segments, parent=f"{parent}.0", fork_offset=state.fork.offset)
+    parent = state.fork.parent
+    if not identity.orphan:
+        parent, _, _ = parent.rpartition("/")
+    shared = state.token_ids[: state.fork.offset]
+    offset = len(shared)
+    if identity.placeholder is not None:
+        shown = state.images[: shared.count(identity.placeholder)]
+        offset += sum((slot.tokens or UNSEEN) - 1 for slot in shown)
+    return Sequence(id=name, segments=segments, parent=f"{parent}.0", fork_offset=offset)
 
 
 def _expanded(segment: Segment, slots: Iterator[ImageSlot], placeholder: int) -> Segment:

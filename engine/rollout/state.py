@@ -294,8 +294,13 @@ def _answered(state: State, event: Answered) -> State:
     )
     known = {tool.name for tool in state.tools}
     gained = tuple(tool for tool in event.new_tools if tool.name not in known)
+    events = state.events
+    if gained:
+        data = {"tool": tool, "names": [one.name for one in gained]}
+        events = (*events, Note(kind="tools_added", turn=called.turn, data=data))
     return replace(
         state,
+        events=events,
         calls=(*state.calls, record),
         open_calls=tuple(one for one in state.open_calls if one is not called),
         tools=state.tools + gained,

@@ -129,7 +129,7 @@ def _observations(state: State, turn: int, protocol: Chat | Tagged, codec: Codec
     for run in runs:
         shown.extend(run.token_ids)
     action: Action = state.actions[turn]
-    head, tail = (ids(part) for part in protocol.frame(action.stop, codec))
+    head, tail = (ids(part) for part in protocol.frame(action.stop, codec, runs[0].author))
     whole = state.fitted or turn < len(state.actions) - 1
     end = len(shown) - len(tail) if whole else len(shown)
     if shown[: len(head)] != head or (whole and shown[end:] != tail):

@@ -44,9 +44,12 @@ class Action:
         on_progress: OnAction | None = None,
         received: Generated | None = None,
         images: Images | None = None,
+        top_logprobs: int = 0,
     ) -> None:
+        """`top_logprobs`: how many of each place every request asks for."""
         self.stops = stops
         self.images = images
+        self.top_logprobs = top_logprobs
         self.token_ids: array[int] = array("i")
         self.logprobs: array[float] = array("f")
         self.generated: Generated | None = None
@@ -57,6 +60,7 @@ class Action:
         """When the last chunk was read, or since when the first one is waited for."""
         self._known = known
         self._runs: list[VersionRun] = []
+        self._tops: list[Sequence[float]] = []
         self._prompt: tuple[int, tuple[int, ...]] | None = None
         """What the server made of the prompt, as the first chunk tells."""
         self._on_action = on_action
@@ -104,6 +108,7 @@ class Action:
             dropped = len(fresh) - keep
             self.token_ids.extend(fresh[:keep] if dropped else fresh)
             self.logprobs.extend(chunk.logprobs[:keep] if dropped else chunk.logprobs)
+            self._tops.extend(chunk.top_logprobs[:keep])
             self._add_run(version, keep)
         if self._prompt is None and chunk.prompt_tokens:
             end = len(chunk.prompt_ids) - self._base
@@ -145,6 +150,7 @@ class Action:
             read_ns=read_ns,
             prompt_tokens=prompt_tokens,
             prompt_ids=prompt_ids,
+            top_logprobs=tuple(self._tops),
         )
 
     def _tell_marks(self, read_ns: int) -> None:

@@ -7,20 +7,22 @@ Invariants
 - A server that did not make it is set aside until `bring_up` gave it the newest version. While that
   has no folder yet, since it came over a group, the server waits for it.
 - No server waits for another one's weights, and none stays paused, whatever fails.
+- A server that had weights of this run in this life, and has a lineage now that is not this run's,
+  is another run's too: this one ends instead of taking it back.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
 
-from engine.errors import PublishFailed
+from engine.errors import PublishFailed, SharedSampler
 from engine.sampler.fleet import Fleet
 from engine.sampler.server import Server
 from engine.sampler.wire.client import ServerRefused, ServerUnreachable
@@ -56,6 +58,10 @@ class WeightControl:
         self._lock = asyncio.Lock()
         self._newest: WeightVersion | None = None
         self._folders: dict[WeightVersion, Path] = {}
+        self._lineages: set[str] = set()
+        """All that this life of the engine had a version of."""
+        self._had: set[Server] = set()
+        """Servers that had weights of this run in this life."""
         self._no_group = asyncio.Event()
         """No publish over a group is open."""
         self._no_group.set()
@@ -129,9 +135,11 @@ class WeightControl:
                 self._no_group.set()
                 self._look()
 
-    def served(self, version: WeightVersion) -> None:
+    def served(self, version: WeightVersion, servers: Iterable[Server]) -> None:
         """Servers have `version`, which came over a group. Its folder follows: `name_folder`."""
+        self._had.update(servers)
         self._newest = version
+        self._lineages.add(version.lineage)
         self._look()
 
     def name_folder(self, version: WeightVersion, path: Path) -> None:
@@ -147,13 +155,14 @@ class WeightControl:
         """Gives a server that came back the newest version, then lets requests to it.
 
         Waits while that has no folder. ServerUnreachable, ServerRefused or WireError when the
-        server does not take it.
+        server does not take it, SharedSampler where another run has it.
         """
         while True:
             await self._may_bring_up(server)
             if server.up.is_set():  # it was in the group whose publish ended meanwhile
                 return
             tried = self._newest
+            await self._refuse_to_share(server)
             try:
                 await self._start_over(server)
             except ServerRefused as error:
@@ -165,6 +174,22 @@ class WeightControl:
         self.fleet.mark_up(server)
         log.info("sampler_up", server=server.name, version=str(self._newest))
 
+    async def _refuse_to_share(self, server: Server) -> None:
+        """SharedSampler. A server that was started anew has a version that is none of a run's."""
+        if server not in self._had:
+            return
+        found = await server.client.weight_version()
+        try:
+            lineage = WeightVersion.parse(found).lineage
+        except ValueError:
+            return
+        if lineage not in self._lineages:
+            raise SharedSampler(
+                f"somebody else changed the weights of {server.name} (they are {found} now, and "
+                f"were this run's): another run uses this sampler; give each run its own "
+                "sampler.endpoints, then start the same command again"
+            )
+
     async def _may_bring_up(self, server: Server) -> None:
         await self._no_group.wait()
         if not self._may_load.is_set():
@@ -175,6 +200,7 @@ class WeightControl:
 
     def _set(self, version: WeightVersion, path: Path) -> None:
         self._newest = version
+        self._lineages.add(version.lineage)
         self._folders[version] = path
         self._refusal = None
         self.fleet.known[str(version)] = version
@@ -246,6 +272,7 @@ class WeightControl:
         found = await server.client.weight_version()
         if found != str(version):
             raise ServerRefused(f"{server.name} serves {found!r} after an update to {version}")
+        self._had.add(server)
 
 
 async def each(

@@ -53,7 +53,10 @@ class Flight:
         self._action = action
         self._unread = 0.0
         reader = ChunkReader(
-            incremental=server.incremental, vocab_size=vocab_size, max_new_tokens=budget
+            incremental=server.incremental,
+            vocab_size=vocab_size,
+            max_new_tokens=budget,
+            top_logprobs=action.top_logprobs,
         )
         self._stream = server.client.open_stream(
             reader=reader, on_chunk=self._on_chunk, on_quiet=self._on_quiet

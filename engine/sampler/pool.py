@@ -74,7 +74,7 @@ class SamplerPool(Fleet):
         )
         self._table = table
         self._codec = codec
-        self._vocab_size = vocab_size
+        self.vocab_size = vocab_size
         self._server_of: dict[str, str] = {}
         """By trajectory, the name of the server that has its prefix."""
         self._aborts: set[asyncio.Task[None]] = set()
@@ -87,6 +87,12 @@ class SamplerPool(Fleet):
             task.cancel()
         await asyncio.gather(*self._aborts, return_exceptions=True)
         await super().close()
+
+    def follow(self, key: str, other: str) -> None:
+        """A new trajectory begins as `other` does: it goes first to the server that has the
+        prefix."""
+        if (server := self._server_of.get(other)) is not None:
+            self._server_of[key] = server
 
     def release(self, key: str) -> None:
         """The trajectory is over: its server may be forgotten."""
@@ -106,6 +112,7 @@ class SamplerPool(Fleet):
         received: Generated | None = None,
         images: Images | None = None,
         clock: Clock | None = None,
+        top_logprobs: int = 0,
     ) -> Generated:
         """One action after `token_ids` with their `images`; ends at a stop, the length, or a
         failure.
@@ -116,7 +123,9 @@ class SamplerPool(Fleet):
         at cancellation, with what came since it was called last, from tokens on that `received`
         does not hold; a run of versions in it may be put right later, in what is returned.
         received: what an earlier life has of this action; it counts into `max_new_tokens` and
-        into what is returned. clock: stops while the action waits for a sampler.
+        into what is returned. clock: stops while the action waits for a sampler. top_logprobs: how
+        many log-probs of the likeliest tokens come with each token; for beginnings of actions,
+        whose length tells the router nothing.
 
         SamplerFailed when requests failed for `sampler.patience_s`, or no sampler takes this one;
         permanent where all of the request came from the caller.
@@ -125,6 +134,7 @@ class SamplerPool(Fleet):
         action = Action(
             stops=stops, codec=self._codec, known=self.known, on_action=on_action,
             on_mark=on_mark, on_progress=on_progress, received=received, images=images,
+            top_logprobs=top_logprobs,
         )  # fmt: skip
         asked = _Asked(
             key=key,
@@ -141,7 +151,8 @@ class SamplerPool(Fleet):
             raise
         finally:
             asked.waiting.end()
-        self.router.ended(len(generated.token_ids))
+        if not top_logprobs:
+            self.router.ended(len(generated.token_ids))
         return generated
 
     async def keep_alive(self) -> None:
@@ -174,7 +185,7 @@ class SamplerPool(Fleet):
             return
         # Read as unsigned, a negative id is larger than any vocabulary: one look finds both.
         worst = int(numbers(token_ids).view(np.uint32).max())
-        if worst >= self._vocab_size:
+        if worst >= self.vocab_size:
             worst -= (worst > _LARGEST_ID) << 32
             raise SamplerFailed(
                 f"token id {worst} is outside the policy's vocabulary", permanent=True
@@ -224,10 +235,11 @@ class SamplerPool(Fleet):
             stream_interval=self._table.stream_interval,
             routing_key=asked.key,
             images=action.images,
+            top_logprobs=action.top_logprobs,
         )
         flight = Flight(
             server, self.router, action, asked.waiting,
-            budget=budget, vocab_size=self._vocab_size, movable=asked.movable,
+            budget=budget, vocab_size=self.vocab_size, movable=asked.movable,
         )  # fmt: skip
         try:
             return await flight.fly(body)

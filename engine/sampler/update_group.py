@@ -139,7 +139,7 @@ class UpdateGroup:
             self._over.add(server)
             if not server.up.is_set():  # a stream that broke in the pause
                 self._fleet.mark_up(server)
-        self._control.served(self._version)
+        self._control.served(self._version, self._over)
         return Published(samplers=len(self._over), paused_s=paused)
 
     async def end(self) -> None:

@@ -21,7 +21,9 @@ from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 from engine.errors import StartupError
+from engine.tasks.doubts import RowDoubts
 from engine.tasks.rows import MEDIA_COLUMNS, RowRefused, read_json, read_task
+from toolwright.types import Task
 
 MOST_ROW_BYTES = 64 << 20
 """Bytes of one line: no larger task could be journaled or sent."""
@@ -31,13 +33,17 @@ _BATCH = 64
 
 
 class RowFile(Protocol):
-    """An open file. sha256: of all its bytes. bad: its rows that are no tasks, by number."""
+    """An open file. sha256: of all its bytes. bad: its rows that are no tasks, by number. doubts:
+    what is seldom meant of the others."""
 
     @property
     def sha256(self) -> str: ...
 
     @property
     def bad(self) -> Mapping[int, RowRefused]: ...
+
+    @property
+    def doubts(self) -> RowDoubts: ...
 
     def __len__(self) -> int: ...
 
@@ -64,7 +70,7 @@ def open_rows(file: Path, *, max_bad_rows: int) -> RowFile:
     except OSError as error:
         raise StartupError(f"task source: {file} cannot be read: {error}") from error
     if not len(rows):
-        raise StartupError(f"task source: {file} has no rows")
+        raise StartupError(f"task source: {file} has no rows: write a question a line")
     if rows.bad:
         first = min(rows.bad)
         tell = f"{rows.where(first)}: {rows.bad[first]}"
@@ -87,6 +93,7 @@ class JsonlFile:
         self._lengths = array("Q")
         self._lines = array("Q")
         self.bad: dict[int, RowRefused] = {}
+        self.doubts = RowDoubts()
         self._open = file.open("rb")
         self._stamp = _stamp(self._open)
         digest = hashlib.sha256()
@@ -97,8 +104,9 @@ class JsonlFile:
                 self._offsets.append(offset)
                 self._lengths.append(length)
                 self._lines.append(line_number)
-                refused = _refusal(line, f"{file.stem}-{number}", file.stem)
-                if refused is not None:
+                try:
+                    self.doubts.look(_task(line, f"{file.stem}-{number}", file.stem))
+                except RowRefused as refused:
                     self.bad[number] = refused
             offset += length
         self.sha256 = digest.hexdigest()
@@ -125,6 +133,7 @@ class ParquetFile:
 
         self._path = file
         self.bad: dict[int, RowRefused] = {}
+        self.doubts = RowDoubts()
         self._arrow_error = pyarrow.ArrowException
         with file.open("rb") as opened:
             self._stamp = _stamp(opened)
@@ -140,7 +149,7 @@ class ParquetFile:
             columns = [name for name in names if name not in MEDIA_COLUMNS]
             for number, row in enumerate(self._rows(groups, columns)):
                 try:
-                    read_task(row, name="", data_source="")
+                    self.doubts.look(read_task(row, name=f"{number}", data_source=""))
                 except RowRefused as refused:
                     self.bad[number] = refused
         except (pyarrow.ArrowException, OSError) as error:
@@ -187,15 +196,11 @@ def _raise_again(refused: RowRefused | None) -> None:
         raise RowRefused(refused.kind, str(refused))
 
 
-def _refusal(line: bytes | None, name: str, data_source: str) -> RowRefused | None:
-    """Why a line is no task; None for one that is. line None = too long to be read."""
+def _task(line: bytes | None, name: str, data_source: str) -> Task:
+    """The task of a line, None for one that is too long to be read. RowRefused."""
     if line is None:
-        return RowRefused("too_long", f"longer than {MOST_ROW_BYTES} bytes")
-    try:
-        read_task(read_json(line), name=name, data_source=data_source)
-    except RowRefused as refused:
-        return refused
-    return None
+        raise RowRefused("too_long", f"longer than {MOST_ROW_BYTES} bytes")
+    return read_task(read_json(line), name=name, data_source=data_source)
 
 
 def _lines(opened: BinaryIO, digest: Any) -> Iterator[tuple[bytes | None, int]]:

@@ -54,7 +54,9 @@ def read_task(row: object, *, name: str, data_source: str) -> Task:
     name, data_source: for a row that says neither.
     """
     if not isinstance(row, dict):
-        raise RowRefused("not_an_object", f"a row is an object, not {type(row).__name__}")
+        raise RowRefused(
+            "not_an_object", f"a row is one JSON object a line, not {type(row).__name__}"
+        )
     messages = row.get("messages")
     prompt = row.get("prompt") or row.get("question") or ""
     if isinstance(prompt, list):

@@ -122,6 +122,10 @@ class TaskSource:
         to be none when their turn comes: images that cannot be read, for one."""
         return len(self._file.bad) if self._file else 0
 
+    def doubts(self) -> list[str]:
+        """Sentences of what is seldom meant of the file's rows."""
+        return self._file.doubts.sentences() if self._file else []
+
     def first_bad_rows(self, most: int) -> list[str]:
         """The first rows that are no tasks, in the order of the file: place and reason of each."""
         if self._file is None:
@@ -279,7 +283,15 @@ def _read(source: Source) -> Media:
         raise RowRefused("images", str(error)) from error
 
 
+OTHER_FILES = (".csv", ".tsv", ".json", ".txt", ".yaml", ".yml", ".arrow", ".xlsx")
+
+
 def _function(source: str, folder: Path) -> Callable[[int], Iterable[object]]:
+    if (suffix := Path(source).suffix) in OTHER_FILES:
+        raise StartupError(
+            f"task source {source!r}: {suffix} is not read: write .jsonl, a JSON object with "
+            '"prompt" and "answer" a line, or Parquet'
+        )
     try:
         function = load_object(source, folder)
     except ImportPathError as error:

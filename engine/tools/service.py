@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Sequence
 from functools import partial
 
 import structlog
+from grpc import StatusCode
 
 from engine.errors import StartupError, TaskUnfit
 from engine.images.media import Media
@@ -82,6 +83,7 @@ class Service:
             open_sessions=len(self.sessions),
             calls_in_flight=sum(one.calls_in_flight for one in endpoints),
             opens_waiting=self.opener.line.waiting,
+            calls=self.counts.calls,
             retries=dict(self.counts.retries),
             failures=dict(self.counts.failures),
             seconds_away=self.counts.seconds_away + sum(one.seconds_away for one in endpoints),
@@ -130,6 +132,11 @@ class Service:
                 )
             except (ServiceError, TransportError) as error:
                 pause = patience.after(kind_of(error), began, asked_to_wait(error))
+                if isinstance(error, TransportError) and error.code is StatusCode.UNAUTHENTICATED:
+                    raise StartupError(
+                        f"tools.{self.name}: the service at {self.address} answers and lets "
+                        f"this engine not in ({error})"
+                    ) from error
                 if pause is None:
                     raise StartupError(
                         f"tools.{self.name}: no tool service answers at {self.address} ({error}); "

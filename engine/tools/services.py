@@ -173,11 +173,17 @@ class ToolServices:
                 self._give_up(refs)
         return self._environment(found), frozenset(ran)
 
-    async def fork(self, parent: Environment, session_id: str, task: Task) -> Environment:
+    async def fork(
+        self,
+        parent: Environment,
+        session_id: str,
+        task: Task,
+        clock: TimeLimit | None = None,
+    ) -> Environment:
         """Second sessions with the state of the parent's, fresh ones where they have none. The
-        parent must have no call in flight.
+        parent must have no call in flight. `clock` stands still while a service is away.
 
-        ForkRefused where a service cannot. After failure nothing of it stays open.
+        ForkRefused where a service cannot, or is full. After failure nothing of it stays open.
         """
         if any(not pending.settled for pending in parent.pending):
             raise ForkRefused(f"{session_id}: its parent has calls in flight", permanent=True)
@@ -187,7 +193,7 @@ class ToolServices:
         try:
             for session in parent.sessions:
                 service = self._services[session.name]
-                forked[session.name] = await fork_session(service, session, name, task)
+                forked[session.name] = await fork_session(service, session, name, task, clock)
             whole = True
         finally:
             if not whole:

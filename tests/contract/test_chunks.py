@@ -86,6 +86,10 @@ def with_prompt() -> Generation:
     return generation(return_prompt_token_ids=True)
 
 
+def with_top_logprobs() -> Generation:
+    return generation(top_logprobs=3)
+
+
 def without_logprobs() -> Generation:
     return generation(return_logprob=False)
 
@@ -93,7 +97,16 @@ def without_logprobs() -> Generation:
 @pytest.mark.parametrize("incremental", [True, False], ids=["delta", "cumulative"])
 @pytest.mark.parametrize(
     "make",
-    [stopped, limited, empty, aborted, aborted_in_queue, with_prompt, without_logprobs],
+    [
+        stopped,
+        limited,
+        empty,
+        aborted,
+        aborted_in_queue,
+        with_prompt,
+        with_top_logprobs,
+        without_logprobs,
+    ],
 )
 def test_events_are_sglangs_own(make: Callable[[], Generation], incremental: bool) -> None:
     for event in events(make(), incremental=incremental):

@@ -101,8 +101,20 @@ SEEING = generate_request(
 )
 
 
+LOOKING = generate_request(
+    rid="r",
+    input_ids=[1, 2, 3],
+    sampling=SamplingParams(),
+    max_new_tokens=8,
+    stop_token_ids=[],
+    top_logprobs=10,
+)
+
+
 @pytest.mark.parametrize(
-    "body", [FULL, PLAIN, RICH, SEEING], ids=["full", "plain", "rich", "seeing"]
+    "body",
+    [FULL, PLAIN, RICH, SEEING, LOOKING],
+    ids=["full", "plain", "rich", "seeing", "looking"],
 )
 def test_admitted_by_the_schema(body: dict[str, Any]) -> None:
     assert schema.refusal(body) is None
@@ -116,6 +128,8 @@ def test_admitted_by_the_schema(body: dict[str, Any]) -> None:
 def test_engine_asks_for_what_it_reads() -> None:
     assert PLAIN["stream"] is True
     assert PLAIN["return_logprob"] is True
+    assert "top_logprobs_num" not in PLAIN, "they cost the server time and every event bytes"
+    assert LOOKING["top_logprobs_num"] == 10
     assert "ignore_eos" not in RICH["sampling_params"], "it would switch the stop ids off"
 
 

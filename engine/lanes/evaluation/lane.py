@@ -39,6 +39,14 @@ from toolwright.types import SamplingParams, WeightVersion
 log = structlog.get_logger("evaluation")
 
 
+def check_suites(suites: Sequence[Suite], limits: Limits, longest: int | None) -> None:
+    """StartupError where a sampler takes shorter prompts than a suite's own limit."""
+    for suite in suites:
+        if suite.limits is not None:
+            limit = limits_of(suite, limits).model
+            check_context(f"limits.model of suite {suite.name!r}", limit, longest)
+
+
 class EvaluationLane:
     """Runs the suites that are due. `open` it before anything else."""
 
@@ -82,11 +90,9 @@ class EvaluationLane:
         """Opens the sources and reads what earlier lives left. StartupError when a source cannot be
         used or is too short, or a sampler's context is too small for a suite's limits."""
         self._done = self._results.begin()
-        longest = self._context.surroundings.pool.longest_prompt
+        its = self._context.surroundings
+        check_suites(self._table.suites, its.rules.limits, its.pool.longest_prompt)
         for suite in self._table.suites:
-            if suite.limits is not None:
-                limit = limits_of(suite, self._context.surroundings.rules.limits).model
-                check_context(f"limits.model of suite {suite.name!r}", limit, longest)
             tasks = self._sources[suite.name] = SuiteTasks(suite, folder, max_bad_rows=max_bad_rows)
             self._settings[suite.name] = self._digest(suite, await tasks.open())
 
@@ -102,6 +108,12 @@ class EvaluationLane:
     def running(self) -> int:
         """Trajectories in flight."""
         return sum(run.rolling for run in self._runs)
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        """(rows that are over, all rows) of the evaluation that goes on; (0, 0) without one."""
+        runs = self._runs if self.busy else []
+        return sum(run.done for run in runs), sum(run.suite.n for run in runs)
 
     @property
     def full(self) -> bool:

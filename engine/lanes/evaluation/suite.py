@@ -106,6 +106,11 @@ class SuiteRun:
         self._still.set()
         self._pass = 0
 
+    @property
+    def done(self) -> int:
+        """Rows of the suite that are over."""
+        return self.suite.n - self._states.count(_Row.OPEN)
+
     def cut(self) -> None:
         """No further row is begun. Rows are begun in order, so what is measured by then is the
         suite's beginning, and no choice of its quick ones."""
@@ -150,7 +155,7 @@ class SuiteRun:
         return lambda index: self._states[index] != _Row.DONE
 
     async def _go_through(self, group: asyncio.TaskGroup, wanted: Callable[[int], bool]) -> None:
-        async with aclosing(self._tasks.walk(wanted)) as rows:
+        async with aclosing(self._tasks.walk(wanted, version=self.version)) as rows:
             async for index, drawn in rows:
                 await self._context.slots.acquire()
                 if self._cut:

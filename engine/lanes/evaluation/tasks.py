@@ -7,12 +7,15 @@ whatever other rows are bad, in every evaluation.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
 from pathlib import Path
 
 from engine.config import Suite
 from engine.errors import StartupError
 from engine.tasks import BadRow, DrawnTask, TaskSource
 from engine.tasks.source import SourceEnded
+from toolwright.filling import filled
+from toolwright.types import WeightVersion
 
 
 class SuiteTasks:
@@ -42,24 +45,42 @@ class SuiteTasks:
                 raise self._too_short(await self._count()) from error
             finally:
                 source.close()
-        return repr(source.identity)
+        laid = self._suite.metadata
+        return f"{source.identity!r} with {laid!r}" if laid else repr(source.identity)
 
     async def walk(
-        self, wanted: Callable[[int], bool]
+        self, wanted: Callable[[int], bool], *, version: WeightVersion
     ) -> AsyncGenerator[tuple[int, DrawnTask | BadRow], None]:
-        """(index, its task or why there is none) of the wanted rows, in order."""
+        """(index, its task or why there is none) of the wanted rows, in order. version: the
+        weights that are evaluated."""
         source = self._file or await self._fresh()
         try:
             for index in range(self._suite.n):
                 if not wanted(index):
                     continue
                 try:
-                    yield index, await source.at(index)
+                    yield index, self._laid_over(await source.at(index), version)
                 except BadRow as bad:
                     yield index, bad
         finally:
             if source is not self._file:
                 source.close()
+
+    def _laid_over(self, drawn: DrawnTask, version: WeightVersion) -> DrawnTask:
+        """The task with the suite's metadata over its own; "{version}" names the weights."""
+        if not self._suite.metadata:
+            return drawn
+        laid = {
+            key: filled(value, {"version": str(version)}) if isinstance(value, str) else value
+            for key, value in self._suite.metadata.items()
+        }
+        metadata = {**drawn.task.metadata, **laid}
+        return replace(drawn, task=replace(drawn.task, metadata=metadata))
+
+    @property
+    def file(self) -> TaskSource | None:
+        """Its source where that is a file and open."""
+        return self._file
 
     def close(self) -> None:
         if self._file is not None:

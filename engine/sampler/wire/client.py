@@ -248,6 +248,9 @@ class SamplerClient:
         server, model = await asyncio.gather(
             self._get("/server_info", timeout=10), self._get("/model_info", timeout=10)
         )
+        if not server.keys() & {"version", "max_req_input_len", "model_path"}:
+            told = " ".join(str(server.get("message", server)).split())[:80]
+            raise WireError(f"{self.url} answers, and not as SGLang does: {told}")
         longest = server.get("max_req_input_len")
         return ServerInfo(
             incremental=bool(server.get("incremental_streaming_output")),
@@ -293,6 +296,12 @@ class SamplerClient:
 
 
 def _plainly(error: Exception) -> str:
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return "its certificate is not trusted here"
+    if isinstance(error, aiohttp.ClientConnectorSSLError):
+        return "it does not speak TLS; write http:// in sampler.endpoints"
+    if isinstance(error, aiohttp.ClientResponseError | aiohttp.ClientConnectionResetError):
+        return "it answers, and not in HTTP"
     if isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno:
         return f"no connection: {os.strerror(error.os_error.errno).lower()}"
     if isinstance(error, TimeoutError):

@@ -5,7 +5,8 @@ cumulative default.
 
 Invariants
 - A chunk holds only what may be recorded: whole numbers inside the vocabulary, log-probs that are
-  finite and at most 0, as many tokens as were asked for at most, weight spans inside the tokens.
+  finite and at most 0, as many tokens as were asked for at most, weight spans inside the tokens,
+  and, where top log-probs were asked for, some of them for every token.
 - Anything else is a WireError, the server's fault. Nothing is guessed, rounded or cut to fit.
 - An event takes bounded memory, and the search for its end linear time.
 """
@@ -16,6 +17,7 @@ from array import array
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
+from math import inf
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import msgspec
@@ -48,7 +50,8 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     tokens of the whole request.
 
     prompt_tokens: what the server counted before them, 0 where it does not say; prompt_ids: those
-    tokens, where they were asked for.
+    tokens, where they were asked for. top_logprobs: [n] lists, of the likeliest tokens at each
+    place; empty where none were asked for.
     """
 
     token_ids: array[int]
@@ -58,11 +61,14 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     weight_spans: tuple[tuple[str, int, int], ...] = ()
     prompt_tokens: int = 0
     prompt_ids: Sequence[int] = ()
+    top_logprobs: Sequence[Sequence[float]] = ()
 
 
 _Version = Annotated[str, msgspec.Meta(max_length=256)]
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 _Logprob = Annotated[float, msgspec.Meta(ge=LEAST_LOGPROB, le=LOGPROB_TOLERANCE)]
+_Top = Annotated[float, msgspec.Meta(le=LOGPROB_TOLERANCE)] | None
+"""Of a token that may be impossible: float32's least number, or null."""
 _Token = TypeVar("_Token")
 """A whole number inside the policy's vocabulary."""
 
@@ -82,6 +88,7 @@ class _Meta(msgspec.Struct, Generic[_Token], gc=False):
     completion_tokens: int
     finish_reason: _Reason[_Token] | None
     output_token_logprobs: list[tuple[_Logprob, _Token, str | None]] | None = None
+    output_top_logprobs: list[list[tuple[_Top, int, str | None]] | None] | None = None
     weight_version: _Version | None = None
     weight_versions: list[_Span] | None = None
     prompt_tokens: _Count | None = None
@@ -147,8 +154,12 @@ class EventSplitter:
 class ChunkReader:
     """Events of one request to chunks; knows how many tokens came so far."""
 
-    def __init__(self, *, incremental: bool, vocab_size: int, max_new_tokens: int) -> None:
+    def __init__(
+        self, *, incremental: bool, vocab_size: int, max_new_tokens: int, top_logprobs: int = 0
+    ) -> None:
+        """`top_logprobs`: how many were asked for."""
         self._incremental = incremental
+        self._top_logprobs = top_logprobs
         self._decode = _decoder(vocab_size).decode
         self._max_new_tokens = max_new_tokens
         self._empty = 0
@@ -167,6 +178,7 @@ class ChunkReader:
         if meta is None or token_ids is None:
             raise WireError(f"event lacks meta_info or output_ids: {payload[:300]!r}")
         pairs = meta.output_token_logprobs or []
+        tops = (meta.output_top_logprobs or []) if self._top_logprobs else []
         reason = meta.finish_reason
         if (
             reason is not None
@@ -175,9 +187,10 @@ class ChunkReader:
         ):
             # A request aborted while a pause had sent it to the queue ends with its last token
             # and all its log-probs once more.
-            token_ids, pairs = [], []
+            token_ids, pairs, tops = [], [], []
         elif not self._incremental:
             token_ids, pairs = token_ids[self.received :], pairs[self.received :]
+            tops = tops[self.received :]
         if len(pairs) != len(token_ids):
             raise WireError(f"{len(token_ids)} tokens came with {len(pairs)} log-probs")
         values, owners, _ = zip(*pairs, strict=True) if pairs else ((), (), ())
@@ -194,6 +207,18 @@ class ChunkReader:
             weight_spans=self._spans(meta.weight_versions) if meta.weight_versions else (),
             prompt_tokens=meta.prompt_tokens or 0,
             prompt_ids=event.prompt_token_ids or (),
+            top_logprobs=self._tops(tops, len(token_ids)) if self._top_logprobs else (),
+        )
+
+    def _tops(
+        self, rows: Sequence[Sequence[tuple[float | None, int, str | None]] | None], tokens: int
+    ) -> tuple[tuple[float, ...], ...]:
+        if len(rows) != tokens:
+            raise WireError(f"{tokens} tokens came with top log-probs for {len(rows)}")
+        if any(not row or len(row) > self._top_logprobs for row in rows):
+            raise WireError(f"a token came without 1 to {self._top_logprobs} top log-probs")
+        return tuple(
+            tuple(-inf if one is None else min(one, 0.0) for one, _, _ in row or ()) for row in rows
         )
 
     def _count(self, fresh: int, told: int, *, finished: bool) -> None:

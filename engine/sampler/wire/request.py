@@ -28,11 +28,13 @@ def generate_request(
     stream_interval: int = 1,
     routing_key: str = "",
     images: Images | None = None,
+    top_logprobs: int = 0,
 ) -> dict[str, Any]:
     """The body: token ids in, token ids and log-probs out, streamed. `encode` makes bytes of it.
 
     `images` go with the ids, which have one placeholder for each: the server puts as many as the
-    image takes and leaves the other ids as they are.
+    image takes and leaves the other ids as they are. top_logprobs: how many log-probs of the
+    likeliest tokens come with each token.
     """
     params: dict[str, Any] = {
         "max_new_tokens": max_new_tokens,
@@ -66,6 +68,8 @@ def generate_request(
         if images.tell_prompt:
             # Every chunk then repeats them: asked for only where something is new in them.
             body["return_prompt_token_ids"] = True
+    if top_logprobs:
+        body["top_logprobs_num"] = top_logprobs
     if routing_key:
         body["routing_key"] = routing_key
     if sampling.adapter:

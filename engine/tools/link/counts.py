@@ -12,13 +12,15 @@ class ServiceStatistics:
     """A tool service as this engine sees it now.
 
     open_sessions, calls_in_flight, opens_waiting (for room): at this moment. All else since the
-    start: retries and failures by their reason (`failures`: given up, so that an attempt ended),
-    seconds_away: in which an endpoint did not answer although something was expected of it.
+    start: calls that were sent, retries and failures by their reason (`failures`: given up, so that
+    an attempt ended), seconds_away: in which an endpoint did not answer although something was
+    expected of it.
     """
 
     open_sessions: int
     calls_in_flight: int
     opens_waiting: int
+    calls: int
     retries: Mapping[str, int]
     failures: Mapping[str, int]
     seconds_away: float
@@ -33,3 +35,5 @@ class Counts:
     seconds_away: float = 0.0
     opened: int = 0
     """Sessions, since the start."""
+    calls: int = 0
+    """Sent, since the start; one that is sent again counts again."""

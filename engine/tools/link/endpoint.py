@@ -127,6 +127,7 @@ class Endpoint:
     def ask(self, message: pb.CallToolRequest, seconds: float, asker: Asker) -> Ask:
         """Sends it now. `seconds`: after which an answer must be there."""
         self._last_number += 1
+        self._counts.calls += 1
         ask = Ask(self._last_number, message, asker)
         self._asks[ask.number] = ask
         self._expect()

@@ -10,13 +10,14 @@ from __future__ import annotations
 import grpc
 
 from engine.errors import AttemptFailed, ForkRefused, SessionLost
+from engine.timelimit import TimeLimit
 from engine.tools.link.endpoint import Endpoint
 from engine.tools.link.patience import Kind, kind_of
 from engine.tools.service import ASK_SECONDS, Service
-from engine.tools.sessions.opening import OPEN_SECONDS
+from engine.tools.sessions.opening import OPEN_SECONDS, ServiceFull
 from engine.tools.sessions.session import ServiceSession
 from engine.tools.spec import spec
-from engine.types import SessionRef
+from engine.types import SessionRef, without_fork
 from toolwright.rpc.errors import ServiceError, TransportError
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import Task
@@ -53,16 +54,38 @@ async def adopt_session(service: Service, ref: SessionRef) -> tuple[ServiceSessi
 
 
 async def fork_session(
-    service: Service, parent: ServiceSession, session_id: str, task: Task
+    service: Service,
+    parent: ServiceSession,
+    session_id: str,
+    task: Task,
+    clock: TimeLimit | None = None,
 ) -> ServiceSession:
-    """A second session with the state of `parent`; a fresh one where that has no state.
+    """A second session with the state of `parent`; a fresh one where that has no state. `clock`
+    stands still while the service is away.
 
-    ForkRefused where the service cannot, SessionLost where it has lost the parent.
+    ForkRefused where the service cannot, or has no room: who waited for a second session would
+    hold the first one meanwhile. SessionLost where it has lost the parent.
     """
-    if parent.stateless:
-        return await service.open_session(session_id, task, parent.media)
     refusal = f"tools.{service.name}: session {parent.session_id} cannot be forked"
-    fixed = [tool.name for tool in parent.tools if tool.stateful and not tool.forks]
+    try:
+        if parent.stateless:
+            return await service.open_session(
+                session_id, task, parent.media, clock=clock, queue=False
+            )
+        return await _fork(service, parent, session_id, task, clock, refusal)
+    except ServiceFull as error:
+        raise ForkRefused(f"{refusal} now: the service is full") from error
+
+
+async def _fork(
+    service: Service,
+    parent: ServiceSession,
+    session_id: str,
+    task: Task,
+    clock: TimeLimit | None,
+    refusal: str,
+) -> ServiceSession:
+    fixed = without_fork(parent.tools)
     if fixed:
         raise ForkRefused(f"{refusal}: {', '.join(fixed)} cannot", permanent=True)
     request = pb.ForkSessionRequest(
@@ -77,7 +100,9 @@ async def fork_session(
         )
         return forked.session
 
-    sending = service.opener.open(lambda: parent.endpoint, send, media=parent.media)
+    sending = service.opener.open(
+        lambda: parent.endpoint, send, media=parent.media, clock=clock, queue=False
+    )
     try:
         return await service.opened(session_id, sending, parent.media)
     except SessionLost:

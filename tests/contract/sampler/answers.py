@@ -57,6 +57,23 @@ async def check_without_logprobs(t: Target) -> None:
     assert len(stream.ids(incremental=t.incremental)) == 3
 
 
+async def check_top_logprobs(t: Target) -> None:
+    """As many of the likeliest tokens at each place as were asked for, best first, in the stream's
+    shape; the sampled token's log-prob is never above the best one's."""
+    stream = await t.client.stream(t.body("tops", 6, top_logprobs_num=4))
+    for event in stream.events:
+        meta = event["meta_info"]
+        tops, chosen = meta["output_top_logprobs"], meta["output_token_logprobs"]
+        assert len(tops) == len(chosen) == len(event["output_ids"])
+        for row, (logprob, _, _) in zip(tops, chosen, strict=True):
+            values = [value for value, _, _ in row]
+            assert len(row) == len({i for _, i, _ in row}) == 4
+            assert values == sorted(values, reverse=True)
+            assert logprob <= values[0] + 1e-5
+    bare = await t.client.stream(t.body("no tops", 2))
+    assert all("output_top_logprobs" not in event["meta_info"] for event in bare.events)
+
+
 async def check_stop_token_is_included(t: Target) -> None:
     """The matched stop id is the last token, counted and with its log-prob."""
     stops = list(range(VOCABULARY // 2))

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
+import shutil
 import socket
 import threading
 from collections.abc import Iterator
@@ -157,15 +159,15 @@ def test_a_vocabulary_that_does_not_fit(run: Command, tmp_path: Path) -> None:
 
 
 def test_a_port_in_use(run: Command, taken: int) -> None:
-    line = sentence(run("serve", run={"engine": f"127.0.0.1:{taken}"}))
-    assert f"127.0.0.1:{taken}: the port is in use" in line
-    line = sentence(run("serve", engine={"listen": f"127.0.0.1:{taken}"}))
-    assert f"127.0.0.1:{taken}: the port is in use" in line
+    held = f"127.0.0.1:{taken}: the port is in use by process {os.getpid()} (python"
+    assert held in sentence(run("serve", run={"engine": f"127.0.0.1:{taken}"}))
+    assert held in sentence(run("serve", engine={"listen": f"127.0.0.1:{taken}"}))
 
 
 def test_a_metrics_port_in_use(run: Command, taken: int) -> None:
     line = sentence(run("serve", engine={"metrics_port": taken}))
-    assert f"engine.metrics_port: port {taken} is in use; choose another or 0" in line
+    assert f"engine.metrics_port: port {taken} is in use by process {os.getpid()}" in line
+    assert "choose another or 0" in line
 
 
 def test_an_address_that_others_can_reach(run: Command) -> None:
@@ -244,7 +246,7 @@ def test_check_names_the_first_rows_that_are_no_tasks(run: Command) -> None:
     file = run.folder / "some.jsonl"
     file.write_text("\n".join(rows))
     said = run("check", task={"source": "some.jsonl"}).stdout
-    assert "task source: 10 of 11 rows are no tasks" in said
+    assert "warning: task source: 10 of 11 rows are no tasks" in said
     assert f"  {file}:1: not JSON" in said
     assert f"  {file}:5: neither prompt" in said
     assert f"{file}:6: " not in said
@@ -280,6 +282,68 @@ def test_check_starts_what_the_engine_would_start(run: Command) -> None:
     assert not psutil.Process().children()
     line = sentence(run("check", "--connect", tools={**served, "end": {"serve": ["finsih"]}}))
     assert line.startswith("engine: tools.end: `toolsvc serve finsih`: ")
+
+
+UNMADE = {
+    "policy": {"model": "made/warm"},
+    "sft": {"model": "made/raw", "data": "made/rows", "output": "made/warm", "steps": 1},
+    "console": {"prepare": [{"name": "raw", "run": ["python", "p.py"], "makes": "made/raw"}]},
+    "run": {"engine": "127.0.0.1:0"},
+    "sampler": {"endpoints": ["http://127.0.0.1:0"]},
+    "tools": {"python": None, "end": {"serve": ["finish"]}},
+}
+
+
+def test_check_looks_into_a_fresh_recipe_as_far_as_it_goes(
+    run: Command, policy_folder: Path
+) -> None:
+    """Its policy is made by `toolwright run`, which chooses the ports as well."""
+    result = run("check", "--connect", **UNMADE)
+    assert result.exit_code == 0, result.output
+    said = result.stdout
+    (left,) = [line for line in said.splitlines() if line.startswith("left out: ")]
+    assert "tokenizer" in left and "made/warm is not there yet" in left
+    assert left.endswith("`toolwright run` makes it by [sft]")
+    assert "sampler.endpoints: port 0, chosen by `toolwright run`" in said
+    assert "first task: t0" in said
+    assert "tools.end at `toolsvc serve finish`: finish" in said
+    assert said.endswith("what can be checked of the recipe now is in order\n")
+
+    shutil.copytree(policy_folder, run.folder / "made/raw")  # its tokenizer is the policy's
+    said = run("check", **UNMADE).stdout
+    assert "policy: vocabulary 320" in said and "first prompt: " in said
+    assert "left out: its weights: " in said
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"task": {"reward": "./absent.py:score"}}, "absent.py"),
+        ({"task": {"source": "absent.jsonl"}}, "absent.jsonl"),
+        ({"task": {"protocol": "./absent.py:Mine"}}, "task.protocol"),
+        ({"tools": {"end": {"serve": ["finsih"]}}}, "tools.end: `toolsvc serve finsih`"),
+        ({"sft": None, "console": None}, "made/warm/config.json"),
+        ({"sft": {"output": "elsewhere"}}, "made/warm/config.json"),
+    ],
+)
+def test_check_finds_what_is_wrong_in_a_fresh_recipe(
+    run: Command, changes: dict[str, Any], words: str
+) -> None:
+    assert words in sentence(run("check", "--connect", **merged(UNMADE, changes)))
+
+
+def test_check_leaves_out_questions_that_are_made(run: Command) -> None:
+    made = {"prepare": [{"name": "questions", "run": ["python", "q.py"], "makes": "q.jsonl"}]}
+    suites = [{"name": "heldout", "source": "q.jsonl", "n": 5}]
+    changes = {
+        "task": {"source": "q.jsonl"},
+        "engine": {"evaluation": {"suites": suites}},
+        "console": made,
+    }
+    said = run("check", **changes).stdout
+    assert "left out: task.source: q.jsonl is not there yet, `toolwright run` makes it by" in said
+    assert "left out: evaluation heldout: q.jsonl is not there yet" in said
+    assert "[[console.prepare]] 'questions'" in said
 
 
 def test_check_warns_of_what_teaches_nothing(run: Command) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import signal
 import sqlite3
 import subprocess
@@ -115,15 +116,19 @@ async def test_what_never_varies_ends_aloud(
             assert time.monotonic() - began < 15
             status = await run.learner.status()
             assert status.state == "fruitless"
-            assert "turned away 6 groups in a row (3 batches)" in status.detail["fruitless"]
+            words = r"turned away (\d+) groups in a row \(3 batches\)"
+            told = re.search(words, status.detail["fruitless"])
+            assert told is not None
+            groups = int(told[1])
+            assert groups in (6, 7)  # one more may have been under way
             assert "'correct' of no group varies" in status.detail["fruitless"]
-            assert len(here.sampler.requests) == 6 * 2 * 2
+            assert len(here.sampler.requests) == groups * 2 * 2
             assert not run.task.done()
     (line,) = [line for line in said if line["event"] == "fruitless"]
     assert line["log_level"] == "error"
-    assert "turned away 6 groups" in line["reason"]
+    assert f"turned away {groups} groups" in line["reason"]
     async with here.engine() as run:  # the same command tries again
-        await until(lambda: run.engine._lane.counts.turned_away == 12, "six groups more")
+        await until(lambda: run.engine._lane.counts.turned_away >= groups + 6, "six groups more")
 
 
 def test_kill_minus_nine_neither_loses_nor_doubles_a_position(tmp_path: Path) -> None:

@@ -87,7 +87,13 @@ async def test_a_publish_waits_for_it(world: MakeWorld) -> None:
         publish = asyncio.create_task(run.learner.publish(v(version, 1), here.weights("1")))
         await until(lambda: len(of_evaluation(here)) >= 4, "the evaluation's middle")
         assert not publish.done()
+        under_way = (await run.learner.status()).detail
         await publish
+        assert under_way["evaluation_rows"] == 6 and under_way["evaluated_rows"] < 6
+        after = (await run.learner.status()).detail
+        assert after["evaluation_rows"] == 0
+        assert after["samplers_up"] == after["samplers"] == 1
+        assert after["calls"] >= 6 and after["tokens"] > under_way["tokens"] > 0
         assert [(r["step"], r["n"]) for r in lines(run.folder)] == [(0, 6)]
         (group,) = await run.learner.lease(v(version, 1), after=1)
     assert script.versions["e"] == {str(version)}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import pytest
+
 from bench.scripted import ScriptRequest
 from engine.text.codec import HuggingFaceCodec
 from tests.integration.engine.conftest import MakeWorld, World
@@ -69,6 +71,17 @@ async def test_a_reward_with_parts_for_turns(world: MakeWorld) -> None:
         assert member.reward == parts[("answer", None)]
         assert member.anchors == {0: ("python",)}
         assert not member.masked
+
+
+@pytest.mark.parametrize(("within", "reward"), [(None, 0.0), (1.5, 1.0)])
+async def test_a_reward_with_options(
+    world: MakeWorld, codec: HuggingFaceCodec, within: float | None, reward: float
+) -> None:
+    here = await world(script=by_turn(codec, [ANSWER]))
+    put(here, "close.py", "close.py")
+    options = {} if within is None else {"reward_options": {"within": within}}
+    (first, *_) = await group_of(here, reward="./close.py:Close", **options)
+    assert first.reward == reward
 
 
 async def test_a_group_hook(world: MakeWorld, codec: HuggingFaceCodec) -> None:

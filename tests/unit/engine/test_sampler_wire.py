@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import time
 from array import array
 from typing import Any
@@ -42,6 +43,7 @@ def event(
     pairs: list[Any] | None = None,
     version: str = "a.1",
     spans: list[dict[str, Any]] | None = None,
+    tops: list[Any] | None = None,
 ) -> bytes:
     meta: dict[str, Any] = {
         "id": "r",
@@ -52,6 +54,8 @@ def event(
     }
     if spans is not None:
         meta["weight_versions"] = spans
+    if tops is not None:
+        meta["output_top_logprobs"] = tops
     return orjson.dumps({"output_ids": ids, "meta_info": meta})
 
 
@@ -165,6 +169,43 @@ def test_an_abort_in_the_queue_repeats_a_token_that_is_not_added_again() -> None
     chunk = reader.read(repeated)
     assert (list(chunk.token_ids), list(chunk.logprobs)) == ([], [])
     assert chunk.finish == FinishReason(kind=FinishKind.ABORT)
+
+
+def top(*logprobs: float | None) -> list[list[Any]]:
+    return [[value, place, None] for place, value in enumerate(logprobs)]
+
+
+@pytest.mark.parametrize("incremental", [True, False])
+def test_top_log_probs_come_with_their_tokens(incremental: bool) -> None:
+    """Rounding, float32's least number and null (what JSON makes of -inf) are all told."""
+    rows = [top(-0.5, -1.0), top(1e-7, -3.4028234663852886e38), top(-0.1, None)]
+    reader = ChunkReader(incremental=incremental, vocab_size=9, max_new_tokens=9, top_logprobs=2)
+    first = reader.read(event([1, 2], 2, tops=rows[:2]))
+    again = ([3], rows[2:]) if incremental else ([1, 2, 3], rows)
+    second = reader.read(event(again[0], 3, tops=again[1]))
+    assert list(first.top_logprobs) == [(-0.5, -1.0), (0.0, -3.4028234663852886e38)]
+    assert list(second.top_logprobs) == [(-0.1, -math.inf)]
+    # They are passed over where nobody asked for them.
+    assert reader_of(True).read(event([1], 1, tops=rows[:1])).top_logprobs == ()
+
+
+@pytest.mark.parametrize(
+    ("tops", "words"),
+    [
+        (None, "2 tokens came with top log-probs for 0"),
+        ([top(-1.0)], "2 tokens came with top log-probs for 1"),
+        ([top(-1.0), None], "without 1 to 2 top log-probs"),
+        ([top(-1.0), []], "without 1 to 2 top log-probs"),
+        ([top(-1.0), top(-1.0, -2.0, -3.0)], "without 1 to 2 top log-probs"),
+        ([top(-1.0), top(0.5)], "no event of /generate"),
+        ([top(-1.0), [["x", 1, None]]], "no event of /generate"),
+        ([top(-1.0), "x"], "no event of /generate"),
+    ],
+)
+def test_top_log_probs_that_do_not_fit(tops: Any, words: str) -> None:
+    reader = ChunkReader(incremental=True, vocab_size=9, max_new_tokens=9, top_logprobs=2)
+    with pytest.raises(WireError, match=words):
+        reader.read(event([1, 2], 2, tops=tops))
 
 
 @given(st.lists(st.binary(max_size=8), max_size=6), st.lists(st.integers(0, 200), max_size=8))

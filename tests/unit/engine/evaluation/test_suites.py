@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,9 +11,11 @@ from pydantic import ValidationError
 
 from engine.config import Evaluation, Suite
 from engine.lanes.evaluation.lane import limits_of, sampling_of
+from engine.lanes.evaluation.tasks import SuiteTasks
 from toolwright.recipe import Limits
-from toolwright.types import SamplingParams
+from toolwright.types import SamplingParams, WeightVersion
 
+VERSION = WeightVersion(lineage="run", step=12)
 PLAIN: dict[str, Any] = {"name": "heldout", "source": "heldout.jsonl", "n": 3}
 
 
@@ -56,3 +60,18 @@ def test_a_suite_is_greedy_unless_it_says_otherwise_and_takes_the_rest_from_trai
     assert sampling_of(own, training) == SamplingParams(
         temperature=0.6, top_p=0.95, top_k=20, seed=0, max_new_tokens=9
     )
+
+
+async def test_metadata_is_laid_over_the_tasks(tmp_path: Path) -> None:
+    rows = [{"question": "q", "metadata": {"own": 1, "memory": "big"}}, {"question": "r"}]
+    (tmp_path / "heldout.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    laid = {"memory": "none", "before": "{version}", "{version}": 7, "odd": "{version} {other} {"}
+    tasks = SuiteTasks(suite(n=2, metadata=laid), tmp_path, max_bad_rows=0)
+    assert repr(laid) in await tasks.open()
+    found = [drawn async for _, drawn in tasks.walk(lambda _: True, version=VERSION)]
+    told = {"memory": "none", "before": "run.12", "{version}": 7, "odd": "run.12 {other} {"}
+    assert [one.task.metadata for one in found] == [{"own": 1, **told}, told]  # type: ignore[union-attr]
+    plain = SuiteTasks(suite(n=2), tmp_path, max_bad_rows=0)
+    assert "with" not in await plain.open()
+    found = [drawn async for _, drawn in plain.walk(lambda _: True, version=VERSION)]
+    assert found[0].task.metadata == rows[0]["metadata"]  # type: ignore[union-attr]

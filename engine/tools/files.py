@@ -1,0 +1,67 @@
+"""Whether the Python files of a `[tools.NAME] serve = [...]` can be served, without serving them.
+
+Each is read as `toolsvc serve` reads it, in a process of its own: it is found out before samplers
+start, that a file has no tool or cannot be imported. Nothing is served and no sandbox is started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from engine.errors import StartupError
+from toolwright.recipe import Recipe
+
+LIST = (sys.executable, "-P", "-m", "toolsvc.cli", "list")
+IMPORT_SECONDS = 30.0
+"""What takes longer to import is left to the start of the run."""
+LONGEST_SENTENCE = 2000
+
+
+async def check_tool_files(recipe: Recipe) -> list[str]:
+    """Lines of what could not be found out. StartupError for a file that cannot be served."""
+    shared = recipe.shared
+    lines = [
+        await _check(name, file, recipe.folder)
+        for name in shared.task.tools or shared.tools
+        for file in tool_files(shared.tools[name].serve)
+    ]
+    return [line for line in lines if line]
+
+
+def tool_files(words: Sequence[str]) -> Iterator[str]:
+    """Of the words after `toolsvc serve`; none that may be the value of an option."""
+    for before, word in zip(("", *words), words, strict=False):
+        if word.endswith(".py") and not before.startswith("-") and not word.startswith("-"):
+            yield word
+
+
+async def _check(name: str, file: str, folder: Path) -> str:
+    process = await asyncio.create_subprocess_exec(
+        *(*LIST, file),
+        stdin=DEVNULL,
+        stdout=DEVNULL,
+        stderr=PIPE,
+        cwd=folder,
+        start_new_session=True,
+    )
+    try:
+        async with asyncio.timeout(IMPORT_SECONDS):
+            _, said = await process.communicate()
+    except TimeoutError:
+        return f"tools.{name}: {file} is imported for {IMPORT_SECONDS:g} s already: not checked"
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+    if process.returncode == 0:
+        return ""
+    lines = said.decode("utf-8", "replace").strip().splitlines()
+    why = lines[-1].removeprefix("toolsvc: ") if lines else f"exit code {process.returncode}"
+    raise StartupError(f"tools.{name}.serve: {why[:LONGEST_SENTENCE]}")
