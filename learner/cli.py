@@ -1,5 +1,4 @@
-"""The command line: `learner run RECIPE`, `learner sft RECIPE`, `learner check MODEL`,
-`learner compare RUN ...`.
+"""The command line: `learner run RECIPE`, `learner sft RECIPE`, `learner check MODEL`.
 
 Imports torch only once a recipe was read and found good, so that mistakes cost no time. An error
 is one sentence on stderr and the exit status of its class (see `errors` and `ending`); the last
@@ -8,7 +7,6 @@ line of a good run is the final folder.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -16,20 +14,18 @@ from typing import Annotated
 import typer
 
 from learner.config.tables import LearnerTable, SftTable
-from learner.ending import fail, finish
-from toolwright.recipe import Recipe, RecipeError, load_recipe
+from learner.ending import fail, finish, listening
+from toolwright.command_line import command_line, start
+from toolwright.recipe import Recipe, RecipeError, load_recipe, refuse_open_ports
 
-app = typer.Typer(
+app = command_line(
+    "learner",
     help=(
         "Trains a policy with Megatron-core. `learner sft` imitates the traces of a file, "
         "`learner run` improves the policy on the engine's trajectories. Several GPUs: "
         "`python -m learner.launch --nproc-per-node N -m learner.cli run RECIPE`, which is "
         "torchrun with this command's exit status."
     ),
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
 )
 
 RecipePath = Annotated[Path, typer.Argument(help="the recipe, one TOML file", show_default=False)]
@@ -50,39 +46,44 @@ def run(recipe: RecipePath, set_: Overrides = None) -> None:
     Repeats: lease run.groups_per_step groups, train, publish the new weights;
     every learner.checkpoint_every steps write a checkpoint and acknowledge what it holds. Start
     `engine serve RECIPE` before or after; the learner waits for it. Metrics go to
-    <run.folder>/learner.jsonl and TensorBoard. A killed run goes on with the same command.
+    <run.folder>/learner.jsonl.
+
+    SIGTERM or Ctrl-C lets the step in hand finish, writes a checkpoint and ends with 143 or 130; a
+    second one ends at once. The same command goes on, also after a kill.
     """
-    checked = _read(recipe, set_, lambda r: r.table("learner", LearnerTable))
+    with listening() as stop:
+        checked = _read(recipe, set_, _of_run)
 
-    def train() -> Path:
-        from learner.ranks import device
+        def train() -> Path:
+            from learner.ranks import device
 
-        device.install()
-        from learner import run as loop
+            device.install()
+            from learner import run as loop
 
-        return loop.run(checked)
+            return loop.run(checked, stop)
 
-    finish(train)
+        finish(train)
 
 
 @app.command()
 def sft(recipe: RecipePath, set_: Overrides = None) -> None:
     """Fits the trainable tokens of sft.data, which `engine render RECIPE` writes.
 
-    Starts from sft.model (or policy.model) and leaves a Hugging Face folder in sft.output. A
-    killed run goes on from its newest checkpoint with the same command.
+    Starts from sft.model (or policy.model) and leaves a Hugging Face folder in sft.output.
+    Signals and the same command's second start are as with `learner run`.
     """
-    checked = _read(recipe, set_, lambda r: r.table("sft", SftTable))
+    with listening() as stop:
+        checked = _read(recipe, set_, lambda r: r.table("sft", SftTable))
 
-    def train() -> Path:
-        from learner.ranks import device
+        def train() -> Path:
+            from learner.ranks import device
 
-        device.install()
-        from learner import sft as imitation
+            device.install()
+            from learner import sft as imitation
 
-        return imitation.sft(checked)
+            return imitation.sft(checked, stop)
 
-    finish(train)
+        finish(train)
 
 
 @app.command()
@@ -110,33 +111,9 @@ def check(
     finish(compare)
 
 
-@app.command()
-def compare(
-    runs: Annotated[
-        list[Path], typer.Argument(help="run folders", metavar="RUN...", show_default=False)
-    ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="the page")] = Path("compare.html"),
-    smooth: Annotated[int, typer.Option(min=1, help="mean over the last SMOOTH steps")] = 5,
-) -> None:
-    """Lays the curves of several runs over each other, in one HTML page.
-
-    Reads learner.jsonl (else sft/sft.jsonl) and evaluations.jsonl of each run folder, also while
-    the run goes on: evaluations with their intervals, rewards, gaps, entropy, lengths, times, by
-    step and by hours. A table shows what their recipes differ in. The page needs no network and no
-    script.
-    """
-
-    def write() -> Path:
-        from learner.compare.page import page
-        from learner.compare.runs import read_runs
-
-        found = read_runs(runs)
-        for remark in (line for run in found for line in run.remarks):
-            print(f"learner: {remark}", file=sys.stderr)
-        output.write_text(page(found, window=smooth), encoding="utf-8")
-        return output
-
-    finish(write)
+def _of_run(recipe: Recipe) -> None:
+    refuse_open_ports(recipe)
+    recipe.table("learner", LearnerTable)
 
 
 def _read(path: Path, overrides: list[str] | None, check: Callable[[Recipe], object]) -> Recipe:
@@ -150,7 +127,7 @@ def _read(path: Path, overrides: list[str] | None, check: Callable[[Recipe], obj
 
 def main() -> None:
     """The `learner` entry point."""
-    app()
+    start(app, "learner", extra="learner")
 
 
 if __name__ == "__main__":

@@ -7,29 +7,30 @@ also leaves status and sentence in the file that `ENDED` names, where `learner.l
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
 
 import typer
 
-from learner.errors import LearnerError
+from learner.errors import LearnerError, StoppedError
+from learner.stop import SIGNALLED, Stop
 
 ENDED = "TOOLWRIGHT_LEARNER_ENDED"
 """Environment variable: the file that rank 0 leaves its status in."""
-INTERRUPTED = 130
+INTERRUPTED = SIGNALLED + signal.SIGINT
 LONGEST = 10_000
 """Characters of a sentence in the file."""
 
 
 def finish(work: Callable[[], object]) -> None:
     """Does the work; rank 0 prints what it returns. typer.Exit where it fails."""
-    file = os.environ.get(ENDED)
-    if file and is_rank_0():
+    if (file := _file()) is not None:
         with suppress(OSError):  # of a life before, which torchrun restarted
-            os.unlink(file)
+            file.unlink()
     try:
         last = work()
     except (LearnerError, OSError) as error:
@@ -40,6 +41,14 @@ def finish(work: Callable[[], object]) -> None:
         )
     if is_rank_0():
         print(last)
+
+
+@contextmanager
+def listening() -> Iterator[Stop]:
+    """What this process is asked by signals, while the block runs."""
+    stop = Stop()
+    with stop.listening(_tell):
+        yield stop
 
 
 def fail(error: Exception) -> NoReturn:
@@ -61,13 +70,21 @@ def told(file: Path) -> tuple[int, str] | None:
 
 
 def _leave(status: int, sentence: str, cause: Exception | None) -> NoReturn:
-    print(f"learner: {sentence}", file=sys.stderr)
-    file = os.environ.get(ENDED)
-    if file and is_rank_0():
+    if is_rank_0() or not isinstance(cause, StoppedError):  # all ranks stop, and one says so
+        _tell(status, sentence)
+    raise typer.Exit(status) from cause
+
+
+def _tell(status: int, sentence: str) -> None:
+    print(f"learner: {sentence}", file=sys.stderr, flush=True)
+    if (file := _file()) is not None:
         try:
-            Path(file).write_text(
-                f"{status} {sentence[:LONGEST]}\n", encoding="utf-8", errors="replace"
-            )
+            file.write_text(f"{status} {sentence[:LONGEST]}\n", encoding="utf-8", errors="replace")
         except OSError as error:
             print(f"learner: {file} cannot be written ({error.strerror})", file=sys.stderr)
-    raise typer.Exit(status) from cause
+
+
+def _file() -> Path | None:
+    """Where this process leaves its status, if anybody wants it."""
+    name = os.environ.get(ENDED)
+    return Path(name) if name and is_rank_0() else None

@@ -39,6 +39,14 @@ class TakenError(LearnerError):
     status = 5
 
 
+class StoppedError(LearnerError):
+    """Somebody asked the learner to stop. The status is the signal's, as shells have it."""
+
+    def __init__(self, sentence: str, status: int) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
 class DivergedError(LearnerError):
     """Steps in a row had no finite gradient; nothing of them reached the weights."""
 

@@ -1,29 +1,40 @@
 """torchrun that ends with the learner's own exit status: `python -m learner.launch`.
 
 Takes what torchrun takes: `python -m learner.launch --nproc-per-node 8 -m learner.cli run RECIPE`.
-It is torchrun, in this process, so signals and a pod's first process are as with torchrun itself.
+It is torchrun, in this process, so a pod's first process is as with torchrun itself.
 Where rank 0 is among its ranks and ended with a sentence, the sentence is the last line and the
 status is rank 0's. Elsewhere, and where rank 0 died without a word, it is 1.
+
+A signal goes to all ranks, which finish their step and write a checkpoint; a second one ends them.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import tempfile
 from pathlib import Path
-
-from torch.distributed import run as torchrun
-from torch.distributed.elastic.multiprocessing.api import SignalException
-from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+from typing import NoReturn
 
 from learner.ending import ENDED, told
+from learner.stop import SIGNALLED, SIGNALS
 
-SIGNALLED = 128
+PATIENCE_VARIABLE, PATIENCE_S = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT", 3600
+"""How long torchrun waits for ranks that it told of a signal before it kills them; by itself 30 s,
+which is no time for a step and a checkpoint of a large policy."""
 
 
 def main() -> None:
     """Runs torchrun with this process's arguments."""
+    for number in SIGNALS:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, _leave)  # until torchrun has ranks to tell
+    from torch.distributed import run as torchrun
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+
+    os.environ.setdefault(PATIENCE_VARIABLE, str(PATIENCE_S))
     with tempfile.TemporaryDirectory(prefix="learner-launch-") as folder:
         file = Path(folder) / "ended"
         os.environ[ENDED] = str(file)
@@ -37,6 +48,11 @@ def main() -> None:
                 sys.exit(status)
             print(error, file=sys.stderr)
             sys.exit(SIGNALLED + error.sigval if isinstance(error, SignalException) else 1)
+
+
+def _leave(number: int, _frame: object) -> NoReturn:
+    os.write(sys.stderr.fileno(), b"learner: stopped before it had ranks\n")
+    os._exit(SIGNALLED + number)
 
 
 if __name__ == "__main__":

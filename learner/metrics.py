@@ -1,4 +1,4 @@
-"""What a step says about itself: JSON lines and TensorBoard.
+"""What a step says about itself: JSON lines.
 
 Owns the names. Sums from the micro-batches become means here; facts about the trajectories
 (rewards, lengths, calls, times) come straight from the record, those of masked ones apart.
@@ -14,18 +14,30 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from toolwright.types import Author, Group, Segment, Status, Trajectory, WeightVersion
+from toolwright.types import (
+    Author,
+    CallRecord,
+    Group,
+    Segment,
+    Status,
+    ToolErrorKind,
+    Trajectory,
+    WeightVersion,
+)
+
+LONGEST_ERROR = 200
+MOST_TOOLS = 16
+"""Tools that have a share of their own: a session may bring as many as it likes."""
+_POLICYS = (ToolErrorKind.INVALID_ACTION, ToolErrorKind.UNKNOWN_TOOL)
+_NO_FAILURE = (ToolErrorKind.NONE, ToolErrorKind.CANCELLED)
 
 
 class MetricsLog:
-    """<folder>/NAME.jsonl and <folder>/tensorboard; a context manager, appends."""
+    """<folder>/NAME.jsonl; a context manager, appends."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        from torch.utils.tensorboard import SummaryWriter
-
         folder.mkdir(parents=True, exist_ok=True)
         self._lines = (folder / f"{name}.jsonl").open("a", buffering=1)
-        self._board = SummaryWriter(str(folder / "tensorboard" / name))
 
     def __enter__(self) -> MetricsLog:
         return self
@@ -37,15 +49,11 @@ class MetricsLog:
         trace: TracebackType | None,
     ) -> None:
         self._lines.close()
-        self._board.close()
 
     def write(self, step: int, values: Mapping[str, Any]) -> None:
-        """One line; numbers also go to TensorBoard under the same names."""
+        """One line."""
         clean = {key: _json(value) for key, value in values.items()}
         self._lines.write(json.dumps({"step": step, **clean}) + "\n")
-        for key, value in clean.items():
-            if isinstance(value, int | float) and not isinstance(value, bool):
-                self._board.add_scalar(key, value, step)
 
 
 OVER_TRAINED = (
@@ -125,6 +133,7 @@ def trajectory_stats(groups: Sequence[Group], version: WeightVersion) -> dict[st
     }
     stops = Counter(t.stop_reason.name.lower() for t in everything)
     out.update({f"stop/{name}": count for name, count in sorted(stops.items())})
+    out.update(call_stats([call for t in everything for call in t.calls]))
     if not kept:
         return out
     rewards = [t.reward for t in kept]
@@ -152,6 +161,33 @@ def trajectory_stats(groups: Sequence[Group], version: WeightVersion) -> dict[st
         out["staleness_max"] = max(ages)
     out["versions_per_trajectory"] = _mean([len(t.weight_versions) for t in kept])
     return out
+
+
+def call_stats(calls: Sequence[CallRecord]) -> dict[str, Any]:
+    """Shares of the calls that failed, in all and of each tool that was reached, apart from those
+    that the policy wrote wrong; `call_error`: the commonest failure, "TOOL: SENTENCE"."""
+    if not calls:
+        return {}
+    wrong = [call for call in calls if call.outcome.error in _POLICYS]
+    reached = [call for call in calls if call.outcome.error not in _POLICYS]
+    failed = [call for call in reached if call.outcome.error not in _NO_FAILURE]
+    out: dict[str, Any] = {
+        "call_failed_fraction": len(failed) / len(calls),
+        "call_invalid_fraction": len(wrong) / len(calls),
+    }
+    failures = Counter(call.tool for call in failed)
+    for tool, count in Counter(call.tool for call in reached).most_common(MOST_TOOLS):
+        out[f"call_failed_fraction/{tool}"] = failures[tool] / count
+    if failed:
+        out["call_error"] = Counter(map(_said, failed)).most_common(1)[0][0]
+    return out
+
+
+def _said(call: CallRecord) -> str:
+    """The tool and its failure in one line: of a traceback the last."""
+    lines = call.outcome.observation.strip().splitlines() or [call.outcome.error.name.lower()]
+    said = lines[-1:] if lines[0].startswith("Traceback") else lines
+    return f"{call.tool}: {' '.join(' '.join(said).split())}"[:LONGEST_ERROR]
 
 
 def _rewards_differ(group: Group) -> bool:

@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from learner.config.tables import LearnerTable
-from learner.errors import GroupError
+from learner.errors import EngineError, GroupError
 from learner.intake.ahead import Ahead
 from learner.intake.client import PUBLISH_S, EngineClient, lease_deadline
 from learner.lock import only_learner
@@ -24,6 +24,7 @@ from learner.saving import group
 from learner.saving.behind import FolderBehind
 from learner.saving.broadcast import ByGroup
 from learner.saving.checkpoint import Checkpoints
+from learner.stop import Stop
 from learner.training.probe import Probe
 from toolwright.beginning import first_policy
 from toolwright.recipe import Recipe
@@ -34,8 +35,14 @@ FORGETFUL = (
 )
 
 
-def run(recipe: Recipe) -> Path:
-    """Trains until run.steps and returns the final Hugging Face folder."""
+def run(recipe: Recipe, stop: Stop | None = None) -> Path:
+    """Trains until run.steps and returns the final Hugging Face folder.
+
+    stop: what the process is asked by signals. Where a stop comes first, the step in hand is
+    finished, or not begun where its groups are still waited for; a checkpoint is written; then
+    StoppedError. All ranks stop at the same step, whichever of them was asked.
+    """
+    stop = stop or Stop()
     table = recipe.table("learner", LearnerTable)
     shared = recipe.shared
     final = recipe.run_folder / "final"
@@ -95,13 +102,17 @@ def run(recipe: Recipe) -> Path:
                     policies=recipe.run_folder / "policy",
                 ),
                 report=report,
+                stop=stop,
                 offered=source,
                 saved=version.step if resumed else -1,
             )
             if first:
                 state.client = stack.enter_context(
                     EngineClient(
-                        shared.run.engine, patience=table.engine_patience_s, say=report.say
+                        shared.run.engine,
+                        patience=table.engine_patience_s,
+                        say=report.say,
+                        hurried=lambda: stop.asked is not None,
                     )
                 )
                 if table.prefetch and shared.run.max_staleness > 0:
@@ -122,14 +133,32 @@ def run(recipe: Recipe) -> Path:
                 report.say(FORGETFUL)
             warn_of_long_rows(state)
             start(state, resumed=resumed)
-            state.marked = time.monotonic()
-            while state.version.step < shared.run.steps:
-                step(state)
-            if state.saved != state.version.step:
-                save(state)
-            settle(state)
+            stop.save_first()
+            try:
+                stopped = train(state)
+            except EngineError as error:
+                if stop.asked is None:
+                    raise
+                raise stop.error(max(state.saved, 0), f" ({error})") from error
+            if stopped:
+                raise stop.error(state.version.step)
             policy.save(final)
     return final
+
+
+def train(run: Run) -> bool:
+    """Steps until the last one, and a checkpoint of it. True where a stop came first."""
+    run.marked = time.monotonic()
+    steps = run.recipe.shared.run.steps
+    while run.version.step < steps and not parallel.on_any(run.stop.asked is not None):
+        if not step(run):
+            break
+    stopped = run.version.step < steps
+    begun = run.version.step > 0 or not stopped
+    if begun and run.saved != run.version.step:
+        save(run)
+    settle(run)
+    return stopped
 
 
 def longest_alone(table: LearnerTable, groups: int) -> timedelta:

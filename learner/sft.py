@@ -19,15 +19,18 @@ from learner.model.policy import Policy, load_policy
 from learner.progress import Reporter
 from learner.ranks import parallel
 from learner.saving.checkpoint import Checkpoints, check_fits, read_state
+from learner.stop import Stop
 from learner.training.memory import free_bytes, token_bytes, too_long
 from toolwright.recipe import Recipe
 
 
-def sft(recipe: Recipe) -> Path:
+def sft(recipe: Recipe, stop: Stop | None = None) -> Path:
     """Trains as the [sft] table says and returns the final Hugging Face folder.
 
-    With held-out traces the weights of their lowest loss are in <run.folder>/sft/best.
+    With held-out traces the weights of their lowest loss are in <run.folder>/sft/best. stop: what
+    the process is asked by signals; StoppedError once the step in hand is in a checkpoint.
     """
+    stop = stop or Stop()
     table = recipe.table("sft", SftTable)
     home = recipe.run_folder / "sft"
     final = recipe.resolve(table.output) if table.output is not None else home / "final"
@@ -71,6 +74,7 @@ def sft(recipe: Recipe) -> Path:
             identity=identity,
             report=report,
             log=on.enter_context(MetricsLog(home, "sft")) if first else None,
+            stop=stop,
             best_folder=home / "best",
             best=best,
         )

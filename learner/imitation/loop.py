@@ -25,7 +25,9 @@ from learner.intake.ledger import Ledger
 from learner.metrics import MetricsLog
 from learner.model.policy import Policy
 from learner.progress import Reporter
+from learner.ranks import parallel
 from learner.saving.checkpoint import Checkpoints
+from learner.stop import Stop
 from learner.training.objective import imitation
 from learner.training.part import Part, counts_of
 from learner.training.update import MOST_BROKEN, finite_gradients
@@ -48,6 +50,7 @@ class Imitation:
     identity: dict[str, Any]
     report: Reporter
     log: MetricsLog | None
+    stop: Stop
     best_folder: Path
     best: Best = field(default_factory=Best)
     broken: int = 0
@@ -58,10 +61,12 @@ class Imitation:
 
 
 def train(run: Imitation, done: int) -> None:
-    """The steps after `done`. DivergedError when steps in a row had no finite gradient."""
+    """The steps after `done`. DivergedError when steps in a row had no finite gradient,
+    StoppedError where a stop was asked, on whichever rank: the steps so far are in a checkpoint."""
     count = len(run.traces.traces)
     if done == 0 and run.heldout:
         _write(run, 0, _look(run, 0))
+    run.stop.save_first()
     for step, chosen in enumerate(batches(run.table, count, done), done + 1):
         values = _update(run, step, [run.traces.traces[index] for index in chosen])
         values["epoch"] = min(step * run.table.batch_size, run.table.shown(count)) / count
@@ -77,9 +82,12 @@ def train(run: Imitation, done: int) -> None:
                 "before"
             )
         run.report.step(step, _note(values), line=last or looked or step % LINE_EVERY == 0)
-        if last or step % run.table.checkpoint_every == 0:
+        stopped = not last and parallel.on_any(run.stop.asked is not None)
+        if last or stopped or step % run.table.checkpoint_every == 0:
             state = {**run.identity, "step": step, "best": asdict(run.best)}
             run.checkpoints.save(run.policy, step, "sft", state, Ledger())
+        if stopped:
+            raise run.stop.error(step)
 
 
 def _update(run: Imitation, step: int, traces: list[Trace]) -> dict[str, Any]:

@@ -49,6 +49,8 @@ GLANCE_S = 2.0
 PUBLISH_S = 900.0
 """A publish waits for an evaluation that is under way."""
 REMIND_S = 10.0
+HURRIED_S = 10.0
+"""The patience of who was asked to stop."""
 
 
 def lease_deadline(wait: float, count: int) -> float:
@@ -78,12 +80,21 @@ class EngineState:
 class EngineClient:
     """A channel to one engine; a context manager.
 
-    say: gets a line whenever something takes long.
+    say: gets a line whenever something takes long. hurried: asked during a wait; where it says
+    yes, an engine out of reach is not waited for longer than HURRIED_S.
     """
 
-    def __init__(self, address: str, *, patience: float, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        address: str,
+        *,
+        patience: float,
+        say: Callable[[str], None],
+        hurried: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.address = address
         self._patience = patience
+        self._hurried = hurried
         self._say = say
         self.learner = secrets.token_hex(8)
         self._loop = BackgroundLoop("engine-client")
@@ -288,7 +299,7 @@ class EngineClient:
                     raise EngineError(
                         f"engine at {self.address} refused {what}: {error}"
                     ) from error
-                if waited > self._patience:
+                if waited > (HURRIED_S if self._hurried() else self._patience):
                     raise EngineError(
                         f"engine at {self.address} did not answer {what} for {waited:.0f} s "
                         f"({error}): is `engine serve RECIPE` running, and is run.engine its "

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -23,14 +24,15 @@ LARGEST_REWARD = 3.4e38
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leased:
-    """One step's groups; trajectories that left them because a reward is no finite number; how many
-    offered groups were skipped; how long it took."""
+    """One step's groups; trajectories that left them because a reward is no finite number; those
+    that were masked because of an image; how many offered groups were skipped; how long it took."""
 
     groups: tuple[Group, ...]
     nonfinite: tuple[str, ...]
     duplicates: int
     conflicts: int
     seconds: float
+    unreadable: tuple[str, ...] = ()
 
 
 class Leases(Protocol):
@@ -51,19 +53,23 @@ def lease_step(
     say: Callable[[str], None],
     beat: Callable[[], None],
     hopeless: Callable[[], str],
+    waiting: Callable[[], AbstractContextManager[object]],
 ) -> Leased:
     """`count` groups that were never consumed, entered into the ledger at `version`.
 
     beat: called after every lease that leaves the step incomplete. hopeless: asked after one that
-    brought nothing; a sentence where no group will come, which is then a WorthlessError.
+    brought nothing; a sentence where no group will come, which is then a WorthlessError. waiting:
+    is held while the engine is waited for; what it raises leaves the ledger half way.
     """
     started = time.monotonic()
     groups: list[Group] = []
     skipped = {Verdict.DUPLICATE: 0, Verdict.CONFLICT: 0}
     while len(groups) < count:
-        offered = leases.lease(
-            after=ledger.mark, count=count - len(groups), version=version, wait=wait
-        )
+        with waiting():
+            offered = leases.lease(
+                after=ledger.mark, count=count - len(groups), version=version, wait=wait
+            )
+            why = "" if offered else hopeless()
         for group in offered:
             verdict = ledger.judge(group.id, group.content_hash)
             if verdict is Verdict.NEW:
@@ -79,7 +85,7 @@ def lease_step(
             skipped[verdict] += 1
             say(f"group {group.id} was trained on before ({verdict.value}): skipped")
         if not offered:
-            if why := hopeless():
+            if why:
                 raise WorthlessError(f"the engine samples no more: {why}")
             waited = time.monotonic() - started
             say(f"waiting for groups: {len(groups)} of {count} after {waited:.0f} s")

@@ -9,7 +9,7 @@ mark is one number: the engine has deleted it and leases nothing from there.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 
 from toolwright.types import WeightVersion
@@ -79,6 +79,10 @@ class Ledger:
     def pass_over(self, sequence_number: int) -> None:
         """Moves the mark beyond a group that is not wanted."""
         self.mark = max(self.mark, sequence_number)
+
+    def copy(self) -> Ledger:
+        """As it is now, whatever becomes of this one."""
+        return replace(self, entries=list(self.entries), _hashes=dict(self._hashes))
 
     def settle(self, acknowledged: int) -> None:
         """The engine knows that everything up to this number is durable: it is only counted now."""

@@ -48,8 +48,8 @@ def save(run: Run) -> None:
         "mark": parallel.from_first(run.ledger.mark),
     }
     run.checkpoints.save(run.policy, run.version.step, run.version.lineage, state, run.ledger)
-    acknowledge(run)
     run.saved = run.version.step
+    acknowledge(run)
     run.seconds["checkpoint_s"] = time.monotonic() - began
 
 

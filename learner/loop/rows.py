@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from learner.credit.assign import assigned
-from learner.intake.images import fetch_images
 from learner.loop.state import Run
 from learner.loop.worth import why_worthless
 from learner.ranks import parallel
@@ -51,8 +50,6 @@ def prepare(run: Run, groups: Sequence[Group] | None) -> Batch:
 
 
 def _rows(run: Run, groups: Sequence[Group]) -> list[Row]:
-    if run.policy.sight is not None and run.client is not None:
-        run.images = fetch_images(groups, run.client.blob, run.policy.sight.pixels.image)
     rows = [
         row
         for group in groups

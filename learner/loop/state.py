@@ -16,6 +16,7 @@ from learner.model.policy import Model, Policy
 from learner.progress import Reporter
 from learner.saving.broadcast import ByGroup
 from learner.saving.checkpoint import Checkpoints
+from learner.stop import Stop
 from learner.training.probe import Probe
 from learner.vision.shown import Image
 from toolwright.recipe import Recipe
@@ -44,6 +45,7 @@ class Run:
     checkpoints: Checkpoints
     probe: Probe
     report: Reporter
+    stop: Stop
     client: EngineClient | None = None
     ahead: Ahead | None = None
     by_group: ByGroup | None = None

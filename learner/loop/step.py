@@ -11,6 +11,8 @@ from dataclasses import replace
 
 from learner.config.objective import Kl
 from learner.errors import DivergedError, WorthlessError
+from learner.intake.client import EngineClient
+from learner.intake.images import see
 from learner.intake.lease import Leased, lease_step
 from learner.loop.handover import offer, save, settle
 from learner.loop.rows import prepare
@@ -18,6 +20,7 @@ from learner.loop.state import Run
 from learner.loop.tell import tell
 from learner.metrics import gap_of
 from learner.ranks import parallel
+from learner.stop import Interrupted
 from learner.training.objective import PolicyObjective
 from learner.training.update import MOST_BROKEN, improve
 
@@ -25,27 +28,21 @@ FEW_TOKENS = 128
 """Fewer tokens than this of the current version say little about sampler/learner agreement."""
 
 
-def step(run: Run) -> None:
-    """One version: lease, train, publish, tell, and at times a checkpoint.
+def step(run: Run) -> bool:
+    """One version: lease, train, publish, tell, and at times a checkpoint. False where a stop cut
+    the lease short: nothing has happened then.
 
     DivergedError after MOST_BROKEN steps in a row without a finite gradient, WorthlessError after
     learner.patience_steps that taught nothing.
     """
     at = run.version
-    leased: Leased | None = None
-    if run.client is not None:
-        leased = lease_step(
-            run.ahead or run.client,
-            run.ledger,
-            version=at,
-            count=run.recipe.shared.run.groups_per_step,
-            wait=run.table.lease_wait_s,
-            say=run.report.say,
-            beat=parallel.still_waiting,
-            hopeless=lambda: why_none_will_come(run),
-        )
+    leased = lease(run, run.client) if run.client is not None else None
+    if not parallel.from_first(leased is not None if run.client is not None else None):
+        return False
+    if leased is not None:
         run.seconds["lease_s"] = leased.seconds
         lease_ahead(run)
+        leased = with_images(run, leased)
     batch = prepare(run, leased.groups if leased is not None else None)
     trained = time.monotonic()
     update = improve(
@@ -74,7 +71,7 @@ def step(run: Run) -> None:
         offer(run, moved=update.moved > 0)
     if leased is not None:
         # Before the checkpoint: a step that a checkpoint holds has its line, whatever dies.
-        tell(run, at, leased, update, {**batch.facts, **gap})
+        tell(run, at, leased, update, {**batch.facts, **gap}, reason)
     if run.broken >= MOST_BROKEN:
         raise DivergedError(
             f"steps {run.version.step - MOST_BROKEN + 1} to {run.version.step} had no finite "
@@ -94,6 +91,42 @@ def step(run: Run) -> None:
             f"{reason}. Mend that and start the same command again, or set "
             "learner.patience_steps higher (0 is without end)"
         )
+    return True
+
+
+def lease(run: Run, client: EngineClient) -> Leased | None:
+    """The step's groups. None where a stop was asked meanwhile: the ledger is as it
+    was, and the engine offers the groups again."""
+    before = run.ledger.copy()
+    try:
+        return lease_step(
+            run.ahead or client,
+            run.ledger,
+            version=run.version,
+            count=run.recipe.shared.run.groups_per_step,
+            wait=run.table.lease_wait_s,
+            say=run.report.say,
+            beat=parallel.still_waiting,
+            hopeless=lambda: why_none_will_come(run),
+            waiting=run.stop.at_once,
+        )
+    except Interrupted:
+        run.ledger = before
+        return None
+
+
+def with_images(run: Run, leased: Leased) -> Leased:
+    """The groups of which all images can be read; what they show is in `run.images`."""
+    if run.policy.sight is None or run.client is None:
+        return leased
+    seen = see(leased.groups, run.client.blob, run.policy.sight.pixels.whole)
+    run.images = dict(seen.images)
+    if seen.masked:
+        run.report.say(
+            f"{len(seen.masked)} trajectories were masked, they were shown an image that this "
+            f"learner cannot read: {seen.why}"
+        )
+    return replace(leased, groups=seen.groups, unreadable=seen.masked)
 
 
 def lease_ahead(run: Run) -> None:

@@ -1,4 +1,4 @@
-"""What a step says of itself: metrics line, TensorBoard, progress."""
+"""What a step says of itself: metrics line, progress."""
 
 from __future__ import annotations
 
@@ -13,11 +13,17 @@ from toolwright.types import WeightVersion
 
 
 def tell(
-    run: Run, at: WeightVersion, leased: Leased, update: Update, found: dict[str, float]
+    run: Run,
+    at: WeightVersion,
+    leased: Leased,
+    update: Update,
+    found: dict[str, float],
+    worthless: str | None,
 ) -> None:
-    """Metrics line, TensorBoard, progress.
+    """Metrics line, progress.
 
-    found: what is known of the advantages and of the sampler/learner gap.
+    found: what is known of the advantages and of the sampler/learner gap. worthless: why the step
+    taught nothing, where it did.
 
     A line's seconds are those since the line before, with the checkpoint that was written then.
     """
@@ -45,7 +51,9 @@ def tell(
         "learning_rate": update.rate,
         "skipped_update": update.skipped,
         "worthless_steps": run.worthless,
+        **({"worthless": worthless} if worthless else {}),
         "nonfinite_rewards": len(leased.nonfinite),
+        "unreadable_images": len(leased.unreadable),
         "nonfinite_rows": len(update.dropped),
         "nonfinite_updates": update.broken,
         "tokens_per_s": update.tokens / seconds["train_s"],

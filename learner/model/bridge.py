@@ -14,7 +14,6 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -162,7 +161,7 @@ def new_model(bridge: Any, folder: Path) -> torch.nn.Module:
 def load_weights(bridge: Any, model: torch.nn.Module, folder: Path) -> None:
     """Copies the folder's weights into the model, each rank its shard."""
     try:
-        with _tower_aside(model) as tower, torch.no_grad():
+        with lora.aside(model, "visual") as tower, torch.no_grad():
             bridge.load_weights([experts.Grouped(model)], str(folder))
         if tower is not None:
             from learner.vision.tower import load_tower
@@ -177,7 +176,7 @@ def named_weights(bridge: Any, model: torch.nn.Module) -> Iterator[tuple[str, to
 
     With what adapters add. Under torch.no_grad: the tensors are views of the live parameters.
     """
-    with lora.hidden(model) as adapters, _tower_aside(model) as tower:
+    with lora.hidden(model) as adapters, lora.aside(model, "visual") as tower:
         for name, tensor in bridge.export_weights([experts.Grouped(model)]):
             whole = tensor if adapters is None else adapters.merged(name, tensor)
             yield bridge.names.of_text(name), whole
@@ -218,17 +217,6 @@ def save_folder(bridge: Any, model: torch.nn.Module, source: Path, folder: Path)
             Saved(weights=weights, adapters=own, source=source, dtype=bridge.dtype), folder
         )
     parallel.barrier()
-
-
-@contextmanager
-def _tower_aside(model: torch.nn.Module) -> Iterator[torch.nn.Module | None]:
-    """The model's tower, if it has one here; while the block runs mbridge sees the rest alone."""
-    tower = model._modules.pop("visual", None)
-    try:
-        yield tower
-    finally:
-        if tower is not None:
-            model.visual = tower
 
 
 def write_folder(saved: Saved, folder: Path) -> None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -210,15 +210,21 @@ class Without(torch.nn.Module):
             adapters.on = True
 
 
-@contextmanager
-def hidden(network: Any) -> Iterator[Adapters | None]:
+def hidden(network: Any) -> AbstractContextManager[Adapters | None]:
     """The network's adapters, if it has any; while the block runs it has none by name."""
-    adapters = network._modules.pop("adapters", None)
+    return aside(network, "adapters")
+
+
+@contextmanager
+def aside(network: Any, name: str) -> Iterator[Any]:
+    """The network's module of that name, None where it has none; while the block runs mbridge sees
+    the rest alone."""
+    found = network._modules.pop(name, None)
     try:
-        yield adapters
+        yield found
     finally:
-        if adapters is not None:
-            network.adapters = adapters
+        if found is not None:
+            setattr(network, name, found)
 
 
 def _sizes(config: Any) -> dict[str, tuple[int, int]]:

@@ -31,7 +31,7 @@ _installed: list[TorchFunctionMode] = []
 
 def install() -> None:
     """Prepares the process; a second call and a machine with CUDA change nothing more."""
-    _hide_what_is_broken("transformer_engine", "pytorch")
+    hide_what_is_broken("transformer_engine", "pytorch")
     if torch.cuda.is_available() or _installed:
         return
     if "OMP_NUM_THREADS" not in os.environ:
@@ -99,7 +99,7 @@ def _uncompiled(function: Callable[..., Any] | None = None, **_options: Any) -> 
     return function if function is not None else (lambda inner: inner)
 
 
-def _hide_what_is_broken(package: str, module: str) -> None:
+def hide_what_is_broken(package: str, module: str) -> None:
     """Makes a package that is installed and cannot be imported look absent, aloud.
 
     Megatron falls back where the import fails as that of an absent package does. A library that

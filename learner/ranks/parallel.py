@@ -184,6 +184,14 @@ def barrier() -> None:
         dist.barrier()
 
 
+def on_any(fact: bool) -> bool:
+    """Whether it is so on one of the ranks at least; every rank asks."""
+    if dist.get_world_size() == 1:
+        return fact
+    found = torch.tensor([float(fact)], device=device.device())
+    return bool(reduce_over_all(found, "max").item())
+
+
 def reduce_over_all(tensor: torch.Tensor, op: str) -> torch.Tensor:
     """The tensor summed ("sum") or maximised ("max") over every rank, in place."""
     if dist.get_world_size() > 1:

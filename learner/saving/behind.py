@@ -19,12 +19,12 @@ BEAT_S = 10.0
 
 
 class FolderBehind:
-    """A context manager. Leaving it waits for what is under way, but where it is interrupted."""
+    """A context manager. Leaving it waits for what is under way, whatever ends the run: nobody
+    writes in the run's folder once its lock is given back."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, "folder-behind")
         self._under_way: Future[float] | None = None
-        self._stopped = False
 
     def __enter__(self) -> FolderBehind:
         return self
@@ -37,12 +37,11 @@ class FolderBehind:
     ) -> None:
         if kind is None:
             self.settle()
-        elif issubclass(kind, Exception) and self._under_way is not None:
+        elif self._under_way is not None:
             # The samplers have the version; with its folder a later start finds it. What ends the
             # run is said already.
             wait([self._under_way])
-        self._stopped = True
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._thread.shutdown()
 
     def begin(self, write: Callable[[], object], tell: Callable[[], object]) -> None:
         """Begins to write a folder and to tell the engine of it. Nothing may be under way."""
@@ -65,6 +64,5 @@ class FolderBehind:
     def _do(self, write: Callable[[], object], tell: Callable[[], object]) -> float:
         began = time.monotonic()
         write()
-        if not self._stopped:
-            tell()
+        tell()
         return time.monotonic() - began

@@ -28,6 +28,8 @@ from learner.vision.shown import Image
 
 FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "BMP")
 """What the engine lets a policy see."""
+MOST_PIXELS = (1 << 30) // 4 // 3
+"""Of one image, as the engine has it; Pillow suspects a decompression bomb above it."""
 
 
 class Pixels:
@@ -60,6 +62,23 @@ class Pixels:
             max_pixels=size["longest_edge"],
         )
         return Image(sha256=sha256, data=data, grid=(high // self.side, wide // self.side))
+
+    def whole(self, sha256: str, data: bytes) -> Image:
+        """The same of a file that is decoded once, to its last pixel. DataError where it cannot
+        be, or would be larger than MOST_PIXELS.
+
+        Strangers' bytes are decoded in this process: the samplers have decoded the same ones by the
+        same library, FORMATS keeps it to five decoders, and their size is bounded before.
+        """
+        opened = self._open(sha256, data)
+        width, height = opened.size
+        if width * height > MOST_PIXELS:
+            raise DataError(f"image {sha256[:12]} has {width} x {height} pixels: too many")
+        try:
+            opened.convert("RGB")
+            return self.image(sha256, data)
+        except Exception as error:
+            raise DataError(f"image {sha256[:12]} cannot be read ({error})") from error
 
     def __call__(self, images: Sequence[Image]) -> tuple[torch.Tensor, torch.Tensor]:
         """([patches, values of a patch] float32 of all images, [images, 3] int64 their grids in

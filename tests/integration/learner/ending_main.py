@@ -1,6 +1,7 @@
-"""A rank that ends as its first argument says: for `test_launch`.
+"""A rank that ends as its first argument says: for `test_launch`. `ending_main.py HOW [FOLDER]`
 
-taken: rank 0 does, while the others wait for it. killed: rank 0 dies without a word.
+taken: rank 0 does, while the others wait for it. killed: rank 0 dies without a word. stopped: all
+do when they are told to; FOLDER/RANK is there once a rank listens.
 """
 
 from __future__ import annotations
@@ -8,9 +9,12 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from contextlib import suppress
+from pathlib import Path
 
-from learner.ending import finish, is_rank_0
+from learner.ending import finish, is_rank_0, listening
 from learner.errors import TakenError
+from learner.stop import Interrupted
 
 
 def work() -> str:
@@ -19,8 +23,15 @@ def work() -> str:
         raise TakenError("another learner has the run:\nsince \N{GREEK SMALL LETTER BETA}")
     if how == "killed" and is_rank_0():
         os.kill(os.getpid(), signal.SIGKILL)
+    if how == "stopped":
+        stop.save_first()
+        Path(sys.argv[2], os.environ["RANK"]).touch()
+        with suppress(Interrupted), stop.at_once():
+            signal.pause()
+        raise stop.error(3)
     signal.pause()
     return "the final folder"
 
 
-finish(work)
+with listening() as stop:
+    finish(work)

@@ -7,13 +7,10 @@ share the work write FOLDER/NAME.
 
 from __future__ import annotations
 
-import gc
 import os
-import signal
 import socket
 import sys
-import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -44,6 +41,7 @@ from learner.training.objective import PolicyObjective  # noqa: E402
 from learner.training.step import gradients, own_micro_batches, score  # noqa: E402
 from learner.training.update import improve  # noqa: E402
 from tests.integration.learner.fake_engine import random_group  # noqa: E402
+from tests.integration.learner.forked import together  # noqa: E402
 from tests.integration.learner.group_engine import GroupEngine  # noqa: E402
 from tests.integration.learner.named import named_gradients, named_weights  # noqa: E402
 from tests.integration.learner.rows import make_rows, weighed  # noqa: E402
@@ -223,41 +221,6 @@ def main(models: Path, folder: Path) -> None:
         ]
 
     together([partial(share, models, folder, rank, ports) for rank in range(4)], stores)
-
-
-def together(lives: Sequence[Callable[[], None]], then: Callable[[], object] = tuple) -> None:
-    """A process each, forked. The first that fails ends the others.
-
-    then: what it gives is held while they live; it may have threads, which no fork survives.
-    """
-    import torch._dynamo  # which every optimizer imports
-
-    assert torch._dynamo
-    gc.freeze()  # no rank looks through what all of them imported, again and again
-    left = {fork(life) for life in lives}
-    held = then()
-    while left:
-        child, status = os.wait()
-        left.discard(child)
-        if status:
-            for other in left:
-                os.kill(other, signal.SIGKILL)
-            sys.exit(f"a rank ended with status {status}")
-    del held
-
-
-def fork(life: Callable[[], None]) -> int:
-    child = os.fork()
-    if child:
-        return child
-    status = 1
-    try:
-        life()
-        status = 0
-    finally:
-        if status:
-            traceback.print_exc()
-        os._exit(status)
 
 
 def check_broadcast(policy: Policy, root: Path) -> None:

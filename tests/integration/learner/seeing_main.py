@@ -18,14 +18,14 @@ device.install()
 import torch  # noqa: E402
 from safetensors.torch import save_file  # noqa: E402
 
-from bench.ready import free_ports  # noqa: E402
+from console.machine.ready import free_ports  # noqa: E402
 from learner.config.objective import Kl, Loss  # noqa: E402
 from learner.config.weights import Optimizer, Parallel, Recompute  # noqa: E402
-from learner.model.policy import load_policy  # noqa: E402
+from learner.model.policy import load_frozen, load_policy  # noqa: E402
 from learner.ranks import parallel  # noqa: E402
 from learner.training.objective import PolicyObjective  # noqa: E402
-from learner.training.step import gradients, own_micro_batches  # noqa: E402
-from tests.integration.learner.gradients_main import together  # noqa: E402
+from learner.training.step import gradients, own_micro_batches, score  # noqa: E402
+from tests.integration.learner.forked import together  # noqa: E402
 from tests.integration.learner.named import named_gradients  # noqa: E402
 from tests.integration.learner.rows import weighed  # noqa: E402
 from tests.integration.learner.seeing import seeing_rows  # noqa: E402
@@ -50,8 +50,10 @@ def compute(folder: Path, output: Path, name: str) -> None:
         rows = seeing_rows(folder, 3)
         mine = own_micro_batches(weighed([rows[0], rows[2]]), 30)
         stats = gradients(policy, mine, PolicyObjective(loss=Loss(), kl=Kl(), correction="bypass"))
+        seen, _ = score(load_frozen(folder, "float32"), [rows[0], rows[2]], 30, "reference")
         out = {f"grad.{key}": value for key, value in named_gradients(policy).items()}
         out["loss"] = torch.tensor(stats["loss"])
+        out["reference"] = torch.cat([torch.from_numpy(row.reference[row.target]) for row in seen])
         out["norm"] = torch.tensor(policy.gradient_norm())
         out["own images"] = torch.tensor(float(sum(len(part.shown) for part in mine)))
         if parallel.is_first():

@@ -20,7 +20,7 @@ import torch
 from safetensors.torch import load_file
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-from bench.ready import free_ports
+from console.machine.ready import free_ports
 from learner import run as loop
 from learner.errors import EngineError, GroupError, TakenError
 from learner.saving import broadcast, group

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from bench.ready import free_ports
+from console.machine.ready import free_ports
 from learner import run as loop
 from tests.contract import real_sampler
 from tests.integration.learner.test_run import metrics

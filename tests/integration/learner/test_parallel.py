@@ -6,19 +6,14 @@ holds.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 from safetensors.torch import load_file
 
+from tests.integration.learner.forked import run_ranks
 from tests.integration.learner.gradients_main import WAYS
 from tests.integration.learner.models import write_model
 
-ROOT = Path(__file__).parents[3]
 SHARED = [name for name, way in WAYS.items() if way.after]
 
 
@@ -28,17 +23,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, torch
     models, folder = (tmp_path_factory.mktemp(name) for name in ("models", "found"))
     for kind in {way.model for way in WAYS.values()}:
         write_model(models / kind, kind)
-    path = os.pathsep.join([str(ROOT), str(ROOT / "proto")])
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.integration.learner.gradients_main", models, folder],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    run_ranks("gradients_main", models, folder)
     return {name: load_file(folder / name) for name in WAYS}
 
 

@@ -5,6 +5,7 @@ Also: a TransformerEngine that does not load is as good as none.
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -13,29 +14,14 @@ from pathlib import Path
 import pytest
 
 from learner.errors import LearnerError
-from learner.ranks import parallel
-from tests.integration.learner.test_parallel import ROOT
-from tests.support.net import free_port
-
-MAIN = Path(__file__).with_name("ranks_main.py")
-PATHS = os.pathsep.join([str(ROOT), str(ROOT / "proto")])
+from learner.ranks import device, parallel
+from tests.integration.learner.forked import ROOT, run_ranks
 
 
-@pytest.mark.parametrize("kind", ["patient", "hung"])
-def test_a_wait_is_bounded_and_renewed_by_rank_0(tmp_path: Path, kind: str) -> None:
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-    command += ["--master-addr", "127.0.0.1", "--master-port", str(free_port())]
-    command += [str(MAIN), kind, str(tmp_path / "got")]
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": PATHS}
-    done = subprocess.run(
-        command, env=env, capture_output=True, text=True, timeout=200, check=False
-    )
-    if kind == "patient":
-        assert done.returncode == 0, done.stderr[-3000:]
-        assert (tmp_path / "got").read_text() == "the groups"
-    else:
-        assert done.returncode != 0
-        assert not (tmp_path / "got").exists()
+def test_a_wait_is_bounded_and_renewed_by_rank_0(tmp_path: Path) -> None:
+    run_ranks("ranks_main", tmp_path)
+    assert (tmp_path / "patient").read_text() == "the groups"
+    assert "Timed out waiting 4000ms" in (tmp_path / "hung").read_text()
 
 
 @pytest.mark.parametrize(
@@ -51,17 +37,12 @@ def test_too_few_ranks_are_told_how_many_it_takes(ways: dict[str, int], mend: st
         pass
 
 
-@pytest.mark.parametrize(
-    "error", ["OSError('libcudnn.so.9: cannot open')", "RuntimeError('no CUDA')"]
-)
 def test_a_transformer_engine_that_does_not_load_is_as_good_as_none(
-    tmp_path: Path, model_folder: Path, error: str
+    tmp_path: Path, model_folder: Path
 ) -> None:
-    package = tmp_path / "site" / "transformer_engine"
-    (package / "pytorch").mkdir(parents=True)
-    (package / "__init__.py").write_text("")
-    (package / "pytorch" / "__init__.py").write_text(f"raise {error}\n")
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path / "site"), PATHS])}
+    write_broken(tmp_path, "transformer_engine", "OSError('libcudnn.so.9: cannot open')")
+    paths = (tmp_path, ROOT, ROOT / "proto")
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))}
     command = [sys.executable, "-m", "learner.cli", "check", str(model_folder)]
     done = subprocess.run(
         command, env=env, capture_output=True, text=True, timeout=200, check=False
@@ -69,3 +50,29 @@ def test_a_transformer_engine_that_does_not_load_is_as_good_as_none(
     assert done.returncode == 0, done.stderr[-3000:]
     assert "transformer_engine is installed and does not load" in done.stderr
     assert "agree with transformers" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "error",
+    ["OSError('libcudnn.so.9')", "RuntimeError('no CUDA')", "AssertionError()", "None.cuda"],
+)
+def test_a_package_that_does_not_load_looks_absent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: str
+) -> None:
+    write_broken(tmp_path, "broken_engine", error)
+    monkeypatch.syspath_prepend(tmp_path)
+    device.hide_what_is_broken("broken_engine", "pytorch")
+    try:
+        with pytest.raises(ModuleNotFoundError):
+            importlib.import_module("broken_engine.pytorch")
+    finally:
+        del sys.modules["broken_engine"]
+    assert "broken_engine is installed and does not load" in capsys.readouterr().err
+
+
+def write_broken(site: Path, name: str, error: str) -> None:
+    """A package whose `pytorch` raises the error when it is imported."""
+    package = site / name
+    (package / "pytorch").mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "pytorch" / "__init__.py").write_text(f"raise {error}\n")

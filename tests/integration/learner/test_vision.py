@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -235,6 +236,13 @@ def test_files_that_are_no_images_are_named(tmp_path: Path) -> None:
     assert cut.grid == (2, 2)
     with pytest.raises(DataError, match="image ab cannot be read"):
         pixels([cut])
+    assert pixels.whole("ab", whole) == pixels.image("ab", whole)
+    with pytest.raises(DataError, match="image ab cannot be read"):
+        pixels.whole("ab", whole[: len(whole) // 2])
+    with pytest.raises(DataError, match="image ab cannot be read"):
+        pixels.whole("ab", picture(56, 56 * 201)[:400])
+    with pytest.raises(DataError, match=r"has 40000 x 40000 pixels|is no image"):
+        pixels.whole("ab", vast())
 
 
 def test_bfloat16_leaves_the_towers_frequencies_as_they_are(tmp_path: Path, one_rank: None) -> None:
@@ -247,3 +255,11 @@ def test_bfloat16_leaves_the_towers_frequencies_as_they_are(tmp_path: Path, one_
     before = tower.patch_embed.proj.weight.detach().clone()
     assert train(policy, seeing_rows(folder, 3)).moved == 1
     assert not torch.equal(tower.patch_embed.proj.weight, before)
+
+
+def vast() -> bytes:
+    """A PNG of some bytes that says that it has 1.6 billion pixels."""
+    whole = picture(56, 56)
+    size = (40_000).to_bytes(4, "big") * 2
+    header = b"IHDR" + size + whole[24:29]
+    return whole[:12] + header + zlib.crc32(header).to_bytes(4, "big") + whole[33:]

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
 from safetensors.torch import load_file
 
+from tests.integration.learner.forked import run_ranks
 from tests.integration.learner.seeing import write_seeing_model
 from tests.integration.learner.seeing_main import WAYS
-from tests.integration.learner.test_parallel import ROOT
 
 SHARED = [name for name in WAYS if name != "alone"]
 
@@ -22,20 +18,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, torch
     """By name of how ranks share the work."""
     folder = tmp_path_factory.mktemp("seeing")
     model = write_seeing_model(folder / "model", released=False)
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.integration.learner.seeing_main", str(model), str(folder)],
-        cwd=ROOT,
-        env={
-            **os.environ,
-            "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "proto")]),
-        },
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    run_ranks("seeing_main", model, folder)
     return {name: load_file(folder / name) for name in WAYS}
 
 

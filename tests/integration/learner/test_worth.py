@@ -46,6 +46,8 @@ def test_a_signal_in_between_begins_the_count_again(
     changes = {"run.steps": 5, "learner.patience_steps": 3}
     loop.run(recipe_for(tmp_path, model_folder, engine, **changes))
     assert [line["worthless_steps"] for line in metrics(tmp_path)] == [0, 1, 2, 0, 0]
+    reasons = [line.get("worthless", "") for line in metrics(tmp_path)]
+    assert [reason[:15] for reason in reasons] == ["", "3 of 3 groups w", "3 of 3 groups w", "", ""]
     # Weights that did not move are not written again, and the samplers' are compared all the same.
     assert engine.folders[1] == engine.folders[2] == engine.folders[3] != engine.folders[4]
     assert {path.name[-1] for path in engine.folders[4].parent.iterdir()} == {"1", "4", "5"}

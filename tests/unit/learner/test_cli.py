@@ -40,6 +40,7 @@ def invoke(*arguments: str) -> tuple[int, str]:
         ("run", "learner.optimizer.rate=1", "learner.optimizer.rate"),
         ("run", "learner.parallel.pipeline=0", "learner.parallel.pipeline"),
         ("run", "run.max_staleness=2", "decoupled"),
+        ("run", "run.engine=127.0.0.1:0", "toolwright run"),
         ("sft", "sft.steps=1", "sft.data"),
     ],
 )

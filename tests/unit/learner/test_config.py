@@ -12,7 +12,7 @@ from learner.config.tables import LearnerTable, SftTable
 
 
 def test_tables_import_without_torch() -> None:
-    modules = "learner.config.tables, learner.cli, learner.compare.page"
+    modules = "learner.config.tables, learner.cli"
     code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

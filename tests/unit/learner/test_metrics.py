@@ -12,7 +12,13 @@ import pytest
 
 from learner.metrics import gap_of, training_stats, trajectory_stats
 from tests.integration.learner.fake_engine import random_group
-from toolwright.types import Group, WeightVersion
+from toolwright.types import (
+    CallOutcome,
+    CallRecord,
+    Group,
+    ToolErrorKind,
+    WeightVersion,
+)
 
 V = WeightVersion(lineage="a", step=3)
 
@@ -90,3 +96,37 @@ def test_a_perplexity_beyond_all_numbers_is_still_one() -> None:
     sums = {"compared": 1.0, "max_gap": 1.0, "max_rho": 1.0, "gap": 1.0}
     sums |= {"rollout_logp": -1e9, "kl_rollout_k1": 0.0, "kl_rollout_k3": 0.0}
     assert training_stats(sums)["perplexity_difference"] == 0.0
+
+
+def test_calls_that_failed_are_counted_apart_from_those_that_were_written_wrong() -> None:
+    def call(tool: str, error: ToolErrorKind, said: str = "") -> CallRecord:
+        outcome = CallOutcome(observation=said, valid=True, error=error)
+        return CallRecord(call_id="c", turn=0, index=0, tool=tool, action="a", outcome=outcome)
+
+    raised, wrong = ToolErrorKind.EXCEPTION, ToolErrorKind.INVALID_ACTION
+    calls = (
+        call("planet", raised, "Traceback (most recent call last):\n  x\nRuntimeError: away"),
+        call("planet", raised, "RuntimeError:\n away"),
+        call("planet", wrong, "no JSON"),
+        call("made-up", ToolErrorKind.UNKNOWN_TOOL),
+        call("python", ToolErrorKind.NONE, "42"),
+        call("python", ToolErrorKind.TIMEOUT),
+        call("python", ToolErrorKind.CANCELLED),
+        call("python", raised, "x" * 9999),
+    )
+    first, *others = random_group(1, V, Path())
+    # A masked one counts: the tool may be why.
+    group = Group(id="g1", trajectories=(replace(first, masked=True, calls=calls), *others))
+    facts = trajectory_stats([group], V)
+    made = len(calls) + sum(len(one.calls) for one in others)
+    assert facts["call_failed_fraction"] == 4 / made
+    assert facts["call_invalid_fraction"] == 2 / made
+    assert facts["call_failed_fraction/planet"] == 1.0
+    assert facts["call_failed_fraction/python"] == 0.5
+    assert "call_failed_fraction/made-up" not in facts
+    assert facts["call_error"] == "planet: RuntimeError: away"
+    (long,) = {trajectory_stats(
+        [Group(id="g", trajectories=(replace(first, calls=calls[-1:]),))], V
+    )["call_error"]}  # fmt: skip
+    assert len(long) == 200
+    assert "call_error" not in trajectory_stats([Group(id="g", trajectories=tuple(others))], V)
