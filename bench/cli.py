@@ -6,168 +6,18 @@ code 2; a port that is taken ends with exit code 1.
 
 from __future__ import annotations
 
-import asyncio
-import math
-import signal
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
 from bench.makespan.command import engine
-from bench.scripted import Faults, Script, ScriptedSampler, ScriptError, StartError, Timing
-from bench.scripted.faults import parse_break, parse_numbers
-from bench.scripted.script import load_replies, parse_script
+from bench.memory.command import memory
+from bench.scripted_sampler import scripted_sampler
 from bench.search.command import search
 from bench.step import step
 from bench.tools.command import tools
-from toolwright import loop
+from toolwright.command_line import command_line, start
 
-app = typer.Typer(
-    name="bench",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    help="Load generation, faults and the scripted sampler.",
-)
-
-
-@app.callback()
-def _commands() -> None:
-    """Keep the name of the only subcommand on the command line."""
-
-
-@app.command("scripted-sampler")
-def scripted_sampler(
-    script: Annotated[
-        str | None,
-        typer.Option(
-            help="FILE.py:function, or cycle:STOP_ID:EVERY[:VOCABULARY] (random ids, the stop id "
-            "as every EVERY-th token).",
-        ),
-    ] = None,
-    replies: Annotated[
-        Path | None,
-        typer.Option(
-            help="JSON file: a list with one list of token ids (or [id, logprob]) per turn.",
-            exists=True,
-            dir_okay=False,
-        ),
-    ] = None,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port; 0 takes a free one and prints it.")] = 30000,
-    incremental: Annotated[
-        bool,
-        typer.Option(
-            "--incremental-streaming-output/--cumulative",
-            help="Chunks are deltas, or repeat all tokens so far.",
-        ),
-    ] = True,
-    first_token_delay: Annotated[float, typer.Option(help="Seconds before the first chunk.")] = 0.0,
-    tokens_per_second: Annotated[
-        float, typer.Option(help="Pace of one stream; inf for as fast as possible.")
-    ] = math.inf,
-    tokens_per_chunk: Annotated[int, typer.Option(help="Tokens in one chunk.")] = 1,
-    jitter: Annotated[
-        float, typer.Option(help="Stretch every delay by a random factor in 1 +- this.")
-    ] = 0.0,
-    seed: Annotated[int, typer.Option(help="Seed of the jitter and of cycle scripts.")] = 0,
-    eos_id: Annotated[
-        list[int] | None, typer.Option(help="End-of-sequence id; repeatable.")
-    ] = None,
-    vocab_size: Annotated[
-        int | None, typer.Option(help="Refuse input ids outside this vocabulary.")
-    ] = None,
-    image_token: Annotated[
-        int | None,
-        typer.Option(help="Id that stands for an image; with it, image_data is read."),
-    ] = None,
-    context_length: Annotated[int, typer.Option(help="Longest prompt plus reply.")] = 32768,
-    weight_version: Annotated[str, typer.Option(help="Version before any update.")] = "default",
-    break_stream: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="REQUEST:CHUNKS[:HOW]",
-            help="End the stream of request number REQUEST (from 0) after CHUNKS chunks; HOW is "
-            "cut (default), done, error or stall. Repeatable.",
-        ),
-    ] = None,
-    refuse: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="K|FROM-TO", help="Reset the connection of these requests. Repeatable."
-        ),
-    ] = None,
-    stale_weights: Annotated[
-        bool, typer.Option(help="Answer success to weight updates and keep the old version.")
-    ] = False,
-    fail_updates: Annotated[
-        int, typer.Option(help="Answer 400 to this many weight updates first.")
-    ] = 0,
-) -> None:
-    """Serve SGLang's native /generate wire without a model.
-
-    Token ids in; token ids with log-probs out, streamed at a chosen pace, with aborts, pauses,
-    weight versions and the real server's strictness and error shapes. What is said comes from
-    --script or --replies.
-
-    A script is a Python function of one argument with the fields input_ids, images (their bytes),
-    params, rid, conversation and turn (0 for the first reply of a conversation). It returns or
-    yields token ids, or pairs (id, logprob):
-
-    \b
-        def reply(request):
-            return [17, 18, 2] if request.turn == 0 else [19, 2]
-
-    A reply ends at one of the request's stop_token_ids, at an --eos-id, at max_new_tokens, or
-    where the script ends. A conversation is named by the body's session_id, else routing_key, else
-    the rid up to its first dot.
-
-    \b
-    Examples:
-        bench scripted-sampler --replies replies.json --port 30000
-        bench scripted-sampler --script my_script.py:reply --tokens-per-second 50
-        bench scripted-sampler --script cycle:260:20 --tokens-per-second 50
-    """
-    try:
-        spoken = _script(script, replies, seed)
-        timing = Timing(
-            first_token_delay=first_token_delay,
-            tokens_per_second=tokens_per_second,
-            tokens_per_chunk=tokens_per_chunk,
-            jitter=jitter,
-            seed=seed,
-        )
-        faults = Faults(
-            breaks=dict(map(parse_break, break_stream or ())),
-            refuse=frozenset().union(*map(parse_numbers, refuse or ())),
-            stale_weights=stale_weights,
-            fail_updates=fail_updates,
-        )
-    except (ScriptError, ValueError) as error:
-        raise _stop(str(error), code=2) from error
-    sampler = ScriptedSampler(
-        script=spoken,
-        timing=timing,
-        incremental=incremental,
-        faults=faults,
-        eos=eos_id or (),
-        vocab_size=vocab_size,
-        image_token=image_token,
-        context_length=context_length,
-        weight_version=weight_version,
-        host=host,
-        port=port,
-        record=0,
-    )
-    try:
-        loop.run(_serve(sampler))
-    except StartError as error:
-        raise _stop(str(error), code=1) from error
-
-
+app = command_line("bench", help="Load generation, faults and the scripted sampler.")
+app.command("scripted-sampler")(scripted_sampler)
 app.command("engine")(engine)
+app.command("memory")(memory)
 app.command("search")(search)
 app.command("step")(step)
 app.command("tools")(tools)
@@ -175,30 +25,7 @@ app.command("tools")(tools)
 
 def main() -> None:
     """Entry point of the `bench` command."""
-    app()
-
-
-async def _serve(sampler: ScriptedSampler) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    async with sampler:
-        typer.echo(f"scripted sampler on {sampler.url}")
-        await stop.wait()
-
-
-def _script(script: str | None, replies: Path | None, seed: int) -> Script:
-    if (script is None) == (replies is None):
-        raise ScriptError("give exactly one of --script and --replies")
-    return (
-        load_replies(str(replies)) if replies is not None else parse_script(script or "", seed=seed)
-    )
-
-
-def _stop(message: str, *, code: int) -> typer.Exit:
-    typer.echo(f"bench: {message}", err=True)
-    return typer.Exit(code)
+    start(app, "bench", extra="bench")
 
 
 if __name__ == "__main__":

@@ -21,8 +21,8 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.errors import BenchError
-from learner.compare.runs import Run, read_runs
-from learner.errors import LearnerError
+from console.compare.runs import Run, read_runs
+from console.errors import ConsoleError
 
 PARTS = ("rollout", "log-probs", "update", "publish", "checkpoint", "other")
 OF_A_TRAJECTORY = ("generate", "tool", "reward")
@@ -64,7 +64,7 @@ def step(
     """
     try:
         rows = [row_of(run, skip) for run in read_runs(runs)]
-    except (BenchError, LearnerError, OSError) as error:
+    except (BenchError, ConsoleError, OSError) as error:
         typer.echo(f"bench: {error}", err=True)
         raise typer.Exit(1) from error
     Console(width=None if sys.stdout.isatty() else 120).print(table(rows), trajectories(rows))

@@ -17,8 +17,8 @@ import psutil
 
 from bench.dispatch import noop
 from bench.dispatch.workload import Load, recipe, write_policy
-from bench.processes import Command, Processes, Running
-from bench.ready import accepts, free_ports, origin
+from console.machine.processes import Command, Processes, Running
+from console.machine.ready import accepts, free_ports, origin
 from toolwright.common.v1.trajectory_pb2 import CallRecord
 from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
 from toolwright.rpc.channel import open_channel

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from bench.errors import BenchError
+from console.errors import ConsoleError
 from toolwright import loop
 
 FILES_A_TRAJECTORY, SPARE_FILES = 2, 512
@@ -106,7 +106,7 @@ def _steady(
     load = Load(concurrency=concurrency, rate=rate, every=every, calls=calls)
     try:
         report = loop.run(measure(load, jitter=jitter))
-    except BenchError as error:
+    except ConsoleError as error:
         raise _stop(str(error), code=1) from error
     for line in lines(report):
         typer.echo(line)
@@ -136,7 +136,7 @@ def _many(
         report = loop.run(
             measure(workloads, places=places, slow_sampler=slow_sampler, say=_progress)
         )
-    except BenchError as error:
+    except ConsoleError as error:
         raise _stop(str(error), code=1) from error
     for line in lines(report):
         typer.echo(line)

@@ -18,7 +18,7 @@ from bench.makespan.figures import Bar, Shares
 from bench.makespan.plan import Plan, Workload, ideal_makespan
 from bench.makespan.play import EngineRun, Say, run_bare, run_engine
 from bench.makespan.wrong import Said, wrong_tokens
-from bench.processes import Processes
+from console.machine.processes import Processes
 from toolwright import wire
 from toolwright.types import Status, Trajectory
 

@@ -21,15 +21,15 @@ import grpc.aio
 
 from bench.dispatch.measure import BIN
 from bench.dispatch.workload import write_policy
-from bench.errors import NotReady
 from bench.makespan import sleeper
 from bench.makespan.plan import STOP, Workload, ideal_makespan
 from bench.makespan.recipe import admission, recipe
 from bench.makespan.sampler import Stamp
-from bench.memory import resident_peak
-from bench.processes import Command, Processes, Running
-from bench.ready import accepts, free_ports, origin
 from bench.tools.load.usage import cpu_seconds, thread_seconds
+from console.errors import NotReady
+from console.machine.memory import resident_peak
+from console.machine.processes import Command, Processes, Running
+from console.machine.ready import accepts, free_ports, origin
 from engine.telemetry.lag import BOUNDS
 from toolwright.common.v1.trajectory_pb2 import Trajectory as TrajectoryMessage
 from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc

@@ -7,10 +7,10 @@ from typing import Any
 
 from markupsafe import Markup
 
-from bench import charts, pages
-from bench.charts import Part
 from bench.makespan.figures import Bar, Shares, Span
 from bench.makespan.measure import Report, Row
+from toolwright.page import charts, pages
+from toolwright.page.charts import Part
 
 HEADER = (
     f"{'trajectories':>12}{'chunk':>6}{'makespan':>9}{'bare':>7}{'CPU ms':>8}{'bare':>7}"
@@ -25,13 +25,13 @@ LATE_BARS = 30
 """The last trajectories are all in the picture."""
 WIDTH, BAR, LEFT, FOOT = 1100, 4, 8, 34
 _NAMES = {
-    "opening": ("until its first request", "p4"),
-    "generate": ("generate, as planned", "p0"),
-    "generate_late": ("sampler late", "p5"),
-    "dispatch": ("stop to tool", "p1"),
-    "tool": ("tool, as planned", "p2"),
-    "tool_late": ("tool late", "p5"),
-    "resume": ("answer to next request", "p3"),
+    "opening": ("until its first request", "c5"),
+    "generate": ("generate, as planned", "c0"),
+    "generate_late": ("sampler late", "c7"),
+    "dispatch": ("stop to tool", "c1"),
+    "tool": ("tool, as planned", "c2"),
+    "tool_late": ("tool late", "c7"),
+    "resume": ("answer to next request", "c3"),
 }
 
 
@@ -89,6 +89,7 @@ def remarks(row: Row) -> Iterable[str]:
 def page(report: Report) -> str:
     """One HTML page that needs nothing else."""
     return pages.render(
+        "bench",
         "makespan/page.html.jinja",
         {
             "header": HEADER,
@@ -150,7 +151,7 @@ def timeline(bars: Sequence[Bar], ideal_s: float) -> str:
     parts += [
         f'<text class="tick" x="{LEFT + scale * second:.1f}" y="{height + 18}" '
         f'text-anchor="middle">{second:g} s</text>'
-        for second in charts.ticks(last, about=12)
+        for second in charts.ticks(0, last, about=12)
     ]
     return "\n".join([*parts, "</svg>"])
 

@@ -284,6 +284,7 @@ def read_request(
         params=params,
         images=images,
         prompt_ids=tuple(prompt) if images else (),
+        top_logprobs=cast("int | None", body.get("top_logprobs_num")) or 0,
     )
 
 
@@ -297,7 +298,7 @@ def _check_supported(body: Mapping[str, object], params: Mapping[str, object]) -
         raise RequestError("a scripted sampler gives one reply a request: n must be 1")
     if body.get("logprob_start_len") not in (None, -1):
         raise RequestError("a scripted sampler scores no prompts: logprob_start_len must be -1")
-    for key in ("top_logprobs_num", "token_ids_logprob", "return_hidden_states", "session_params"):
+    for key in ("token_ids_logprob", "return_hidden_states", "session_params"):
         if body.get(key):
             raise RequestError(f"a scripted sampler does not serve {key}")
 

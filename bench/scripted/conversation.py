@@ -3,7 +3,8 @@
 Owns the memory that spans requests: per conversation, the turn, what the unfinished reply has said,
 and the ids that a prefix cache would hold. Invariants: a turn ends when its final event was handed
 to the client, never before; a request that repeats an unfinished request's ids plus the first m
-tokens of its reply continues that reply at token m, whatever its rid. Holds a bounded number of
+tokens of its reply continues that reply at token m, whatever its rid; so does, in the same turn, a
+request that repeats all of a reply which ended at its length. Holds a bounded number of
 conversations, the least recently used one goes first. Knows neither time nor the wire's bytes.
 """
 
@@ -23,6 +24,8 @@ class _Conversation:
     opening: ScriptRequest | None = None
     said: list[Token] = field(default_factory=list)
     live: list[Token] = field(default_factory=list)
+    cut: tuple[ScriptRequest, list[Token]] | None = None
+    """The last reply, where it ended at its length."""
     cached: tuple[int, ...] = ()
 
     def spoken(self) -> list[Token]:
@@ -55,6 +58,7 @@ class Conversations:
         if len(self._known) > self._limit:
             self._known.popitem(last=False)
         cached = _cached(known, request)
+        _take_up(known, request.input_ids)
         skip = _resumed_at(known, request.input_ids)
         if skip is None or known.opening is None:
             skip = 0
@@ -75,10 +79,12 @@ class Conversations:
         if (known := self._known.get(conversation)) is not None:
             known.live = live
 
-    def close(self, request: GenerateRequest, reply: list[Token]) -> None:
-        """The final event of the reply was sent: the conversation is one turn on."""
+    def close(self, request: GenerateRequest, reply: list[Token], *, cut: bool = False) -> None:
+        """The final event of the reply was sent: the conversation is one turn on. `cut`: the reply
+        ended at its length."""
         if (known := self._known.get(request.conversation)) is not None:
             known.turn += 1
+            known.cut = (known.opening, known.said + reply) if cut and known.opening else None
             known.opening = None
             known.said, known.live = [], []
             known.cached = request.prompt + tuple(token.id for token in reply)
@@ -95,6 +101,16 @@ def _cached(known: _Conversation, request: GenerateRequest) -> int:
     if not held or ids[: len(held)] != held:
         return 0
     return min(len(held), len(ids) - 1)
+
+
+def _take_up(known: _Conversation, ids: tuple[int, ...]) -> None:
+    """Opens a reply again that ended at its length, where the request goes on from there."""
+    cut, known.cut = known.cut, None
+    if cut is not None and known.opening is None:
+        opening, spoken = cut
+        if ids == opening.input_ids + tuple(token.id for token in spoken):
+            known.opening, known.said = opening, spoken
+            known.turn -= 1
 
 
 def _resumed_at(known: _Conversation, ids: tuple[int, ...]) -> int | None:

@@ -21,7 +21,8 @@ from typing import Protocol, cast
 from bench.scripted.types import ScriptError, ScriptRequest, Token
 
 ScriptItem = int | tuple[int, float] | Token
-"""A bare id gets `default_logprob`; a pair is (id, log-prob)."""
+"""A bare id gets `default_logprob`; a pair is (id, log-prob); a `Token` may say which tokens were
+likeliest at its place."""
 
 
 class Script(Protocol):

@@ -311,7 +311,8 @@ class ScriptedSampler:
 
     def _close(self, generation: Generation) -> None:
         if generation.finish is not None and generation.finish.kind != "abort":
-            self._conversations.close(generation.request, generation.tokens)
+            cut = generation.finish.kind == "length"
+            self._conversations.close(generation.request, generation.tokens, cut=cut)
 
 
 def _event_stream() -> web.StreamResponse:

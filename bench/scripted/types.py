@@ -6,6 +6,7 @@ clocks or scripts.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -36,10 +37,23 @@ class StartError(ScriptedSamplerError):
 
 
 class Token(NamedTuple):
-    """One scripted token and the log-probability the sampler reports for it."""
+    """One scripted token and the log-probability the sampler reports for it.
+
+    top: (id, log-prob) of the likeliest tokens at its place, best first; empty = it and others that
+    share what it leaves.
+    """
 
     id: int
     logprob: float
+    top: tuple[tuple[int, float], ...] = ()
+
+    def likeliest(self, count: int) -> tuple[tuple[int, float], ...]:
+        """At most `count` of them."""
+        if self.top:
+            return self.top[:count]
+        rest = max(1e-6, -math.expm1(min(self.logprob, 0.0))) / max(1, count - 1)
+        others = ((i + (i >= self.id), math.log(rest)) for i in range(count - 1))
+        return tuple(sorted([(self.id, self.logprob), *others], key=lambda one: -one[1]))
 
 
 class PauseMode(StrEnum):
@@ -75,6 +89,7 @@ class GenerateRequest:
     params: Mapping[str, object]
     images: tuple[bytes, ...] = ()
     prompt_ids: tuple[int, ...] = ()
+    top_logprobs: int = 0
 
     @property
     def prompt(self) -> tuple[int, ...]:

@@ -38,6 +38,22 @@ def triples(tokens: Iterable[Token]) -> list[tuple[float, int, None]]:
     return [(token.logprob, token.id, None) for token in tokens]
 
 
+def _logprobs(request: GenerateRequest, tokens: Sequence[Token], total: int) -> dict[str, object]:
+    """What meta_info holds of them."""
+    meta: dict[str, object] = {
+        "input_token_logprobs": [],
+        "output_token_logprobs": triples(tokens),
+        "output_token_logprobs_length": total,
+    }
+    if request.top_logprobs:
+        meta["input_top_logprobs"] = []
+        meta["output_top_logprobs"] = [
+            [(logprob, i, None) for i, logprob in token.likeliest(request.top_logprobs)]
+            for token in tokens
+        ]
+    return meta
+
+
 def spans_body(spans: Iterable[WeightSpan]) -> list[dict[str, object]]:
     """The list under weight_versions."""
     return [{"version": s.version, "start": s.start, "end": s.end} for s in spans]
@@ -65,9 +81,7 @@ def chunk_body(
         "num_retractions": num_retractions,
     }
     if request.return_logprob:
-        meta["input_token_logprobs"] = []
-        meta["output_token_logprobs"] = triples(tokens)
-        meta["output_token_logprobs_length"] = total
+        meta |= _logprobs(request, tokens, total)
     meta["reasoning_tokens"] = 0
     meta["completion_tokens"] = total
     meta["cached_tokens"] = cached_tokens
@@ -126,9 +140,7 @@ def queue_abort_body(
         "completion_tokens": len(tokens),
     }
     if request.return_logprob:
-        meta["input_token_logprobs"] = []
-        meta["output_token_logprobs"] = triples(tokens)
-        meta["output_token_logprobs_length"] = len(tokens)
+        meta |= _logprobs(request, tokens, len(tokens))
     shown = tokens[-1:] if incremental and request.stream else tokens
     return {"text": "", "output_ids": [token.id for token in shown], "meta_info": meta}
 

@@ -13,7 +13,7 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
-from bench.errors import BenchError
+from console.errors import ConsoleError
 
 if TYPE_CHECKING:
     # FAISS and bm25s, which the other commands of `bench` have no need of.
@@ -41,7 +41,7 @@ def search(
     """
     try:
         report = asyncio.run(_measure(passages, queries, seed, encoder))
-    except BenchError as error:
+    except ConsoleError as error:
         typer.echo(f"bench: {error}", err=True)
         raise typer.Exit(1) from error
     # Wide enough for the table where the output is no terminal.

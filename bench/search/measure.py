@@ -16,12 +16,12 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
-from bench.processes import Command, Processes, Running
-from bench.ready import free_ports, grpc_ready
 from bench.search import data
 from bench.search.client import Burst, actions, bursts
 from bench.tools.reading.figures import Spread
-from bench.versions import machine, versions
+from console.machine.processes import Command, Processes, Running
+from console.machine.ready import free_ports, grpc_ready
+from console.machine.versions import machine, versions
 from toolsvc.backends.search.ranking.encoder import Encoder, describe
 
 BIN = Path(sys.executable).parent
@@ -151,7 +151,7 @@ async def _row(case: Case, laid: Laid, folder: Path, processes: Processes) -> Ro
         build += ["--vectors", str(laid.file(case.data))]
     if case.kind == "hybrid":
         build += ["--dense", "ivf"]
-    build_s = await processes.run(_command(f"build-{folder.name}", *build))
+    build_s = (await processes.run(_command(f"build-{folder.name}", *build))).seconds
     async with _served(folder, processes) as (address, service):
         calls = actions(laid.texts, laid.vectors(case))
         began = _cpu_seconds(service)

@@ -10,15 +10,14 @@ from typing import Annotated
 
 import typer
 
-from bench.errors import BenchError
 from bench.tools.load import verltool
 from bench.tools.load.workloads import WORKLOADS
 from bench.tools.plan import Plan, PlanError, parse_plan
 from bench.tools.reading.compare import compare, read_report, verdicts
-from bench.tools.reading.report import write_report
 from bench.tools.reading.rows import levels
 from bench.tools.reading.terminal import Screen, remarks
 from bench.tools.run import Report, Subject, run
+from console.errors import ConsoleError
 from toolwright import loop
 from toolwright.rpc.options import TOKEN_VARIABLE
 
@@ -116,7 +115,7 @@ def tools(
         raise typer.Exit(2) from error
     try:
         report = loop.run(run(plans, subject, screen))
-    except BenchError as error:
+    except ConsoleError as error:
         screen.clear()
         typer.echo(f"bench: {error}", err=True)
         raise typer.Exit(1) from error
@@ -131,6 +130,8 @@ def tools(
     if json_file is not None:
         json_file.write_text(json.dumps(found, indent=1) + "\n")
     if html is not None:
+        from bench.tools.reading.report import write_report  # needs Jinja
+
         write_report(report, changes, html, published=grid is not None)
 
 

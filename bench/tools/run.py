@@ -11,13 +11,13 @@ from typing import Any
 
 import psutil
 
-from bench.processes import Processes
 from bench.tools.load.servers import Server, find, start_floor, start_service
 from bench.tools.plan import Plan
 from bench.tools.reading.rows import Row
 from bench.tools.reading.terminal import HEADER, Screen, line
 from bench.tools.sweep import Servers, idle, sweep
-from bench.versions import machine, versions
+from console.machine.processes import Processes
+from console.machine.versions import machine, versions
 
 PACKAGES = ("toolwright", "grpcio", "protobuf", "uvloop", "numpy")
 

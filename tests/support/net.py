@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.ready import free_ports
+from console.machine.ready import free_ports
 
 
 def free_port() -> int:

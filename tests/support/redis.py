@@ -14,7 +14,7 @@ from redis import Redis
 from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 
-from bench.ready import free_ports
+from console.machine.ready import free_ports
 
 MEMORY = 16 << 20
 
@@ -22,11 +22,13 @@ MEMORY = 16 << 20
 class RedisServer:
     """Keeps nothing on disk, and MEMORY bytes at most."""
 
-    def __init__(self) -> None:
+    def __init__(self, policy: str = "allkeys-lru") -> None:
+        """policy: what it does when it is full."""
         program = shutil.which("redis-server")
         if program is None:
             pytest.fail("these tests need Redis: apt-get install redis-server")
         self._program = program
+        self._policy = policy
         (self.port,) = free_ports(1)
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self.start()
@@ -34,7 +36,7 @@ class RedisServer:
     def start(self) -> None:
         """Returns when it answers."""
         words = ("--port", str(self.port), "--bind", "127.0.0.1", "--save", "")
-        bound = ("--maxmemory", str(MEMORY), "--maxmemory-policy", "allkeys-lru")
+        bound = ("--maxmemory", str(MEMORY), "--maxmemory-policy", self._policy)
         self._process = subprocess.Popen([self._program, *words, *bound], stdout=subprocess.DEVNULL)
         retry = Retry(ConstantBackoff(0.05), 200)
         with contextlib.closing(Redis(port=self.port, retry=retry)) as client:
@@ -53,8 +55,8 @@ class RedisServer:
 
 
 @contextlib.contextmanager
-def redis_server() -> Iterator[RedisServer]:
-    server = RedisServer()
+def redis_server(policy: str = "allkeys-lru") -> Iterator[RedisServer]:
+    server = RedisServer(policy)
     try:
         yield server
     finally:

@@ -16,8 +16,8 @@ import psutil
 
 from bench.dispatch import noop
 from bench.errors import BenchError
-from bench.processes import Command, Processes, Running
 from bench.tools.load.workloads import NOOP
+from console.machine.processes import Command, Processes, Running
 from toolwright.rpc.channel import open_channel
 from toolwright.rpc.errors import from_rpc_error
 from toolwright.tool.v1 import tool_pb2 as pb

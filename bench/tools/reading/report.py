@@ -8,13 +8,13 @@ from typing import Any
 
 from markupsafe import Markup
 
-from bench import charts, pages
-from bench.charts import Line, Point
 from bench.tools.load import verltool
 from bench.tools.reading.compare import Change
 from bench.tools.reading.rows import Row, levels, parts
 from bench.tools.reading.terminal import remarks
 from bench.tools.run import Report
+from toolwright.page import charts, pages
+from toolwright.page.charts import Line, Point
 
 HEADROOM = 1.08  # of a plot, above its highest point
 
@@ -26,6 +26,7 @@ def write_report(report: Report, changes: Sequence[Change], path: Path, *, publi
 def render(report: Report, changes: Sequence[Change], *, published: bool) -> str:
     """The whole page. `published`: with what others measured."""
     return pages.render(
+        "bench",
         "tools/reading/page.html.jinja",
         {
             "rows": [_row(row) for row in report.rows],
@@ -95,15 +96,17 @@ def _chart(rows: Sequence[Row], unit: str, curves: Sequence[_Curve]) -> Markup:
             for x, row in enumerate(rows)
             if (value := pick(row)) is not None
         ]
-        lines.append(Line(name=name, style=style, points=tuple(points), dots=True))
+        lines.append(Line(name=name, style=style, points=tuple(points), dots="seen"))
     top = max((point.y for line in lines for point in line.points), default=1.0) * HEADROOM
     return Markup(
         charts.line_chart(
             lines,
+            first=0,
             last=max(1, len(rows) - 1),
             x_name="sessions",
             y_name=unit,
-            top=top or 1.0,
+            low=0,
+            high=top or 1.0,
             labels=[str(row.concurrency) for row in rows],
         )
     )

@@ -48,6 +48,31 @@ def test_an_unfinished_reply_is_continued() -> None:
     assert (opening.skip, opening.script_request.input_ids) == (4, (1, 2))
 
 
+def test_a_reply_that_ended_at_its_length_is_continued_in_its_turn() -> None:
+    conversations = Conversations()
+    first = request([1, 2])
+    conversations.open(first)
+    conversations.close(first, said(5, 6), cut=True)
+    opening = conversations.open(request([1, 2, 5, 6]))
+    assert (opening.skip, opening.script_request.turn) == (2, 0)
+    conversations.close(request([1, 2, 5, 6]), said(7), cut=True)
+    opening = conversations.open(request([1, 2, 5, 6, 7]))  # again, from further on
+    assert (opening.skip, opening.script_request.turn) == (3, 0)
+    conversations.close(request([1, 2, 5, 6, 7]), said(8))
+    assert conversations.open(request([1, 2, 5, 6, 7, 8])).script_request.turn == 1
+
+
+def test_a_reply_that_ended_at_its_length_may_be_the_last_of_its_turn() -> None:
+    conversations = Conversations()
+    conversations.open(request([1, 2]))
+    conversations.close(request([1, 2]), said(5, 6), cut=True)
+    opening = conversations.open(request([1, 2, 5, 6, 9]))
+    assert (opening.skip, opening.script_request.turn) == (0, 1)
+    conversations.close(request([1, 2, 5, 6, 9]), said(7))
+    opening = conversations.open(request([1, 2, 5, 6]))  # too late
+    assert (opening.skip, opening.script_request.turn) == (0, 2)
+
+
 def test_the_same_prompt_again_starts_the_reply_again() -> None:
     conversations = Conversations()
     conversations.open(request([1, 2]))

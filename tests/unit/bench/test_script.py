@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import islice
 from pathlib import Path
 
@@ -49,6 +50,20 @@ def test_bare_ids_get_distinct_logprobs() -> None:
     ]
     assert drawn[0].logprob != drawn[1].logprob
     assert all(-2 < token.logprob < 0 for token in drawn)
+
+
+@pytest.mark.parametrize("logprob", [0.0, -1e-9, -0.5, -30.0])
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_the_likeliest_tokens_are_a_distribution_with_the_sampled_one(
+    logprob: float, count: int
+) -> None:
+    found = Token(3, logprob).likeliest(count)
+    assert len(found) == len({i for i, _ in found}) == count
+    assert (3, logprob) in found
+    assert [value for _, value in found] == sorted((v for _, v in found), reverse=True)
+    assert sum(math.exp(value) for _, value in found) <= 1 + 1e-5
+    told = ((7, -0.5), (8, -1.5), (9, -2.5))
+    assert Token(3, logprob, told).likeliest(count) == told[:count]
 
 
 @pytest.mark.parametrize("bad", ["5", 1.5, True, None, (5,), (5, "x")])

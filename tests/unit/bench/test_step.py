@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from bench.cli import app
 from bench.errors import BenchError
 from bench.step import PARTS, row_of
-from learner.compare.runs import read_runs
+from console.compare.runs import read_runs
 
 LINE = {
     "lease_s": 2.0,

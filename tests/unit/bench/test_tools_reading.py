@@ -217,7 +217,7 @@ def test_the_page_fetches_nothing_and_escapes() -> None:
     page = render(report, changes, published=True)
     assert not re.search(r"https?:|@import|url\(|<(script|link|img|iframe)\b", page)
     assert "1.&lt;2&gt;" in page
-    assert page.count('<svg viewBox="0 0 760') == 6
+    assert page.count('<svg class="wide"') == 6
     for words in ("hello, closed", "What others measured", verltool.PAPER, "worse", "no knee"):
         assert words in page
 

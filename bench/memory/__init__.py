@@ -1,0 +1,6 @@
+"""How fast the tool memory answers while tools come in.
+
+generated.py   tools and subtasks of random words
+measure.py     what is timed
+command.py     the command, and the table that it prints
+"""

@@ -1,0 +1,146 @@
+"""Addresses of a run: port 0 of the recipe becomes a free one, the same for who serves and asks.
+
+Pure: free ports are given, and one that the recipe names or that was given before is passed over,
+since whoever is to have it may not listen yet. A port 0 stands in `run.engine`,
+`sampler.endpoints`, `memory.address`, the `service` of a tool or the `ready` of a
+[[console.services]] entry. The entry named as a tool is that tool's service; one named `sampler` is
+the sampler. A recipe's [memory] is a service like those, without an entry.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from console.config import ConsoleTable, Service, port_of
+from console.errors import NothingStarted
+from toolwright.recipe import MEMORY_ADDRESS, Recipe
+
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+SAMPLER, MEMORY = "sampler", "memory"
+_OPEN = re.compile(r":0(?=/|$)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Addresses:
+    """`overrides`: what every process is told. `services`: with their real `ready`."""
+
+    overrides: tuple[str, ...]
+    services: tuple[Service, ...]
+
+
+def settle(recipe: Recipe, table: ConsoleTable, free: Callable[[], int]) -> Addresses:
+    """NothingStarted for a port 0 that this machine cannot choose, or that nobody would serve."""
+    services = {one.name: one for one in (*memory_of(recipe), *table.services)}
+    free = _once(free, recipe, tuple(services.values()))
+    chosen = {
+        name: one.model_copy(update={"ready": _with_port(one.ready, f"{name}.ready", free)})
+        for name, one in services.items()
+    }
+    overrides = [
+        *_engine(recipe, free),
+        *_memory(recipe, chosen),
+        *_endpoints(recipe, table, chosen, free),
+        *_tools(recipe, chosen),
+    ]
+    return Addresses(overrides=tuple(overrides), services=tuple(chosen.values()))
+
+
+def memory_of(recipe: Recipe) -> tuple[Service, ...]:
+    """`memory serve` of the recipe's [memory] table, where it has one."""
+    table = recipe.raw.get(MEMORY)
+    if not isinstance(table, Mapping):
+        return ()
+    address = table.get("address", MEMORY_ADDRESS)
+    return (Service(name=MEMORY, run=("memory", "serve"), ready=f"grpc:{address}"),)
+
+
+def _memory(recipe: Recipe, chosen: Mapping[str, Service]) -> Iterator[str]:
+    for service in memory_of(recipe):
+        if port_of(service.ready) == 0:
+            yield f"memory.address={address_of(chosen[MEMORY].ready)}"
+
+
+def _once(
+    free: Callable[[], int], recipe: Recipe, services: Sequence[Service]
+) -> Callable[[], int]:
+    """No port twice, and none that the recipe names."""
+    shared = recipe.shared
+    named = (shared.run.engine, *shared.sampler.endpoints, *(one.ready for one in services))
+    taken = {port_of(address) for address in named}
+    taken |= {port_of(tool.service) for tool in shared.tools.values()}
+
+    def next_free() -> int:
+        while (port := free()) in taken:
+            pass
+        taken.add(port)
+        return port
+
+    return next_free
+
+
+def address_of(ready: str) -> str:
+    """HOST:PORT of a `ready` or a URL."""
+    return ready.rpartition("//")[2].removeprefix("grpc:").partition("/")[0]
+
+
+def _engine(recipe: Recipe, free: Callable[[], int]) -> Iterator[str]:
+    engine = recipe.shared.run.engine
+    if port_of(engine) != 0:
+        return
+    listen = recipe.raw.get("engine", {}).get("listen", "")
+    if listen:
+        raise NothingStarted(
+            f"run.engine = {engine!r} takes any port and engine.listen = {listen!r} a certain one: "
+            "name the port in run.engine too"
+        )
+    yield f"run.engine={_with_port(engine, 'run.engine', free)}"
+
+
+def _endpoints(
+    recipe: Recipe, table: ConsoleTable, chosen: dict[str, Service], free: Callable[[], int]
+) -> Iterator[str]:
+    endpoints = recipe.shared.sampler.endpoints
+    if not any(port_of(url) == 0 for url in endpoints):
+        return
+    if SAMPLER in chosen:
+        if len(endpoints) > 1:
+            raise NothingStarted(
+                f"sampler.endpoints has {len(endpoints)} servers, and [[console.services]] "
+                "'sampler' is one of them: name their ports"
+            )
+        found = [f"http://{address_of(chosen[SAMPLER].ready)}"]
+    elif table.sampler.way == "none":
+        raise NothingStarted(
+            "sampler.endpoints has port 0, which is any, and console.sampler.way = 'none' starts "
+            "nobody: name the port of a sampler that runs"
+        )
+    else:
+        found = [_with_port(url, "sampler.endpoints", free) for url in endpoints]
+    yield f"sampler.endpoints={json.dumps(found)}"
+
+
+def _tools(recipe: Recipe, chosen: dict[str, Service]) -> Iterator[str]:
+    for name, tool in recipe.shared.tools.items():
+        if port_of(tool.service) != 0:
+            continue
+        if name not in chosen:
+            raise NothingStarted(
+                f"tools.{name}.service = {tool.service!r} has port 0, which is any: start it with "
+                f"tools.{name}.serve, or by a [[console.services]] entry with name = {name!r}"
+            )
+        yield f"tools.{name}.service={address_of(chosen[name].ready)}"
+
+
+def _with_port(address: str, key: str, free: Callable[[], int]) -> str:
+    if port_of(address) != 0:
+        return address
+    host = address_of(address).rpartition(":")[0]
+    if host not in LOOPBACK:
+        raise NothingStarted(
+            f"{key} = {address!r}: port 0 is any free one of this machine, so its host is "
+            "127.0.0.1; name the port of another"
+        )
+    return _OPEN.sub(f":{free()}", address, count=1)

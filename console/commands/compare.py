@@ -1,0 +1,45 @@
+"""`toolwright compare`: the curves of several runs over each other, in one page."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from console.errors import ConsoleError
+
+
+def compare(
+    runs: Annotated[
+        list[Path], typer.Argument(help="run folders", metavar="RUN...", show_default=False)
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="the page")] = Path("compare.html"),
+    smooth: Annotated[int, typer.Option(min=1, help="mean over the last SMOOTH steps")] = 5,
+) -> None:
+    """Lay the curves of several runs over each other, in one HTML page.
+
+    Reads learner.jsonl (else sft/sft.jsonl) and evaluations.jsonl of each run folder, also while
+    the run goes on: evaluations with their intervals, rewards, gaps, entropy, lengths, times, by
+    step and by hours. A table shows what their recipes differ in. The page needs no network and no
+    script.
+    """
+    from console.compare.page import page
+    from console.compare.runs import read_runs
+
+    try:
+        found = read_runs(runs)
+        for remark in (line for run in found for line in run.remarks):
+            print(f"toolwright: {remark}", file=sys.stderr)
+        output.write_text(page(found, window=smooth), encoding="utf-8")
+    except ConsoleError as error:
+        print(f"toolwright: {error}", file=sys.stderr)
+        raise typer.Exit(error.status) from None
+    except OSError as error:
+        print(
+            f"toolwright: {error.filename}: {error.strerror}; name another place with --output",
+            file=sys.stderr,
+        )
+        raise typer.Exit(1) from None
+    print(output)

@@ -1,0 +1,29 @@
+"""`toolwright stop RUN`: ends a run that another terminal started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def stop(
+    run: Annotated[Path, typer.Argument(help="the run's folder", show_default=False)],
+    now: Annotated[
+        bool, typer.Option("--now", help="end its processes at once, without a checkpoint")
+    ] = False,
+) -> None:
+    """Stop a run in order, as Ctrl-C does where it was started, and wait for its end.
+
+    The learner finishes its step and writes a checkpoint; the run's own command goes on with it.
+    Where no `toolwright run` works in the folder, an engine that serves it is drained.
+    """
+    from console.course.session import fail
+    from console.course.stopping import stop as stop_run
+    from console.errors import ConsoleError
+
+    try:
+        typer.echo(stop_run(run, typer.echo, now=now))
+    except ConsoleError as error:
+        raise typer.Exit(fail(str(error), error.status)) from None

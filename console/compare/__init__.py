@@ -1,0 +1,1 @@
+"""Curves of several runs over each other, in one page: `toolwright compare`."""

@@ -1,0 +1,124 @@
+"""Which curves a page shows, and their points: smoothed, thinned, over steps or hours. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import TypeVar
+
+from console.compare.runs import Run
+from console.verdict import shown_error
+from toolwright.page.charts import Line, Point, smooth
+
+T = TypeVar("T")
+
+MOST_POINTS = 400
+"""Of one drawn curve: a chart is not much more pixels wide."""
+MOST_PARTS = 24
+"""Parts of the reward that stand behind it; their names are a stranger's."""
+MOST_SUITES = 24
+INTERVAL = 1.96
+"""Standard errors to each side of a mean: 95 % of a normal distribution."""
+
+FIRST = (
+    "reward",
+    "groups_with_signal",
+    "loss",
+    "heldout_loss",
+    "perplexity",
+    "gap_max",
+    "gap_mean",
+    "entropy",
+    "kl_reference",
+    "kl_rollout_k3",
+    "response_length",
+    "total_length",
+    "calls",
+    "truncated_fraction",
+    "staleness_mean",
+    "masked",
+    "clip_fraction",
+    "grad_norm",
+    "learning_rate",
+    "tokens_per_s",
+    "step_s",
+    "lease_s",
+    "train_s",
+    "publish_s",
+)
+"""What is looked at first; parts of the reward stand behind the reward, all else at the end."""
+
+
+def names(runs: Sequence[Run]) -> tuple[list[str], list[str]]:
+    """(metrics that are looked at first, all others) that a run has."""
+    there = {name for run in runs for line in run.metrics.values() for name in line}
+    parts = sorted(name for name in there if name.startswith("reward/"))[:MOST_PARTS]
+    first = [name for name in FIRST if name in there]
+    place = 1 if "reward" in first else 0
+    first = [*first[:place], *parts, *first[place:]]
+    return first, sorted(there.difference(first))
+
+
+def curves(runs: Sequence[Run], name: str, *, window: int, hours: bool = False) -> list[Line]:
+    """The runs' curves of one metric, those without it left out: as measured, behind the mean over
+    the last `window` steps. The style of run number i is ri."""
+    out = []
+    for index, run in enumerate(runs):
+        points = run.curve(name)
+        if hours:
+            clock = run.hours()
+            points = [(clock[int(step)], value) for step, value in points]
+        if points:
+            values = [y for _, y in points]
+            smoothed = smooth(values, window)
+            if smoothed != values:
+                raw = tuple(Point(x=x, y=y) for x, y in thin(points))
+                out.append(Line(name=run.name, style=f"raw r{index}", points=raw, dots="none"))
+            means = [(x, mean, y) for (x, y), mean in zip(points, smoothed, strict=True)]
+            told = tuple(Point(x=x, y=mean, says=_says(x, y, mean)) for x, mean, y in thin(means))
+            out.append(Line(name=run.name, style=f"r{index}", points=told))
+    return out
+
+
+def _says(x: float, measured: float, mean: float) -> str:
+    also = "" if measured == mean else f", mean {mean:.5g}"
+    return f"{x:.5g}: {measured:.5g}{also}"
+
+
+def suites(runs: Sequence[Run]) -> list[str]:
+    """Names of the suites that a run was evaluated on, those of most runs first."""
+    counts = Counter(name for run in runs for name in run.evaluations)
+    return sorted(counts, key=lambda name: (-counts[name], name))[:MOST_SUITES]
+
+
+def evaluated(runs: Sequence[Run], suite: str, *, hours: bool = False) -> list[Line]:
+    """The runs' mean rewards on a suite with their intervals, as measured."""
+    out = []
+    for index, run in enumerate(runs):
+        at = _clock(run) if hours else float
+        points = [
+            Point(x=at(e.step), y=e.reward, error=INTERVAL * (shown_error(e) or 0.0))
+            for e in run.evaluations.get(suite, ())
+        ]
+        if points:
+            line = Line(name=run.name, style=f"r{index}", points=tuple(thin(points)), dots="seen")
+            out.append(line)
+    return out
+
+
+def _clock(run: Run) -> Callable[[int], float]:
+    """Hours at the end of a step; of one without a line, those of the last line before it."""
+    lines = sorted(run.hours().items())
+    steps = [step for step, _ in lines]
+    latest = [0.0, *accumulate((hours for _, hours in lines), max)]
+    return lambda step: latest[bisect_right(steps, step)]
+
+
+def thin(points: Sequence[T]) -> Sequence[T]:
+    """At most MOST_POINTS of them, evenly chosen, first and last included."""
+    if len(points) <= MOST_POINTS:
+        return points
+    last = len(points) - 1
+    return [points[round(i * last / (MOST_POINTS - 1))] for i in range(MOST_POINTS)]

@@ -1,0 +1,74 @@
+"""What a start that was killed was making: a file for each maker, there while the maker runs.
+
+Invariants
+- Where such a file is, what the maker left is not taken for whole: the maker runs again.
+- What is not whole is moved aside, to PATH.unfinished, PATH.unfinished-2, ..., since a command may
+  refuse what is there, and since the user may have put it there meanwhile: nothing is deleted, nor
+  written over. `learner sft` goes on by itself with what it left.
+- A maker that failed leaves no such file, and its half is moved aside at once: whatever is there
+  afterwards the user has put there.
+- What nobody was making here is the user's and stays as it is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from console.asked.plan import Maker
+from console.errors import ConsoleError
+from console.record.course import FOLDER
+
+MAKING = f"{FOLDER}/making"
+UNFINISHED = ".unfinished"
+
+
+def there(run: Path, makers: Iterable[Maker]) -> Callable[[Path], bool]:
+    """Whether a path is there and whole, as far as this run knows."""
+    half = {maker.makes for maker in makers if _marks(run, maker)}
+    return lambda path: path.exists() and path not in half
+
+
+@contextmanager
+def making(run: Path, maker: Maker) -> Iterator[None]:
+    """Around a maker's run; what it leaves counts once the block ends without error. OSError."""
+    mark = _mark(run, maker)
+    if _marks(run, maker):
+        _aside(maker)
+    else:
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.write_text(str(maker.makes))
+    maker.makes.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except ConsoleError:
+        # It has come to its end. One that is only told to end may still write: its mark stays.
+        _aside(maker)
+        if not maker.makes.exists():
+            mark.unlink()
+        raise
+    mark.unlink()
+
+
+def _mark(run: Path, maker: Maker) -> Path:
+    return run / MAKING / f"{maker.kind}-{maker.name}"
+
+
+def _marks(run: Path, maker: Maker) -> bool:
+    """Whether a start was making this very path."""
+    mark = _mark(run, maker)
+    return mark.is_file() and mark.read_text(errors="replace") == str(maker.makes)
+
+
+def _aside(maker: Maker) -> None:
+    """Moves what is not whole to a name that nobody has."""
+    if maker.kind == "sft" or not maker.makes.exists():
+        return
+    name = maker.makes.name + UNFINISHED
+    number = 1
+    while os.path.lexists(aside := maker.makes.with_name(name)):
+        number += 1
+        name = f"{maker.makes.name}{UNFINISHED}-{number}"
+    maker.makes.rename(aside)

@@ -1,0 +1,119 @@
+"""What a console that was killed left running: ended before the run goes on.
+
+Invariants
+- A process is ours where pid and creation time are those that course.jsonl tells, and whatever is
+  in the session that it led. Where another process has that pid by now, nothing is.
+- Nothing is known of another machine's processes, of those before its last boot, or of those in
+  another pid namespace (a container that was started anew counts from 1 again).
+- This process and those above it are never ended.
+- Who was told already is not told again: a learner takes a second SIGTERM for "at once".
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from console.course.commands import LEARNER_GRACE_S
+from console.machine.processes import SAME_S, alive
+from console.record.course import CourseRecord, ProcessRecord
+
+GRACE_S = 120.0
+LEARNERS = ("learner", "sft")
+"""They finish a step and write a checkpoint, which takes as long as where they are stopped."""
+INTERVAL_S = 0.25
+SAY_S = 10.0
+"""Between two lines about what is waited for."""
+KILL_WAIT_S = 10.0
+
+
+def pid_space() -> str:
+    """Tells where pids mean what they meant: this boot's kernel, and the pid namespace. Empty where
+    the system does not tell."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return ""
+
+
+def left_running(record: CourseRecord, host: str, space: str) -> tuple[ProcessRecord, ...]:
+    """Processes that earlier consoles started here and that live, or left children. host, space:
+    of this process."""
+    if not record.starts or (record.starts[-1].host, record.starts[-1].space) != (host, space):
+        return ()
+    started = (p for p in record.processes if p.state == "started" and p.pid)
+    return tuple(p for p in started if any(_members(p)))
+
+
+def end(
+    processes: Iterable[ProcessRecord],
+    say: Callable[[str], None],
+    *,
+    told: bool,
+    grace_s: float | None = None,
+) -> None:
+    """SIGTERM to each group, SIGKILL after the grace. Returns when all are gone.
+
+    told: the kernel sent SIGTERM to each leader when its console died. grace_s: in place of each
+    one's own.
+    """
+    found = tuple(processes)
+    for process in reversed(found):
+        if not (told and alive(process.pid, process.created)):
+            _tell(process, signal.SIGTERM)
+    began = said = time.monotonic()
+    while living := [process for process in found if any(_members(process))]:
+        now = time.monotonic()
+        for process in living:
+            if now - began > (_grace(process) if grace_s is None else grace_s):
+                _tell(process, signal.SIGKILL)
+        longest = max(map(_grace, living)) if grace_s is None else grace_s
+        if now - began > longest + KILL_WAIT_S:
+            return  # not even SIGKILL ends them: their devices hold them
+        if now - said > SAY_S:
+            said = now
+            names = ", ".join(f"{process.name} ({process.pid})" for process in living)
+            say(f"still waiting for {names}: a learner finishes its step and writes a checkpoint")
+        time.sleep(INTERVAL_S)
+
+
+def _grace(process: ProcessRecord) -> float:
+    return LEARNER_GRACE_S if process.name in LEARNERS else GRACE_S
+
+
+def _members(record: ProcessRecord) -> Iterator[int]:
+    """Pids of the session that the process leads or led. While one lives, the kernel gives that
+    number to no other process."""
+    if record.created < psutil.boot_time() - SAME_S:
+        return
+    try:
+        if abs(psutil.Process(record.pid).create_time() - record.created) >= SAME_S:
+            return
+    except psutil.NoSuchProcess:
+        pass
+    except psutil.Error:
+        return
+    spared = {os.getpid(), *(process.pid for process in psutil.Process().parents())}
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            ours = process.pid == record.pid or os.getsid(process.pid) == record.pid
+            young = process.create_time() > record.created - SAME_S
+            if ours and young and process.pid not in spared and _lives(process):
+                yield process.pid
+
+
+def _lives(process: psutil.Process) -> bool:
+    return bool(process.status() != psutil.STATUS_ZOMBIE)
+
+
+def _tell(record: ProcessRecord, number: signal.Signals) -> None:
+    for pid in list(_members(record)):
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)

@@ -1,0 +1,107 @@
+"""One console on a run at a time: a lock file that the kernel lets go when its process ends.
+
+Invariants
+- The lock is on the open file, not on its existence: what a dead console left keeps nobody out.
+- The file is never removed, so two that start at one instant lock the same one.
+- What stands in the file (who, where) is for the sentence alone.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from console.errors import ConsoleError, NothingStarted, Taken
+from console.record.course import FOLDER
+
+FILE = f"{FOLDER}/console.lock"
+_UNABLE = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+_GONE = (errno.ENOENT, errno.ENOTDIR)
+
+
+class Held:
+    """The lock while it is held: whether the folder is still there that it was taken in."""
+
+    def __init__(self, path: Path, file: IO[str]) -> None:
+        self._path = path
+        self._file = file
+        self._linked = os.fstat(file.fileno()).st_nlink > 0  # some file systems do not count
+
+    def is_gone(self) -> bool:
+        """Whether somebody removed or replaced it. A file system that is away is none of that."""
+        try:
+            self._path.stat()
+            return self._linked and os.fstat(self._file.fileno()).st_nlink == 0
+        except OSError as error:
+            return error.errno in _GONE
+
+
+def taken_run(run: Path, who: str) -> str:
+    """The sentence for a run that somebody else has; who: " (process ...)"."""
+    return (
+        f"another `toolwright run` works in {run}{who}: `toolwright status {run}` shows it, "
+        f"`toolwright stop {run}` ends it, another --folder is another run"
+    )
+
+
+@contextmanager
+def only_console(run: Path, taken: Callable[[Path, str], str] = taken_run) -> Iterator[Held]:
+    """Holds the run folder for this process. Taken names who has it, in the words of `taken`;
+    NothingStarted where a file is in the way, ConsoleError where none can be written there. A file
+    system without locks is taken as it is."""
+    path = run / FILE
+    if (file_there := _file_above(path.parent)) is not None:
+        raise NothingStarted(
+            f"run.folder: {file_there} is a file: choose another run.folder (--folder), or move "
+            "the file away"
+        )
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("a+")
+    except OSError as error:
+        raise ConsoleError(unwritable(run, error)) from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise Taken(taken(run, _holder(path))) from error
+        except OSError as error:
+            if error.errno not in _UNABLE:
+                raise ConsoleError(unwritable(run, error)) from error
+        try:
+            file.truncate(0)
+            json.dump({"pid": os.getpid(), "host": socket.gethostname()}, file)
+            file.flush()
+        except OSError as error:
+            raise ConsoleError(unwritable(run, error)) from error
+        yield Held(path, file)
+
+
+def unwritable(run: Path, error: OSError) -> str:
+    """The sentence for a run folder that takes nothing."""
+    where = error.filename or run
+    return (
+        f"{where} cannot be written ({error.strerror}): give this user rights and room there, or "
+        "choose another run.folder (--folder)"
+    )
+
+
+def _file_above(folder: Path) -> Path | None:
+    """What stands where the folder, or one that it lies in, would have to be."""
+    there = next(one for one in (folder, *folder.parents) if os.path.lexists(one))
+    return None if there.is_dir() else there
+
+
+def _holder(path: Path) -> str:
+    try:
+        found = json.loads(path.read_text())
+        return f" (process {found['pid']} on {found['host']})"
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""

@@ -1,0 +1,281 @@
+"""`toolwright run` from its first line to its exit code: folder, lock, signals, report.
+
+Exit codes: 0 done; 1 a sentence says what failed; 2 recipe or arguments refused; 3, 4, 5 as the
+learner's; 128 + the signal that asked for the end. The last line of a good run is the path of
+summary.json.
+
+The first Ctrl-C, SIGTERM or SIGHUP stops every process in order and lets each finish, a second one
+(not within TOGETHER_S of the first) ends all at once. While there are none, a signal ends this
+process (`machine.signals`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import signal
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, suppress
+from pathlib import Path
+
+from rich.console import Console
+
+from console.asked import needs
+from console.asked.plan import Maker, plan, unread
+from console.asked.ports import settle
+from console.asked.setup import Options, Setup, set_up, with_overrides
+from console.course import half_made, leftovers
+from console.course.course import Course, Ending
+from console.course.lock import Held, only_console, unwritable
+from console.course.look import Missing, look
+from console.course.memory_page import write_memory_page
+from console.course.notes import Notes
+from console.errors import ConsoleError, NothingStarted, RecordBroken, Taken
+from console.machine.processes import Processes, created, die_with_us
+from console.machine.ready import free_ports
+from console.machine.signals import TOGETHER_S, heeded, leave, stopped_by
+from console.machine.terminal import lasting_stdout
+from console.machine.versions import machine, sampler_versions, versions
+from console.record.course import LOGS, Began, CourseLog, CourseRecord, read_course
+from console.record.files import MEMORY_PAGE, read_record
+from console.record.types import Step
+from console.report.writing import REPORT, SUMMARY, write
+from console.track.beside import tracking
+from console.verdict import why_nothing
+from console.watch.screen import Screen
+from toolwright.page.text import plain
+from toolwright.recipe import RecipeError
+
+NOTHING_LEARNT = 4
+
+
+def run(options: Options, words: Sequence[str]) -> Ending:
+    """One start of a run, which says itself how it ended. words: the command line, for the record.
+    status: the exit code."""
+    try:
+        return _run(options, words, new_screen())
+    except ConsoleError as error:
+        ending = Ending(status=error.status, sentence=str(error))
+    except RecipeError as error:
+        ending = Ending(status=NothingStarted.status, sentence=str(error))
+    fail(ending.sentence, ending.status)
+    return ending
+
+
+def new_screen() -> Screen:
+    """On standard output."""
+    return Screen(Console(file=lasting_stdout(), highlight=False, soft_wrap=True))
+
+
+def fail(sentence: str, status: int) -> int:
+    """Says it on standard error; returns the status."""
+    with suppress(OSError):
+        print(plain(f"toolwright: {sentence}"), file=sys.stderr, flush=True)
+    return status
+
+
+def planned(setup: Setup) -> tuple[Maker, ...]:
+    """What has to be made first, in order. NothingStarted names what nobody makes."""
+    makers = needs.makers(setup.recipe, setup.table)
+    goals = needs.goals(setup.recipe)
+    return plan((*goals, *unread(makers, goals)), makers, half_made.there(setup.run, makers))
+
+
+def is_done(setup: Setup, record: CourseRecord) -> bool:
+    """Whether the last start ended well and there is no step to go. RecordBroken."""
+    if record.ended is None or record.ended.status != 0 or not (setup.run / "final").is_dir():
+        return False
+    steps = _steps(setup.run)
+    return bool(steps) and steps[-1].step >= setup.steps
+
+
+def _run(options: Options, words: Sequence[str], screen: Screen) -> Ending:
+    setup = set_up(options)
+    planned(setup)  # what nobody makes is said before there is a folder
+    folder = setup.run
+    with only_console(folder) as held, ExitStack() as stack:
+        record = read_course(folder)
+        if is_done(setup, record):
+            screen.say(f"{folder} has done its {setup.steps} steps; --steps N goes on with it")
+            ending = Ending(status=0, sentence="")
+            _report(folder, ending, screen)
+            return ending
+        _end_leftovers(record, screen)
+        services = settle(setup.recipe, setup.table, lambda: free_ports(1)[0])
+        setup = with_overrides(setup, services.overrides)
+        missing = asyncio.run(look(setup, services.services))
+        try:
+            setup.recipe.write_resolved("console", setup.table)
+            log = stack.enter_context(CourseLog(folder))
+            log.began(_began(setup, words))
+        except OSError as error:
+            raise ConsoleError(unwritable(folder, error)) from error
+        notes = Notes(log, screen)
+        try:
+            ending = asyncio.run(_course(setup, missing, held, notes, screen))
+            if ending.status == 0 and (reason := _nothing_learnt(setup)):
+                ending = Ending(status=NOTHING_LEARNT, sentence=reason)
+        except OSError as error:
+            notes.ended(1, unwritable(folder, error))
+            raise ConsoleError(unwritable(folder, error)) from error
+        except ConsoleError as error:
+            notes.ended(error.status, str(error))
+            raise
+        notes.ended(ending.status, ending.sentence)
+        if ending.status > 128:
+            screen.say(ending.sentence)
+            return ending
+        if ending.status:
+            fail(ending.sentence, ending.status)
+        if ending.status != Taken.status:
+            if why := write_memory_page(setup.recipe, folder):
+                screen.say(f"the page of the tool memory is not written: {why}")
+            _report(folder, ending, screen)
+        return ending
+
+
+def _steps(run: Path) -> tuple[Step, ...]:
+    """Those that it has made. RecordBroken."""
+    try:
+        return read_record(run).steps
+    except OSError as error:
+        raise RecordBroken(
+            f"{error.filename or run} cannot be read ({error.strerror}): give this user rights "
+            "there; the same command goes on"
+        ) from error
+
+
+def _end_leftovers(record: CourseRecord, screen: Screen) -> None:
+    left = leftovers.left_running(record, socket.gethostname(), leftovers.pid_space())
+    if left:
+        names = ", ".join(f"{process.name} ({process.pid})" for process in left)
+        they = (
+            "they are stopped first, and finish"
+            if len(left) > 1
+            else ("it is stopped first, and finishes")
+        )
+        screen.say(f"an earlier start was killed and left {names}: {they} what is in flight")
+        leftovers.end(left, screen.say, told=die_with_us())
+
+
+def _began(setup: Setup, words: Sequence[str]) -> Began:
+    return Began(
+        at=time.time(),
+        pid=os.getpid(),
+        created=created(os.getpid()),
+        argv=list(words),
+        recipe=str(setup.recipe.path),
+        overrides=list(setup.overrides),
+        versions=versions() | sampler_versions() | machine(),
+        host=socket.gethostname(),
+        cwd=os.getcwd(),
+        space=leftovers.pid_space(),
+    )
+
+
+async def _course(
+    setup: Setup, missing: Missing, held: Held, notes: Notes, screen: Screen
+) -> Ending:
+    """How the run ended; every process that was started here is gone then."""
+    logs = setup.run / LOGS
+    processes = Processes(logs, notes.process)
+    with _Signals(processes, notes) as signals:
+        try:
+            # The trackers are none of the run's processes: they have their last look after those.
+            async with (
+                tracking(
+                    setup.run,
+                    setup.table.track,
+                    log=logs / "track.log",
+                    say=notes.say,
+                    hurried=processes.hurried,
+                ),
+                processes,
+                _shown(screen),
+            ):
+                makers = planned(setup)
+                course = Course(setup, missing, makers, held, processes, notes, screen.status)
+                return await course.run()
+        except asyncio.CancelledError:
+            if signals.first is None:
+                raise
+        return Ending(status=128 + signals.first, sentence=stopped_by(signals.first))
+
+
+@asynccontextmanager
+async def _shown(screen: Screen) -> AsyncIterator[None]:
+    task = asyncio.create_task(screen.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+class _Signals:
+    """The first signal cancels the work, the next takes the processes' grace away."""
+
+    def __init__(self, processes: Processes, notes: Notes) -> None:
+        self.first: int | None = None
+        self._since = 0.0
+        self._processes = processes
+        self._notes = notes
+        self._task = asyncio.current_task()
+
+    def __enter__(self) -> _Signals:
+        loop = asyncio.get_running_loop()
+        self._heeded = heeded()
+        for number in self._heeded:
+            loop.add_signal_handler(number, self._on_signal, number)
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        for number in self._heeded:
+            asyncio.get_running_loop().remove_signal_handler(number)
+            signal.signal(number, leave)
+
+    def _on_signal(self, number: int) -> None:
+        if self.first is not None:
+            if time.monotonic() - self._since > TOGETHER_S:
+                self._processes.hurry()
+            return
+        self.first, self._since = number, time.monotonic()
+        learns = any(self._processes.runs(name) for name in leftovers.LEARNERS)
+        first = (
+            "the learner finishes its step and writes a checkpoint"
+            if learns
+            else ("what runs is told to end")
+        )
+        self._notes.say(f"stopping: {first}; a second Ctrl-C ends everything at once")
+        if self._task is not None:
+            self._task.cancel()
+
+
+def _nothing_learnt(setup: Setup) -> str:
+    """The sentence where no step had a group with a signal. RecordBroken."""
+    return why_nothing(_steps(setup.run), planned=setup.steps)
+
+
+def _report(run: Path, ending: Ending, screen: Screen) -> None:
+    """Writes report and summary, and says where everything is."""
+    report, summary = run / REPORT, run / SUMMARY
+    try:
+        paths = write((run,), report)
+    except ConsoleError as error:
+        raise ConsoleError(
+            f"the training is over and its report is not written: {error}. Then say "
+            f"{shlex.join(('toolwright', 'report', str(run)))}"
+        ) from error
+    for line in paths.lines:
+        screen.say(line)
+    if ending.status == 0:
+        screen.say(f"policy:  {run / 'final'}")
+    screen.say(f"report:  {report}")
+    if (page := run / MEMORY_PAGE).is_file():
+        screen.say(f"memory:  {page}")
+    screen.say("summary:")
+    screen.say(str(summary))

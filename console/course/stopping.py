@@ -1,0 +1,129 @@
+"""`toolwright stop` and what `toolwright status` asks of others: a run's console, its engine.
+
+A console is ours to tell where pid and creation time are those of the course's last start and the
+machine is this one. Without a live one, the run's engine is drained where it answers (another run's
+at that address is left alone): it admits nothing more and finishes what is in flight. It goes on
+serving, since somebody else started it and ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import grpc
+import grpc.aio
+from google.protobuf.duration_pb2 import Duration
+
+from console.course.state import State, state_of
+from console.errors import ConsoleError
+from console.machine.processes import alive
+from console.machine.signals import TOGETHER_S
+from console.record.course import Began, CourseRecord, read_course
+from console.record.resolved import read_resolved
+from console.record.run import check_run, read_run
+from console.watch import engine
+from toolwright.rollout.v1 import rollout_pb2 as rollout
+from toolwright.rollout.v1 import rollout_pb2_grpc
+from toolwright.rpc.channel import open_channel
+from toolwright.rpc.options import TOKEN_VARIABLE
+
+INTERVAL_S = 0.2
+TELL_S = 10.0
+"""Between two lines about what a run that is stopping still does."""
+DRAIN_S = 60.0
+
+
+def state(run: Path) -> State:
+    """RecordBroken for a folder that is none of a run."""
+    files = read_run(run)
+    says = asyncio.run(engine.ask_of(run, files.resolved))
+    return state_of(files, here=_is_here(files.course), lives=alive, answers=says is not None)
+
+
+def stop(run: Path, say: Callable[[str], None], *, now: bool) -> str:
+    """Returns once the run is over, with a sentence. now: its processes get no time.
+    ConsoleError where nobody could be told."""
+    check_run(run)
+    course = read_course(run)
+    start = course.starts[-1] if course.starts else None
+    if start is None or course.ended is not None:
+        return _drain(run, say)
+    if not _is_here(course):
+        raise ConsoleError(
+            f"{run} is a run of {start.host}: say `toolwright stop {run}` on that machine"
+        )
+    if not alive(start.pid, start.created):
+        raise ConsoleError(
+            f"toolwright run of {run} was killed and nothing of it has to be stopped: the same "
+            "command goes on with it, and first ends what it left"
+        )
+    _tell(start)
+    said = told = time.monotonic()
+    while alive(start.pid, start.created):
+        if now and time.monotonic() - told > TOGETHER_S + INTERVAL_S:
+            now = False
+            if read_course(run).ended is None:  # else it is on its way out
+                _tell(start)
+        if time.monotonic() - said > TELL_S:
+            said = time.monotonic()
+            say(f"still stopping: {', '.join(_still(run)) or 'its last words'}; --now ends it")
+        time.sleep(INTERVAL_S)
+    ended = read_course(run).ended
+    return f"{run}: {ended.sentence}" if ended else f"{run} is stopped"
+
+
+def _tell(start: Began) -> None:
+    try:
+        os.kill(start.pid, signal.SIGTERM)
+    except ProcessLookupError:
+        pass
+    except PermissionError as error:
+        raise ConsoleError(
+            f"toolwright run (process {start.pid}) is another user's: ask whoever started it, or "
+            "stop it as that user"
+        ) from error
+
+
+def _drain(run: Path, say: Callable[[str], None]) -> str:
+    resolved = read_resolved(run)
+    address = resolved.text("run.engine")
+    if asyncio.run(engine.ask_of(run, resolved)) is None:
+        return f"{run} does not run"
+    say(f"no toolwright run works there; the engine at {address} is told to admit nothing more")
+    unfinished = asyncio.run(_drained(address))
+    return (
+        f"the engine at {address} is drained, {unfinished} trajectories are unfinished; it serves "
+        "on until whoever started it ends it, and so does its learner"
+    )
+
+
+async def _drained(address: str) -> int:
+    request = rollout.DrainRequest(deadline=Duration(seconds=int(DRAIN_S)))
+    async with open_channel(address, os.environ.get(TOKEN_VARIABLE, "")) as channel:
+        stub = rollout_pb2_grpc.RolloutServiceStub(channel)
+        try:
+            answer = await stub.Drain(request, timeout=DRAIN_S + 30.0)
+        except grpc.aio.AioRpcError as error:
+            raise ConsoleError(
+                f"the engine at {address} was not drained: {error.details() or error.code().name}"
+            ) from error
+    return int(answer.unfinished)
+
+
+def _still(run: Path) -> list[str]:
+    """Names of the run's processes that live."""
+    return [
+        process.name
+        for process in read_course(run).processes
+        if process.state == "started" and alive(process.pid, process.created)
+    ]
+
+
+def _is_here(course: CourseRecord) -> bool:
+    return bool(course.starts) and course.starts[-1].host in ("", socket.gethostname())

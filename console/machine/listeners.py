@@ -1,0 +1,102 @@
+"""Who is at an address: nobody, the server that was looked for, or somebody else.
+
+A server that the run would start where a stranger already listens would fail a minute later, with
+the words of a library. So it is looked first, and the stranger is named.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Literal
+
+import aiohttp
+
+from console.machine.ready import ANSWER_S, grpc_serves, http_serves
+from toolwright.holder import holder_of
+from toolwright.rpc.options import is_unix
+
+Who = Literal["nobody", "right", "stranger"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """`why`: what a stranger answered, or why nobody could be reached."""
+
+    who: Who
+    why: str = ""
+
+
+async def sampler_at(url: str) -> Found:
+    """Whether an SGLang server is at a URL, by what it says of its model."""
+    timeout = aiohttp.ClientTimeout(total=ANSWER_S * 5)
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as session,
+            session.get(f"{url.rstrip('/')}/model_info") as answer,
+        ):
+            if answer.status != 200:
+                return _stranger(f"answers {answer.status} to /model_info")
+            info = await answer.json(content_type=None)
+            if isinstance(info, dict) and "model_path" in info:
+                return Found(who="right")
+            return _stranger("says no model_path in /model_info")
+    except aiohttp.ClientConnectorError as error:
+        return Found(who="nobody", why=str(error))
+    except (aiohttp.ClientError, ValueError, TimeoutError, OSError) as error:
+        return _stranger(f"does not speak as SGLang does ({error or type(error).__name__})")
+
+
+async def service_at(ready: str) -> Found:
+    """Who is at a `ready` of the recipe: "grpc:HOST:PORT" or a URL."""
+    if ready.startswith("grpc:"):
+        address = ready.removeprefix("grpc:")
+        if not await accepts_at(address):
+            return Found(who="nobody")
+        serves, asked = await grpc_serves(address), "grpc.health.v1 does not say SERVING"
+    else:
+        address = ready.partition("//")[2].partition("/")[0]
+        if not await accepts_at(address):
+            return Found(who="nobody")
+        serves, asked = await http_serves(ready), f"{ready} does not answer 200"
+    return Found(who="right") if serves else _stranger(asked)
+
+
+async def accepts_at(address: str) -> bool:
+    """Whether somebody listens at HOST:PORT or unix:/PATH."""
+    host, _, port = address.rpartition(":")
+    with suppress(OSError, TimeoutError, ValueError):
+        async with asyncio.timeout(ANSWER_S):
+            if is_unix(address):
+                path = address.removeprefix("unix:").removeprefix("//")
+                _, writer = await asyncio.open_unix_connection(path)
+            else:
+                _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+        writer.close()
+        return True
+    return False
+
+
+def is_here(address: str) -> bool:
+    """Whether HOST:PORT is an address of this machine, so that a server can be started there."""
+    if is_unix(address):
+        return True
+    host = address.rpartition(":")[0].strip("[]")
+    with suppress(OSError):
+        family, kind, _, _, where = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind) as probe:
+            probe.bind(where)
+            return True
+    return False
+
+
+def holder(address: str) -> str:
+    """Who listens at a port of this machine, as far as this user may know: "process 7 (python)"."""
+    port = 0 if is_unix(address) else int(address.rpartition(":")[2])
+    return holder_of(port) or "a process that this user may not see"
+
+
+def _stranger(why: str) -> Found:
+    return Found(who="stranger", why=why)

@@ -1,0 +1,69 @@
+"""The memory of this process and all below it: the sum of their PSS, and its peak.
+
+PSS counts a page that n processes share as 1/n in each, so the sum is what the whole takes.
+Where the kernel does not show a process's PSS (a sandboxed child of another user), its private
+resident pages stand for it, which is never more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from console.machine.processes import descendants
+
+INTERVAL_S = 2.0
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class MemoryMeter:
+    """Samples until it is cancelled; `peak` and `now` in bytes."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.peak = 0
+
+    async def run(self) -> None:
+        while True:
+            self.now = await asyncio.to_thread(total)
+            self.peak = max(self.peak, self.now)
+            await asyncio.sleep(INTERVAL_S)
+
+
+def total() -> int:
+    """Bytes of this process and all below it."""
+    try:
+        pids = [os.getpid(), *(process.pid for process in descendants())]
+    except psutil.NoSuchProcess:
+        pids = [os.getpid()]
+    return sum(proportional(pid) for pid in pids)
+
+
+def proportional(pid: int) -> int:
+    """PSS of one process in bytes; 0 for one that has ended."""
+    folder = Path("/proc") / str(pid)
+    with suppress(PermissionError):
+        try:
+            for line in (folder / "smaps_rollup").read_text().splitlines():
+                if line.startswith("Pss:"):
+                    return int(line.split()[1]) * 1024
+        except (FileNotFoundError, ProcessLookupError):
+            return 0
+    with suppress(FileNotFoundError, ProcessLookupError):
+        _size, resident, shared, *_rest = (folder / "statm").read_text().split()
+        return max(0, int(resident) - int(shared)) * _PAGE
+    return 0
+
+
+def resident_peak(pid: int) -> int:
+    """Bytes: the largest RSS that a process has had; 0 for one that has ended."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        for line in (Path("/proc") / str(pid) / "status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+        return psutil.Process(pid).memory_info().rss  # a kernel that does not keep the peak
+    return 0

@@ -1,0 +1,44 @@
+"""How a command ends by a signal while no process of it runs: at once, with one sentence.
+
+What is written at that moment is written whole or is written again by the next start, so nothing
+has to be undone, and nobody is shown where in Python it was.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+TOGETHER_S = 1.0
+"""Signals this close are one wish: of a terminal that closes the kernel and the shell both tell."""
+
+
+@contextmanager
+def no_traceback() -> Iterator[None]:
+    """Around a command's work; whoever starts processes meanwhile has handlers of its own."""
+    before = {number: signal.signal(number, leave) for number in heeded()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def heeded() -> list[signal.Signals]:
+    """What was ignored from the beginning (nohup) stays ignored."""
+    return [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+
+
+def leave(number: int, _frame: object) -> NoReturn:
+    """The handler."""
+    os.write(2, f"toolwright: {stopped_by(number)}\n".encode())
+    os._exit(128 + number)
+
+
+def stopped_by(number: int) -> str:
+    """The sentence of a run that a signal ended."""
+    return f"stopped by {signal.Signals(number).name}; the same command goes on"

@@ -1,0 +1,75 @@
+"""What ran: versions of Toolwright, its packages, the sampler's, and the machine."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+
+import psutil
+
+from toolwright import sampler_home
+
+ROOT = Path(__file__).resolve().parents[2]
+OURS = ("toolwright", "torch", "megatron-core", "mbridge", "transformers", "tokenizers", "grpcio",
+        "protobuf", "aiohttp", "uvloop", "numpy")  # fmt: skip
+SAMPLERS = ("sglang", "torch", "transformers")
+
+
+def versions(packages: Sequence[str] = OURS) -> dict[str, str]:
+    """Name to version of `packages` and of what they run on."""
+    found = {"python": platform.python_version()}
+    for name in packages:
+        found[name] = _version(name, None)
+    found["firejail"] = _first_line("firejail", "--version").removeprefix("firejail version ")
+    # A wheel in an environment within somebody's checkout is not of that commit.
+    if (ROOT / ".git").exists():
+        found["commit"] = _first_line("git", "-C", str(ROOT), "rev-parse", "--short=12", "HEAD")
+    return {name: version for name, version in found.items() if version}
+
+
+def sampler_versions() -> dict[str, str]:
+    """Packages of the sampler's environment, as sampler/NAME to version."""
+    python = sampler_home.find()
+    sites = python.parents[1].glob("lib/python*/site-packages") if python is not None else ()
+    return {
+        f"sampler/{name}": _version(name, site)
+        for site in sites
+        for name in SAMPLERS
+        if _version(name, site)
+    }
+
+
+def machine() -> dict[str, str]:
+    """What it ran on."""
+    return {
+        "system": platform.platform(terse=True),
+        "processor": _processor(),
+        "cores": str(len(psutil.Process().cpu_affinity())),
+        "memory": f"{psutil.virtual_memory().total / 2**30:.1f} GiB",
+    }
+
+
+def _version(name: str, site: Path | None) -> str:
+    path = sys.path if site is None else [str(site)]
+    for distribution in metadata.distributions(name=name, path=path):
+        return str(distribution.version)
+    return ""
+
+
+def _first_line(*argv: str) -> str:
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=10)
+    except (FileNotFoundError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.partition("\n")[0].strip() if done.returncode == 0 else ""
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor()

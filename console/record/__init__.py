@@ -1,0 +1,1 @@
+"""What a run folder holds, read from its files alone."""

@@ -1,0 +1,63 @@
+"""Lines of JSON that a run wrote, or a stranger: read within bounds, the broken ones counted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+LONGEST_LINE = 1 << 20
+MOST_LINES = 1 << 20
+LARGEST = 1e300
+"""No measurement is larger, and sums of such numbers still are numbers."""
+
+
+def objects(file: Path) -> Iterator[tuple[int, dict[str, Any] | None]]:
+    """(number of the line, its object; None where it is none). Empty lines are passed over.
+
+    A line above LONGEST_LINE comes in pieces, none of which is an object.
+    """
+    with file.open("rb") as opened:
+        for number in range(1, MOST_LINES + 1):
+            line = opened.readline(LONGEST_LINE)
+            if not line:
+                return
+            if line.strip():
+                yield number, json_object(line)
+
+
+def number(value: object) -> float | None:
+    """The value where it is a number of a measurable size."""
+    if not isinstance(value, int | float):
+        return None
+    try:
+        found = float(value)
+    except OverflowError:
+        return None
+    return found if abs(found) <= LARGEST else None
+
+
+def step_of(values: Mapping[str, Any]) -> int | None:
+    """The object's step, where it has one."""
+    found = values.get("step")
+    if not isinstance(found, int) or isinstance(found, bool) or found < 0:
+        return None
+    return found
+
+
+def remark(file: Path, broken: list[int], what: str) -> list[str]:
+    """A sentence where lines are not what they should be."""
+    if not broken:
+        return []
+    lines = "line is" if len(broken) == 1 else "lines are"
+    return [f"{file}: {len(broken)} {lines} no {what}, the first is line {broken[0]}"]
+
+
+def json_object(line: bytes) -> dict[str, Any] | None:
+    """The object that a line of JSON is; None where it is none."""
+    try:
+        values = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return values if isinstance(values, dict) else None

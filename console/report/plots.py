@@ -1,0 +1,334 @@
+"""Which plots a report has, and where their values come from. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from console.record.run import RunFiles
+from console.record.types import WAYS, Step
+from console.report.breakdown import REST_OF_STEP, STEP
+from console.report.plot import Plot, line, plot, short
+from console.report.suites import Asked
+from console.verdict import shown_error
+from toolwright.page.charts import smooth
+
+WINDOW = 5
+"""Steps that the line of the reward is a mean of."""
+MOST_PARTS = 7
+"""Parts of the reward, and stop reasons: their names are a stranger's."""
+COLOURS = 8
+"""Styles c0, c1, ... of the page."""
+
+Value = Callable[[Step], float | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metrics:
+    """A plot of metrics over the steps: what the page calls each, and where it comes from."""
+
+    key: str
+    title: str
+    unit: str
+    values: Mapping[str, str | Value]
+    note: str = ""
+    log: bool = False
+    low: float | None = None
+    high: float | None = None
+
+
+def _signal(step: Step) -> float | None:
+    signal, groups = step.values.get("groups_with_signal"), step.values.get("groups")
+    return signal / groups if signal is not None and groups else None
+
+
+METRICS = (
+    Metrics(
+        key="signal",
+        title="Groups with a signal",
+        unit="share of groups",
+        values={"groups with a signal": _signal},
+        note="Only groups whose rewards differ teach anything.",
+        low=0,
+        high=1,
+    ),
+    Metrics(
+        key="entropy",
+        title="Entropy",
+        unit="nats a token",
+        values={"entropy": "entropy"},
+        low=0,
+    ),
+    Metrics(
+        key="kl",
+        title="KL",
+        unit="nats a token",
+        values={
+            "policy to reference": "kl_reference",
+            "sampler to learner (k3)": "kl_rollout_k3",
+        },
+    ),
+    Metrics(
+        key="gap",
+        title="Sampler against learner",
+        unit="|log-prob difference|",
+        values={"largest": "gap_max", "mean": "gap_mean"},
+        note="Of the same token under the same weights, computed by two programs.",
+        log=True,
+    ),
+    Metrics(
+        key="length",
+        title="Length",
+        unit="tokens a trajectory",
+        values={"written by the policy": "response_length", "in all": "total_length"},
+        low=0,
+    ),
+    Metrics(
+        key="calls",
+        title="Tool calls",
+        unit="calls a trajectory",
+        values={"calls": "calls"},
+        low=0,
+    ),
+    Metrics(
+        key="failed",
+        title="Calls that failed",
+        unit="share of calls",
+        values={
+            "failed in the tool": "call_failed_fraction",
+            "written wrong by the policy": "call_invalid_fraction",
+        },
+        low=0,
+        high=1,
+    ),
+    Metrics(
+        key="staleness",
+        title="Staleness",
+        unit="weight versions",
+        values={"mean": "staleness_mean", "largest": "staleness_max"},
+        low=0,
+    ),
+    Metrics(
+        key="masked",
+        title="Left out of the loss",
+        unit="share of trajectories",
+        values={"masked": lambda step: step.masked_share, "truncated": "truncated_fraction"},
+        low=0,
+        high=1,
+    ),
+    Metrics(
+        key="speed",
+        title="Speed",
+        unit="tokens/s",
+        values={
+            "policy tokens, over the whole step": lambda step: step.tokens_per_second,
+            "tokens forwarded in training": "tokens_per_s",
+        },
+        low=0,
+    ),
+    Metrics(
+        key="gradient",
+        title="Gradient",
+        unit="norm",
+        values={"before clipping": "grad_norm"},
+        low=0,
+    ),
+    Metrics(
+        key="rate",
+        title="Learning rate",
+        unit="rate",
+        values={"learning rate": "learning_rate"},
+        low=0,
+    ),
+)
+IMITATION = Metrics(
+    key="imitation",
+    title="Imitation",
+    unit="loss a token",
+    values={"loss": "loss", "held-out loss": "heldout_loss"},
+    low=0,
+)
+
+
+def curve(runs: Sequence[RunFiles], main: Asked | None, every: Sequence[Asked]) -> Plot | None:
+    """Evaluations of the suite that counts over the reward of training; None without either. Where
+    that suite was asked at the ends alone, the one that was asked most often is drawn thin."""
+    lines = []
+    for run in runs:
+        rewards = [(step.step, step.reward) for step in run.record.steps if step.reward is not None]
+        means = smooth([reward for _, reward in rewards], WINDOW)
+        points = [(float(at), mean) for (at, _), mean in zip(rewards, means, strict=True)]
+        style = "control" if run.resolved.control else "reward"
+        name = f"training reward, mean of {WINDOW} steps"
+        lines.append(line(name, style, points, "hover", _whose(run, runs)))
+    drawn = [] if main is None else [(main, "")]
+    often = max(every, key=lambda one: _most(runs, one), default=None)
+    if main is not None and often is not None and _most(runs, main) < 3 <= _most(runs, often):
+        drawn.insert(0, (often, " thin"))
+    lines += [
+        _evaluated(run, asked, way, f"{asked.title}, {way}", _whose(run, runs), thin)
+        for asked, thin in drawn
+        for way in reversed(WAYS)
+        for run in runs
+    ]
+    return plot("curve", "Learning curve", "mean reward", lines, low=_low(lines), high=_high(lines))
+
+
+def _most(runs: Sequence[RunFiles], asked: Asked) -> int:
+    """Versions at which a suite was measured, in the run that has most."""
+    return max(len(run.record.curve(suite)) for run in runs for suite in asked.ways.values())
+
+
+def suites(runs: Sequence[RunFiles], asked: Iterable[Asked]) -> list[Plot]:
+    """A plot a suite, both ways over each other; those that were measured twice somewhere."""
+    found = []
+    for one in asked:
+        lines = [_evaluated(run, one, way, way, _whose(run, runs)) for way in WAYS for run in runs]
+        drawn = plot(
+            f"suite:{one.name}", one.title, "mean reward", lines, low=_low(lines), high=_high(lines)
+        )
+        if drawn is not None and any(len(of["x"]) > 1 for of in drawn["lines"]):
+            found.append(drawn)
+    return found
+
+
+def training(runs: Sequence[RunFiles]) -> list[Plot]:
+    """Everything that the learner's lines tell, those plots left out that have no point."""
+    found = [_parts_of_reward(runs), *(_metrics(runs, one) for one in METRICS)]
+    first = next((run for run in runs if run.record.steps), None)
+    if first is not None:
+        found += [_stops(first, runs), _seconds(first, runs)]
+    imitated = [
+        _metric(run, run.record.imitation, value, number, name, _whose(run, runs))
+        for run in runs
+        for number, (name, value) in enumerate(IMITATION.values.items())
+    ]
+    found.append(plot(IMITATION.key, IMITATION.title, IMITATION.unit, imitated, low=0))
+    return [one for one in found if one is not None]
+
+
+def _metrics(runs: Sequence[RunFiles], one: Metrics) -> Plot | None:
+    lines = [
+        _metric(run, run.record.steps, value, number, name, _whose(run, runs))
+        for number, (name, value) in enumerate(one.values.items())
+        for run in runs
+    ]
+    return plot(
+        one.key, one.title, one.unit, lines, note=one.note, log=one.log, low=one.low, high=one.high
+    )
+
+
+def _metric(
+    run: RunFiles, steps: Sequence[Step], value: str | Value, number: int, name: str, whose: str
+) -> dict[str, Any]:
+    """The line of one metric; the same metric has the same colour in all runs."""
+    get = (lambda step: step.values.get(value)) if isinstance(value, str) else value
+    control = " control" if run.resolved.control else ""
+    return line(name, f"c{number % COLOURS}{control}", _points(steps, get), "hover", whose)
+
+
+def _parts_of_reward(runs: Sequence[RunFiles]) -> Plot | None:
+    names = dict.fromkeys(
+        name
+        for run in runs
+        for step in (*run.record.steps[:1], *run.record.steps[-1:])
+        for name in step.values
+        if name.startswith("reward/")
+    )
+    parts = list(names)[:MOST_PARTS]
+    left_out = len(names) - len(parts)
+    # A single part is the reward itself.
+    values = {"reward": "reward"} | (
+        {name.removeprefix("reward/"): name for name in parts} if len(names) > 1 else {}
+    )
+    one = Metrics(
+        key="reward",
+        title="Reward and its parts" if len(values) > 1 else "Reward",
+        unit="mean of the batch",
+        values=values,
+        note=f"{left_out} more parts are in learner.jsonl." if left_out else "",
+    )
+    drawn = _metrics(runs, one)
+    for of in drawn["lines"] if drawn is not None and len(values) > 1 else ():
+        if of["name"] == "reward":
+            of["style"] += " beneath"  # a part may be all of it
+    return drawn
+
+
+def _stops(run: RunFiles, runs: Sequence[RunFiles]) -> Plot | None:
+    totals: dict[str, float] = {}
+    for step in run.record.steps:
+        for name, value in step.values.items():
+            if name.startswith("stop/"):
+                totals[name] = totals.get(name, 0.0) + value
+    names = sorted(totals, key=lambda name: (-totals[name], name))
+    shown, others = names[:MOST_PARTS], names[MOST_PARTS:]
+
+    def share(step: Step, *, of: Sequence[str]) -> float | None:
+        whole = step.values.get("trajectories")
+        return sum(step.values.get(name, 0.0) for name in of) / whole if whole else None
+
+    groups = [(name.removeprefix("stop/"), [name]) for name in shown]
+    groups += [("others", others)] if others else []
+    lines = [
+        line(name, f"c{number}", _points(run.record.steps, partial(share, of=of)), "none")
+        for number, (name, of) in enumerate(groups)
+    ]
+    title = ", ".join(filter(None, ("Why trajectories stopped", _whose(run, runs))))
+    return plot("stops", title, "share of trajectories", lines, kind="areas", high=1)
+
+
+def _seconds(run: RunFiles, runs: Sequence[RunFiles]) -> Plot | None:
+    def part(step: Step, *, key: str) -> float | None:
+        return step.values.get(key, 0.0) if "step_s" in step.values else None
+
+    def other(step: Step) -> float | None:
+        told = sum(step.values.get(key, 0.0) for key in STEP)
+        return max(0.0, step.values["step_s"] - told) if "step_s" in step.values else None
+
+    parts: list[tuple[str, Value]] = [
+        *((name, partial(part, key=key)) for key, (name, _) in STEP.items()),
+        (REST_OF_STEP[0], other),
+    ]
+    lines = [
+        line(name, f"c{number}", _points(run.record.steps, value), "none")
+        for number, (name, value) in enumerate(parts)
+    ]
+    title = ", ".join(filter(None, ("Seconds of a step", _whose(run, runs))))
+    return plot("seconds", title, "seconds", lines, kind="areas")
+
+
+def _points(steps: Sequence[Step], value: Value) -> list[tuple[float, float]]:
+    found = ((step.step, value(step)) for step in steps)
+    return [(float(at), y) for at, y in found if y is not None]
+
+
+def _evaluated(
+    run: RunFiles, asked: Asked, way: str, name: str, whose: str, also: str = ""
+) -> dict[str, Any]:
+    """also: more classes of the style."""
+    found = run.record.curve(asked.ways[way]) if way in asked.ways else ()
+    points = [(float(e.step), e.reward) for e in found]
+    errors = {float(e.step): shown_error(e) or 0.0 for e in found}
+    style = f"{way}{also}{' control' if run.resolved.control else ''}"
+    drawn = line(name, style, points, "seen", whose)
+    return {**drawn, "error": [short(errors[x]) for x in drawn["x"]]}
+
+
+def _whose(run: RunFiles, runs: Sequence[RunFiles]) -> str:
+    """Tells a line from those of other runs; empty where there are none."""
+    if len(runs) == 1:
+        return ""
+    return f"{run.name} (control: learning rate 0)" if run.resolved.control else run.name
+
+
+def _low(lines: Iterable[dict[str, Any]]) -> float | None:
+    """0 where all rewards lie between 0 and 1, so that charts can be compared by eye."""
+    return 0.0 if all(0 <= y <= 1 for one in lines for y in one["y"]) else None
+
+
+def _high(lines: Iterable[dict[str, Any]]) -> float | None:
+    """1 there."""
+    return None if _low(lines) is None else 1.0

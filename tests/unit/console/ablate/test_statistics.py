@@ -1,0 +1,114 @@
+"""What seeds say: right numbers, and nothing that they do not say."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from console.ablate.results.statistics import Against, difference, mean_of, student
+
+NAN, INF = float("nan"), float("inf")
+
+
+def by_seed(*values: float) -> dict[int, float]:
+    return dict(enumerate(values, 1))
+
+
+def test_mean_and_standard_error_are_those_of_the_books() -> None:
+    found = mean_of([1.0, 2.0, 4.0])
+    assert found is not None
+    assert found.mean == pytest.approx(7 / 3)
+    # Spread 1.5275 over the root of 3.
+    assert found.stderr == pytest.approx(0.88192, abs=1e-5)
+    assert found.n == 3
+
+
+def test_one_seed_has_no_error_and_none_has_no_mean() -> None:
+    assert mean_of([]) is None
+    assert mean_of([NAN, INF]) is None
+    one = mean_of([0.5, NAN])
+    assert one is not None and (one.mean, one.stderr, one.n) == (0.5, None, 1)
+
+
+def test_what_the_seeds_share_cancels() -> None:
+    """Seeds differ by 0.5, the variation by 0.1 within each."""
+    base, ours = by_seed(0.1, 0.6, 0.3), by_seed(0.2, 0.7, 0.401)
+    found = difference(ours, base)
+    assert found.mean == pytest.approx(0.1003, abs=1e-4)
+    assert found.stderr is not None and found.stderr < 0.001
+    assert found.against is Against.HIGHER
+    assert difference(base, ours).against is Against.LOWER
+
+
+def test_three_seeds_need_more_than_two_standard_errors() -> None:
+    """The mean is 3 standard errors from 0: not enough of 3 seeds, enough of 12."""
+    steps = [-1.0, 0.0, 1.0]
+    stderr = 1 / math.sqrt(3)
+    three = difference(by_seed(*(3 * stderr + x for x in steps)), by_seed(0, 0, 0))
+    assert three.stderr == pytest.approx(stderr)
+    assert three.against is Against.NOISE
+    many = [x * math.sqrt(44 / 12) for x in steps * 4]
+    stderr = mean_of(many).stderr  # type: ignore[union-attr]
+    assert stderr is not None
+    twelve = difference(by_seed(*(3 * stderr + x for x in many)), by_seed(*([0.0] * 12)))
+    assert twelve.against is Against.HIGHER
+
+
+def test_seeds_that_agree_by_chance_do_not_beat_the_questions() -> None:
+    """Three times 0.02 more, of scores that 100 questions know to 0.05 each."""
+    ours, base = by_seed(0.52, 0.52, 0.52), by_seed(0.5, 0.5, 0.5)
+    assert difference(ours, base).against is Against.HIGHER
+    assert difference(ours, base, errors=[0.05] * 6).against is Against.NOISE
+    assert difference(by_seed(0.9, 0.9, 0.9), base, errors=[0.05] * 6).against is Against.HIGHER
+
+
+def test_only_seeds_that_both_have_are_compared() -> None:
+    found = difference({1: 1.0, 2: 1.0, 3: NAN}, {2: 0.5, 3: 0.5, 4: 0.0})
+    assert (found.mean, found.n, found.against) == (0.5, 1, Against.ONE_SEED)
+    none = difference({1: 1.0}, {2: 1.0})
+    assert (none.mean, none.stderr, none.n, none.against) == (None, None, 0, Against.NOTHING)
+
+
+def test_nothing_is_concluded_of_the_runs_that_are_left() -> None:
+    ours, base = by_seed(0.9, 0.91), by_seed(0.1, 0.11)
+    found = difference(ours, base, complete=False)
+    assert found.against is Against.INCOMPLETE
+    assert found.mean == pytest.approx(0.8)
+
+
+def test_no_difference_at_all_is_noise() -> None:
+    assert difference(by_seed(0.5, 0.5), by_seed(0.5, 0.5)).against is Against.NOISE
+
+
+def test_of_comparisons_without_an_effect_one_in_twenty_is_called_one() -> None:
+    draw = random.Random(1)
+    for n in (2, 3, 5):
+        called = 0
+        for _ in range(2000):
+            ours = by_seed(*(draw.gauss(0, 1) for _ in range(n)))
+            base = by_seed(*(draw.gauss(0, 1) for _ in range(n)))
+            called += difference(ours, base).against is not Against.NOISE
+        assert 0.035 < called / 2000 < 0.065, n
+
+
+def test_the_quantiles_fall_to_the_normal_one_without_a_jump() -> None:
+    found = [student(degrees) for degrees in range(1, 200)]
+    assert found == sorted(found, reverse=True)
+    assert found[29] - found[30] < 0.01
+    assert 1.96 < found[-1] < 1.98
+
+
+@given(st.lists(st.floats(allow_nan=True, allow_infinity=True), max_size=8))
+def test_whatever_the_values_are_what_comes_out_is_finite(values: list[float]) -> None:
+    found = mean_of(values)
+    if found is not None:
+        assert math.isfinite(found.mean)
+        finite = [value for value in values if math.isfinite(value)]
+        assert min(finite) - 1e-9 * abs(min(finite)) <= found.mean
+        assert found.mean <= max(finite) + 1e-9 * abs(max(finite))
+    told = difference(dict(enumerate(values)), dict.fromkeys(range(8), 0.0))
+    assert told.mean is None or math.isfinite(told.mean)

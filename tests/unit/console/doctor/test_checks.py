@@ -1,0 +1,346 @@
+"""What each check makes of a machine, an installation, a run folder and a server's answers."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import resource
+import struct
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from console.doctor import clock, disk, machine, packages, run_folder, samplers, services
+from console.doctor.recipe import checked, count_parameters, estimated
+from console.doctor.types import Finding, Level, Patient
+from console.machine.programs import ask
+from console.machine.ready import free_ports
+from tests.support.recipes import merged, to_toml
+from toolwright.recipe import Recipe, load_recipe
+
+TESTED_SGLANG = "0.5.23"
+GOOD = {"version": TESTED_SGLANG, "incremental_streaming_output": True, "max_req_input_len": 32768}
+
+
+@pytest.fixture
+def patient(tmp_path: Path) -> Patient:
+    return Patient(folder=tmp_path / "run", environment={})
+
+
+def test_a_machine_in_order_has_no_mend_to_offer(patient: Patient) -> None:
+    for look in (packages.python, machine.text, machine.network, clock.clock):
+        assert worst(look(patient)) is Level.OK, look
+
+
+def test_a_disk_is_measured_and_left_as_it_was(patient: Patient, tmp_path: Path) -> None:
+    (found,) = disk.disk(patient)
+    assert "MiB/s" in found.sentence
+    assert str(tmp_path) in found.sentence
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_takes_no_file_is_a_problem() -> None:
+    # Root may write everywhere but here.
+    found = disk.disk(Patient(folder=Path("/proc/self/run"), environment={}))
+    assert worst(found) is Level.PROBLEM
+    assert "cannot be written" in found[-1].sentence
+    assert "run.folder" in found[-1].mend
+
+
+def test_a_full_disk_is_a_problem(patient: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk, "LEAST_FREE", 1 << 60)
+    assert worst(disk.disk(patient)) is Level.PROBLEM
+
+
+@pytest.mark.parametrize(
+    ("environment", "level"),
+    [
+        ({}, Level.OK),
+        ({"http_proxy": "http://p:3128"}, Level.WARNING),
+        ({"ALL_PROXY": "http://p:3128", "no_proxy": "example.org"}, Level.WARNING),
+        ({"http_proxy": "http://p:3128", "no_proxy": "localhost, 127.0.0.1"}, Level.OK),
+        ({"http_proxy": "http://p:3128", "NO_PROXY": "*"}, Level.OK),
+        ({"http_proxy": ""}, Level.OK),
+    ],
+)
+def test_a_proxy_that_catches_loopback(environment: dict[str, str], level: Level) -> None:
+    found = machine.network(Patient(folder=Path("/"), environment=environment))
+    assert worst(found) is level
+    assert not any("3128" in one.sentence for one in found)
+
+
+@pytest.mark.parametrize(("threads", "level"), [("1", Level.OK), ("100000", Level.WARNING)])
+def test_threads_of_the_environment(threads: str, level: Level) -> None:
+    environment = {"OMP_NUM_THREADS": threads}
+    assert worst(machine.cores(Patient(folder=Path("/"), environment=environment))) is level
+
+
+def test_few_open_files(patient: Patient) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1000, before[1]))
+    try:
+        (found,) = machine.limits(patient)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert found.level is Level.WARNING
+    assert found.mend.startswith("ulimit -n ")
+
+
+def test_little_memory(patient: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "LEAST_MEMORY", psutil.virtual_memory().total * 2)
+    assert worst(machine.memory(patient)) is Level.WARNING
+
+
+def test_a_clock_that_is_set_meanwhile(patient: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = time.time
+    jumped = iter([0.0])
+    monkeypatch.setattr(clock.time, "time", lambda: real() + next(jumped, 3600.0))
+    found = clock.clock(patient)
+    assert any("jumped by +3600" in one.sentence for one in found)
+
+
+def test_a_package_that_is_missing_names_its_extra(
+    patient: Patient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = packages._installed
+    monkeypatch.setattr(packages, "_installed", lambda n: "" if n == "aiohttp" else real(n))
+    mends = {one.mend for one in packages.packages(patient)}
+    assert {"pip install 'toolwright[engine]'", "pip install 'toolwright[console]'"} <= mends
+
+
+def test_versions_beside_the_tested_ones_are_said(
+    patient: Patient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = packages._installed
+    monkeypatch.setattr(packages, "_installed", lambda n: "0.0.1" if n == "grpcio" else real(n))
+    found = [one for one in packages.packages(patient) if "grpcio 0.0.1" in one.sentence]
+    assert found[0].level is Level.WARNING
+
+
+def test_a_torch_that_takes_too_long_is_not_known_to_be_broken(
+    patient: Patient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packages, "_TORCH", "import time; time.sleep(60)")
+    monkeypatch.setattr(packages, "ask", lambda argv, seconds: ask(argv, seconds=seconds / 400))
+    (found,) = packages.torch(patient)
+    assert found.level is Level.WARNING
+    assert "not known" in found.sentence
+
+
+def test_pins_are_read_and_a_builds_mark_does_not_count(tmp_path: Path) -> None:
+    file = tmp_path / "pins.txt"
+    file.write_text("# tested\nMarkup_Safe==3.0.4  # why\n\ntorch==2.13.0\nplain\n")
+    assert packages.pins(file) == {"markup-safe": "3.0.4", "torch": "2.13.0"}
+
+
+def test_parameters_are_counted_by_the_headers(tmp_path: Path) -> None:
+    write_weights(tmp_path / "a.safetensors", {"w": [3, 4], "b": [4]})
+    write_weights(tmp_path / "b.safetensors", {"scale": []})
+    assert count_parameters(tmp_path) == 17
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\xff" * 64,
+        struct.pack("<Q", 2) + b"[]",
+        struct.pack("<Q", 9) + b'{"w": 1}',
+        struct.pack("<Q", 30) + b'{"w": {"shape": ["a"]}}       ',
+    ],
+)
+def test_weights_that_are_none_are_not_counted(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.safetensors").write_bytes(content)
+    assert count_parameters(tmp_path) == 0
+
+
+def test_a_policy_too_large_for_this_machine_is_said(tmp_path: Path) -> None:
+    recipe = write(tmp_path)
+    weights = recipe.resolve(recipe.shared.policy.model) / "model.safetensors"
+    write_weights(weights, {"w": [1_000_000, 1_000_000]})
+    (found,) = estimated(of(recipe))
+    assert found.level is Level.WARNING
+    assert "1,000,000.0 million parameters" in found.sentence
+
+
+def test_what_a_run_makes_first_is_no_problem_and_what_nobody_makes_is(tmp_path: Path) -> None:
+    recipe = write(tmp_path, policy={"model": "made"})
+    (found,) = checked(of(recipe))
+    assert found.level is Level.PROBLEM
+    assert "policy.model" in found.sentence
+    made = {"prepare": [{"name": "policy", "run": ["python", "p.py"], "makes": "made"}]}
+    recipe = write(tmp_path, policy={"model": "made"}, console=made)
+    (found,) = checked(of(recipe))
+    assert found.level is Level.PROBLEM
+    assert "r.py" in found.sentence  # the reward is looked into all the same
+    (tmp_path / "r.py").write_text("def score(t):\n    return 1.0\n")
+    *_, later, fine = checked(of(recipe))
+    assert later.level is Level.WARNING
+    assert later.sentence.startswith("not looked into yet: tokenizer")
+    assert "makes it by [[console.prepare]] 'policy'" in later.sentence
+    assert fine.level is Level.OK
+    assert "the rest in order" in fine.sentence
+
+
+TOOL = """
+from toolsvc import tool
+
+@tool
+def look(name: str) -> str:
+    \"\"\"Looks.\"\"\"
+    return name
+"""
+
+
+async def test_a_tool_that_the_engine_starts_is_started_once(tmp_path: Path) -> None:
+    (tmp_path / "tool.py").write_text(TOOL)
+    (tmp_path / "torn.py").write_text(TOOL + "def x(:")
+    tools = {"good": {"serve": ["tool.py"]}, "torn": {"serve": ["torn.py"]}}
+    good, torn = await services.services(of(write(tmp_path, tools=tools)))
+    assert (good.level, torn.level) == (Level.OK, Level.PROBLEM)
+    assert good.sentence == "tools.good: `toolsvc serve tool.py` starts"
+    assert "torn.py cannot be imported: SyntaxError" in torn.sentence
+    assert not (tmp_path / "run").exists()
+
+
+async def test_a_tool_that_asks_the_recipes_memory_waits_for_it(tmp_path: Path) -> None:
+    """Which is not there before the run; of another memory's address it is tried."""
+    asks = {"serve": ["memory:${memory.address}"]}
+    tables = {"tools": {"market": asks}, "memory": {"address": "127.0.0.1:0"}}
+    (found,) = await services.services(of(write(tmp_path, **tables)))
+    assert found.level is Level.OK
+    assert "`toolwright run` starts first" in found.sentence
+    elsewhere = {"tools": {"market": {"serve": ["memory:127.0.0.1:1"]}}}
+    (found,) = await services.services(of(write(tmp_path, **elsewhere)))
+    assert found.level is Level.PROBLEM
+
+
+@pytest.mark.parametrize(
+    ("model", "server", "level", "words"),
+    [
+        ({}, {}, Level.OK, "default"),
+        ({}, {"version": "0.4.1"}, Level.WARNING, "SGLang 0.4.1, tested is 0.5.23"),
+        ({}, {"max_req_input_len": 100}, Level.PROBLEM, "takes 100 tokens"),
+        ({}, {"incremental_streaming_output": False}, Level.WARNING, "repeats"),
+        ({}, {"skip_tokenizer_init": True}, Level.OK, "answers"),
+        ({"weight_version": "8e7ab990-4"}, {}, Level.WARNING, "another run"),
+        ({"weight_version": "0a0b0c0d-2"}, {}, Level.OK, "version 0a0b0c0d-2 of this run"),
+        ({"model_path": "other"}, {}, Level.PROBLEM, "shape is not that of policy.model"),
+        ({"model_path": "policy"}, {}, Level.OK, ""),
+        ({"model_path": "/not/here"}, {}, Level.OK, ""),
+    ],
+)
+def test_what_a_samplers_answers_mean(
+    tmp_path: Path, model: dict[str, str], server: dict[str, Any], level: Level, words: str
+) -> None:
+    recipe = write(tmp_path)
+    write_weights(tmp_path / "other/model.safetensors", {"w": [3]})
+    (tmp_path / "run/policy/0a0b0c0d-1").mkdir(parents=True)
+    if "model_path" in model:
+        model = {"model_path": str(tmp_path / model["model_path"])}
+    found = samplers.judge(recipe, "http://127.0.0.1:30000", model, {**GOOD, **server})
+    assert worst(found) is level
+    assert words == "default" or any(words in one.sentence for one in found)
+
+
+@pytest.mark.parametrize(
+    ("console", "level"),
+    [
+        ({}, Level.OK),
+        ({"sampler": {"way": "none"}}, Level.PROBLEM),
+        (
+            {
+                "sampler": {"way": "none"},
+                "services": [{"name": "sampler", "run": ["s"], "ready": "http://127.0.0.1:0/"}],
+            },
+            Level.OK,
+        ),
+    ],
+)
+async def test_a_sampler_that_is_not_there_is_a_problem_where_nobody_starts_it(
+    tmp_path: Path, console: dict[str, Any], level: Level
+) -> None:
+    (port,) = free_ports(1)
+    endpoints = [f"http://127.0.0.1:{port}"]
+    recipe = write(tmp_path, sampler={"endpoints": endpoints}, console=console)
+    (found,) = await samplers.endpoints(of(recipe))
+    assert found.level is level
+    assert "nobody answers" in found.sentence
+
+
+def test_a_run_folder_tells_who_works_there_and_what_a_start_goes_on_from(tmp_path: Path) -> None:
+    recipe = write(tmp_path)
+    run = tmp_path / "run"
+    assert "not there yet" in run_folder.run_folder(of(recipe))[-1].sentence
+    (run / "checkpoints").mkdir(parents=True)
+    (run / "checkpoints/latest").write_text("step-7-abc")
+    with (run / "learner.lock").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        found = run_folder.run_folder(of(recipe))
+        assert f"a learner (process {os.getpid()}) works in" in found[0].sentence
+        assert found[0].mend == f"toolwright status {run} shows it; toolwright stop {run} ends it"
+    (found_free,) = run_folder.run_folder(of(recipe))
+    assert found_free.sentence.endswith("a start goes on from step-7-abc")
+
+
+def test_a_folder_of_others_is_not_to_be_given_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its parent may be /home, or /."""
+    recipe = write(tmp_path)
+    monkeypatch.setattr(run_folder.os, "access", lambda *_: False)
+    (found,) = run_folder.run_folder(of(recipe))
+    assert found.mend == f"give this user rights in {tmp_path}, or choose another run.folder"
+
+
+def test_the_samplers_python_is_below_the_recipes_folder_as_for_a_run(tmp_path: Path) -> None:
+    start = {"way": "gpu", "python": "own/bin/python"}
+    recipe = write(tmp_path, console={"sampler": start})
+    (found,) = samplers.environment(of(recipe))
+    assert str(tmp_path / "own/bin/python") in found.sentence
+    (tmp_path / "own/bin").mkdir(parents=True)
+    (tmp_path / "own/bin/python").touch()
+    (found,) = samplers.environment(of(recipe))
+    assert found.sentence == f"{tmp_path}/own/bin/python has no SGLang"
+
+
+def test_a_run_folder_that_is_a_file_is_a_problem(tmp_path: Path) -> None:
+    recipe = write(tmp_path)
+    (tmp_path / "run").write_text("")
+    assert worst(run_folder.run_folder(of(recipe))) is Level.PROBLEM
+
+
+def write(folder: Path, **changes: Any) -> Recipe:
+    """A recipe beside a policy of one tensor."""
+    write_weights(folder / "policy/model.safetensors", {"w": [2]})
+    (folder / "q.jsonl").write_text('{"prompt": "1?", "answer": "1"}\n')
+    tables: dict[str, Any] = {
+        "run": {"name": "r", "folder": "run", "steps": 1, "groups_per_step": 1, "group_size": 2},
+        "policy": {"model": "policy"},
+        "task": {"source": "q.jsonl", "reward": "./r.py:score"},
+        "sampler": {"endpoints": ["http://127.0.0.1:0"]},
+    }
+    file = folder / "recipe.toml"
+    file.write_text(to_toml(merged(tables, changes)))
+    return load_recipe(file)
+
+
+def of(recipe: Recipe) -> Patient:
+    return Patient(folder=recipe.run_folder, environment={}, recipe=recipe)
+
+
+def write_weights(file: Path, shapes: dict[str, list[int]]) -> None:
+    """Headers alone: nobody reads the weights."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    (file.parent / "config.json").write_text("{}")
+    header = json.dumps({name: {"dtype": "F32", "shape": s} for name, s in shapes.items()}).encode()
+    file.write_bytes(struct.pack("<Q", len(header)) + header)
+
+
+def worst(found: Sequence[Finding]) -> Level:
+    return max((one.level for one in found), key=list(Level).index, default=Level.OK)

@@ -1,0 +1,102 @@
+"""What `toolwright doctor` takes: a recipe, its folder, a run folder, or nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from console.cli import app
+from console.doctor import visit
+from console.doctor.visit import _patient
+from console.record.course import Began, CourseLog
+from tests.support.recipes import to_toml
+from toolwright.recipe import load_recipe
+
+TABLES = {
+    "run": {"name": "r", "folder": "run", "steps": 1, "groups_per_step": 1, "group_size": 2},
+    "policy": {"model": "policy"},
+    "task": {"source": "q.jsonl", "reward": "./r.py:score"},
+    "sampler": {"endpoints": ["http://127.0.0.1:0"]},
+}
+
+
+def test_nothing_is_this_folder() -> None:
+    patient, found = _patient(None, [])
+    assert (patient.recipe, patient.folder, found) == (None, Path.cwd(), [])
+
+
+def test_a_recipe_and_its_folder_are_the_same(tmp_path: Path) -> None:
+    file = write(tmp_path)
+    for given in (file, tmp_path):
+        patient, found = _patient(given, ["run.steps=7"])
+        assert patient.recipe is not None
+        assert patient.recipe.shared.run.steps == 7
+        assert (patient.folder, found) == (tmp_path / "run", [])
+
+
+def test_a_run_folder_tells_its_recipe_and_what_its_last_start_was_told(tmp_path: Path) -> None:
+    file = write(tmp_path)
+    run = tmp_path / "elsewhere"
+    with CourseLog(run) as course:
+        for steps in (5, 9):
+            began = Began(
+                at=0.0,
+                pid=1,
+                created=0.0,
+                argv=[],
+                recipe=str(file),
+                overrides=[f"run.steps={steps}"],
+            )
+            course.began(began)
+    patient, found = _patient(run, [])
+    assert patient.recipe is not None
+    assert patient.recipe.shared.run.steps == 9
+    assert (patient.folder, found) == (run, [])
+
+
+def test_a_run_folder_of_the_launch_files_tells_by_what_the_engine_ran_with(tmp_path: Path) -> None:
+    recipe = load_recipe(write(tmp_path))
+    recipe.write_resolved("engine", recipe.shared)
+    patient, found = _patient(tmp_path / "run", [])
+    assert patient.recipe is not None
+    assert (patient.recipe.path, found) == (tmp_path / "recipe.toml", [])
+
+
+def test_what_cannot_be_read_is_a_problem_and_the_machine_is_looked_at_all_the_same(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "broken.toml").write_text("[run")
+    (tmp_path / "console").mkdir()
+    (tmp_path / "console/course.jsonl").write_text("no json\n")
+    (tmp_path / "empty").mkdir()
+    for given in ("missing.toml", "broken.toml", ".", "empty"):
+        patient, (found,) = _patient(tmp_path / given, [])
+        assert patient.recipe is None
+        assert found.level == "problem"
+
+
+def test_a_recipe_that_cannot_be_read_is_told_first_and_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(visit, "CHECKS", ())
+    given = tmp_path / "missing.toml"
+    assert visit.visit(given, [], as_json=False, bundle=None, with_texts=False)
+    out = capsys.readouterr().out
+    assert out.startswith("problem  recipe: ")
+    assert str(given) in out
+    assert out.endswith("\n1 problem\n")
+
+
+def test_a_setting_without_a_recipe_is_refused_and_not_left_out(tmp_path: Path) -> None:
+    for given in ([], [str(tmp_path)]):
+        told = CliRunner().invoke(app, ["doctor", *given, "--set", "run.steps=7"])
+        assert told.exit_code == 2
+        assert "--set belongs to a recipe" in told.output
+
+
+def write(folder: Path) -> Path:
+    file = folder / "recipe.toml"
+    file.write_text(to_toml(TABLES))
+    return file

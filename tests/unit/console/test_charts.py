@@ -1,0 +1,153 @@
+"""Charts: values land where they belong, whatever they are."""
+
+from __future__ import annotations
+
+import math
+import re
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from console.record.lines import LARGEST
+from toolwright.page.charts import (
+    BAR_WIDTH,
+    SMALL,
+    WIDE,
+    Line,
+    Part,
+    Point,
+    line_chart,
+    smooth,
+    stacked_areas,
+    stacked_bar,
+    ticks,
+)
+
+
+def line(*points: tuple[float, float], **more: object) -> Line:
+    return Line(name="a", style="s", points=tuple(Point(x=x, y=y) for x, y in points), **more)  # type: ignore[arg-type]
+
+
+def drawn(chart: str) -> list[list[tuple[float, float]]]:
+    """Places of all curves and areas."""
+    paths = re.findall(r'points="([^"]*)"', chart)
+    return [
+        [(float(x), float(y)) for x, y in (pair.split(",") for pair in path.split())]
+        for path in paths
+    ]
+
+
+def test_corners_of_a_line() -> None:
+    chart = line_chart([line((0, 0), (10, 1))], x_name="step", y_name="success")
+    bottom, right = WIDE.height - WIDE.bottom, WIDE.width - WIDE.right
+    assert drawn(chart) == [[(WIDE.left, bottom), (right, WIDE.top)]]
+
+
+def test_values_outside_of_the_axes_stay_at_their_edge() -> None:
+    lines = [line((5, 1.5), (5, -1))]
+    chart = line_chart(lines, x_name="step", y_name="success", low=0, high=1, first=0, last=10)
+    ((_, above), (_, below)) = drawn(chart)[0]
+    assert (above, below) == (WIDE.top, WIDE.height - WIDE.bottom)
+
+
+def test_powers_of_ten_are_as_far_apart_as_each_other_and_nothing_has_no_logarithm() -> None:
+    points = [(1, 1e-6), (2, 1e-4), (3, 1e-2), (4, 0.0), (5, -1.0)]
+    chart = line_chart([line(*points)], x_name="step", y_name="gap", log=True)
+    heights = [y for _, y in drawn(chart)[0]]
+    assert len(heights) == 3
+    assert heights[0] - heights[1] == pytest.approx(heights[1] - heights[2], abs=0.2)
+    assert ">1e-06</text>" in chart and ">1e-02</text>" in chart
+
+
+def test_names_stand_below_an_axis_of_names() -> None:
+    lines = [line((0, 1), (1, 2), dots="seen")]
+    chart = line_chart(lines, x_name="sessions", y_name="ms", labels=["32", "<64>"])
+    assert ">32</text>" in chart and ">&lt;64&gt;</text>" in chart
+
+
+def test_steps_are_whole_numbers() -> None:
+    chart = line_chart([line((1, 0), (2, 1))], x_name="step", y_name="y")
+    assert "1.5</text>" not in chart
+
+
+def test_an_area_stands_on_the_one_before() -> None:
+    first, second = line((1, 1), (2, 3)), line((2, 1))
+    chart = stacked_areas([first, second], x_name="step", y_name="seconds", high=4)
+    below, above = drawn(chart)
+    assert above[:2][0] == below[0]  # the second has nothing at step 1
+    assert above[1][1] == WIDE.top
+    assert above[2] == below[1]
+
+
+def test_the_area_of_a_single_step_is_as_wide_as_the_chart() -> None:
+    (path,) = drawn(stacked_areas([line((1, 1))], x_name="step", y_name="s", size=SMALL))
+    assert {x for x, _ in path} == {SMALL.left, SMALL.width - SMALL.right}
+
+
+def test_shares_fill_the_bar() -> None:
+    parts = [Part(name=str(n), style="s", value=n, text="t") for n in (1, 2, 5)]
+    widths = [float(w) + 2 for w in re.findall(r'width="([\d.]+)"', stacked_bar(parts))]
+    assert sum(widths) == pytest.approx(BAR_WIDTH, abs=0.2)
+    assert widths[2] == pytest.approx(BAR_WIDTH * 5 / 8, abs=0.1)
+
+
+def test_nothing_to_draw_is_no_error() -> None:
+    for chart in (
+        stacked_bar([]),
+        line_chart([], x_name="x", y_name="y"),
+        line_chart([line()], x_name="x", y_name="y", log=True),
+        stacked_areas([], x_name="x", y_name="y"),
+    ):
+        ElementTree.fromstring(chart)
+
+
+def test_the_mean_is_over_the_last_values() -> None:
+    assert smooth([1, 2, 3, 4], 2) == [1, 1.5, 2.5, 3.5]
+    assert smooth([], 3) == []
+
+
+@pytest.mark.parametrize(
+    ("last", "about", "found"),
+    [
+        (200, 8, [0, 25, 50, 75, 100, 125, 150, 175, 200]),
+        (3, 8, [0, 0.5, 1, 1.5, 2, 2.5, 3]),
+        (0, 8, [0]),
+    ],
+)
+def test_ticks_are_round(last: float, about: int, found: list[float]) -> None:
+    assert ticks(0, last, about) == pytest.approx(found)
+
+
+@given(low=st.floats(-1e9, 1e9), size=st.floats(1e-6, 1e9))
+def test_ticks_are_few_and_inside(low: float, size: float) -> None:
+    found = ticks(low, low + size, 5)
+    room = 1e-6 * max(1.0, abs(low), size)
+    assert 1 <= len(found) <= 8
+    assert all(low - room <= tick <= low + size + room for tick in found)
+    assert found == sorted(found) and all(map(math.isfinite, found))
+
+
+@given(
+    points=st.lists(
+        st.tuples(st.floats(0, 1e6), st.floats(-LARGEST, LARGEST), st.floats(0, LARGEST)),
+        min_size=1,
+        max_size=20,
+    ),
+    log=st.booleans(),
+    name=st.text(),
+)
+@example(points=[(0.0, 4.6e266, 0.0)], log=True, name="")
+def test_every_point_lies_on_its_chart(
+    points: list[tuple[float, float, float]], log: bool, name: str
+) -> None:
+    measured = tuple(Point(x=x, y=y, error=e) for x, y, e in points)
+    lines = [Line(name=name, style="s", points=measured, dots="seen")]
+    for chart in (
+        line_chart(lines, x_name=name, y_name=name, log=log),
+        stacked_areas(lines, x_name=name, y_name=name),
+    ):
+        ElementTree.fromstring(chart)
+        for x, y in (place for path in drawn(chart) for place in path):
+            assert 0 <= x <= WIDE.width and 0 <= y <= WIDE.height

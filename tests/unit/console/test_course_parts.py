@@ -1,0 +1,435 @@
+"""Lock, leftovers, half-made things, who is at an address, and the state that is told."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from console.asked.plan import Kind, Maker
+from console.commands.status import told
+from console.course import half_made, leftovers
+from console.course.lock import only_console
+from console.course.state import State, state_of
+from console.errors import ConsoleError, NothingStarted, ProcessFailed, Taken
+from console.machine.listeners import holder, is_here, sampler_at, service_at
+from console.machine.processes import created
+from console.record.course import Began, CourseRecord, Ended, ProcessRecord
+from console.record.run import RunFiles
+from console.record.types import Record, Step
+from tests.support.net import free_port
+
+HERE = socket.gethostname()
+SPACE = leftovers.pid_space()
+
+
+# --- The lock
+
+
+def test_a_second_console_is_told_who_has_the_run(tmp_path: Path) -> None:
+    with only_console(tmp_path):
+        said = pytest.raises(Taken, match=f"process {os.getpid()} on {HERE}")
+        with said as caught, only_console(tmp_path):
+            raise AssertionError("two consoles have one run")
+        assert caught.value.status == 5
+    with only_console(tmp_path):
+        pass
+
+
+def test_a_lock_tells_when_its_folder_is_gone_or_another(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with only_console(run) as held:
+        assert not held.is_gone()
+        shutil.rmtree(run)
+        assert held.is_gone()
+        with only_console(run) as other:
+            assert held.is_gone()
+            assert not other.is_gone()
+    with only_console(run) as held:
+        run.rename(tmp_path / "elsewhere")
+        run.touch()
+        assert held.is_gone()
+
+
+def test_what_a_dead_console_left_keeps_nobody_out(tmp_path: Path) -> None:
+    (tmp_path / "console").mkdir()
+    (tmp_path / "console/console.lock").write_text("{half a")
+    with only_console(tmp_path):
+        found = json.loads((tmp_path / "console/console.lock").read_text())
+        assert found["pid"] == os.getpid()
+
+
+@pytest.mark.parametrize("below", ["", "run", "run/of/mine"])
+def test_a_file_where_the_run_would_be_is_named(tmp_path: Path, below: str) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    said = pytest.raises(NothingStarted, match=rf"{file} is a file: .*--folder")
+    with said, only_console(file / below):
+        raise AssertionError("a file is no folder")
+
+
+def test_a_folder_that_takes_nothing_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "console/console.lock").mkdir(parents=True)
+    said = pytest.raises(ConsoleError, match=r"cannot be written .*--folder")
+    with said, only_console(tmp_path):
+        raise AssertionError("a folder is no lock")
+
+
+# --- What a killed console left
+
+
+def _record(pid: int, at: float, host: str = HERE) -> CourseRecord:
+    began = Began(
+        at=0.0, pid=1, created=0.0, argv=[], recipe="", overrides=[], host=host, space=SPACE
+    )
+    process = ProcessRecord(
+        name="engine", what="", command="", state="started", pid=pid, created=at
+    )
+    return CourseRecord(starts=(began,), processes=(process,))
+
+
+@contextmanager
+def _sleeper(code: str = "import time; time.sleep(100)") -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen([sys.executable, "-c", code], start_new_session=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_what_lives_is_found_and_ended() -> None:
+    with _sleeper() as process:
+        record = _record(process.pid, created(process.pid))
+        left = leftovers.left_running(record, HERE, SPACE)
+        assert [one.pid for one in left] == [process.pid]
+        leftovers.end(left, print, told=False, grace_s=5.0)
+        assert process.wait(5) == -signal.SIGTERM
+        assert leftovers.left_running(record, HERE, SPACE) == ()
+
+
+PARENT = (
+    "import subprocess, sys; child = subprocess.Popen([sys.executable, '-c',"
+    "'import time; time.sleep(100)']); print(child.pid, flush=True); input()"
+)
+
+
+@contextmanager
+def _leader() -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """(a process that leads a session, the pid of its child)."""
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT],
+        start_new_session=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as leader:
+        assert leader.stdout is not None
+        child = int(leader.stdout.readline())
+        try:
+            yield leader, child
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(leader.pid, signal.SIGKILL)
+
+
+def test_another_process_under_the_same_number_is_left_alone() -> None:
+    with _leader() as (leader, child):
+        record = _record(leader.pid, created(leader.pid) - 10)
+        assert leftovers.left_running(record, HERE, SPACE) == ()
+        leftovers.end(record.processes, print, told=False, grace_s=0.0)
+        assert leader.poll() is None and psutil.pid_exists(child)
+
+
+def test_nothing_is_known_of_another_boot_or_another_containers_pids() -> None:
+    with _leader() as (leader, _child):
+        record = _record(leader.pid, created(leader.pid))
+        assert SPACE and leftovers.left_running(record, HERE, SPACE)
+        assert leftovers.left_running(record, HERE, "another boot") == ()
+        # An earlier kernel gave that number to a process that is gone.
+        leader.kill()
+        leader.wait()
+        before = _record(leader.pid, psutil.boot_time() - 60)
+        assert leftovers.left_running(before, HERE, SPACE) == ()
+
+
+def test_a_console_in_the_recorded_session_does_not_end_itself() -> None:
+    code = (
+        "import os, sys; from console.course import leftovers\n"
+        "from console.machine.processes import created\n"
+        "from console.record.course import ProcessRecord\n"
+        "one = ProcessRecord(name='a', what='', command='', state='started', pid=os.getsid(0),"
+        " created=created(os.getsid(0)))\n"
+        "leftovers.end([one], print, told=False, grace_s=0.0)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], start_new_session=True) as process:
+        assert process.wait(30) == 0
+
+
+def test_who_was_told_by_the_kernel_is_not_told_twice() -> None:
+    code = (
+        "import signal, sys\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))\n"
+        "print(flush=True); input()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        start_new_session=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        record = _record(process.pid, created(process.pid))
+        leftovers.end(record.processes, print, told=True, grace_s=0.5)
+        assert process.wait(5) == -signal.SIGKILL  # its time was over
+
+
+def test_a_learner_has_time_for_its_checkpoint_and_that_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(leftovers, "GRACE_S", 0.0)
+    monkeypatch.setattr(leftovers, "SAY_S", 0.0)
+    code = (
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: (time.sleep(0.5), sys.exit(7)))\n"
+        "print(flush=True); input()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        start_new_session=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        (one,) = _record(process.pid, created(process.pid)).processes
+        said: list[str] = []
+        leftovers.end([replace(one, name="learner")], said.append, told=False)
+        assert process.wait(5) == 7
+        assert f"still waiting for learner ({process.pid})" in said[0]
+
+
+def test_nothing_is_known_of_another_machine() -> None:
+    with _sleeper() as process:
+        record = _record(process.pid, created(process.pid), host="elsewhere")
+        assert leftovers.left_running(record, HERE, SPACE) == ()
+
+
+def test_children_of_a_leader_that_is_gone_are_ended() -> None:
+    with _leader() as (leader, child):
+        record = _record(leader.pid, created(leader.pid))
+        leader.kill()
+        leader.wait()
+        left = leftovers.left_running(record, HERE, SPACE)
+        assert [one.name for one in left] == ["engine"]
+        leftovers.end(left, print, told=True, grace_s=5.0)
+        assert not psutil.pid_exists(child) or psutil.Process(child).status() == "zombie"
+
+
+# --- What was being made
+
+
+def _maker(makes: Path) -> Maker:
+    return Maker(kind="prepare", name="rows", makes=makes)
+
+
+def test_what_was_being_made_is_not_there_and_its_half_is_moved_aside(tmp_path: Path) -> None:
+    made = tmp_path / "rows.jsonl"
+    maker = _maker(made)
+    with pytest.raises(RuntimeError), half_made.making(tmp_path, maker):
+        made.write_text("half")
+        raise RuntimeError("killed")
+    assert not half_made.there(tmp_path, [maker])(made)
+    with half_made.making(tmp_path, maker):
+        assert not made.exists()
+        made.write_text("whole")
+    assert half_made.there(tmp_path, [maker])(made)
+    assert (tmp_path / "rows.jsonl.unfinished").read_text() == "half"
+
+
+def test_what_the_user_put_there_counts(tmp_path: Path) -> None:
+    made = tmp_path / "rows.jsonl"
+    made.write_text("mine")
+    assert half_made.there(tmp_path, [_maker(made)])(made)
+    # A mark of a maker that makes something else now says nothing of it.
+    with pytest.raises(RuntimeError), half_made.making(tmp_path, _maker(tmp_path / "other")):
+        raise RuntimeError("killed")
+    assert half_made.there(tmp_path, [_maker(made)])(made)
+
+
+def test_halves_are_numbered_and_none_is_deleted(tmp_path: Path) -> None:
+    maker = _maker(tmp_path / "policy")
+    for text in ("first", "second"):
+        with pytest.raises(RuntimeError), half_made.making(tmp_path, maker):
+            maker.makes.mkdir()
+            (maker.makes / "half").write_text(text)
+            raise RuntimeError("killed")
+    with half_made.making(tmp_path, maker):
+        maker.makes.mkdir()
+    assert (tmp_path / "policy.unfinished/half").read_text() == "first"
+    assert (tmp_path / "policy.unfinished-2/half").read_text() == "second"
+
+
+@pytest.mark.parametrize("kind", ["prepare", "render"])
+def test_what_the_user_puts_where_a_maker_failed_is_the_users(tmp_path: Path, kind: Kind) -> None:
+    made = tmp_path / "rows.jsonl"
+    maker = replace(_maker(made), kind=kind)
+    with pytest.raises(ConsoleError), half_made.making(tmp_path, maker):
+        made.write_text("half")
+        raise ProcessFailed("rows ended with exit code 1", exit_code=1)
+    assert not made.exists() and (tmp_path / "rows.jsonl.unfinished").read_text() == "half"
+    made.write_text("mine")
+    assert half_made.there(tmp_path, [maker])(made)
+
+
+def test_what_an_imitation_left_is_for_its_next_start(tmp_path: Path) -> None:
+    maker = replace(_maker(tmp_path / "warm"), kind="sft")
+    with pytest.raises(ConsoleError), half_made.making(tmp_path, maker):
+        maker.makes.mkdir()
+        raise ProcessFailed("sft ended with exit code 1", exit_code=1)
+    assert maker.makes.is_dir() and not half_made.there(tmp_path, [maker])(maker.makes)
+
+
+def test_a_mark_that_holds_is_not_written_again(tmp_path: Path) -> None:
+    maker = _maker(tmp_path / "rows.jsonl")
+    with pytest.raises(RuntimeError), half_made.making(tmp_path, maker):
+        (mark,) = (tmp_path / half_made.MAKING).iterdir()
+        os.utime(mark, (1, 1))
+        raise RuntimeError("killed")
+    with half_made.making(tmp_path, maker):
+        assert mark.stat().st_mtime == 1
+    assert not mark.exists()
+
+
+# --- Who is at an address
+
+
+class _Page(http.server.BaseHTTPRequestHandler):
+    answer = (200, "<html>hello</html>")
+
+    def do_GET(self) -> None:
+        status, text = self.answer
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, *_args: object) -> None:
+        """Tests are quiet."""
+
+
+@contextmanager
+def _web(status: int, text: str) -> Iterator[int]:
+    page = type("Page", (_Page,), {"answer": (status, text)})
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), page) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "who"),
+    [
+        (200, '{"model_path": "/policy", "weight_version": "v0-1"}', "right"),
+        (200, "<html>hello</html>", "stranger"),
+        (200, "[]", "stranger"),
+        (200, '{"name": "another"}', "stranger"),
+        (404, "", "stranger"),
+        (503, "", "stranger"),
+    ],
+)
+async def test_a_sampler_is_known_by_what_it_says_of_its_model(
+    status: int, text: str, who: str
+) -> None:
+    with _web(status, text) as port:
+        found = await sampler_at(f"http://127.0.0.1:{port}/")
+    assert found.who == who
+    assert bool(found.why) == (who == "stranger")
+
+
+async def test_nobody_is_nobody() -> None:
+    port = free_port()
+    assert (await sampler_at(f"http://127.0.0.1:{port}")).who == "nobody"
+    assert (await service_at(f"grpc:127.0.0.1:{port}")).who == "nobody"
+    assert (await service_at(f"http://127.0.0.1:{port}/health")).who == "nobody"
+
+
+async def test_a_web_server_is_no_grpc_service_and_is_named() -> None:
+    with _web(200, "hello") as port:
+        assert (await service_at(f"grpc:127.0.0.1:{port}")).who == "stranger"
+        assert (await service_at(f"http://127.0.0.1:{port}/")).who == "right"
+        assert f"process {os.getpid()}" in holder(f"127.0.0.1:{port}")
+
+
+def test_addresses_of_this_machine() -> None:
+    assert is_here("127.0.0.1:1") and is_here("localhost:1") and is_here("unix:/tmp/socket")
+    assert not is_here("192.0.2.1:1")
+    assert not is_here("no-such-host.invalid:1")
+
+
+# --- The state
+
+
+STARTED = _record(7, 70.0)
+
+
+def _state(
+    course: CourseRecord, *, here: bool = True, lives: bool = False, answers: bool = False
+) -> State:
+    run = RunFiles(folder=Path("/run"), name="run", course=course)
+    return state_of(run, here=here, lives=lambda pid, at: lives, answers=answers)
+
+
+@pytest.mark.parametrize(
+    ("ended", "word", "status"),
+    [(0, "done", 0), (1, "failed", 1), (4, "failed", 4), (130, "stopped", 130)],
+)
+def test_a_run_that_ended_tells_how(ended: int, word: str, status: int) -> None:
+    course = replace(STARTED, ended=Ended(at=1.0, status=ended, sentence="why"))
+    found = _state(course)
+    assert (found.word, found.status, found.sentence) == (word, status, "why")
+
+
+def test_a_start_without_an_end_runs_or_was_killed() -> None:
+    assert (_state(STARTED, lives=True).word, _state(STARTED, lives=True).status) == ("running", 0)
+    assert (_state(STARTED).word, _state(STARTED).status) == ("killed", 1)
+
+
+def test_another_machines_run_goes_on_while_its_engine_answers() -> None:
+    assert _state(STARTED, here=False, answers=True).word == "running"
+    found = _state(STARTED, here=False)
+    assert found.word == "unknown" and found.status == 1
+    assert found.processes[0].alive is None
+
+
+def test_a_run_of_the_launch_files_is_known_by_its_engine() -> None:
+    assert _state(CourseRecord(), answers=True).word == "running"
+    assert _state(CourseRecord()).word == "unknown"
+
+
+def test_processes_are_told_as_they_are() -> None:
+    (alive,) = _state(STARTED, lives=True).processes
+    (dead,) = _state(STARTED).processes
+    assert (alive.alive, dead.alive) == (True, False)
+    assert json.loads(json.dumps(_state(STARTED).as_json()))["processes"][0]["name"] == "engine"
+
+
+def test_doubts_are_told_by_status_too() -> None:
+    step = Step(step=1, values={"call_failed_fraction/planet": 1.0}, call_error="planet: away\x1b")
+    run = RunFiles(folder=Path("/run"), name="run", record=Record(steps=(step,)), course=STARTED)
+    found = state_of(run, here=True, lives=lambda pid, at: True, answers=True)
+    assert found.doubts == ("every call of `planet` failed at step 1: away\x1b",)
+    assert "doubt    every call of `planet` failed at step 1: away\x1b" in list(told(found))

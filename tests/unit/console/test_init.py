@@ -1,0 +1,102 @@
+"""What `toolwright init` lists and copies, and what it never does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from console.cli import app
+from console.commands import init
+from toolwright.packaged import packaged
+
+
+def typed(*words: str | Path) -> tuple[int, str]:
+    done = CliRunner().invoke(app, ["init", *map(str, words)])
+    return done.exit_code, done.output
+
+
+@pytest.fixture
+def recipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package with one recipe, in which somebody has trained."""
+    folder = tmp_path / "package/recipes/mine"
+    for name in ("run/warm", "run-ablate/base", "models/big", "__pycache__", ".cache", "kept"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "file").write_text("x")
+    (folder / "recipe.toml").write_text(
+        '[run]\nfolder = "run"\n[sft]\noutput = "run/warm"\n'
+        '[[console.prepare]]\nname = "big"\nrun = ["x"]\nmakes = "models/big"\n'
+    )
+    (folder / "README.md").write_text("# Mine\n\nIt does\nthis.\n\nMore.\n")
+    (folder.parent / "presets").mkdir()
+    (folder.parent / "presets/grpo.toml").write_text("")
+    monkeypatch.setattr(init, "packaged", lambda name: tmp_path / "package" / name)
+    return folder
+
+
+def test_every_recipe_of_the_package_is_listed() -> None:
+    code, said = typed()
+    assert code == 0
+    names = {file.parent.name for file in packaged("recipes").glob("*/recipe.toml")}
+    listed = [line.partition(" ")[0] for line in said.splitlines() if line[:1].strip()]
+    assert set(listed) == names and listed[0] == "starter"
+    assert all(line.split(maxsplit=1)[1:] for line in said.splitlines() if line[:1].strip())
+
+
+def test_a_folder_put_there_is_listed_by_its_first_paragraph(recipes: Path) -> None:
+    assert typed()[1].splitlines()[0] == "mine  It does this."
+
+
+def test_a_copy_has_nothing_that_a_run_made(recipes: Path, tmp_path: Path) -> None:
+    code, said = typed("mine", tmp_path / "new/my run")
+    assert code == 0
+    copied = {str(p.relative_to(tmp_path / "new/my run")) for p in tmp_path.glob("new/my run/**/*")}
+    assert copied == {"README.md", "recipe.toml", "kept", "kept/file", "models"}
+    assert f"toolwright run '{tmp_path}/new/my run/recipe.toml'" in said
+
+
+def test_a_copy_can_be_changed_where_the_package_is_read_only(
+    recipes: Path, tmp_path: Path
+) -> None:
+    (recipes / "recipe.toml").chmod(0o444)
+    assert typed("mine", tmp_path / "new")[0] == 0
+    assert (tmp_path / "new/recipe.toml").stat().st_mode & 0o200
+
+
+def test_an_empty_folder_is_filled_and_another_one_left_alone(
+    recipes: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "empty").mkdir()
+    assert typed("mine", tmp_path / "empty")[0] == 0
+    (tmp_path / "empty/README.md").write_text("my own words")
+    code, said = typed("mine", tmp_path / "empty")
+    assert (code, said) == (2, f"toolwright: {tmp_path}/empty is not empty: name a new folder\n")
+    assert (tmp_path / "empty/README.md").read_text() == "my own words"
+
+
+def test_a_file_is_no_folder(recipes: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    assert typed("mine", tmp_path / "file")[0] == 2
+    code, said = typed("mine", tmp_path / "file/new")
+    assert code == 1 and f"{tmp_path}/file/new cannot be written" in said
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["presets", "../recipes/mine", "", "mine/"])
+def test_a_name_that_is_none_is_refused(recipes: Path, tmp_path: Path, name: str) -> None:
+    code, said = typed(name, tmp_path / "new")
+    assert code == 2
+    assert f"there is no recipe {name!r}" in said and "there are mine" in said
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_slip_of_the_pen_is_guessed(recipes: Path, tmp_path: Path) -> None:
+    assert "did you mean 'mine'?" in typed("mines", tmp_path / "new")[1]
+
+
+def test_the_folder_is_asked_for(recipes: Path) -> None:
+    assert typed("mine") == (
+        2,
+        "toolwright: name the new folder as well: toolwright init mine my-run\n",
+    )

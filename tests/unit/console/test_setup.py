@@ -1,0 +1,300 @@
+"""What was typed becomes one recipe for all processes, with its paths, seed and ports."""
+
+from __future__ import annotations
+
+import itertools
+import shlex
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.asked import needs
+from console.asked.plan import plan
+from console.asked.ports import settle
+from console.asked.setup import Options, Setup, _toml, set_up, with_overrides
+from console.course.commands import Commands
+from console.errors import NothingStarted
+from tests.support.recipes import merged, to_toml
+from toolwright.recipe import RecipeError
+
+TABLES: dict[str, Any] = {
+    "run": {
+        "name": "own", "folder": "run", "steps": 3, "groups_per_step": 1, "group_size": 2,
+        "engine": "127.0.0.1:0",
+    },
+    "policy": {"model": "run/warm"},
+    "task": {"source": "task.py:questions", "reward": "./task.py:score"},
+    "sampler": {"endpoints": ["http://127.0.0.1:0"]},
+    "tools": {"python": {"service": "127.0.0.1:0"}},
+    "render": {"model": "base", "conversations": "run/rows.jsonl", "output": "run/rows.tr"},
+    "sft": {"model": "base", "data": "run/rows.tr", "output": "run/warm", "steps": 2},
+    "console": {
+        "prepare": [
+            {"name": "rows", "run": ["python", "rows.py", "--to", "{makes}", "--seed", "{seed}"],
+             "makes": "run/rows.jsonl"},
+            {"name": "index", "run": ["make", "run/rows.jsonl", "{run}"], "makes": "run/index"},
+        ],
+        "services": [
+            {"name": "python", "run": ["toolsvc", "serve", "python", "--listen", "{address}"],
+             "ready": "grpc:127.0.0.1:0"},
+        ],
+    },
+}  # fmt: skip
+
+
+def written(folder: Path, **changes: Any) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "task.py").touch()
+    (folder / "base").mkdir(exist_ok=True)
+    file = folder / "recipe.toml"
+    file.write_text(to_toml(merged(TABLES, changes)))
+    return file
+
+
+def asked(file: Path, *overrides: str, **options: Any) -> Setup:
+    return set_up(Options(recipe=file, overrides=overrides, **options))
+
+
+def makes(setup: Setup) -> list[Path]:
+    made = needs.makers(setup.recipe, setup.table)
+    goals = (*needs.goals(setup.recipe), *needs_of_run(setup))
+    return [one.makes for one in plan(goals, made, lambda path: path.exists())]
+
+
+def needs_of_run(setup: Setup) -> Any:
+    from console.asked.plan import unread
+
+    return unread(needs.makers(setup.recipe, setup.table), needs.goals(setup.recipe))
+
+
+def settled(setup: Setup) -> Setup:
+    ports = itertools.count(20_001)
+    addresses = settle(setup.recipe, setup.table, lambda: next(ports))
+    return with_overrides(setup, addresses.overrides)
+
+
+def test_a_folder_stands_for_its_recipe(tmp_path: Path) -> None:
+    file = written(tmp_path)
+    assert asked(tmp_path).recipe.path == asked(file).recipe.path
+    with pytest.raises(NothingStarted, match=r"recipe\.toml"):
+        asked(tmp_path / "base")
+
+
+def test_from_nothing_the_whole_of_a_recipe_is_made_in_order(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    names = ("rows.jsonl", "index", "rows.tr", "warm")
+    assert makes(asked(written(tmp_path))) == [run / name for name in names]
+
+
+def test_steps_and_seed_reach_warm_up_and_run(tmp_path: Path) -> None:
+    setup = asked(written(tmp_path), "run.steps=9", seed=7, steps=5)
+    assert setup.steps == 5
+    assert setup.seed == 7
+    assert setup.recipe.raw["sft"]["seed"] == 7
+    assert setup.overrides.count("run.steps=5") == 1 and "run.steps=9" not in setup.overrides
+    rows = Commands(setup).maker(needs.makers(setup.recipe, setup.table)[0])
+    assert rows.argv[-2:] == ("--seed", "7")
+
+
+def test_another_folder_takes_along_what_is_made_in_the_old_one(tmp_path: Path) -> None:
+    new = tmp_path / "other/run"
+    setup = asked(written(tmp_path), folder=new)
+    assert setup.run == new
+    assert makes(setup) == [new / name for name in ("rows.jsonl", "index", "rows.tr", "warm")]
+    assert setup.recipe.resolve(setup.recipe.shared.policy.model) == new / "warm"
+    index = Commands(setup).maker(needs.makers(setup.recipe, setup.table)[1])
+    assert index.argv == ("make", str(new / "rows.jsonl"), str(new))
+    # What the user has beside the recipe stays where it is.
+    assert setup.recipe.raw["sft"]["model"] == "base"
+
+
+def test_another_folder_leaves_what_is_made_elsewhere(tmp_path: Path) -> None:
+    prepare = [{"name": "policy", "run": ["python", "p.py", "{makes}"], "makes": "models/tiny"}]
+    changes = {"policy": {"model": "models/tiny"}, "sft": None, "render": None}
+    file = written(tmp_path, console={"prepare": prepare}, **changes)
+    assert makes(asked(file, folder=tmp_path / "new")) == [tmp_path / "models/tiny"]
+
+
+def test_a_linked_folder_is_the_same_folder(tmp_path: Path) -> None:
+    written(tmp_path / "real")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    setup = asked(tmp_path / "link/recipe.toml")
+    assert makes(setup) == [tmp_path / "real/run" / n for n in ("rows.jsonl", "index", "rows.tr",
+                                                               "warm")]  # fmt: skip
+
+
+def test_links_in_a_circle_are_one_sentence(tmp_path: Path) -> None:
+    setup = asked(written(tmp_path, policy={"model": "loop"}))
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(RecipeError, match="circle"):
+        needs.goals(setup.recipe)
+
+
+def test_a_missing_source_is_named_with_its_key(tmp_path: Path) -> None:
+    file = written(tmp_path, task={"source": "questions.jsonl"})
+    with pytest.raises(NothingStarted, match=r"task\.source = .*questions\.jsonl is missing"):
+        makes(asked(file))
+
+
+def test_every_open_port_becomes_one_that_all_are_told(tmp_path: Path) -> None:
+    setup = settled(asked(written(tmp_path)))
+    assert setup.recipe.shared.run.engine == "127.0.0.1:20002"
+    assert setup.recipe.shared.sampler.endpoints == ("http://127.0.0.1:20003",)
+    assert setup.recipe.shared.tools["python"].service == "127.0.0.1:20001"
+    learner = Commands(setup).learner()
+    for override in setup.overrides:
+        assert ("--set", override) in itertools.pairwise(learner.argv)
+    assert shlex.split(learner.shown)[:2] == ["learner", "run"]
+
+
+def test_a_service_named_sampler_is_the_sampler(tmp_path: Path) -> None:
+    services = [*TABLES["console"]["services"], {"name": "sampler", "run": ["bench"],
+                                                "ready": "http://127.0.0.1:0/health"}]  # fmt: skip
+    setup = settled(asked(written(tmp_path, console={"services": services})))
+    assert setup.recipe.shared.sampler.endpoints == ("http://127.0.0.1:20002",)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"console": {"services": []}}, r"tools\.python\.service.*tools\.python\.serve"),
+        ({"run": {"engine": "10.0.0.5:0"}}, r"run\.engine = '10\.0\.0\.5:0'.*127\.0\.0\.1"),
+        ({"engine": {"listen": "0.0.0.0:5"}}, r"engine\.listen.*name the port in run\.engine"),
+        ({"console": {"sampler": {"way": "none"}}}, r"way = 'none' starts nobody"),
+        ({"sampler": {"endpoints": ["http://far:0"]}}, r"sampler\.endpoints.*name the port"),
+    ],
+)
+def test_an_open_port_that_cannot_be_chosen_is_one_sentence(
+    tmp_path: Path, changes: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(NothingStarted, match=says):
+        settled(asked(written(tmp_path, **changes)))
+
+
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        ({"service": [{"name": "x"}]}, "console.service"),
+        ({"services": [{"name": "x", "run": ["y"], "ready": "there"}]}, "grpc:HOST:PORT"),
+        ({"services": [{"name": "x", "run": ["y"], "ready": "grpc:a:99999"}]}, "grpc:HOST:PORT"),
+        ({"services": [{"name": "../x", "run": ["y"], "ready": "grpc:a:1"}]}, "name"),
+        ({"prepare": [{"name": "engine", "run": ["y"], "makes": "z"}]}, "logs would be one"),
+        ({"prepare": [{"name": "x", "run": [], "makes": "z"}]}, "run"),
+        ({"threads": 0}, "console.threads"),
+        ({"sampler": {"way": "tpu"}}, "console.sampler.way"),
+        ({"track": ["tensorbord"]}, "console.track"),
+    ],
+)
+def test_a_table_that_does_not_fit_is_refused(tmp_path: Path, table: Any, says: str) -> None:
+    with pytest.raises(NothingStarted, match=says):
+        asked(written(tmp_path, console={"prepare": [], "services": [], **table}))
+
+
+def test_words_of_a_command_are_those_of_this_installation(tmp_path: Path) -> None:
+    setup = settled(asked(written(tmp_path)))
+    service = setup.table.services[0].model_copy(update={"ready": "grpc:127.0.0.1:20001"})
+    command = Commands(setup).service(service)
+    assert command.argv[:4] == (sys.executable, "-P", "-m", "toolsvc.cli")
+    assert command.argv[-1] == "127.0.0.1:20001"
+    assert command.folder == tmp_path
+    assert command.shown == "toolsvc serve python --listen 127.0.0.1:20001"
+
+
+def test_several_ranks_start_by_the_launcher(tmp_path: Path) -> None:
+    setup = settled(asked(written(tmp_path, console={"ranks": 2})))
+    words = Commands(setup).learner().argv
+    assert words[3:6] == ("learner.launch", "--nnodes=1", "--nproc-per-node=2")
+    assert words[words.index("learner.cli") + 1] == "run"
+
+
+def test_the_users_modules_are_neither_sglang_nor_a_rank(tmp_path: Path) -> None:
+    """With ranks it is torchrun that says `python -u -m learner.cli`."""
+    import os
+    import subprocess
+
+    for package in ("learner", "sglang"):
+        (tmp_path / package).mkdir()
+        for name in ("__init__", "cli", "launch_server"):
+            (tmp_path / package / f"{name}.py").write_text("raise SystemExit('mine')")
+    gpu = {"way": "gpu", "python": sys.executable}
+    setup = settled(asked(written(tmp_path, console={"ranks": 2, "sampler": gpu})))
+    learner, sampler = (
+        Commands(setup).learner(),
+        Commands(setup).sampler("sampler", tmp_path, "http://127.0.0.1:9"),
+    )
+    rank = (sys.executable, "-u", "-m", "learner.cli", "--help")
+    for argv, command in ((rank, learner), (sampler.argv, sampler)):
+        done = subprocess.run(
+            argv,
+            cwd=tmp_path,
+            env={**os.environ, **command.environment},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert "mine" not in done.stderr
+    assert "No module named 'sglang'" in done.stderr, "the tests' environment has none"
+
+
+def test_a_file_beside_the_recipe_does_not_hide_ours(tmp_path: Path) -> None:
+    """A user's engine.py is not the engine."""
+    import subprocess
+
+    (tmp_path / "engine.py").write_text("raise SystemExit('mine')")
+    setup = settled(asked(written(tmp_path)))
+    argv = Commands(setup).engine().argv[:4]
+    done = subprocess.run(
+        [*argv, "--help"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_no_port_is_given_twice_nor_one_that_the_recipe_names(tmp_path: Path) -> None:
+    setup = asked(written(tmp_path, sampler={"endpoints": ["http://127.0.0.1:20003"]}))
+    ports = iter((20_001, 20_001, 20_003, 20_002))
+    addresses = settle(setup.recipe, setup.table, lambda: next(ports))
+    assert addresses.services[0].ready == "grpc:127.0.0.1:20001"
+    assert "run.engine=127.0.0.1:20002" in addresses.overrides
+
+
+def test_whatever_names_what_is_made_moves_with_the_folder(tmp_path: Path) -> None:
+    made = [
+        {"name": "own", "run": ["python", "own.py"], "makes": "run/own.py"},
+        {"name": "held", "run": ["python", "held.py"], "makes": "run/held out.jsonl"},
+    ]
+    suites = [
+        {"name": "a", "source": "run/held out.jsonl", "n": 4, "temperature": 0.5},
+        {"name": "b", "source": "run/own.py:questions", "n": 2},
+    ]
+    serve = [
+        {"name": "python", "run": ["python", "run/own.py"], "ready": "grpc:127.0.0.1:0"},
+    ]
+    file = written(
+        tmp_path,
+        task={"source": "run/own.py:questions"},
+        engine={"evaluation": {"suites": suites}},
+        console={"prepare": made, "services": serve},
+        sft={"data": "run/held out.jsonl"},
+    )
+    new = tmp_path / "again"
+    setup = asked(file, folder=new)
+    raw = setup.recipe.raw
+    assert setup.recipe.shared.task.source == f"{new}/own.py:questions"
+    assert raw["engine"]["evaluation"]["suites"] == [
+        {**suites[0], "source": f"{new}/held out.jsonl"},
+        {**suites[1], "source": f"{new}/own.py:questions"},
+    ]
+    assert raw["sft"]["data"] == f"{new}/held out.jsonl"
+    assert setup.table.services[0].run == ("python", f"{new}/own.py")
+    assert setup.recipe.shared.task.reward == "./task.py:score"
+    assert not any(str(tmp_path / "run") in text for text in setup.overrides)
+
+
+def test_a_list_is_said_in_toml_on_one_line() -> None:
+    value = [{"a b": '\U0001f600 \x7f\n"', "n": 0.5, "on": True, "in": {"x": [1, "y"]}}]
+    said = _toml(value)
+    assert "\n" not in said
+    assert tomllib.loads(f"value = {said}")["value"] == value

@@ -1,0 +1,158 @@
+"""summary.json: means over seeds, standard errors, the control apart; lines for a terminal."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from console.cli import app
+from console.record.course import Began, CourseLog, ProcessRecord
+from console.record.run import read_runs
+from console.redact import GONE
+from console.report.figures import figures
+from console.report.writing import dumps, table, write
+from tests.support import run_folders
+from tests.support.run_folders import evaluation, lines
+
+
+def summary(*runs: Path) -> dict[str, Any]:
+    found = json.loads(dumps(figures(read_runs(runs), output=runs[0] / "report.html")))
+    assert isinstance(found, dict)
+    return found
+
+
+def ends(suite: dict[str, Any], way: str) -> tuple[float, float]:
+    return suite[way]["before"]["mean"], suite[way]["after"]["mean"]
+
+
+@pytest.fixture
+def seeds(tmp_path: Path) -> list[Path]:
+    return [
+        run_folders.whole(tmp_path / "1", after=0.9),
+        run_folders.whole(tmp_path / "2", after=1.0, seed=2),
+        run_folders.whole(tmp_path / "control", after=0.3, rate=0.0),
+    ]
+
+
+def test_means_are_over_the_seeds_and_not_the_control(seeds: list[Path]) -> None:
+    found = summary(*seeds)
+    assert list(found["suites"]) == ["heldout", "withheld", "unseen-wordings"]
+    assert ends(found["suites"]["heldout"], "sampled") == (0.2, 0.95)
+    assert ends(found["suites"]["heldout"], "greedy") == (0.25, 0.95)
+    assert [(run["seed"], run["control"]) for run in found["runs"]] == [
+        (1, False), (2, False), (1, True),
+    ]  # fmt: skip
+    assert ends(found["runs"][0]["suites"]["heldout"], "sampled") == (0.2, 0.9)
+    assert ends(found["runs"][2]["suites"]["heldout"], "sampled") == (0.2, 0.3)
+    assert [run["verdict"] for run in found["runs"]] == ["rose", "rose", "rose"]
+    assert found["suites"]["heldout"]["n"] == 1024
+
+
+def test_the_error_of_a_mean_shrinks_with_the_seeds(seeds: list[Path]) -> None:
+    found = summary(*seeds)
+    assert found["runs"][0]["suites"]["heldout"]["sampled"]["after"]["stderr"] == 0.01
+    error = found["suites"]["heldout"]["sampled"]["after"]["stderr"]
+    assert error == pytest.approx(0.01 / 2**0.5, abs=1e-5)
+
+
+def test_a_run_that_was_not_evaluated_again_has_no_after(seeds: list[Path]) -> None:
+    lines(seeds[0] / "evaluations.jsonl", [evaluation("heldout-sampled", 0, 0.2)])
+    found = summary(*seeds[:2])
+    assert found["suites"]["heldout"]["sampled"]["after"] is None
+    assert found["runs"][0]["suites"]["heldout"]["greedy"] is None
+    assert ends(found["runs"][1]["suites"]["heldout"], "sampled") == (0.2, 1.0)
+    assert found["verdict"] == "too early"
+    assert "cannot be taken together" in found["why"]
+
+
+def test_other_questions_are_said(seeds: list[Path]) -> None:
+    rows = [evaluation("heldout-sampled", 0, 0.2, n=512), evaluation("heldout-sampled", 50, 0.9)]
+    lines(seeds[0] / "evaluations.jsonl", rows)
+    assert summary(seeds[0])["remarks"] == [
+        "1: heldout-sampled was asked 512 questions first and 1024 last"
+    ]
+
+
+def test_suites_without_words_come_in_the_recipes_order(tmp_path: Path) -> None:
+    lines(
+        tmp_path / "evaluations.jsonl",
+        [evaluation(name, at, 0.5, temperature=heat)
+         for at in (0, 9) for name, heat in (("b", 0.0), ("a", 1.0), ("-greedy", 0.0))],
+    )  # fmt: skip
+    told = {"suites": [{"name": "a"}, {"name": "never"}, {"name": "b", "temperature": 0}]}
+    engine = {"engine": {"evaluation": told}}
+    (tmp_path / "engine.resolved.json").write_text(json.dumps(engine))
+    (tmp_path / "engine.jsonl").write_text("")
+    found = summary(tmp_path)
+    assert list(found["suites"]) == ["a", "b", "-greedy"]
+    assert "sampled" in found["suites"]["a"] and "greedy" in found["suites"]["b"]
+
+
+def test_the_lines_of_the_terminal(seeds: list[Path]) -> None:
+    head, *rows = table(summary(*seeds))
+    assert head == "Held-out success rose from 20% to 95%"
+    assert "held out" in rows[0] and "0.200 ±0.007 -> 0.950 ±0.007" in rows[0]
+    assert len({row.index("n = ") for row in rows}) == 1
+
+
+def test_the_summary_is_read_easily_by_people_and_programs(seeds: list[Path]) -> None:
+    text = dumps({"a": [1, 2.5, None], "b": [{"c": "[ 1,\n 2 ]"}], "d": {}, "e": []})
+    assert text.splitlines()[1] == '  "a": [1, 2.5, null],'
+    assert json.loads(text) == {"a": [1, 2.5, None], "b": [{"c": "[ 1,\n 2 ]"}], "d": {}, "e": []}
+
+
+def test_what_is_handed_on_holds_no_secret_and_its_commands_still_work(tmp_path: Path) -> None:
+    secret = "hunter2-Zq two words"
+    run = run_folders.whole(tmp_path / "home" / "oda")
+    url = f"http://u:{secret.split()[0]}@127.0.0.1:9"
+    argv = ["toolwright", "run", "/home/oda/r.toml", "--set", f"tools.judge.api_key={secret}"]
+    with CourseLog(run) as log:
+        began = Began(
+            at=2.0, pid=1, created=1.0, argv=argv, recipe="/home/oda/r.toml", overrides=[]
+        )
+        log.began(began)
+        command = shlex.join(("judge", "--token", secret, "--pad_token", "<pad>"))
+        log.process(ProcessRecord(name="judge", what="judges", command=command, state="started"))
+        log.ended(1, f"judge ended with exit code 1: password={secret.split()[0]}")
+    tools = {"judge": {"service": url, "api_key": secret, "argv": ["--pass", secret], "n": None}}
+    told = {"recipe": "/home/oda/r.toml", "shared": {"tools": tools}, "engine": {}}
+    (run / "engine.resolved.json").write_text(json.dumps(told))
+    output = tmp_path / "report.html"
+    write((run,), output)
+    for text in (output.read_text(), (tmp_path / "summary.json").read_text()):
+        assert "hunter2" not in text and "two words" not in text
+        assert "/home/oda/r.toml" in text and "127.0.0.1:9" in text
+    found = summary(run)
+    assert found["settings"]["values"]["tools.judge.n"] == "null"
+    assert "judge ended with exit code 1" in str(found["remarks"])
+    assert shlex.split(found["processes"][-1]["command"])[-3:] == [GONE, "--pad_token", "<pad>"]
+
+
+def test_paths_come_last_and_exist(seeds: list[Path]) -> None:
+    asked = ["report", *map(str, seeds), "-o", str(seeds[0] / "x/r.html")]
+    result = CliRunner().invoke(app, asked)
+    assert result.exit_code == 1 and f"{seeds[0] / 'x'} is no folder" in result.stderr
+    assert not (seeds[0] / "x").exists()
+    (seeds[0] / "x").mkdir()
+    result = CliRunner().invoke(app, asked)
+    assert result.exit_code == 0
+    printed = result.stdout.splitlines()
+    assert printed[0] == "Held-out success rose from 20% to 95%"
+    assert printed[-1] == str(seeds[0] / "x/summary.json")
+    assert json.loads(Path(printed[-1]).read_text())["verdict"] == "rose"
+    assert (seeds[0] / "x/r.html").is_file()
+
+
+def test_rewards_with_penalties_are_no_shares(tmp_path: Path) -> None:
+    run = run_folders.whole(tmp_path / "a", after=0.9)
+    assert summary(run)["headline"] == "Held-out success rose from 20% to 90%"
+    lines(run / "learner.jsonl", [run_folders.step(1, **{"reward/calls": -0.1})])
+    assert summary(run)["headline"] == "Held-out success: mean reward rose from 0.2 to 0.9"
+    (run / "engine.resolved.json").unlink()
+    (run / "console.resolved.json").unlink(missing_ok=True)
+    assert summary(run)["headline"] == "Mean reward on heldout rose from 0.2 to 0.9"
