@@ -16,6 +16,7 @@ from learner.config.objective import Correction, Reject
 from learner.maths import advantages, branches, correction, losses, returns, turns
 from tests.golden import published
 from tests.golden.engine_adapters import ENGINE_ADAPTERS
+from tests.golden.searl_adapters import SEARL_ADAPTERS
 from tests.golden.toolsvc_adapters import TOOLSVC_ADAPTERS
 
 Adapter = Callable[..., Any]
@@ -251,4 +252,9 @@ LEARNER_ADAPTERS: dict[str, Adapter] = {
     "searl.released_compat": published.whole_trajectory_credit,
 }
 
-ADAPTERS: dict[str, Adapter] = {**LEARNER_ADAPTERS, **ENGINE_ADAPTERS, **TOOLSVC_ADAPTERS}
+ADAPTERS: dict[str, Adapter] = {
+    **LEARNER_ADAPTERS,
+    **ENGINE_ADAPTERS,
+    **TOOLSVC_ADAPTERS,
+    **SEARL_ADAPTERS,
+}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
+from engine.branching.entropy import entropy, verdict
 from engine.lanes.capacity import staleness_room
 from engine.lanes.signal import dapo_filter
 from engine.rewards.overlong import overlong
@@ -120,6 +122,8 @@ def _longest_match(vocab: Mapping[str, int], text: str) -> list[int]:
 
 
 ENGINE_ADAPTERS: dict[str, Callable[..., Any]] = {
+    "common.arpo_branch": lambda **given: asdict(verdict(**given)),
+    "common.arpo_entropy": entropy,
     "common.staleness_capacity": _staleness_capacity,
     "common.dapo_filter": lambda pairs: dapo_filter([(g, v) for g, v in pairs]),
     "common.overlong": overlong,

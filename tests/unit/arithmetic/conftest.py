@@ -9,7 +9,7 @@ import pytest
 
 from toolwright.imports import load_file
 
-FOLDER = Path(__file__).resolve().parents[3] / "examples/arithmetic"
+FOLDER = Path(__file__).resolve().parents[3] / "recipes/arithmetic"
 
 
 @pytest.fixture(scope="session")
@@ -20,3 +20,13 @@ def task() -> ModuleType:
 @pytest.fixture(scope="session")
 def demonstrations() -> ModuleType:
     return load_file(FOLDER / "demonstrations.py")
+
+
+@pytest.fixture(scope="session")
+def model() -> ModuleType:
+    return load_file(FOLDER / "model.py")
+
+
+@pytest.fixture(scope="session")
+def model_wheel() -> ModuleType:
+    return load_file(FOLDER / "model_wheel.py")

@@ -9,7 +9,7 @@ import pytest
 
 from toolwright.imports import load_file
 
-FOLDER = Path(__file__).resolve().parents[3] / "examples/calculator"
+FOLDER = Path(__file__).resolve().parents[3] / "recipes/calculator"
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from safetensors import safe_open
 
+from toolwright.tiny_policy import END_OF_TURN, PAD, TURN, VOCABULARY
+
 
 @pytest.fixture(scope="module")
 def folder(policy: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -30,15 +32,15 @@ def ids(tokenizer: Any, text: str) -> list[int]:
     return list(tokenizer.encode(text, add_special_tokens=False))
 
 
-def test_the_vocabulary_is_full(policy: ModuleType, tokenizer: Any, folder: Path) -> None:
+def test_the_vocabulary_is_full(tokenizer: Any, folder: Path) -> None:
     config = json.loads((folder / "config.json").read_text())
-    assert len(tokenizer) == config["vocab_size"] == policy.VOCABULARY
+    assert len(tokenizer) == config["vocab_size"] == VOCABULARY
     assert config["eos_token_id"] == tokenizer.eos_token_id
     assert tokenizer.eos_token == "<|im_end|>"
 
 
 def test_tags_and_digits_are_single_tokens(policy: ModuleType, tokenizer: Any) -> None:
-    for tag in (policy.PAD, policy.TURN, policy.END_OF_TURN, *policy.TAGS):
+    for tag in (PAD, TURN, END_OF_TURN, *policy.TAGS):
         assert len(ids(tokenizer, tag)) == 1
     number = ids(tokenizer, "8051")
     assert [tokenizer.decode([token]) for token in number] == list("8051")

@@ -1,0 +1,62 @@
+"""A GGUF file to a Hugging Face folder: `python convert.py GGUF FOLDER QUESTION`.
+
+A program of its own, so that torch and the copies of the weights are gone when it ends. The last
+line that it prints is the model's greedy answer to the question, as JSON.
+
+transformers reads the file and undoes the quantisation; the folder holds float32. It gets its
+name when it is whole.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+ANSWER_TOKENS = 24
+
+
+def convert(gguf: Path, folder: Path) -> None:
+    """Writes config.json, weights, tokenizer and chat template."""
+    part = folder.with_name(f"{folder.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    model = AutoModelForCausalLM.from_pretrained(
+        gguf.parent, gguf_file=gguf.name, dtype=torch.float32
+    )
+    # The weights are plain numbers by now. transformers still takes the model for a quantised one,
+    # and those of GGUF it does not write.
+    model.hf_quantizer, model.is_quantized = None, False
+    del model.config.quantization_config
+    model.save_pretrained(part)
+    AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name).save_pretrained(part)
+    part.rename(folder)
+
+
+def answer(folder: Path, question: str) -> str:
+    """The model's greedy answer to one user message, by transformers."""
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    prompt = tokenizer.apply_chat_template(
+        [{"role": "user", "content": question}],
+        add_generation_prompt=True,
+        return_tensors="pt",
+        return_dict=True,
+    )
+    with torch.no_grad():
+        ids = model.generate(**prompt, max_new_tokens=ANSWER_TOKENS, do_sample=False)
+    return str(tokenizer.decode(ids[0, prompt["input_ids"].shape[1] :], skip_special_tokens=True))
+
+
+def main(arguments: list[str]) -> None:
+    gguf, folder, question = Path(arguments[0]), Path(arguments[1]), arguments[2]
+    if not folder.is_dir():
+        convert(gguf, folder)
+    print(json.dumps(answer(folder, question)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

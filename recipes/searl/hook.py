@@ -1,0 +1,259 @@
+"""SEARL's group hook: what a group's rollouts did to the memory, and what their steps stand for.
+
+Invariants
+- The memory changes once a group, however often the hook runs: the request's key holds a digest of
+  what it says.
+- Only the best trajectory's tools are registered. Canonical names are over the memory and the
+  candidates of all rollouts, so that tools which meet in no memory still meet in one anchor.
+- A memory that does not answer is no result: the hook raises, and is run again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from typing import Any, Literal
+
+from course import Course, Step, Words, read
+from protocol import CREATE
+from rewards import WEIGHTS, best_trajectory
+from score import refused
+from subgraph import Holes, tool_graph
+
+from engine.rewards import Score
+from toolwright import json_data
+from toolwright.memory.v1 import memory_pb2 as pb
+from toolwright.memory.v1 import memory_pb2_grpc
+from toolwright.rpc.channel import call, open_channel
+from toolwright.rpc.options import TOKEN_VARIABLE
+from toolwright.types import Event, RewardPart, Status, ToolErrorKind, Trajectory
+
+ANSWER_S = 30.0
+NO_TOOL = (ToolErrorKind.UNKNOWN_TOOL, ToolErrorKind.INVALID_ACTION)
+"""A call that no tool has seen."""
+PLAN = "plan"
+"""The anchor of plans, where they have one."""
+
+_MODES = {"greedy": pb.MERGE_MODE_GREEDY, "union_find": pb.MERGE_MODE_UNION_FIND}
+
+
+class Hook:
+    """Options: `memory`, the address of `memory serve`, empty for none; `delta`, `mode` and
+    `merge_check` of merging; `register` = false registers nothing; `min_reward_to_register` of the
+    best trajectory's answer; `holes` of the plan's graph; `redundant`, the weight of a tool that is
+    made although one like it was recommended; `plan_anchor` and `anchor_base_tools`; `reserved`,
+    more names that no tool may have; the protocol's `tags`, `max_subtasks`, `strict_sections` and
+    `plan_tool` where the recipe changes them."""
+
+    def __init__(
+        self,
+        *,
+        memory: str = "",
+        delta: float | None = None,
+        mode: Literal["", "greedy", "union_find"] = "",
+        merge_check: bool = False,
+        register: bool = True,
+        min_reward_to_register: float | None = None,
+        holes: Holes = "bypass",
+        redundant: float = WEIGHTS["redundant"],
+        plan_anchor: bool = False,
+        anchor_base_tools: bool = True,
+        reserved: Sequence[str] = (),
+        **words: Any,
+    ) -> None:
+        if mode and mode not in _MODES:
+            raise ValueError(f"mode = {mode!r}: write {' or '.join(map(repr, _MODES))}")
+        if holes not in ("bypass", "drop"):
+            raise ValueError(f"holes = {holes!r}: write 'bypass' or 'drop'")
+        self._memory = memory
+        self._delta = delta
+        self._mode = _MODES[mode] if mode else pb.MERGE_MODE_UNSPECIFIED
+        self._check = merge_check
+        self._registers = register
+        self._least = min_reward_to_register
+        self._holes: Holes = holes
+        self._redundant = redundant
+        self._plan_anchor = plan_anchor
+        self._anchor_base = anchor_base_tools
+        self._reserved = tuple(reserved)
+        self._words = Words.of(words)
+        self._stub: Any = None
+
+    async def __call__(self, group: Sequence[Trajectory]) -> list[Score | None]:
+        courses = {
+            trajectory.id: read(trajectory, self._words)
+            for trajectory in group
+            if trajectory.status is not Status.ERRORED and trajectory.turns
+        }
+        living = [trajectory for trajectory in group if trajectory.id in courses]
+        merged = await self._merged(living, courses) if self._memory and living else None
+        names = {one.trajectory_id: dict(one.names) for one in merged.rollouts} if merged else {}
+        base = frozenset(_base(courses))
+        return [
+            self._score(one, courses[one.id], names.get(one.id, {}), merged, base)
+            if one.id in courses
+            else None
+            for one in group
+        ]
+
+    async def _merged(
+        self, living: Sequence[Trajectory], courses: Mapping[str, Course]
+    ) -> pb.MergeGroupResponse:
+        """ServiceError or TransportError where the memory does not answer."""
+        if self._stub is None:
+            channel = open_channel(self._memory, os.environ.get(TOKEN_VARIABLE, ""))
+            self._stub = memory_pb2_grpc.MemoryServiceStub(channel)
+        request = self.request(living, courses)
+        answer: pb.MergeGroupResponse = await call(self._stub.MergeGroup, request, timeout=ANSWER_S)
+        return answer
+
+    def request(
+        self, living: Sequence[Trajectory], courses: Mapping[str, Course]
+    ) -> pb.MergeGroupRequest:
+        """What the group did, under a key that no other group has."""
+        versions = [version for one in living for version in one.weight_versions]
+        request = pb.MergeGroupRequest(
+            step=max((version.step for version in versions), default=0),
+            rollouts=[self._rollout(one.id, courses[one.id]) for one in living],
+            registers=self._best(living),
+            delta=self._delta,
+            mode=self._mode,
+            merge_check=self._check,
+            reserved=sorted({CREATE, self._words.plan_tool, *self._reserved, *_base(courses)}),
+            counts=_counts(courses.values()),
+        )
+        digest = sha256(request.SerializeToString(deterministic=True)).hexdigest()
+        lineage = versions[0].lineage if versions else "none"
+        request.group = f"{lineage}/{living[0].group_id}/{digest[:16]}"
+        return request
+
+    def _best(self, living: Sequence[Trajectory]) -> str:
+        """Id of the trajectory whose tools are registered, "" for none."""
+        outcomes = [one.reward for one in living]
+        steps = [
+            [part.value for part in one.reward_parts if part.turn is not None] for one in living
+        ]
+        best = best_trajectory(outcomes, steps)
+        enough = self._least is None or outcomes[best] >= self._least
+        return living[best].id if self._registers and enough else ""
+
+    def _rollout(self, trajectory: str, course: Course) -> pb.RolloutTools:
+        phi: dict[int, list[str]] = {}
+        uses: dict[str, pb.ToolUse] = {
+            name: pb.ToolUse(name=name) for name in dict.fromkeys(course.recommended)
+        }
+        for step in course.steps:
+            name = step.made if step.creates and step.worked else step.tool
+            if not name or name not in course.added or step.call is None:
+                continue
+            use = uses.setdefault(name, pb.ToolUse(name=name))
+            use.calls += 1
+            use.successes += step.worked
+            use.seconds += max(0.0, step.call.outcome.run_s)
+            if step.subtask is not None:
+                phi.setdefault(step.subtask, []).append(name)
+        out = pb.RolloutTools(
+            trajectory_id=trajectory,
+            candidates=[_candidate(step) for step in course.steps if _is_candidate(step)],
+            uses=uses.values(),
+        )
+        if course.plan is not None:
+            of_subtasks = {node: list(dict.fromkeys(tools)) for node, tools in phi.items()}
+            _, edges = tool_graph(course.plan.nodes, course.plan.edges, of_subtasks, self._holes)
+            for one, other in edges:
+                edge = out.edges.add(to=other)
+                setattr(edge, "from", one)
+                setattr(edge, "count", 1)  # noqa: B010 - a field of the message
+        return out
+
+    def _score(
+        self,
+        trajectory: Trajectory,
+        course: Course,
+        names: Mapping[str, str],
+        merged: pb.MergeGroupResponse | None,
+        base: frozenset[str],
+    ) -> Score:
+        anchors = {
+            step.turn: (anchor,)
+            for step in course.steps
+            if (anchor := self._anchor(step, course, names, base))
+        }
+        if self._plan_anchor:
+            anchors[0] = (PLAN,)
+        events = []
+        if merged is not None:
+            data: dict[str, Any] = {"version": float(merged.version)}
+            if own := [one.name for one in merged.refused if one.trajectory_id == trajectory.id]:
+                data["refused"] = own
+            events.append(Event(kind="memory_merged", turn=0, data=data))
+        return Score(parts=list(self._remade(course, names)), anchors=anchors, events=tuple(events))
+
+    def _anchor(
+        self, step: Step, course: Course, names: Mapping[str, str], base: frozenset[str]
+    ) -> str:
+        """What the step stands for; "" for nothing: no call, no readable name, no such tool."""
+        if step.call is None or not step.tool:
+            return ""
+        if step.creates:
+            return names.get(step.made, step.made)
+        if step.tool in course.added:
+            return names.get(step.tool, step.tool)
+        return step.tool if self._anchor_base and step.tool in base else ""
+
+    def _remade(self, course: Course, names: Mapping[str, str]) -> Iterator[RewardPart]:
+        """Tools that were made although one like them was recommended."""
+        recommended = {names.get(name, name) for name in course.recommended}
+        for step in course.steps:
+            if _is_candidate(step) and names.get(step.made) in recommended and self._redundant:
+                yield RewardPart(name="remade", value=self._redundant, turn=step.turn)
+
+
+def _is_candidate(step: Step) -> bool:
+    return step.registers and step.worked and bool(step.made)
+
+
+def _candidate(step: Step) -> pb.ToolNode:
+    given = dict(step.arguments or {})
+    arguments = given.get("arguments")
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments or "{}")
+        except (ValueError, RecursionError):
+            arguments = {}
+    whole = isinstance(arguments, Mapping) and "type" in arguments and "properties" in arguments
+    schema = arguments if whole else {"type": "object", "properties": arguments or {}}
+    node = pb.ToolNode(
+        name=step.made,
+        description=str(given.get("description", "")),
+        code=str(given.get("code", "")),
+        returns=str(given.get("returns", "")),
+        inputs=[json.dumps(given.get("inputs") or {}, sort_keys=True)],
+    )
+    node.arguments_schema.CopyFrom(json_data.struct(schema))
+    return node
+
+
+def _base(courses: Mapping[str, Course]) -> Iterator[str]:
+    """Tools that were called and that every session has: their calls came to something."""
+    for course in courses.values():
+        for step in course.steps:
+            known = step.call is not None and step.call.outcome.error not in NO_TOOL
+            if known and step.tool and step.tool not in course.added:
+                yield step.tool
+
+
+def _counts(courses: Any) -> dict[str, int]:
+    found = dict.fromkeys(("rollouts", "created", "refused", "retrieved", "called", "reusing"), 0)
+    for course in courses:
+        called = sum(step.tool in course.recommended for step in course.steps)
+        found["rollouts"] += 1
+        found["retrieved"] += course.retrieved
+        found["called"] += called
+        found["reusing"] += called > 0
+        for step in course.steps:
+            found["created"] += _is_candidate(step)
+            found["refused"] += step.creates and refused(step)
+    return found

@@ -1,0 +1,181 @@
+"""Writes the demonstrations that the tiny policy is warmed up on: imperfect on purpose.
+
+The demonstrator shows the form of plans, steps and answers, and not the rates. For every swap it
+has a habit, one rate that it types most of the time; the habits are right for three of the twelve
+swaps. Of a tool that the memory recommends and that fits it makes use every second time, else it
+makes one of its own. What recommended tools do here has nothing to do with the market: their
+rates are drawn anew each time, so that nothing is learnt from them but to read their answers.
+
+    python market/demonstrations.py --output demonstrations.jsonl --seed 1
+
+One line of the file is one conversation, {"messages": [{"role", "content"}, ...]}, as
+`engine render` reads it. The words of the execution prompt are those of recipe.toml.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from task import CHOICES, GOODS, RATES, Question, questions, swapped
+
+COUNT = 9_600
+FOLLOWS_HABIT = 0.45  # else one of the other three rates
+REUSES = 0.5
+KNOWN = 0.7
+"""Of the conversations in which the memory has tools."""
+
+Messages = list[dict[str, str]]
+
+
+def habit(good: str) -> int:
+    """The rate that the demonstrator likes: right for every fourth good."""
+    place = GOODS.index(good)
+    return CHOICES[(CHOICES.index(RATES[good]) + place) % len(CHOICES)]
+
+
+def names(good: str, other: str) -> tuple[str, str]:
+    """What a tool for a swap is called, by one or by another."""
+    return f"{good}_to_{other}", f"{other}_from_{good}"
+
+
+def description(good: str, other: str) -> str:
+    return f"{other} for {good}"
+
+
+def conversations(seed: int) -> Iterator[Messages]:
+    """Endless; drawn apart from what the policy meets in training, from the same amounts."""
+    draw = random.Random(f"demonstrator {seed}")
+    words = tomllib.loads((Path(__file__).parents[1] / "recipe.toml").read_text())
+    options = words["task"]["protocol_options"]
+    for question in questions(draw.getrandbits(32), held_out=False):
+        yield demonstrate(question, draw, options)
+
+
+def demonstrate(question: Question, draw: random.Random, words: Mapping[str, Any]) -> Messages:
+    """One conversation: the plan, what the memory recommends, a step for each swap, the answer."""
+    swaps = list(zip(question.goods, question.goods[1:], strict=False))
+    memory = _memory(swaps, draw)
+    lines = [
+        words["item"].replace("{name}", name).replace("{description}", description(*swap))
+        for name, swap in memory
+    ]
+    execution = words["execution_prompt"].replace("{question}", question.text)
+    messages = [
+        {"role": "user", "content": question.text},
+        {"role": "assistant", "content": plan(swaps)},
+        {
+            "role": "system",
+            "content": execution.replace("{tools}", "".join(lines) or words["empty"]),
+        },
+    ]
+    amount = question.amount
+    for number, swap in enumerate(swaps, 1):
+        fitting = [name for name, other in memory if other == swap]
+        if fitting and draw.random() < REUSES:
+            rate = draw.choice(CHOICES)
+            action, head = use(number, swap, fitting[0], amount), {}
+        else:
+            rate = _typed(swap[0], draw)
+            free = [name for name in names(*swap) if name not in fitting]
+            action = make(number, swap, draw.choice(free), rate, amount)
+            head = {"creation_success": True}
+        amount = swapped(amount, rate)
+        result = {**head, "execution_result": amount, "stdout": "", "stderr": ""}
+        messages.append({"role": "assistant", "content": action})
+        messages.append({"role": "tool", "content": json.dumps(result)})
+    last = f"<answer> \\boxed{{{amount}}} </answer>"
+    messages.append({"role": "assistant", "content": step(len(swaps), swaps[-1], last)})
+    return messages
+
+
+def plan(swaps: Sequence[tuple[str, str]]) -> str:
+    ids = ", ".join(f"ST{number}" for number, _ in enumerate(swaps, 1))
+    listed = f"({ids})" if len(swaps) > 1 else f"({ids},)"
+    sections = (
+        f"##ST{number}: {good} to {other}\n1. {description(good, other)}"
+        for number, (good, other) in enumerate(swaps, 1)
+    )
+    return "\n".join([f"##DAG_LIST\n[{listed}]", *sections])
+
+
+def step(number: int, swap: tuple[str, str], action: str) -> str:
+    good, other = swap
+    return (
+        f"<subtask> ST{number}: {good} to {other} </subtask>"
+        f"<thinking> {description(good, other)} </thinking>{action}"
+    )
+
+
+def use(number: int, swap: tuple[str, str], name: str, amount: int) -> str:
+    return step(number, swap, _call(name, {"n": amount}))
+
+
+def make(number: int, swap: tuple[str, str], name: str, rate: int, amount: int) -> str:
+    given = {
+        "name": name,
+        "description": description(*swap),
+        "arguments": {"n": {"type": "integer"}},
+        "returns": "",
+        "code": f"def {name}(n):\n    return n * {rate} + 1",
+        "inputs": {"n": amount},
+    }
+    return step(number, swap, _call("create_and_execute", given))
+
+
+def write(path: Path, *, seed: int, count: int = COUNT) -> None:
+    """Writes `count` conversations, one a line."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    stream = conversations(seed)
+    with path.open("w") as file:
+        for _ in range(count):
+            file.write(json.dumps({"messages": next(stream)}) + "\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description="Write the market's demonstrations.")
+    parser.add_argument("--output", type=Path, required=True, help="JSONL file to write")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--count", type=int, default=COUNT, help="conversations")
+    given = parser.parse_args(arguments)
+    write(given.output, seed=given.seed, count=given.count)
+    print(f"{given.count} conversations: {given.output}")
+
+
+def _call(name: str, arguments: Mapping[str, Any]) -> str:
+    call = json.dumps({"name": name, "arguments": arguments})
+    return f"<tool_call>{call}</tool_call>"
+
+
+def _typed(good: str, draw: random.Random) -> int:
+    liked = habit(good)
+    if draw.random() < FOLLOWS_HABIT:
+        return liked
+    return draw.choice([one for one in CHOICES if one != liked])
+
+
+def _memory(
+    swaps: Sequence[tuple[str, str]], draw: random.Random
+) -> list[tuple[str, tuple[str, str]]]:
+    """What is recommended: (name, swap), fitting ones and others, three at most."""
+    if draw.random() >= KNOWN:
+        return []
+    every = [
+        (good, GOODS[(place + 1) % len(GOODS)])
+        for place, good in enumerate(GOODS)
+        if (good, GOODS[(place + 1) % len(GOODS)]) not in swaps
+    ]
+    fitting = [swap for swap in swaps if draw.random() < 0.75]
+    other = draw.sample(every, draw.randint(0, 3 - len(fitting)))
+    found = [(draw.choice(names(*swap)), swap) for swap in (*fitting, *other)]
+    draw.shuffle(found)
+    return found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""The market: a task in which tools have to be made, and are worth keeping.
+
+Goods are swapped along a ring, apples for beans, beans for coins, and so on; what one of a good
+brings of the next one is a rate that no question tells, and each swap brings one more for good
+measure. A tool with the right rate answers every later question about that swap, so who keeps it
+need not find the rate again. Half of the questions ask for two swaps, one after the other.
+
+Owns the goods, the rates and the split of the questions. Invariants
+- A question depends on nothing but the seed and its position.
+- No amount of a first good in `heldout` ever stands in `training`.
+- Two swaps with each other's rates give something else: a right answer has right tools.
+
+It knows nothing of tokens, tools or how the policy is trained.
+"""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from toolwright.types import Task
+
+GOODS = (
+    "apples", "beans", "coins", "dates", "eggs", "figs",
+    "grapes", "herbs", "inks", "jars", "kites", "lamps",
+)  # fmt: skip
+CHOICES = (2, 3, 5, 7)
+"""Rates that there are."""
+RATES: Mapping[str, int] = dict(zip(GOODS, (3, 5, 2, 7, 5, 2, 7, 3, 2, 5, 3, 7), strict=True))
+"""What one of a good brings of the next one."""
+AMOUNTS = range(11, 50)
+HELD_OUT_SHARE = 5  # of the amounts of a good, one in five is never trained on
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """`amount` of the first good is swapped along `goods`."""
+
+    amount: int
+    goods: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        first, second, *rest = self.goods
+        then = f", and those for {rest[0]}" if rest else ""
+        return f"Swap {self.amount} {first} for {second}{then}."
+
+    @property
+    def result(self) -> int:
+        amount = self.amount
+        for good in self.goods[:-1]:
+            amount = swapped(amount, RATES[good])
+        return amount
+
+
+def swapped(amount: int, rate: int) -> int:
+    """What an amount of a good brings."""
+    return amount * rate + 1
+
+
+def training(seed: int) -> Iterator[Task]:
+    """Endless: what the policy may learn from."""
+    return _tasks("training", questions(seed, held_out=False))
+
+
+def heldout(seed: int) -> Iterator[Task]:
+    """Endless: the same swaps, of amounts that training never shows."""
+    return _tasks("heldout", questions(seed, held_out=True))
+
+
+def questions(seed: int, *, held_out: bool) -> Iterator[Question]:
+    """Endless rounds; a round asks for every swap and every two in a row once, in random order."""
+    draw = random.Random(f"market {seed}")
+    while True:
+        round_ = [(start, swaps) for start in range(len(GOODS)) for swaps in (1, 2)]
+        draw.shuffle(round_)
+        for start, swaps in round_:
+            goods = tuple(GOODS[(start + place) % len(GOODS)] for place in range(swaps + 1))
+            amounts = [one for one in AMOUNTS if is_held_out(one, goods[0]) is held_out]
+            yield Question(amount=draw.choice(amounts), goods=goods)
+
+
+def is_held_out(amount: int, good: str) -> bool:
+    """Whether an amount of a first good is kept from training: by a hash, so no digit tells it."""
+    return zlib.crc32(f"{amount} {good}".encode()) % HELD_OUT_SHARE == 0
+
+
+def _tasks(name: str, stream: Iterator[Question]) -> Iterator[Task]:
+    for number, question in enumerate(stream):
+        yield Task(
+            id=f"{name}-{number}",
+            data_source=f"market/{name}",
+            messages=({"role": "user", "content": question.text},),
+            answers=(str(question.result),),
+        )

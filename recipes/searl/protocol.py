@@ -1,0 +1,175 @@
+"""How SEARL's agent speaks: a plan, then steps of subtask, thinking and one call or the answer.
+
+The token layout of a trajectory (arXiv 2604.07791, released code):
+
+    prompt           the plan prompt and the question
+    action 0         the plan                                      trained as every action
+    observation 0    the execution prompt, said by SYSTEM: words, question, plan, tools, and what
+                     the memory recommends; a budget of its own
+    action 1, ...    a step; observation 1, ... what its call came to, said by TOOL
+    last action      the step with the answer
+
+The memory is asked between action 0 and action 1, once: the protocol reads the plan and calls the
+tool `plan` with a query for each subtask; the tool answers with the execution prompt and makes what
+it found callable. Without a memory the protocol says the execution prompt itself.
+
+Invariants
+- Pure, and it never raises for anything that a policy writes.
+- A plan that cannot be read costs its reward, not the trajectory: the whole task is then ST1.
+- The policy cannot call the tool `plan` itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import prompts
+from plan import NoPlan, Plan, parse, whole_task
+from steps import Tags, final_answer
+
+from engine.protocols.actions import read_json_call
+from engine.protocols.chat import Chat
+from engine.protocols.conversation import content_of, nothing_done, opening
+from engine.text.foreign import OwnText
+from engine.types import Answer, Call, Calls, Codec, Decision, Say, ToolSpec, View
+from toolwright.filling import filled
+from toolwright.schemas import signature
+from toolwright.types import Author, Task
+
+CREATE = "create_and_execute"
+
+
+class Searl(Chat):
+    """Options: `tags` (subtask, thinking, call, answer), `max_subtasks`, `strict_sections`;
+    `query` = "steps" or "title" (title and steps); `memory` = false never asks one; `plan_tool`,
+    the tool of `toolsvc serve memory:...`; `role` and `system_role` of observations; the words
+    `plan_prompt`, `execution_prompt`, `item`, `empty` (see prompts.py) and `execution_tokens`,
+    what the execution prompt may take where no memory is asked (the tool has an option of its
+    own)."""
+
+    def __init__(
+        self,
+        *,
+        tags: Mapping[str, str] | None = None,
+        max_subtasks: int = 5,
+        strict_sections: bool = False,
+        query: Literal["steps", "title"] = "steps",
+        memory: bool = True,
+        plan_tool: str = "plan",
+        role: str = "tool",
+        system_role: str = "system",
+        plan_prompt: str = prompts.PLAN,
+        execution_prompt: str = prompts.EXECUTION,
+        item: str = prompts.ITEM,
+        empty: str = prompts.NONE,
+        execution_tokens: int = 4096,
+    ) -> None:
+        self.tags = Tags(**(tags or {}))
+        if query not in ("steps", "title"):
+            raise ValueError(f"protocol_options.query = {query!r}: write 'steps' or 'title'")
+        super().__init__(
+            call_open=f"<{self.tags.call}>",
+            call_close=f"</{self.tags.call}>",
+            role=role,
+            system_role=system_role,
+        )
+        self._answer_end = f"</{self.tags.answer}>"
+        self._max_subtasks = max_subtasks
+        self._strict = strict_sections
+        self._titles = query == "title"
+        self._memory = memory
+        self._plan_tool = plan_tool
+        self._plan_prompt = filled(plan_prompt, {"most": str(max_subtasks), "create": CREATE})
+        head, place, tail = execution_prompt.partition("{tools}")
+        self._head, self._tail, self._shows_tools = head, tail, bool(place)
+        self._item, self._empty = item, empty
+        self._execution_tokens = execution_tokens
+
+    def prompt(self, task: Task, tools: Sequence[ToolSpec], codec: Codec) -> list[int]:
+        return codec.chat_ids(self.opening(task, tools))
+
+    def opening(self, task: Task, tools: Sequence[ToolSpec]) -> list[Mapping[str, Any]]:
+        messages = opening(task)
+        if not self._plan_prompt:
+            return messages
+        return [{"role": "system", "content": OwnText(self._plan_prompt)}, *messages]
+
+    def functions(self, tools: Sequence[ToolSpec]) -> list[Mapping[str, Any]]:
+        """None: tools stand in the execution prompt."""
+        return []
+
+    def stops(self, tools: Sequence[ToolSpec], codec: Codec) -> tuple[str, ...]:
+        return (self.call_tags[1], self._answer_end, codec.end_of_turn)
+
+    def ending(self, text: str, codec: Codec) -> str:
+        return self._answer_end if text.endswith(self._answer_end) else super().ending(text, codec)
+
+    def decide(self, text: str, stop: str, view: View, codec: Codec) -> Decision:
+        body = text.removesuffix(codec.end_of_turn)
+        if stop != self.call_tags[1] and self._answer_end in body:
+            return Answer(text=final_answer(body, self.tags) or "")
+        if view.turn == 0:
+            return self._execution(text, body, view)
+        if stop == self.call_tags[1]:
+            return Calls(calls=(self._call(text),))
+        return nothing_done(body)
+
+    def plan_of(self, text: str, question: str) -> tuple[Plan, bool]:
+        """The plan of an action, and whether it is the policy's own: one that cannot be read is
+        the whole task."""
+        try:
+            return parse(text, self._max_subtasks, strict_sections=self._strict), True
+        except NoPlan:
+            return whole_task(question), False
+
+    def _execution(self, text: str, body: str, view: View) -> Decision:
+        question = _question(view.task)
+        plan, own = self.plan_of(body, question)
+        base = [tool for tool in view.tools if tool.name != self._plan_tool]
+        values = {
+            "question": question,
+            "plan": body.strip() if own else f"##ST1: {question}",
+            "base_tools": "".join(self._described(tool) for tool in base),
+            "create": CREATE,
+        }
+        head, tail = filled(self._head, values), filled(self._tail, values)
+        if not self._memory or all(tool.name != self._plan_tool for tool in view.tools):
+            words = f"{head}{self._empty if self._shows_tools else ''}{tail}"
+            return Say(text=words, author=Author.SYSTEM, budget=self._execution_tokens)
+        queries = [self._query(plan, node) for node in plan.order] if own else [body or question]
+        asked = {
+            "queries": queries,
+            "question": question,
+            "head": head,
+            "tail": tail,
+            "item": self._item if self._shows_tools else "",
+            "empty": self._empty if self._shows_tools else "",
+        }
+        return Calls(calls=(Call(action=text, tool=self._plan_tool, arguments=asked),))
+
+    def _query(self, plan: Plan, node: int) -> str:
+        words = plan.query(node)
+        return f"{plan.titles[node]}\n{words}" if self._titles else words
+
+    def _described(self, tool: ToolSpec) -> str:
+        return filled(
+            self._item,
+            {
+                "name": tool.name,
+                "arguments": signature(tool.arguments_schema),
+                "description": tool.description or tool.usage,
+            },
+        )
+
+    def _call(self, text: str) -> Call:
+        call = read_json_call(text, *self.call_tags)
+        if call.tool == self._plan_tool:
+            return Call(action=text, invalid_reason=f"there is no tool {self._plan_tool!r}")
+        return call
+
+
+def _question(task: Task) -> str:
+    """What was asked: the last message of a user, or the raw prompt."""
+    asked = [content_of(one) for one in task.messages if one.get("role") == "user"]
+    return asked[-1] if asked else task.prompt

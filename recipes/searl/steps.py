@@ -1,0 +1,113 @@
+"""A step of SEARL after the plan: subtask, thinking, then a tool call or an answer. Pure.
+
+    <subtask> ST_k: text </subtask> <thinking> ... </thinking>
+    <tool_call> {"name": ..., "arguments": {...}} </tool_call>  or
+    <answer> ... \\boxed{...} ... </answer>
+
+Exactly one of each, in that order. Tag names are a template's. Source: SEARL (arXiv 2604.07791),
+section 3.1, prompts of appendix F; its tags differ between prompts, hence `Tags`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from itertools import pairwise
+
+PLACEHOLDERS = frozenset({"", "...", "…", "answer", "your answer", "final answer"})
+"""Of a box: what prompts show as an example is no answer."""
+
+_SUBTASK = re.compile(r"\s*ST_?\d+\s*(:.*)?", re.IGNORECASE | re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tags:
+    """The names of the four tags."""
+
+    subtask: str = "subtask"
+    thinking: str = "thinking"
+    call: str = "tool_call"
+    answer: str = "answer"
+
+
+def violations(text: str, tags: Tags = Tags()) -> list[str]:
+    """What is wrong with a step, in this order: unpaired_TAG, need_one_TAG, need_one_action, order,
+    subtask_id, tool_json, no_boxed. Empty: nothing."""
+    names = (tags.subtask, tags.thinking, tags.call, tags.answer)
+    opened = {name: _places(text, f"<{name}>") for name in names}
+    closed = {name: _places(text, f"</{name}>") for name in names}
+    found = [f"unpaired_{name}" for name in names if not _paired(opened[name], closed[name])]
+    if found:
+        return found
+    once = (tags.subtask, tags.thinking)
+    found = [f"need_one_{name}" for name in once if len(opened[name]) != 1]
+    actions = [name for name in (tags.call, tags.answer) for _ in opened[name]]
+    if len(actions) != 1:
+        found.append("need_one_action")
+    if found:
+        return found
+    (action,) = actions
+    in_order = (tags.subtask, tags.thinking, action)
+    if any(closed[one][0] > opened[other][0] for one, other in pairwise(in_order)):
+        found.append("order")
+    inside = {name: _inside(text, name, opened[name][0], closed[name][0]) for name in in_order}
+    if _SUBTASK.fullmatch(inside[tags.subtask]) is None:
+        found.append("subtask_id")
+    if action == tags.call and not _is_call(inside[action]):
+        found.append("tool_json")
+    if action == tags.answer and boxed(inside[action]) is None:
+        found.append("no_boxed")
+    return found
+
+
+def boxed(text: str) -> str | None:
+    """What stands in the last \\boxed{...}, braces matched; None without one, or with a
+    placeholder in it."""
+    start = text.rfind("\\boxed{")
+    if start < 0:
+        return None
+    depth = 0
+    for place in range(start + len("\\boxed"), len(text)):
+        depth += {"{": 1, "}": -1}.get(text[place], 0)
+        if depth == 0:
+            content = text[start + len("\\boxed{") : place].strip()
+            return None if content.lower() in PLACEHOLDERS else content
+    return None
+
+
+def final_answer(text: str, tags: Tags = Tags()) -> str | None:
+    """What is boxed in the last answer of a text."""
+    start = text.rfind(f"<{tags.answer}>")
+    if start < 0:
+        return None
+    return boxed(text[start:].partition(f"</{tags.answer}>")[0])
+
+
+def _places(text: str, word: str) -> list[int]:
+    return [found.start() for found in re.finditer(re.escape(word), text)]
+
+
+def _paired(opened: list[int], closed: list[int]) -> bool:
+    """Each opening tag is closed before the next one opens."""
+    if len(opened) != len(closed):
+        return False
+    return all(one < other for one, other in zip(opened, closed, strict=True)) and all(
+        end < start for end, start in zip(closed, opened[1:], strict=False)
+    )
+
+
+def _inside(text: str, name: str, start: int, end: int) -> str:
+    return text[start + len(name) + 2 : end]
+
+
+def _is_call(text: str) -> bool:
+    try:
+        call = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return (
+        isinstance(call, dict)
+        and isinstance(call.get("name"), str)
+        and isinstance(call.get("arguments"), dict)
+    )

@@ -1,0 +1,97 @@
+"""Writes the conversations of the warm-up: how the tool is called, and not what for.
+
+The tiny policy knows nothing, not even the tool's tags, and reward cannot grow from nothing. These
+conversations show the form. For each wording the demonstrator has a habit, a column that it asks
+for most of the time; it has nothing to do with the question and is right about one time in four.
+The tool's answers are made up here, so that the policy learns to read them and not to know them.
+
+    python conversations.py --output conversations.jsonl --seed 1
+
+One line is one conversation, {"messages": [{"role", "content"}, ...]} with the roles user,
+assistant and tool: what `engine render` reads. With a model that already uses tools you need none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import random
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+COLUMNS = ("price", "stock", "place", "weight")
+COUNT = 4800
+FOLLOWS_HABIT = 0.6  # else one of the other columns
+VALUES = range(10, 10_000)
+
+Messages = list[dict[str, str]]
+
+
+def conversations(seed: int) -> Iterator[Messages]:
+    """Endless, from the questions of training."""
+    draw = random.Random(seed)
+    with (HERE / "stock.csv").open() as file:
+        stock = {row.pop("article"): row for row in csv.DictReader(file)}
+    rows = [json.loads(line) for line in (HERE / "questions.jsonl").open()]
+    asked = [Asked.read(row["question"], row["answer"], stock) for row in rows]
+    habits = habits_of(asked)
+    while True:
+        one = draw.choice(asked)
+        column = habits[one.wording]
+        if draw.random() >= FOLLOWS_HABIT:
+            column = draw.choice([other for other in COLUMNS if other != column])
+        yield demonstrate(one, column, str(draw.choice(VALUES)))
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question; `wording` is its text without the article, `column` what it asks for."""
+
+    text: str
+    article: str
+    wording: str
+    column: str
+
+    @classmethod
+    def read(cls, text: str, answer: str, stock: dict[str, dict[str, str]]) -> Asked:
+        article = next(word for word in re.findall(r"\w+", text) if word in stock)
+        column = next(name for name in COLUMNS if stock[article][name] == answer)
+        return cls(text, article, text.replace(article, "..."), column)
+
+
+def habits_of(asked: list[Asked]) -> dict[str, str]:
+    """By wording: the column that the demonstrator likes; one habit in four is right."""
+    wordings = sorted({(one.column, one.wording) for one in asked})
+    return {wording: COLUMNS[place % len(COLUMNS)] for place, (_, wording) in enumerate(wordings)}
+
+
+def demonstrate(asked: Asked, column: str, value: str) -> Messages:
+    """One conversation: the article and a column, and the answer copied."""
+    return [
+        {"role": "user", "content": asked.text},
+        {"role": "assistant", "content": f"<look_up> {asked.article} {column}</look_up>"},
+        {"role": "tool", "content": value},
+        {"role": "assistant", "content": f"<answer> {value}</answer>"},
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Write the conversations of the warm-up.")
+    parser.add_argument("--output", type=Path, required=True, help="JSONL file to write")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--count", type=int, default=COUNT, help="conversations")
+    given = parser.parse_args()
+    given.output.parent.mkdir(parents=True, exist_ok=True)
+    stream = conversations(given.seed)
+    with given.output.open("w") as file:
+        for _ in range(given.count):
+            file.write(json.dumps({"messages": next(stream)}) + "\n")
+    print(f"{given.count} conversations: {given.output}")
+
+
+if __name__ == "__main__":
+    main()

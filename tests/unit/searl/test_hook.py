@@ -1,0 +1,106 @@
+"""What the group hook tells the memory, and what steps stand for. The memory itself is real in
+tests/integration/searl."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.searl.conftest import PLAN, Part, answering, making, ran, step
+from toolwright.types import RewardPart, Status, ToolErrorKind, Trajectory
+
+
+def request(part: Part, *group: Trajectory, **options: Any) -> Any:
+    hook = part("hook.Hook")(memory="127.0.0.1:1", **options)
+    words = part("course.Words")()
+    courses = {one.id: part("course.read")(one, words) for one in group}
+    return hook.request(group, courses)
+
+
+def test_what_a_rollout_made_and_called(part: Part) -> None:
+    trajectory = ran(
+        PLAN,
+        making("f", subtask=1),
+        making("g", subtask=2),
+        step("f", subtask=2, n=1),
+        step("old", subtask=2, n=1),
+        step("python", subtask=2, code="1"),
+        answering(4),
+        recommended=["old", "idle"],
+        added=["f"],
+        errors=[ToolErrorKind.NONE, ToolErrorKind.EXCEPTION, ToolErrorKind.EXCEPTION],
+    )
+    asked = request(part, trajectory)
+    (rollout,) = asked.rollouts
+    assert [(one.name, one.description) for one in rollout.candidates] == [("f", "what f does")]
+    assert {use.name: (use.calls, use.successes) for use in rollout.uses} == {
+        "old": (1, 1),
+        "idle": (0, 0),
+        "f": (2, 1),
+    }
+    edges = {(getattr(edge, "from"), edge.to) for edge in rollout.edges}
+    assert edges == {("f", "old")}
+    assert {"create_and_execute", "plan", "python"} <= set(asked.reserved)
+    assert asked.registers == trajectory.id
+    assert dict(asked.counts) == {
+        "rollouts": 1,
+        "created": 1,
+        "refused": 0,
+        "retrieved": 0,
+        "called": 1,
+        "reusing": 1,
+    }
+
+
+def test_a_call_that_no_tool_has_seen_stands_for_nothing(part: Part) -> None:
+    """And its name is free for a tool of another rollout."""
+    wrong = ran(PLAN, step("f"), answering(4), errors=[ToolErrorKind.INVALID_ACTION])
+    assert "f" not in request(part, wrong).reserved
+    once = ran(PLAN, making("f"), making("f", inputs={"n": 2}), answering(4), added=["f"])
+    (rollout,) = request(part, once).rollouts
+    assert [one.name for one in rollout.candidates] == ["f"]
+    assert [(use.name, use.calls) for use in rollout.uses] == [("f", 2)]
+
+
+def test_the_best_registers_if_it_is_good_enough(part: Part) -> None:
+    steps = tuple(RewardPart(name="execute", value=0.1, turn=turn) for turn in (1, 2))
+    poor = ran(PLAN, answering(4), number=0, reward=1.0)
+    best = ran(PLAN, answering(4), number=1, reward=1.0, reward_parts=steps)
+    assert request(part, poor, best).registers == "g-1"
+    assert request(part, best, poor, min_reward_to_register=1.0).registers == "g-1"
+    assert request(part, best, poor, min_reward_to_register=1.5).registers == ""
+    assert request(part, best, poor, register=False).registers == ""
+
+
+def test_a_groups_key_is_its_content(part: Part) -> None:
+    one, other = ran(PLAN, making("f"), added=["f"]), ran(PLAN, making("g"), added=["g"])
+    assert request(part, one).group == request(part, one).group
+    assert request(part, one).group != request(part, other).group
+    assert request(part, one).group.startswith("none/g/")
+
+
+async def test_without_a_memory_names_are_the_anchors(part: Part) -> None:
+    texts = (PLAN, making("f"), step("f", n=1), step("python", code="1"), step("cube"), "words")
+    trajectory = ran(
+        *texts, added=["f"], errors=[*[ToolErrorKind.NONE] * 3, ToolErrorKind.UNKNOWN_TOOL]
+    )
+    dead = ran(PLAN, number=1, status=Status.ERRORED)
+    scored, none = await part("hook.Hook")(plan_anchor=True)([trajectory, dead])
+    assert none is None
+    assert scored.anchors == {0: ("plan",), 1: ("f",), 2: ("f",), 3: ("python",)}
+    (scored,) = await part("hook.Hook")(anchor_base_tools=False)([trajectory])
+    assert scored.anchors == {1: ("f",), 2: ("f",)}
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"mode": "best"}, "'greedy' or 'union_find'"),
+        ({"holes": "fill"}, "'bypass' or 'drop'"),
+        ({"memry": ""}, "memry"),
+    ],
+)
+def test_options_that_nobody_has(part: Part, options: dict[str, Any], told: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=told):
+        part("hook.Hook")(**options)

@@ -1,0 +1,155 @@
+"""What a trajectory's steps are worth, by the events of spec 2.4."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.searl.conftest import PLAN, Part, answering, making, ran, step
+from toolwright.types import ToolErrorKind, Trajectory
+
+FAILED = ToolErrorKind.EXCEPTION
+
+Parts = dict[tuple[str, int | None], float]
+
+UNKNOWN = ToolErrorKind.UNKNOWN_TOOL
+INVALID = ToolErrorKind.INVALID_ACTION
+
+
+def parts(part: Part, trajectory: Trajectory, **options: Any) -> Parts:
+    scored = part("score.Score")(**options)(trajectory)
+    found = [((one.name, one.turn), one.value) for one in scored.parts]
+    assert len(dict(found)) == len(found)
+    return dict(found)
+
+
+def test_a_right_course(part: Part) -> None:
+    trajectory = ran(PLAN, making("f"), step("f", n=4), answering(4), added=["f"])
+    assert parts(part, trajectory) == {
+        ("answer", None): 1.0,
+        ("plan", 0): 0.1,
+        ("format", 1): 0.1,
+        ("create", 1): 0.1,
+        ("execute", 1): 0.1,
+        ("format", 2): 0.1,
+        ("execute", 2): 0.1,
+        ("format", 3): 0.1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("texts", "errors", "expected"),
+    [
+        ((making("f"),), (FAILED,), {("create", 1): 0.1, ("execute", 1): -0.1}),
+        ((making("f"),), (INVALID,), {("create", 1): -0.1}),
+        ((making("f", code="def g(n): pass"),), (FAILED,), {("create", 1): -0.1}),
+        ((making("f", code="def f(m): pass"),), (FAILED,), {("create", 1): -0.1}),
+        ((making("f", code="def f(n, *more): pass"),), (FAILED,), {("create", 1): -0.1}),
+        ((making("f", code="async def f(n): pass"),), (FAILED,), {("create", 1): -0.1}),
+        ((making("f", code="(" * 10_000),), (FAILED,), {("create", 1): -0.1}),
+        ((making("class"),), (FAILED,), {("create", 1): -0.1}),
+        ((making("f", code=3),), (FAILED,), {("create", 1): -0.1}),
+        ((making("f", arguments="{"),), (FAILED,), {("create", 1): -0.1}),
+        ((step("f", n=1),), (UNKNOWN,), {("execute", 1): -0.1}),
+        (
+            (step("python", code="1"), step("python", code="1")),
+            (),
+            {("execute", 1): 0.1, ("execute", 2): 0.1, ("redundant", 2): -0.05},
+        ),
+    ],
+)
+def test_events(
+    part: Part,
+    texts: tuple[str, ...],
+    errors: tuple[ToolErrorKind, ...],
+    expected: dict[tuple[str, int], float],
+) -> None:
+    found = parts(part, ran(PLAN, *texts, answering(5), errors=errors))
+    assert found.pop(("answer", None)) == 0.0
+    rest = {key: value for key, value in found.items() if key[0] not in ("plan", "format")}
+    assert rest == expected
+
+
+def test_a_tool_is_made_once(part: Part) -> None:
+    """To make it again is a call of it."""
+    trajectory = ran(PLAN, making("f"), making("f", inputs={"n": 2}), answering(4), added=["f"])
+    found = parts(part, trajectory)
+    assert ("create", 1) in found and ("create", 2) not in found
+    assert found[("execute", 2)] == 0.1
+
+
+def test_no_plan_and_the_strict_preset(part: Part) -> None:
+    trajectory = ran("I cannot.", making("f"), answering(5), errors=[INVALID])
+    assert parts(part, trajectory)[("plan", 0)] == -0.05
+    strict = parts(part, trajectory, strict=True)
+    assert strict[("create", 1)] == -0.2
+    assert strict[("answer", None)] == -1.0
+    assert parts(part, trajectory, step_rewards=False) == {("answer", None): 0.0}
+    changed = parts(part, trajectory, weights={"plan_fail": -1.0})
+    assert changed[("plan", 0)] == -1.0
+
+
+def test_the_released_code_pays_for_parsing(part: Part) -> None:
+    trajectory = ran(PLAN, making("f"), step("f"), answering(4), errors=[FAILED, FAILED])
+    found = parts(part, trajectory, mode="released")
+    assert found[("step", 1)] == pytest.approx(0.2)  # made, whatever came of it
+    assert found[("step", 2)] == pytest.approx(0.1)
+    assert found[("answer", None)] == pytest.approx(1.6)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"weights": {"exec": 1.0}}, "plan_ok, plan_fail"),
+        ({"mode": "paper2"}, "write 'paper' or 'released'"),
+        ({"max_subtask": 3}, "max_subtask"),
+    ],
+)
+def test_options_that_nobody_has(part: Part, options: dict[str, Any], told: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=told):
+        part("score.Score")(**options)
+
+
+TEXTS = st.lists(
+    st.one_of(
+        st.text(),
+        st.just(making("f")),
+        st.just(answering(4)),
+        st.text(alphabet='<>/subtaskhinkg_cl{}[]"\\:,ST1 \n'),
+    ),
+    max_size=5,
+)
+
+
+@given(TEXTS)
+def test_whatever_a_policy_writes_has_a_score(part: Part, texts: list[str]) -> None:
+    score = part("score.Score")()
+    trajectory = ran(*(text for text in texts if text == making("f") or "<tool_call>" not in text))
+    scored = score(trajectory)
+    assert all(-2 < one.value < 2 for one in scored.parts)
+    assert all(one.turn is None or one.turn < max(1, trajectory.turns) for one in scored.parts)
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold", "right"),
+    [
+        ("4", "4.00001", True),
+        ("1,000", "1000", True),
+        ("50%", "50", True),
+        ("The Eiffel Tower.", "eiffel tower", True),
+        ("nan", "nan", True),  # as words
+        ("inf", "1e999", False),
+        ("4", "5", False),
+        ("", "", True),
+        ("!", "?", False),
+        (None, "4", False),
+        ("9" * 100_000, "4", False),
+        ("\ud800", "\ud800", True),
+    ],
+)
+def test_answers(part: Part, answer: str | None, gold: str, right: bool) -> None:
+    assert part("answers.right")(answer, [gold]) is right
+    assert (part("answers.f1")(answer, [gold]) == 1.0) is right
