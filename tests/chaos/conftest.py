@@ -152,7 +152,7 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 def run(tmp_path: Path) -> Iterator[Run]:
     """A policy, a scripted sampler and a tool service; the test starts engine and learner."""
     policy = tmp_path / "policy"
-    script = ROOT / "examples/calculator/policy.py"
+    script = ROOT / "recipes/calculator/policy.py"
     subprocess.run([sys.executable, str(script), "--output", str(policy)], check=True)
     (tmp_path / "task.py").write_text(_with_ids(FILES, policy))
     sampler, tools, port = free_port(), free_port(), free_port()

@@ -13,7 +13,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -403,6 +405,35 @@ def test_the_launcher_refuses_what_is_no_model(tmp_path: Path) -> None:
     assert done.stderr.strip().splitlines() == [
         f"serve.py: {tmp_path} is no model folder: it has no config.json"
     ]
+
+
+def test_the_launcher_names_who_holds_its_port(models: list[Path]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = subprocess.run(
+            [sys.executable, str(LAUNCHER), str(models[0]), str(port)],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=20,
+        )
+    assert done.returncode == 2
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith(f"serve.py: port {port} is in use by process {os.getpid()} (python")
+    assert line.endswith("choose another port and name it in sampler.endpoints")
+
+
+def test_its_log_says_that_it_serves_and_warns_of_nothing(server: Server) -> None:
+    said = [line for line in server.log.read_text().splitlines() if line.startswith("serve.py: ")]
+    assert said[0].startswith("serve.py: SGLang loads ")
+    assert re.fullmatch(rf"serve.py: serving \S+ at {server.url} \(after \d+ s\)", said[-1])
+    others = server.log.read_text().replace("\r", "\n").splitlines()
+    noise = [
+        line for line in others if line and not line.startswith(("serve.py: ", "Multi-thread"))
+    ]
+    assert noise == []
 
 
 def test_sigterm_ends_everything(server: Server) -> None:

@@ -201,7 +201,7 @@ def test_the_image_is_made_of_what_there_is() -> None:
     copied = {word for line in re.findall(r"^COPY (.*) \S+$", text, re.M) for word in line.split()}
     assert all((root / name).exists() for name in copied)
     wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
-    assert {*wheel["packages"], *wheel["force-include"]} <= copied
+    assert {*wheel["only-include"]} <= copied
     (extras,) = re.findall(r"'\.\[(.*)\]'", text)
     assert (
         set(extras.split(","))

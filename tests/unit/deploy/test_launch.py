@@ -47,7 +47,7 @@ log = Path(os.environ["SAID"]) / f"{{name}}-{{os.getpid()}}.json"
 log.write_text(json.dumps(said))
 how = os.environ.get("END_" + name, "")
 if how:
-    time.sleep(0.5)
+    time.sleep(0.5 if name != "python" else float(os.environ.get("END_AFTER", "0.5")))
     sys.exit(int(how))
 if "sglang.launch_server" in sys.argv:
     from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -84,7 +84,7 @@ class Stage:
         self.folder = folder
         self.log = folder / "said"
         self.log.mkdir()
-        for name in ("sglang", "engine", "python"):
+        for name in ("sglang", "engine", "python", "toolwright"):
             self._program(name, SAY.format(python=sys.executable))
         self._program("srun", SRUN)
         self._program("scontrol", "#!/usr/bin/env bash\ntr , '\\n' <<<\"$3\"\n")
@@ -121,7 +121,8 @@ class Stage:
         return [json.loads(text) for path in logs if (text := path.read_text())]
 
     def alive(self) -> list[str]:
-        pids = [one["pid"] for name in ("sglang", "engine", "python") for one in self.said(name)]
+        names = ("sglang", "engine", "python", "toolwright")
+        pids = [one["pid"] for name in names for one in self.said(name)]
         return [str(pid) for pid in pids if Path(f"/proc/{pid}").exists()]
 
 
@@ -176,6 +177,8 @@ def test_a_machine_runs_a_sampler_a_word_and_a_rank_a_gpu(stage: Stage) -> None:
     (engine,), (learner,) = stage.said("engine"), stage.said("python")
     assert engine["args"] == ["serve", *settings]
     assert engine["env"]["CUDA_VISIBLE_DEVICES"] == ""
+    (tracker,) = stage.said("toolwright")
+    assert tracker["args"] == ["track", *settings]
     own, learner_args = torch_arguments(learner["args"])
     assert (own.nproc_per_node, own.nnodes) == ("3", "1")
     assert learner["env"]["CUDA_VISIBLE_DEVICES"] == "4,5,6"
@@ -187,6 +190,7 @@ def test_a_machine_runs_a_sampler_a_word_and_a_rank_a_gpu(stage: Stage) -> None:
     ("ends", "status", "says"),
     [
         ({"END_python": "4"}, 4, ""),
+        ({"END_toolwright": "1", "END_AFTER": "1.5", "END_python": "4"}, 4, ""),
         (
             {"END_engine": "0"},
             1,
@@ -206,8 +210,8 @@ def test_whatever_ends_first_ends_all(
 
 def test_a_signal_leaves_nothing_behind(stage: Stage) -> None:
     run = stage.start("node.sh", "r.toml", "model", **NODE)
-    until(lambda: stage.said("python") and stage.said("engine"))
-    assert len(stage.alive()) == 4
+    until(lambda: all(map(stage.said, ("python", "engine", "toolwright"))))
+    assert len(stage.alive()) == 5
     run.terminate()
     assert run.wait(30) == 143
     assert stage.alive() == []
@@ -297,8 +301,9 @@ def test_the_pods_programs_are_given_what_they_take() -> None:
     assert read.nproc_per_node == learner["resources"]["limits"]["nvidia.com/gpu"]
     assert rest == ["run", "/recipe/recipe.toml"]
     assert read.master_addr == f"{job['metadata']['name']}-0.{pod('Job', 'learner')['subdomain']}"
-    (engine,) = pod("StatefulSet", "engine")["containers"]
+    engine, track = pod("StatefulSet", "engine")["containers"]
     assert engine["args"] == ["serve", "/recipe/recipe.toml"]
+    assert [*track["command"], *track["args"]] == ["toolwright", "track", "/recipe/recipe.toml"]
     (rule,) = job["spec"]["podFailurePolicy"]["rules"]
     assert rule["onExitCodes"]["containerName"] == learner["name"]
     useless = (DivergedError, WorthlessError, TakenError)
@@ -334,9 +339,9 @@ def test_the_image_is_made_of_what_there_is() -> None:
     copied = {word for line in re.findall(r"^COPY (.*) \S+$", text, re.M) for word in line.split()}
     assert all((ROOT / name).exists() for name in copied)
     wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
-    assert {*wheel["packages"], *wheel["force-include"]} <= copied
+    assert {*wheel["only-include"]} <= copied
     (extras,) = re.findall(r"'\.\[(.*)\]'", text)
-    assert set(extras.split(",")) == {"engine", "learner"}
+    assert set(extras.split(",")) == {"engine", "learner", "console"}
     images = yaml.safe_load((MANIFESTS / "kustomization.yaml").read_text())["images"]
     assert {c["image"] for k, n in WORKLOADS for c in pod(k, n)["containers"]} == {
         image["name"] for image in images

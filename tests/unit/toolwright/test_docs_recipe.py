@@ -13,14 +13,17 @@ import pytest
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from console.config import Ablation, ConsoleTable, Prepared, SamplerStart, Service, Words
 from engine.config import EngineTable, Evaluation, RenderTable, Suite
 from engine.protocols.chat import Chat
 from engine.protocols.tagged import Tagged
 from learner.config.objective import Advantage, Correction, Credit, Kl, Loss, Reject
 from learner.config.tables import Heldout, LearnerTable, SftTable
 from learner.config.weights import Lora, Optimizer, Parallel, Publish
+from memory.config import MemoryTable
 from tests.support.docs import DOCS
 from toolwright.recipe import (
+    Branching,
     DynamicSampling,
     Limits,
     Overlong,
@@ -41,6 +44,7 @@ TABLES: Mapping[str, type[Table]] = {
     "[task]": TaskTable,
     "[task.overlong]": Overlong,
     "[task.dynamic_sampling]": DynamicSampling,
+    "[task.branching]": Branching,
     "[task.limits]": Limits,
     "[sampler]": Sampler,
     "[tools.NAME]": Tool,
@@ -61,6 +65,13 @@ TABLES: Mapping[str, type[Table]] = {
     "[learner.publish]": Publish,
     "[learner.lora]": Lora,
     "[learner.parallel]": Parallel,
+    "[memory]": MemoryTable,
+    "[console]": ConsoleTable,
+    "[console.sampler]": SamplerStart,
+    "[[console.prepare]]": Prepared,
+    "[[console.services]]": Service,
+    "[[console.ablations]]": Ablation,
+    "[console.report]": Words,
 }
 
 IN_WORDS = {

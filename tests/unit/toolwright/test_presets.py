@@ -5,7 +5,6 @@ The values below were copied from the papers' tables by hand, not from the fragm
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -205,7 +204,17 @@ WANTED: Mapping[str, Mapping[str, Any]] = {
         "learner.optimizer.lr": 1e-6,
         "learner.kl.coefficient": 0.001,
     },
-    "arpo": {**GRPO, "run.group_size": 16, "learner.credit.branches": "soft"},
+    "arpo": {
+        **GRPO,
+        "run.group_size": 16,
+        "task.branching.beam": 2,
+        "task.branching.weight": 0.2,
+        "task.branching.threshold": 0.5,
+        "task.branching.tokens": 20,
+        "task.branching.top_k": 10,
+        "task.branching.agg": "sum",
+        "learner.credit.branches": "soft",
+    },
     "smoke": {"run.steps": 1, "run.groups_per_step": 2, "run.group_size": 2},
 }
 
@@ -245,6 +254,12 @@ def test_a_preset_makes_a_whole_recipe_with_its_papers_values(tmp_path: Path, na
     assert {key: value(recipe, key) for key in WANTED[name]} == dict(WANTED[name])
 
 
+def test_half_of_arpos_group_begins_at_the_prompt(tmp_path: Path) -> None:
+    shared = load(tmp_path, "arpo").shared
+    assert shared.task.branching is not None
+    assert shared.task.branching.starters(shared.run.group_size) == 8
+
+
 @pytest.mark.parametrize("name", [name for name in WANTED if name != "smoke"])
 def test_any_preset_with_smoke_is_small(tmp_path: Path, name: str) -> None:
     recipe = load(tmp_path, name, "smoke")
@@ -261,9 +276,5 @@ def test_every_fragment_says_where_its_values_are_from() -> None:
         assert file.read_text().startswith("# "), file
 
 
-def test_the_wheel_has_them_where_they_are_looked_for() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
-    package = Path(layers.__file__).parents[1]
-    assert PACKAGED[0] == package / "recipes"
-    assert wheel["force-include"] == {"recipes/presets": f"{package.name}/recipes/presets"}
+def test_a_wheel_is_looked_into_before_a_checkout() -> None:
+    assert PACKAGED[0] == Path(layers.__file__).parents[1] / "recipes"

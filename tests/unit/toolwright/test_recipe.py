@@ -84,7 +84,7 @@ def test_paths_are_relative_to_the_recipe(
         ),
         (
             {"sampler": {"endpoints": ["127.0.0.1:1"]}},
-            "sampler.endpoints: '127.0.0.1:1' is no URL: write \"http://HOST:PORT\"",
+            "sampler.endpoints: '127.0.0.1:1' is no URL: write \"http://127.0.0.1:1\"",
         ),
         ({"task": {"tools": {"a": 1}}}, "task.tools: write a list, [...]"),
         ({"task": {"stops": {"timeout": "mask"}}}, "task.stops: 'timeout' takes no rule; these"),

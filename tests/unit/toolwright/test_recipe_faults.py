@@ -55,6 +55,16 @@ def refusal(folder: Path, *overrides: str) -> str:
         ("learner.kl.estimator=low_var_kl", "this is 'k3' here"),
         ("learner.loss.aggregation=seq-mean-token-sum-norm", "'seq-sum-token-sum-norm' here"),
         ("run.correction=tis", "this is 'token_truncate' here"),
+        # A value of another kind, or out of range.
+        ("run.steps=ten", "run.steps: write a whole number, not 'ten'"),
+        ("run.steps=1.5", "run.steps: write a whole number, not 1.5"),
+        ("run.steps=[3]", "run.steps: write a whole number, not [3]"),
+        ("run.steps=", "run.steps: write a whole number, not ''"),
+        ("run.steps=1e99", "run.steps: write a whole number, not 1e+99"),
+        ("sampler.temperature=warm", "sampler.temperature: write a number, not 'warm'"),
+        ("task.shuffle=perhaps", "task.shuffle: write true or false, not 'perhaps'"),
+        ("run.name=3", "run.name: write a text in quotation marks, not 3"),
+        ("run.steps=-1", "run.steps: Input should be greater than or equal to 0, not -1"),
         # A slip of the pen.
         ("learner.loss.kind=GSPO", "not 'GSPO' (did you mean 'gspo'?)"),
         ("learner.precision=bf16", "(did you mean 'bfloat16'?)"),

@@ -15,7 +15,6 @@ from toolwright.recipe import RecipeError, load_recipe
 from toolwright.recipe.layers import packaged_fragments
 from toolwright.recipe.remarks import remarks
 
-ROOT = Path(__file__).parents[3]
 TABLES: dict[str, Any] = {
     "run": {"name": "r", "folder": "out", "steps": 2, "groups_per_step": 3, "group_size": 4},
     "policy": {"model": "weights"},
@@ -118,11 +117,6 @@ def test_a_fragment_of_ones_own_is_the_users(tmp_path: Path) -> None:
 @pytest.mark.parametrize("preset", packaged_fragments())
 def test_a_preset_alone_has_no_doubts(tmp_path: Path, preset: str) -> None:
     assert "warning" not in said(tmp_path, extends=[preset], sft={"data": "x"})
-
-
-@pytest.mark.parametrize("name", ["calculator", "arithmetic"])
-def test_the_recipes_that_ship_have_no_doubts(name: str) -> None:
-    assert "warning" not in "\n".join(remarks(load_recipe(ROOT / "recipes" / f"{name}.toml")))
 
 
 @pytest.mark.parametrize("page", ["2-your-own-run", "3-recipe", "advantages"])

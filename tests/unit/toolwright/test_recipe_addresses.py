@@ -1,0 +1,93 @@
+"""Addresses as people write them: what is none is refused with what to write instead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.recipes import merged, recipe_tables, write_recipe
+from toolwright.recipe import Recipe, RecipeError, load_recipe, refuse_open_ports
+from toolwright.recipe.open_ports import open_ports
+
+
+def read(folder: Path, **changes: Any) -> Recipe:
+    tables = recipe_tables(
+        policy=Path("policy"),
+        sampler="http://127.0.0.1:30000",
+        tools={"calculator": "127.0.0.1:50061"},
+        engine="127.0.0.1:50051",
+    )
+    return load_recipe(write_recipe(folder, merged(tables, changes)))
+
+
+@pytest.mark.parametrize(
+    ("url", "mend"),
+    [
+        ("127.0.0.1:30000", 'write "http://127.0.0.1:30000"'),
+        ("localhost:30000/", 'write "http://localhost:30000"'),
+        ("sampler", 'write "http://HOST:PORT"'),
+        ("ws://sampler:1", 'write "http://HOST:PORT"'),
+        ("http://", 'write "http://HOST:PORT"'),
+        ("http://[::1", 'write "http://HOST:PORT"'),
+        ("http://one:99999", 'write "http://HOST:PORT"'),
+        ("http://one:port", 'write "http://HOST:PORT"'),
+        ("http://one two:1", 'write "http://HOST:PORT"'),
+        ("http://one:1?key=2", 'write "http://one:1"'),
+        ("http://one:1/v1", 'write "http://one:1"'),
+        ("http://one:1/prefix/generate/", 'write "http://one:1/prefix"'),
+    ],
+)
+def test_no_url_of_a_sampler(tmp_path: Path, url: str, mend: str) -> None:
+    with pytest.raises(RecipeError, match=r"sampler\.endpoints: ") as error:
+        read(tmp_path, sampler={"endpoints": [url]})
+    assert mend in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("address", "mend"),
+    [
+        ("http://127.0.0.1:50051", 'write "127.0.0.1:50051"'),
+        ("https://engine.example:443/", 'write "engine.example:443"'),
+        ("127.0.0.1", 'write "HOST:PORT"'),
+        ("50051", 'write "HOST:PORT"'),
+        (":50051", 'write "HOST:PORT"'),
+        ("127.0.0.1:70000", 'write "HOST:PORT"'),
+        ("127.0.0.1:5o051", 'write "HOST:PORT"'),
+    ],
+)
+def test_no_address_of_grpc(tmp_path: Path, address: str, mend: str) -> None:
+    for key, change in (
+        ("run.engine", {"run": {"engine": address}}),
+        ("tools.calculator.service", {"tools": {"calculator": {"service": address}}}),
+    ):
+        with pytest.raises(RecipeError, match=key) as error:
+            read(tmp_path, **change)
+        assert mend in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "address", ["unix:/tmp/engine.sock", "[::1]:50051", "engine.example:50051", "dns:///engine:1"]
+)
+def test_addresses_that_are(tmp_path: Path, address: str) -> None:
+    assert read(tmp_path, run={"engine": address}).shared.run.engine == address
+
+
+@pytest.mark.parametrize("url", ["https://one.example", "http://[::1]:30000/behind/a/proxy/"])
+def test_urls_that_are(tmp_path: Path, url: str) -> None:
+    assert read(tmp_path, sampler={"endpoints": [url]}).shared.sampler.endpoints == (url,)
+
+
+def test_any_free_port_is_for_toolwright_run_alone(tmp_path: Path) -> None:
+    recipe = read(
+        tmp_path,
+        run={"engine": "127.0.0.1:0"},
+        sampler={"endpoints": ["http://127.0.0.1:30000", "http://127.0.0.1:0"]},
+    )
+    assert [key for key, _ in open_ports(recipe.shared)] == ["run.engine", "sampler.endpoints"]
+    refuse_open_ports(recipe, "tools")
+    with pytest.raises(RecipeError, match=r"sampler.endpoints = 'http://127.0.0.1:0' .*toolwright"):
+        refuse_open_ports(recipe, "sampler")
+    with pytest.raises(RecipeError, match=r"run.engine = '127.0.0.1:0' .*or name a port"):
+        refuse_open_ports(recipe)
