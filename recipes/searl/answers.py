@@ -7,18 +7,12 @@ say nothing.
 from __future__ import annotations
 
 import math
-import re
-import string
-from collections import Counter
 from collections.abc import Iterable
+
+from tasks.judging import words
 
 CLOSE = 1e-4
 """Relative; two numbers as near as that are one (released code, envs/reward_utils.py)."""
-LONGEST = 10_000
-"""Characters of an answer that are looked at."""
-
-_ARTICLES = re.compile(r"\b(a|an|the)\b")
-_MARKS = str.maketrans("", "", string.punctuation)
 
 
 def right(answer: str | None, golds: Iterable[str]) -> bool:
@@ -31,33 +25,21 @@ def f1(answer: str | None, golds: Iterable[str]) -> float:
     golds = list(golds)
     if right(answer, golds):
         return 1.0
-    return max((_overlap(_words(answer or ""), _words(gold)) for gold in golds), default=0.0)
+    return words.f1(answer or "", golds)
 
 
 def _same(answer: str, gold: str) -> bool:
     one, other = _number(answer), _number(gold)
     if one is not None and other is not None:
         return math.isclose(one, other, rel_tol=CLOSE, abs_tol=1e-12)
-    words = _words(answer)
-    return words == _words(gold) and (bool(words) or answer.strip() == gold.strip())
+    normal = words.normalise(answer)
+    return normal == words.normalise(gold) and (bool(normal) or answer.strip() == gold.strip())
 
 
 def _number(text: str) -> float | None:
-    text = text[:LONGEST].strip().strip("$").removesuffix("%").replace(",", "").strip()
+    text = text[: words.LONGEST].strip().strip("$").removesuffix("%").replace(",", "").strip()
     try:
         value = float(text)
     except ValueError:
         return None
     return value if math.isfinite(value) else None
-
-
-def _words(text: str) -> list[str]:
-    return _ARTICLES.sub(" ", text[:LONGEST].lower().translate(_MARKS)).split()
-
-
-def _overlap(one: list[str], other: list[str]) -> float:
-    common = sum((Counter(one) & Counter(other)).values())
-    if not common:
-        return 0.0
-    precision, recall = common / len(one), common / len(other)
-    return 2 * precision * recall / (precision + recall)

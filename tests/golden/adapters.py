@@ -17,6 +17,7 @@ from learner.maths import advantages, branches, correction, losses, returns, tur
 from tests.golden import published
 from tests.golden.engine_adapters import ENGINE_ADAPTERS
 from tests.golden.searl_adapters import SEARL_ADAPTERS
+from tests.golden.tasks_adapters import TASKS_ADAPTERS
 from tests.golden.toolsvc_adapters import TOOLSVC_ADAPTERS
 
 Adapter = Callable[..., Any]
@@ -257,4 +258,5 @@ ADAPTERS: dict[str, Adapter] = {
     **ENGINE_ADAPTERS,
     **TOOLSVC_ADAPTERS,
     **SEARL_ADAPTERS,
+    **TASKS_ADAPTERS,
 }

@@ -1,0 +1,4 @@
+"""An answer against the right ones.
+
+words.py  of open questions: exact match, cover match, F1
+"""
