@@ -13,7 +13,6 @@ from engine.config import EngineTable
 from engine.evaluate.asked import Subset
 from engine.evaluate.evaluator import Evaluator, Wanted
 from engine.evaluate.folder import LOG, EvaluationFolder
-from engine.evaluate.progress import Progress
 from engine.evaluate.results import Reading, write_results
 from engine.telemetry.logs import log_to
 from toolwright.recipe import Recipe, refuse_open_ports
@@ -56,10 +55,8 @@ async def evaluate(
             temperature=options.temperature,
             concurrency=options.concurrency,
         )
-        work = Evaluator(recipe, table, folder, wanted).run(
-            lambda asked, done: Progress(asked, done, options.progress), options.by, show
-        )
-        await until_stopped(work)
+        evaluator = Evaluator(recipe, table, folder, wanted)
+        await until_stopped(evaluator.run(options.progress, options.by, show))
         reading = Reading(by=options.by, price_in=options.price_in, price_out=options.price_out)
         found = write_results(path, reading)
         show(f"{path}")

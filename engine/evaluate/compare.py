@@ -105,10 +105,13 @@ def read_scores(folder: Path, by: str) -> Scored:
         of_suite = [source for name, source in sums if name == suite.name]
         sources[suite.name] = of_suite if 1 < len(of_suite) <= MOST_SOURCES else []
     if by and known and by not in known:
-        raise StartupError(f"--by {by}: no row of {folder} has such a part: {', '.join(known)}")
+        raise StartupError(
+            f"--by {by}: no row of {folder} has such a part: {', '.join(sorted(known))}"
+        )
     names = names_of_sets(sources)
     sets: dict[str, dict[tuple[str, int], tuple[float, int]]] = {}
-    for (name, source), own in sums.items():
+    first = {key: min(question for _, question in own) for key, own in sums.items()}
+    for (name, source), own in sorted(sums.items(), key=lambda one: first[one[0]]):
         sets.setdefault(names[name, source if sources[name] else ""], {}).update(own)
     return Scored(
         folder=folder,

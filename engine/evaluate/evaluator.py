@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from engine.begun_with import short
 from engine.build import build_codec, build_protocol, build_rewards, build_sampling, build_tools
@@ -33,9 +33,6 @@ from engine.sampler.pool import SamplerPool
 from engine.text.codec import HuggingFaceCodec
 from engine.tools.services import ToolServices
 from toolwright.recipe import Recipe
-
-ShowProgress = Callable[[int, int], Progress]
-"""Of (rows asked, rows done before)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,10 +59,11 @@ class Evaluator:
         self._folder = folder
         self._wanted = wanted
 
-    async def run(self, progress: ShowProgress, by: str, told: Callable[[str], None]) -> None:
+    async def run(self, out: TextIO, by: str, told: Callable[[str], None]) -> None:
         """Returns when every row is over. EngineError where it cannot go on; what is done stays.
 
-        by: the part of the reward that progress tells of; "" = the reward. told: a line for people.
+        out: for progress. by: the part of the reward that progress tells of; "" = the reward. told:
+        a line for people.
         """
         async with AsyncExitStack() as stack:
             recipe, shared, table = self._recipe, self._recipe.shared, self._table
@@ -115,8 +113,10 @@ class Evaluator:
             for run in runs:
                 await run.take_up()
             total, done = sum(run.suite.n for run in runs), sum(run.done for run in runs)
-            told(f"{total:,} questions, {done:,} done before; weights {served.name}")
-            await _measure(runs, pool, services, results, progress(total, done), by)
+            words = "questions" if self._wanted.samples == 1 else "trajectories"
+            told(f"{total:,} {words}, {done:,} done before; weights {served.name}")
+            progress = Progress(total, done, out, words=words)
+            await _measure(runs, pool, services, results, progress, by)
 
     async def _asked(self) -> list[Asked]:
         wanted, table = self._wanted, self._table

@@ -111,7 +111,12 @@ class EvaluationFolder:
             self._lock = None
 
     def _take_lock(self) -> None:
-        self.path.mkdir(parents=True, exist_ok=True)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, FileNotFoundError, NotADirectoryError) as error:
+            raise StartupError(
+                f"{self.path} cannot be a folder ({error.strerror}): choose another --output"
+            ) from error
         there = (one.name for one in self.path.iterdir())
         others = sorted(one for one in there if one.removesuffix(_UNFINISHED) not in _OWN)
         if others and not (self.path / _SETTINGS).exists():

@@ -22,8 +22,16 @@ class Progress:
     """Knows how much was done when it began, so that the pace is that of this life."""
 
     def __init__(
-        self, asked: int, done: int, out: TextIO, clock: Callable[[], float] = time.monotonic
+        self,
+        asked: int,
+        done: int,
+        out: TextIO,
+        *,
+        words: str = "questions",
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """asked, done: of `words`. clock: seconds."""
+        self._words = words
         self._asked = asked
         self._before = done
         self._out = out
@@ -37,7 +45,7 @@ class Progress:
         seconds = self._clock() - self._began
         pace = (done - self._before) / seconds if seconds > 0 else 0.0
         parts = [
-            f"[{seconds:6.0f} s] {done:,}/{self._asked:,} questions",
+            f"[{seconds:6.0f} s] {done:,}/{self._asked:,} {self._words}",
             *score_so_far(tallies, by),
             f"{pace:.1f}/s",
             f"{_duration((self._asked - done) / pace)} left" if pace else "",

@@ -8,6 +8,7 @@ means (clustered by question).
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,6 +37,8 @@ class SetScores:
         self._columns: dict[str, _Column] = {}
         self._counts: dict[int, int] = {}
         self.rows = 0
+        self.first = sys.maxsize
+        """The least number of its questions: rows come in any order, sets are shown in one."""
         self.calls = 0
         self.input_tokens = 0
         self.output_tokens = 0
@@ -45,6 +48,7 @@ class SetScores:
 
     def add(self, row: Row) -> None:
         self.rows += 1
+        self.first = min(self.first, row.question)
         self.calls += row.calls
         self.input_tokens += row.input_tokens
         self.output_tokens += row.output_tokens
@@ -128,8 +132,11 @@ class SuiteScores:
 
     @property
     def sources(self) -> Mapping[str, SetScores]:
-        """By data source, where there are several and not too many."""
-        return self._sources if 1 < len(self._sources) <= MOST_SOURCES else {}
+        """By data source, in the order of their first questions; empty unless there are several,
+        and not too many."""
+        if not 1 < len(self._sources) <= MOST_SOURCES:
+            return {}
+        return dict(sorted(self._sources.items(), key=lambda one: one[1].first))
 
 
 def names_of_sets(sources: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], str]:

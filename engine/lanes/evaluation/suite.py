@@ -178,9 +178,17 @@ class SuiteRun:
                 if self._cut:
                     self._context.slots.release()
                     return
-                self.rolling += 1
-                self._still.clear()
+                self._begin(index)
                 group.create_task(self._row(index, drawn))
+
+    def _begin(self, index: int) -> None:
+        """An errored row that is run again is open: a pass must not take it for errored, and begin
+        it once more, while it is scored."""
+        self.rolling += 1
+        self._still.clear()
+        if self._states[index] == _Row.ERRORED:
+            self._tally.again()
+            self._states[index] = _Row.OPEN
 
     async def _row(self, index: int, drawn: DrawnTask | BadRow) -> None:
         try:
