@@ -11,7 +11,7 @@ import pytest
 from tests.integration.packaging.conftest import ROOT, Environment
 from tests.support.policy import write_policy
 
-TOP = {"engine", "learner", "toolsvc", "memory", "console", "bench", "toolwright"}
+TOP = {"engine", "learner", "toolsvc", "memory", "tasks", "console", "bench", "toolwright"}
 
 
 @pytest.fixture(scope="module")
