@@ -68,12 +68,12 @@ class Ircot(NaiveRag):
     def decide(self, text: str, stop: str, view: View, codec: Codec) -> Decision:
         if view.turn == 0:
             return super().decide(text, stop, view, codec)
-        body = text.removesuffix(codec.end_of_turn)
-        answer = answer_of(body, "line")
+        answer = answer_of(text, "line")
         if answer is not None:
             return Answer(text=answer)
         if view.turn > self._steps:
             return Say(text=prompts.IRCOT_READ)
+        body = text.removesuffix(codec.end_of_turn)
         sentence = body.replace(SEARCH_OPEN, " ").replace(SEARCH_CLOSE, " ").strip()
         if ANSWER_OPEN in sentence or not any(letter.isalnum() for letter in sentence):
             return Say(text=prompts.IRCOT_EMPTY)
