@@ -10,6 +10,18 @@ Imports no process, and no third party but fragment.py.
 """
 
 from toolwright.reference.comparing import Comparison, Result, against, read_results
+from toolwright.reference.names import assignments
 from toolwright.reference.papers import ReferenceFault, find, papers
+from toolwright.reference.showing import shown
 
-__all__ = ["Comparison", "ReferenceFault", "Result", "against", "find", "papers", "read_results"]
+__all__ = [
+    "Comparison",
+    "ReferenceFault",
+    "Result",
+    "against",
+    "assignments",
+    "find",
+    "papers",
+    "read_results",
+    "shown",
+]
