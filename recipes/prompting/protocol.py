@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engine.protocols.chat import Chat
-from engine.protocols.conversation import content_of, nothing_done
+from engine.protocols.conversation import nothing_done
 from engine.types import Answer, Call, Calls, Codec, Decision, ToolSpec, View
 from toolwright.filling import filled
 from toolwright.types import Author, Task
@@ -120,10 +120,15 @@ class Prompting(Chat):
 
 
 def question_of(task: Task) -> str:
-    """What was asked: the last message of a user, or the raw prompt. ValueError for parts that are
-    no text."""
-    asked = [one for one in task.messages if one.get("role") == "user"]
-    return content_of(asked[-1]) if asked else task.prompt
+    """What was asked: the text of the last message of a user, or the raw prompt."""
+    asked = [one.get("content") for one in task.messages if one.get("role") == "user"]
+    if not asked:
+        return task.prompt
+    if isinstance(asked[-1], str):
+        return asked[-1]
+    parts = asked[-1] if isinstance(asked[-1], list) else []
+    texts = [part.get("text") for part in parts if isinstance(part, Mapping)]
+    return "".join(text for text in texts if isinstance(text, str))
 
 
 def query_of(text: str) -> str:

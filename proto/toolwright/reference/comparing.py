@@ -105,7 +105,10 @@ def against(
     table's sets.
     """
     paper, table = find(name)
-    by_suite = {result.name: result for result in results}
+    by_suite: dict[str, Result] = {}
+    for result in results:
+        if by_suite.setdefault(result.name, result) is not result:
+            raise ReferenceFault(f"two suites are named {result.name!r}")
     sets, others = matched(by_suite, table, said)
     if by_suite and not sets:
         raise ReferenceFault(
@@ -146,8 +149,6 @@ def read_results(suites: Iterable[Mapping[str, Any]]) -> list[Result]:
             ) from fault
         if not math.isfinite(result.score) or not math.isfinite(result.standard_error or 0.0):
             raise ReferenceFault(f"suite {result.name!r}: its score is no finite number")
-        if any(one.name == result.name for one in found):
-            raise ReferenceFault(f"two suites are named {result.name!r}")
         found.append(result)
     return found
 

@@ -244,6 +244,12 @@ def test_the_question_of_messages_is_the_users_last(part: Part) -> None:
     assert part("protocol.question_of")(Task(id="t")) == ""
 
 
+@pytest.mark.parametrize("content", [None, 1, [], ["text"], [{"type": "image"}], [{"text": 1}]])
+def test_a_question_that_is_no_text_is_empty(part: Part, content: Any) -> None:
+    task = Task(id="t", messages=({"role": "user", "content": content},))
+    assert part("protocol.question_of")(task) == ""
+
+
 def test_a_query_is_one_line_of_bounded_length(part: Part) -> None:
     query_of = part("protocol.query_of")
     assert query_of(" a\r\n b\tc ") == "a b c"

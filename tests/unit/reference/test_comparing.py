@@ -192,8 +192,8 @@ def test_what_is_no_result_is_refused(suite: Any) -> None:
 
 def test_two_suites_of_one_name_are_refused() -> None:
     suite = {"name": "nq", "score": 0.5, "n": 10}
-    with pytest.raises(ReferenceFault, match="two suites"):
-        read_results([suite, suite])
+    with pytest.raises(ReferenceFault, match="two suites are named 'nq'"):
+        against("se_search:T1", read_results([suite, suite]))
 
 
 @given(st.lists(st.integers(0, 5), max_size=12), st.booleans())

@@ -82,6 +82,17 @@ def test_searls_average_ranks_are_competition_ranks() -> None:
     assert sorted(printed) == [1.43, 2.43, 3.00, 3.57, 4.57, 5.29]
 
 
+def test_with_shared_places_averaged_searl_would_have_another_rank() -> None:
+    whole, table = find("searl:T1")
+    places = []
+    for name in table.sets:
+        values = [row.cells[name] for row in table.rows]
+        best = competition_ranks(values)[-1]
+        places.append(best + (values.count(values[-1]) - 1) / 2)
+    assert round(math.fsum(places) / len(places), 2) == 1.64
+    assert any("1.64" in one.what for one in whole.contradictions)
+
+
 def test_searls_cells_are_whole_numbers_of_right_answers() -> None:
     _, table = find("searl:T1")
     for row in table.rows:
