@@ -30,9 +30,7 @@ class Options:
     temperature: float | None = None
     concurrency: int | None = None
     fresh: bool = False
-    by: str = ""
-    price_in: float | None = None
-    price_out: float | None = None
+    reading: Reading = field(default_factory=Reading)
     progress: TextIO = field(default_factory=lambda: sys.stderr)
 
 
@@ -56,9 +54,8 @@ async def evaluate(
             concurrency=options.concurrency,
         )
         evaluator = Evaluator(recipe, table, folder, wanted)
-        await until_stopped(evaluator.run(options.progress, options.by, show))
-        reading = Reading(by=options.by, price_in=options.price_in, price_out=options.price_out)
-        found = write_results(path, reading)
+        await until_stopped(evaluator.run(options.progress, options.reading.by, show))
+        found = write_results(path, options.reading)
         show(f"{path}")
         return found
     finally:

@@ -10,12 +10,15 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from engine.commands.endings import one_sentence, run_on_uvloop, tell_people
 from toolwright.command_line import WithDefault
+
+if TYPE_CHECKING:
+    from engine.evaluate.beside import Beside
 
 UNSCORED = 3
 """Exit code where rows stay without a score."""
@@ -40,6 +43,16 @@ By = Annotated[
 ]
 PriceIn = Annotated[float | None, typer.Option(min=0, help="of a million tokens read")]
 PriceOut = Annotated[float | None, typer.Option(min=0, help="of a million tokens written")]
+Against = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="PAPER:TABLE", help="beside a paper's table, se_search:T1 say; may be repeated"
+    ),
+]
+As = Annotated[
+    list[str] | None,
+    typer.Option("--as", metavar="SUITE=SET", help="which set of that table a suite is"),
+]
 Json = Annotated[bool, typer.Option("--json", help="for machines, nothing rounded")]
 
 
@@ -75,6 +88,8 @@ def run(
     by: By = "",
     price_in: PriceIn = None,
     price_out: PriceOut = None,
+    against: Against = None,
+    as_: As = None,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="begin anew; what is there is set aside")
     ] = False,
@@ -89,10 +104,13 @@ def run(
         from engine.commands.evaluate import Options, evaluate
         from engine.commands.stopping import Stopped
         from engine.config import EngineTable
+        from engine.evaluate.beside import Beside
+        from engine.evaluate.results import Reading
         from toolwright.recipe import load_recipe
 
         chosen = [f"sampler.endpoints={json.dumps(endpoint)}"] if endpoint else []
         read = load_recipe(recipe, [*(set_ or ()), *chosen])
+        beside = Beside.of(against or (), as_ or ())
         options = Options(
             output=output,
             suites=tuple(suite or ()),
@@ -102,9 +120,7 @@ def run(
             temperature=temperature,
             concurrency=concurrency,
             fresh=fresh,
-            by=by,
-            price_in=price_in,
-            price_out=price_out,
+            reading=Reading(by=by, price_in=price_in, price_out=price_out, beside=beside),
         )
         found: dict[str, Any] = {}
 
@@ -118,7 +134,7 @@ def run(
         except Stopped as stopped:
             tell_people(f"engine: {stopped}")
             sys.exit(128 + stopped.number)
-        _tell(found)
+        _tell(found, beside)
     if any(one["errored"] or one["open"] for one in found["suites"]):
         raise typer.Exit(UNSCORED)
 
@@ -129,19 +145,24 @@ def show(
     by: By = "",
     price_in: PriceIn = None,
     price_out: PriceOut = None,
+    against: Against = None,
+    as_: As = None,
     json_: Json = False,
 ) -> None:
     """Make the table, results.json and page.html of an evaluation again, also while it goes on."""
     with one_sentence():
         import orjson
 
+        from engine.evaluate.beside import Beside
         from engine.evaluate.results import Reading, write_results
 
-        found = write_results(folder, Reading(by=by, price_in=price_in, price_out=price_out))
+        beside = Beside.of(against or (), as_ or ())
+        reading = Reading(by=by, price_in=price_in, price_out=price_out, beside=beside)
+        found = write_results(folder, reading)
         if json_:
             typer.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2).decode())
         else:
-            _tell(found)
+            _tell(found, beside)
             typer.echo(folder)
 
 
@@ -166,7 +187,7 @@ def compare(
             typer.echo("\n".join(table(found)))
 
 
-def _tell(found: Mapping[str, Any]) -> None:
+def _tell(found: Mapping[str, Any], beside: Beside) -> None:
     from engine.evaluate.table import table
 
-    typer.echo("\n".join(table(found)))
+    typer.echo("\n".join([*table(found), *beside.lines(found)]))

@@ -28,8 +28,8 @@ LONGEST_NAME = 14
 AUTHORS = ("prompt", "model", "tool", "memory", "template", "system")
 
 
-def page(found: Mapping[str, Any], folder: Path) -> str:
-    """The whole page of `results.results`."""
+def page(found: Mapping[str, Any], folder: Path, sections: Sequence[str] = ()) -> str:
+    """The whole page of `results.results`. sections: HTML that comes after the scores."""
     content = {
         "data": found,
         "title": f"{found['name']}: {_headline(found)}",
@@ -37,6 +37,7 @@ def page(found: Mapping[str, Any], folder: Path) -> str:
         "chart": Markup(_chart(found)),
         "bars": [(one["name"], Markup(_bar(one))) for one in found["sets"] if one["stops"]],
         "missing": list(missing(found)),
+        "sections": [Markup(one) for one in sections],
         "traces": _trajectories(folder, found["version"]),
         "score": score,
         "shown": shown,

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from engine.errors import StartupError
+from engine.evaluate.beside import Beside
 from engine.evaluate.folder import FORMAT, PAGE, RESULTS, Begun, read_begun, write_whole
 from engine.evaluate.page import page
 from engine.evaluate.rows import REWARD, SuiteRows, Without
@@ -30,11 +31,13 @@ MILLION = 1e6
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """How rows are read. by: the reward's part that is the score; "" = the reward. price_in,
-    price_out: of a million tokens, in whatever currency; None = no cost is told."""
+    price_out: of a million tokens, in whatever currency; None = no cost is told. beside: tables of
+    papers that the page shows as well."""
 
     by: str = ""
     price_in: float | None = None
     price_out: float | None = None
+    beside: Beside = field(default_factory=Beside)
 
     @property
     def priced(self) -> bool:
@@ -46,7 +49,7 @@ def write_results(folder: Path, reading: Reading) -> dict[str, Any]:
     folder that is no evaluation's."""
     found = results(folder, reading)
     write_whole(folder / RESULTS, orjson.dumps(found, option=orjson.OPT_INDENT_2) + b"\n")
-    write_whole(folder / PAGE, page(found, folder).encode())
+    write_whole(folder / PAGE, page(found, folder, reading.beside.sections(found)).encode())
     return found
 
 

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from bench.scripted import ScriptedSampler, ScriptRequest, Timing
 from engine.cli import app
 from engine.errors import StartupError
+from engine.evaluate.results import Reading
 from engine.lanes.evaluation import suite as suites
 from tests.integration.engine.conftest import MakeWorld
 from tests.integration.toolsvc.conftest import start_service
@@ -60,7 +61,7 @@ async def test_two_sets_through_a_real_tool_service(world: MakeWorld, tmp_path: 
                 questions(here.folder, "wrong", 3) | {"when": "ends"},
             ),
         }
-        found = await asked(here, changes=changes, price_in=1.0)
+        found = await asked(here, changes=changes, reading=Reading(price_in=1.0))
     finally:
         service.process.terminate()
         assert service.process.wait(20) == 0

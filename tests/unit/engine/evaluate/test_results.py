@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from engine.errors import StartupError
+from engine.evaluate.beside import Beside
 from engine.evaluate.folder import read_begun
 from engine.evaluate.results import Reading, results, write_results
 from engine.evaluate.scores import MOST_SOURCES
@@ -188,3 +189,27 @@ def test_a_page_of_nothing_and_of_one_row_is_a_page(tmp_path: Path) -> None:
         folder = evaluation(tmp_path / str(number), {"nq": rows}, n=1)
         write_results(folder, Reading(price_in=1.0))
         assert (folder / "page.html").read_text().endswith("</html>\n")
+
+
+def test_it_stands_beside_a_papers_table_by_the_names_of_sets(tmp_path: Path) -> None:
+    rows = [row(n, float(n < 2), data_source=("nq", "hotpotqa")[n % 2]) for n in range(8)]
+    folder = evaluation(tmp_path, {"qa": rows, "own": [row(0)]})
+    beside = Beside.of(["se_search:T1"], ["own=PopQA"])
+    found = write_results(folder, Reading(beside=beside))
+    told = "\n".join(beside.lines(found))
+    assert "se_search:T1" in told and "ours minus theirs" in told
+    assert re.search(r"ours +0\.250±0\.217", told)
+    assert "se_search:T1" in (folder / "page.html").read_text()
+
+
+def test_sets_of_no_table_are_told_and_cost_nothing(tmp_path: Path) -> None:
+    folder = evaluation(tmp_path, {"qa": [row(0)], "empty": []})
+    beside = Beside.of(["se_search:T1"], [])
+    found = write_results(folder, Reading(beside=beside))
+    assert "not beside se_search:T1: no suite is a set of" in "\n".join(beside.lines(found))
+    nothing = figures(evaluation(tmp_path / "new", {"nq": []}, n=1))
+    assert "no set has a score yet" in "\n".join(beside.lines(nothing))
+    with pytest.raises(StartupError, match="--against: se_search has no table 'T9'"):
+        Beside.of(["se_search:T9"], [])
+    with pytest.raises(StartupError, match="--against: 'own': write SUITE=SET"):
+        Beside.of([], ["own"])
