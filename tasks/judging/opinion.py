@@ -47,6 +47,9 @@ LONGEST = 8000
 """Characters of an answer that a judge reads, from its end."""
 MOST_REPLY = 1 << 20
 """Bytes of a reply."""
+FIRST_PAUSE = 0.5
+"""Seconds before the second try; each pause is twice the one before, up to LONGEST_PAUSE."""
+LONGEST_PAUSE = 30.0
 _AGAIN = (408, 409, 425, 429)
 """And all from 500 on."""
 _PLACES = re.compile(r"\{(question|golds|answer)\}")
@@ -137,7 +140,7 @@ class OpinionJudge:
             "temperature": 0,
             "max_tokens": self._reply_tokens,
         }
-        pause = 0.5
+        pause = FIRST_PAUSE
         for left in reversed(range(self._tries)):
             again, found = await self._send(request)
             if not again:
@@ -146,7 +149,7 @@ class OpinionJudge:
                 break
             self.counts["tried_again"] += 1
             await asyncio.sleep(pause)
-            pause = min(2 * pause, 30.0)
+            pause = min(2 * pause, LONGEST_PAUSE)
         self.counts["down"] += 1
         raise JudgeDown(f"{self._address}, {self._tries} tries: {found}")
 

@@ -206,9 +206,9 @@ def _country(code: str, row: Mapping[str, Any], codes: Sequence[str]) -> Country
     return Country(
         code=code,
         name=row["name"].strip(),
-        capital=row["capital"],
+        capital=row["capital"].strip(),
         continent=CONTINENTS[row["continentcode"]],
-        currency=row["currencyname"],
+        currency=row["currencyname"].strip(),
         currency_code=row["currencycode"],
         domain=row["tld"],
         neighbours=tuple(sorted(one for one in near if frozenset({one, code}) not in NO_BORDERS)),

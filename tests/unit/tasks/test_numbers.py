@@ -52,7 +52,9 @@ def test_not_the_same(answer: str, gold: str) -> None:
     assert not same_number_or_text(answer, [gold])
 
 
-@pytest.mark.parametrize("text", ["1" * 400, "1e999", "infinity", "١٢x", "1..2", "--1", "1e", "e5"])
+@pytest.mark.parametrize(
+    "text", ["1" * 400, "1e999", "infinity", "\u0661\u0662", "1..2", "--1", "1e", "e5"]
+)
 def test_what_is_no_finite_number(text: str) -> None:
     assert number_of(text) is None
 

@@ -32,7 +32,8 @@ LAYOUTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "arpo": (
         "x.parquet",
         {"data_source": "DR_grpo_mix", "prompt": PROMPT, "ability": "qa", "reward_model": TRUTH,
-         "extra_info": {"index": 3, "need_tools_kwargs": False, "question": "Who?", "split": "valid"},
+         "extra_info": {"index": 3, "need_tools_kwargs": False,
+                        "question": "Who?", "split": "valid"},
          "metadata": None},
     ),
     "searl": (
@@ -219,7 +220,7 @@ def test_rows_without_an_answer_are_rejected_and_counted(
 
 def test_a_set_of_which_nothing_is_left_says_so(tmp_path: Path) -> None:
     path = written(tmp_path / "x.jsonl", [{"question": "a?", "answer": ""}] * 4)
-    with pytest.raises(WrongLayout, match="none of 4 rows .* 4 with no answer"):
+    with pytest.raises(WrongLayout, match=r"none of 4 rows .* 4 with no answer"):
         list(Reading("hotpotqa", path))
     (tmp_path / "empty.jsonl").write_text("")
     with pytest.raises(WrongLayout, match="there are no rows"):
@@ -343,7 +344,7 @@ def test_prompts_and_their_gold_file_belong_together(tmp_path: Path) -> None:
     with pytest.raises(WrongLayout, match=r"gold.sql has fewer rows than .*x.json"):
         list(Reading("spider_prompts", path, gold=gold))
     gold.write_text("SELECT 1 bank\n")
-    with pytest.raises(WrongLayout, match="gold.sql:1 is no line"):
+    with pytest.raises(WrongLayout, match=r"gold.sql:1 is no line"):
         list(Reading("spider_prompts", path, gold=gold))
     with pytest.raises(UnreadableFile, match=r"gone.sql"):
         list(Reading("spider_prompts", path, gold=tmp_path / "gone.sql"))
@@ -352,7 +353,7 @@ def test_prompts_and_their_gold_file_belong_together(tmp_path: Path) -> None:
 
 
 def test_an_unknown_set_is_answered_with_near_ones(tmp_path: Path) -> None:
-    with pytest.raises(UnknownName, match="did you mean .*flashrag_hotpotqa"):
+    with pytest.raises(UnknownName, match=r"did you mean .*flashrag_hotpotqa"):
         Reading("HotpotQA", tmp_path)
     with pytest.raises(UnknownName, match="tasks list"):
         Reading("mmlu", tmp_path)
