@@ -1,4 +1,4 @@
-"""What the commands `engine`, `learner`, `toolsvc`, `tasks`, `bench` and `toolwright` have in common.
+"""What `engine`, `learner`, `toolsvc`, `memory`, `tasks`, `bench` and `toolwright` have in common.
 
 Invariants
 - `--help`, `--version` and shell completion need the core packages alone. Whatever else needs a

@@ -40,6 +40,6 @@ def make(
         typer.echo(f"{folder / CORPUS}: {count} passages")
         for split in SPLITS:
             path = folder / f"{split}.jsonl"
-            records = made.questions(split, seed)
-            count = write_new(path, (line_of(record.row()) for record in records))
+            asked = made.questions(split, seed)
+            count = write_new(path, (line_of(one.row()) for one in asked))
             typer.echo(f"{path}: {count} questions")

@@ -1,4 +1,4 @@
-"""Files that a command makes: whole or not at all, and never over another."""
+"""Files that a command makes: whole or not at all, and none over one that is there."""
 
 from __future__ import annotations
 

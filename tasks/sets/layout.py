@@ -58,11 +58,6 @@ class Layout:
     held_out: HeldOut | None = None
     gold: bool = False
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """What a row is looked through for, in the order in which people read it."""
-        return (*self.question, *self.messages, *self.images, *self.answer)
-
 
 class Rejected(ValueError):
     """A row of the right layout that makes no question. The text is one of few, for counting."""
@@ -75,6 +70,7 @@ def record_of(
 
     number: of the row in the whole set, from 0; where: its place, for people.
     """
+    _check(layout, row, where)
     if layout.reshape is not None:
         try:
             row = layout.reshape(row)
@@ -83,16 +79,7 @@ def record_of(
     question = _first(row, layout.question)
     messages = _first(row, layout.messages)
     answer = _first(row, layout.answer)
-    missing = []
-    if question is MISSING and messages is MISSING:
-        missing.append(_sought("question", (*layout.question, *layout.messages)))
-    if answer is MISSING:
-        missing.append(_sought("answer", layout.answer))
     images = _first(row, layout.images)
-    if layout.images and images is MISSING:
-        missing.append(_sought("image", layout.images))
-    if missing:
-        raise _wrong(layout, where, " and ".join(missing), row)
     try:
         answers = answers_of(answer)
     except ValueError as error:
@@ -125,6 +112,22 @@ def record_of(
 def with_mark(question: str) -> str:
     """With a question mark at its end, as Search-R1 prepares NQ and HotpotQA."""
     return question if not question or question.endswith("?") else question + "?"
+
+
+def _check(layout: Layout, row: Mapping[str, Any], where: str) -> None:
+    """WrongLayout where the row lacks columns."""
+    sought = [
+        ("question", (*layout.question, *layout.messages)),
+        ("image", layout.images),
+        ("answer", layout.answer),
+    ]
+    missing = [
+        f"no {what} (looked for {', '.join(paths)})"
+        for what, paths in sought
+        if paths and _first(row, paths) is MISSING
+    ]
+    if missing:
+        raise _wrong(layout, where, " and ".join(missing), row)
 
 
 def _first(row: Mapping[str, Any], paths: Iterable[str]) -> Any:
@@ -180,10 +183,6 @@ def _images(
 def _own_split(row: Mapping[str, Any]) -> str:
     split = _at(row, "extra_info.split")
     return split if isinstance(split, str) else ""
-
-
-def _sought(what: str, paths: tuple[str, ...]) -> str:
-    return f"no {what} (looked for {', '.join(paths)})"
 
 
 def _wrong(layout: Layout, where: str, what: str, row: Mapping[str, Any]) -> WrongLayout:

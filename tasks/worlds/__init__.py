@@ -3,7 +3,8 @@
 A world is a module with two functions:
 
     passages(seed)           -> {"id", "contents"} of each passage, in Search-R1's layout
-    questions(split, seed)   -> Record of each question; split is "train" or "heldout"
+    questions(split, seed)   -> Record of each question, or what has its `row()`; split is "train"
+                                or "heldout"
 
 and a line in WORLDS. `tasks make` writes its files.
 """

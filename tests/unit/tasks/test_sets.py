@@ -18,6 +18,7 @@ from tasks.sets import SETS, Reading
 from tasks.sets.layout import HeldOut
 from tasks.sets.loading import held_out_rows
 from tasks.sources import WINDOW, endless, once
+from toolwright.imports import load_object
 
 PROMPT = [{"role": "user", "content": "Who?"}]
 TRUTH = {"ground_truth": "Ada", "style": "rule"}
@@ -380,3 +381,15 @@ def test_a_function_hands_no_images_over(tmp_path: Path) -> None:
     path = written(tmp_path / "x.jsonl", [LAYOUTS["v_star"][1]])
     with pytest.raises(TaskFault, match="tasks convert"):
         next(endless("v_star", path, 0))
+
+
+def test_the_function_source_of_the_docs(tmp_path: Path) -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs/tasks.md").read_text()
+    (code,) = (block for block in page.split("```") if block.startswith("python\n# questions.py"))
+    (tmp_path / "questions.py").write_text(code.removeprefix("python\n"))
+    written(tmp_path / "train.parquet", [LAYOUTS["search_r1"][1]] * 2)
+    written(tmp_path / "test.jsonl", [LAYOUTS["hotpotqa"][1]])
+    training = load_object("./questions.py:training", tmp_path)(3)
+    assert [next(training).answers for _ in range(5)] == [("Ada",)] * 5
+    heldout = load_object("./questions.py:heldout", tmp_path)(3)
+    assert [task.prompt for task in heldout] == ["Who?"]

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
 from tasks.judging import symbols
 from tasks.judging.symbols import LONGEST, MathJudge
+from toolwright.imports import load_object
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +102,20 @@ def test_without_the_package_numbers_and_texts_are_compared(
         assert not judge.right("x+1", ["1+x"])
         assert _workers() == before
     assert "toolwright[tasks]" in capsys.readouterr().out
+
+
+def test_the_reward_of_the_docs(tmp_path: Path) -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs/tasks.md").read_text()
+    (code,) = (block for block in page.split("```") if block.startswith("python\n# reward.py"))
+    (tmp_path / "reward.py").write_text(code.removeprefix("python\n"))
+    reward = load_object("./reward.py:Right", tmp_path)()
+    task = SimpleNamespace(answers=("12",))
+    for texts, worth in (
+        (["hm", "so \\boxed{12}"], 1.0),
+        (["<answer>13</answer>"], 0.0),
+        ([], 0.0),
+    ):
+        assert reward(SimpleNamespace(metadata={"texts": texts}, task=task)) == worth
 
 
 def _workers() -> list[psutil.Process]:
