@@ -117,8 +117,13 @@ def plain(value: object, depth: int = 0) -> Any:
 
 
 def line_of(row: Mapping[str, Any]) -> str:
-    """A row as a line of JSONL, with its end."""
-    return json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n"
+    """A row as a line of JSONL, with its end; always UTF-8, also of half a surrogate pair."""
+    line = json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n"
+    try:
+        line.encode()
+    except UnicodeEncodeError:
+        return json.dumps(row, allow_nan=False) + "\n"
+    return line
 
 
 def _names(value: Mapping[Any, Any]) -> str:

@@ -92,6 +92,7 @@ TRAINING = (
         question=("question",),
         messages=("prompt",),
         answer=("reward_model.ground_truth", "golden_answers"),
+        id=(),  # both sets number theirs from train_0 on
         extra=_ABILITY,
     ),
     *(

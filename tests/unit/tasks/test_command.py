@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 
 from engine.tasks.source import TaskSource
 from tasks.cli import app
+from tasks.commands.writing import write_new
 from tasks.sets import SETS
 from tasks.worlds import WORLDS
 
@@ -139,6 +141,24 @@ def test_what_ends_badly_leaves_no_file(qa: Path, tmp_path: Path) -> None:
     found = run("convert", "hotpotqa", qa, tmp_path / "made" / "out.jsonl")
     assert found.exit_code == 1
     assert list((tmp_path / "made").iterdir()) == []
+
+
+def test_what_is_interrupted_leaves_no_file(tmp_path: Path) -> None:
+    def stopped() -> Iterator[str]:
+        yield "a\n"
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_new(tmp_path / "out.jsonl", stopped())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_half_a_surrogate_pair_is_written_and_shown(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"question": "\\ud800 é?", "answer": "b"}\n')
+    assert run("show", "hotpotqa", path).exit_code == 0
+    assert run("convert", "hotpotqa", path, tmp_path / "y.jsonl").exit_code == 0
+    assert lines(tmp_path / "y.jsonl")[0]["question"] == "\ud800 é?"
 
 
 async def test_a_world_is_three_files(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ LAYOUTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
         "x.parquet",
         {"data_source": "nq", "prompt": PROMPT, "ability": "fact-reasoning",
          "reward_model": {"style": "rule", "ground_truth": {"target": ["Ada"]}},
-         "extra_info": {"split": "test", "index": 0}},
+         "extra_info": {"split": "test", "index": 0}, "id": "train_0"},
     ),
     **{
         name: (
@@ -176,6 +176,7 @@ def test_where_a_record_is_from(tmp_path: Path) -> None:
 
     assert first("search_r1").data_source == "nq"
     assert first("search_r1").split == "test"
+    assert first("search_r1").id == "search_r1-0", "both of its sets have a train_0"
     assert first("arpo").split == "valid"
     assert first("flashrag_nq").split == "dev"
     assert first("flashrag_nq").id == "dev_0"
@@ -393,3 +394,21 @@ def test_the_function_source_of_the_docs(tmp_path: Path) -> None:
     assert [next(training).answers for _ in range(5)] == [("Ada",)] * 5
     heldout = load_object("./questions.py:heldout", tmp_path)(3)
     assert [task.prompt for task in heldout] == ["Who?"]
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("x.jsonl", '{"question": "a?", "answer": "b"}\n{'),
+        ("x.json", '[{"question": "a?", "answer": "b"}, {'),
+        ("x.csv", "question,answer\na?,b\nc,d,e\n"),
+    ],
+)
+def test_a_row_is_there_before_the_file_is_read_to_its_end(
+    file: str, content: str, tmp_path: Path
+) -> None:
+    (tmp_path / file).write_text(content)
+    records = iter(Reading("hotpotqa", tmp_path / file))
+    assert next(records).answer == ("b",)
+    with pytest.raises(UnreadableFile):
+        next(records)
