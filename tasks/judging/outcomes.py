@@ -1,4 +1,4 @@
-"""What a right or wrong answer is worth in VerlTool's tasks (arXiv:2509.01055, equations 6 to 8).
+"""What a right or wrong answer is worth in VerlTool's tasks (arXiv:2509.01055, equations 6 and 8).
 
 Pure. Whether an answer is right is for the other modules here to say.
 """
@@ -9,7 +9,7 @@ TOOL_PENALTY = -0.25
 
 
 def signed(correct: bool, *, well_formed: bool = True) -> float:
-    """1 or -1: search, and SQL, where a broken format is wrong whatever the query returns."""
+    """1 or -1, as for SQL, where a broken format is wrong whatever the query returns."""
     return 1.0 if correct and well_formed else -1.0
 
 

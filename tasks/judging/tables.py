@@ -2,7 +2,7 @@
 
 Rows are compared as multisets, or in their order where the question asks for one; the columns may
 stand in one other order, the same for all rows. Nothing else may differ. Work is bounded: the
-search for the order of the columns looks at most at `MOST_TRIES` columns, then the tables count as
+search for the order of the columns ends after `MOST_TRIES` columns, and then the tables count as
 different.
 """
 
@@ -16,7 +16,9 @@ from decimal import Decimal
 from typing import Any
 
 MOST_TRIES = 2000
-"""Columns that are compared with a column. Each costs a pass over the rows."""
+"""Columns that are compared with a column, each a pass over the rows; fewer where those are many,"""
+MOST_STEPS = 20_000_000
+"""but always twice as many as there are columns."""
 DIGITS = 10
 """Of a number that is no whole one: databases add up in any order."""
 _TOKENS = re.compile(
@@ -73,7 +75,8 @@ class _Search:
     def __init__(self, ours: list[tuple[Hashable, ...]], theirs: list[tuple[Hashable, ...]]):
         self._ours = ours
         self._theirs = theirs
-        self._tries = 0
+        rows = len(theirs[0]) if theirs else 0
+        self._left = max(min(MOST_TRIES, MOST_STEPS // (rows + 1)), 2 * len(theirs))
 
     def found(self) -> bool:
         contents = [Counter(column) for column in self._ours]
@@ -102,8 +105,8 @@ class _Search:
             if number in used or column in tried:
                 continue  # a twin of a column that did not lead to the end does not either
             tried.add(column)
-            self._tries += 1
-            if self._tries > MOST_TRIES:
+            self._left -= 1
+            if self._left < 0:
                 return False
             names: dict[tuple[int, Hashable], int] = {}
             mine = [names.setdefault(pair, len(names)) for pair in zip(ours, column, strict=True)]

@@ -73,6 +73,8 @@ class Reading:
                 f"set {name} comes with a second file, a line of SQL<TAB>database for each row: "
                 "name it (gold)"
             )
+        if self.layout.gold and len(self.files) > 1:
+            raise TaskFault(f"set {name} has a second file for each file: read them one by one")
         if gold is not None and not self.layout.gold:
             raise TaskFault(f"set {name} has no second file: leave gold out")
         if heldout and self.layout.held_out is None:

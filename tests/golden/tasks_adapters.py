@@ -21,10 +21,6 @@ def _reward_math(correct: bool, tool_used: bool, tool_penalty: float) -> float:
     return outcomes.with_tool_term(correct, tool_used=tool_used, penalty=tool_penalty)
 
 
-def _reward_search(correct: bool, answered: bool = True) -> float:
-    return outcomes.signed(correct, well_formed=answered)
-
-
 def _reward_sql(correct: bool, format_ok: bool = True) -> float:
     return outcomes.signed(correct, well_formed=format_ok)
 
@@ -33,6 +29,5 @@ TASKS_ADAPTERS: dict[str, Callable[..., Any]] = {
     "sesearch.qa_metrics": _qa_metrics,
     "verltool.sql_equal": tables.same_rows,
     "verltool.reward_math": _reward_math,
-    "verltool.reward_search": _reward_search,
     "verltool.reward_sql": _reward_sql,
 }

@@ -350,6 +350,9 @@ def test_prompts_and_their_gold_file_belong_together(tmp_path: Path) -> None:
         list(Reading("spider_prompts", path, gold=gold))
     with pytest.raises(UnreadableFile, match=r"gone.sql"):
         list(Reading("spider_prompts", path, gold=tmp_path / "gone.sql"))
+    with pytest.raises(TaskFault, match="one by one"):
+        written(tmp_path / "y.json", [LAYOUTS["spider_prompts"][1]])
+        Reading("spider_prompts", tmp_path, gold=gold)
     with pytest.raises(TaskFault, match="no second file"):
         Reading("spider", path, gold=gold)
 
