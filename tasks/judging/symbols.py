@@ -3,8 +3,9 @@
 `math-verify` reads and compares (the extra `tasks`), in processes of its own.
 
 Invariants
-- A judge may be asked from any thread, by several at once, and each question has an end: `seconds`,
-  and the time to start a process. An expression that takes longer, or kills its process, is wrong.
+- A judge may be asked from any thread, by several at once, and each question has an end: `seconds`
+  of CPU, and the time to start a process. An expression that takes longer, or kills its process, is
+  wrong. Seconds of CPU are the same on a busy machine; those of the clock are bounded more loosely.
 - What is the same text, or two whole numbers, needs no process. Processes start when they are
   needed.
 - Without `math-verify` the comparison is that of `numbers`, and a judge says so once.
@@ -35,9 +36,9 @@ WORKER = Path(__file__).with_name("symbols_worker.py")
 LONGEST = 2000
 """Characters of an expression. A longer one is wrong."""
 MOST_GOLDS = 32
-_START_SECONDS = 60.0
-_GRACE = 2.0
-"""Seconds that a process has beyond its own alarm, before it is killed from here."""
+_START_SECONDS = 120.0
+_SLOWER = 20.0
+"""How much slower than the CPU's the clock may be, before a process is killed from here."""
 _WHOLE = re.compile(r"[-+]?\d{1,300}")
 
 log = structlog.get_logger(__name__)
@@ -50,8 +51,8 @@ class _WorkerDied(Exception):
 class MathJudge:
     """Says whether an answer is right. Close it, or use it in a `with`.
 
-    seconds: of one question. workers: processes at most; who asks while all are busy waits.
-    counts: questions by what became of them: `text` (no process was asked), `asked`, `died`.
+    seconds: of CPU, for one question. workers: processes at most; who asks while all are busy
+    waits. counts: questions by what became of them: `text` (no process was asked), `asked`, `died`.
     """
 
     def __init__(self, *, seconds: float = 5.0, workers: int = 2) -> None:
@@ -151,7 +152,7 @@ class _Worker:
             self._process.stdin.write(line.encode() + b"\n")
         except OSError as error:
             raise _WorkerDied from error
-        return self._reply(seconds + _GRACE).get("right") is True
+        return self._reply(_SLOWER * (seconds + 1)).get("right") is True
 
     def _reply(self, seconds: float) -> dict[str, bool]:
         assert self._process.stdout is not None

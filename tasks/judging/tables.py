@@ -16,9 +16,9 @@ from decimal import Decimal
 from typing import Any
 
 MOST_TRIES = 2000
-"""Columns that are compared with a column, each a pass over the rows; fewer where those are many,"""
+"""Columns that are compared with a column, each a pass over the rows."""
 MOST_STEPS = 20_000_000
-"""but always twice as many as there are columns."""
+"""Rows in all of these passes; two passes a column are always made."""
 DIGITS = 10
 """Of a number that is no whole one: databases add up in any order."""
 _TOKENS = re.compile(
