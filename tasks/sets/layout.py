@@ -90,6 +90,9 @@ def record_of(
     said = () if asked else _messages(messages, layout, where, row)
     if not asked and not said:
         raise Rejected("no question")
+    shown = tuple(_images(images, layout, where, row))
+    if layout.images and not shown:
+        raise Rejected("no image")
     name = _first(row, layout.id)
     source = row.get("data_source")
     return Record(
@@ -97,7 +100,7 @@ def record_of(
         data_source=source if isinstance(source, str) and source else layout.name,
         question=asked,
         messages=said,
-        images=tuple(_images(images, layout, where, row)),
+        images=shown,
         answer=answers,
         task=layout.task,
         split=split or _own_split(row) or layout.split,
@@ -135,7 +138,11 @@ def _first(row: Mapping[str, Any], paths: Iterable[str]) -> Any:
     found: Any = MISSING
     for path in paths:
         value = _at(row, path)
-        if value is not MISSING and value is not None and value != "":
+        if (
+            value is not MISSING
+            and value is not None
+            and not (isinstance(value, str) and not value)
+        ):
             return value
         found = None if value is not MISSING else found
     return found

@@ -13,9 +13,9 @@ import pyarrow.parquet
 import pytest
 
 from tasks.errors import TaskFault, UnknownName, UnreadableFile, WrongLayout
-from tasks.record import Record
+from tasks.record import Record, answers_of, line_of
 from tasks.sets import SETS, Reading
-from tasks.sets.layout import HeldOut
+from tasks.sets.layout import HeldOut, record_of
 from tasks.sets.loading import held_out_rows
 from tasks.sources import WINDOW, endless, once
 from toolwright.imports import load_object
@@ -202,8 +202,6 @@ def test_where_a_record_is_from(tmp_path: Path) -> None:
     ],
 )
 def test_a_ground_truth_of_any_kind(truth: Any, answer: tuple[str, ...]) -> None:
-    from tasks.record import answers_of
-
     assert answers_of(truth) == answer
 
 
@@ -415,3 +413,22 @@ def test_a_row_is_there_before_the_file_is_read_to_its_end(
     assert next(records).answer == ("b",)
     with pytest.raises(UnreadableFile):
         next(records)
+
+
+def test_a_row_as_pandas_has_it() -> None:
+    row = {
+        "prompt": np.array([{"role": "user", "content": "Who?"}]),
+        "reward_model": {"ground_truth": {"target": np.array(["Ada", "Lovelace"])}},
+        "extra_info": {"index": np.int64(3), "split": "train"},
+    }
+    record = record_of(SETS["search_r1"], row, number=0, where="here")
+    assert record.answer == ("Ada", "Lovelace")
+    assert json.loads(line_of(record.row()))["messages"] == PROMPT
+    assert record.extra["index"] == 3
+
+
+def test_a_visual_question_without_an_image_is_rejected(tmp_path: Path) -> None:
+    row = LAYOUTS["v_star"][1]
+    reading = Reading("v_star", written(tmp_path / "x.jsonl", [{**row, "image": []}, row]))
+    assert len(list(reading)) == 1
+    assert reading.rejected == {"no image": 1}
