@@ -16,6 +16,7 @@ from typing import Annotated
 
 import typer
 
+from engine.commands import evaluate_cli
 from engine.commands.endings import (
     leave_before_serving,
     one_sentence,
@@ -152,7 +153,8 @@ def sample(
             --keep engine.sample.keep:rewarded --output run/kept.trajectories
     """
     with one_sentence():
-        from engine.commands.sample import Options, Stopped, sample_and_tell
+        from engine.commands.sample import Options, sample_and_tell
+        from engine.commands.stopping import Stopped
 
         read = load_recipe(recipe, set_ or ())
         table = read.table("engine", EngineTable)
@@ -171,6 +173,9 @@ def sample(
         except Stopped as stopped:
             tell_people(f"engine: {stopped}")
             sys.exit(128 + stopped.number)
+
+
+app.add_typer(evaluate_cli.app, name="eval")
 
 
 RunArgument = Annotated[Path, typer.Argument(help="the run's folder, run.folder of its recipe")]

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import signal
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import orjson
 import typer
 
+from engine.begun_with import short
 from engine.build import (
     build_codec,
     build_group_hook,
@@ -23,6 +22,7 @@ from engine.build import (
     build_tools,
 )
 from engine.commands.endings import tell_people
+from engine.commands.stopping import until_stopped
 from engine.config import EngineTable
 from engine.errors import StartupError
 from engine.lanes.group import Lane
@@ -61,14 +61,6 @@ class Options:
     export: bool = False
 
 
-class Stopped(Exception):
-    """A signal ended it; the same command goes on."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(f"stopped by {signal.Signals(number).name}; the same command goes on")
-        self.number = number
-
-
 async def sample_and_tell(recipe: Recipe, table: EngineTable, options: Options) -> None:
     """`engine sample`: progress and the log beside the output, the summary on standard output."""
     refuse_open_ports(recipe, "sampler", "tools")
@@ -80,24 +72,7 @@ async def sample(
     recipe: Recipe, table: EngineTable, options: Options, show: Callable[[str], None]
 ) -> str:
     """Collects, and returns the summary. EngineError for what cannot go on, Stopped by a signal."""
-    loop, caught = asyncio.get_running_loop(), asyncio.Queue[int]()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, caught.put_nowait, number)
-    work = asyncio.create_task(_sample(recipe, table, options, show))
-    stop = asyncio.create_task(caught.get())
-    try:
-        await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
-        if not work.done():
-            work.cancel()
-            await asyncio.wait({work})
-            raise Stopped(stop.result())
-        return work.result()
-    finally:
-        work.cancel()
-        stop.cancel()
-        await asyncio.gather(work, stop, return_exceptions=True)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)
+    return await until_stopped(_sample(recipe, table, options, show))
 
 
 async def _sample(
@@ -256,15 +231,8 @@ def _settings(
         "--most-per-task": str(options.most_per_task or "all"),
         "--keep": options.keep or "all",
         "--export": "jsonl" if options.export else "none",
-        **{name: _short(value) for name, value in said.items()},
+        **{name: short(value) for name, value in said.items()},
     }
-
-
-def _short(value: object) -> str:
-    text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
-    if len(text) <= 200:
-        return text
-    return f"{text[:180]}... {hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 def _owner(output: Path) -> str:

@@ -28,6 +28,7 @@ from typing import Any, BinaryIO
 import orjson
 from google.protobuf.proto import serialize_length_prefixed
 
+from engine.begun_with import what_differs
 from engine.errors import StartupError
 from engine.lines import Lines, append_whole, when_there_is_room
 from engine.sample.choice import Verdict
@@ -170,12 +171,11 @@ class Store:
             ) from error
 
     def _check(self, before: Mapping[str, str], now: Settings) -> None:
-        for name, value in now.items():
-            if before.get(name) != value:
-                raise StartupError(
-                    f"{self.output} was begun with {name} {before.get(name, 'unknown')!r}, not "
-                    f"{value!r}: go on with what it was begun with, or choose another --output"
-                )
+        if differs := what_differs(before, now):
+            raise StartupError(
+                f"{self.output} {differs}: go on with what it was begun with, or choose another "
+                "--output"
+            )
 
     def _back_to_unfinished(self) -> None:
         """A collection that was finished goes on in a copy: OUTPUT stays what it was meanwhile."""

@@ -49,6 +49,18 @@ class WholeDescriptions(TyperGroup):
                 formatter.write_dl(rows)
 
 
+class WithDefault(WholeDescriptions):
+    """A group with a command that need not be named: `engine eval FILE` is
+    `engine eval run FILE`."""
+
+    default = "run"
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in (*self.commands, "--help"):
+            args = [self.default, *args]
+        return super().parse_args(ctx, args)
+
+
 def command_line(program: str, *, help: str, epilog: str | None = None) -> typer.Typer:
     """The Typer application of a program; commands are added to it."""
     app = typer.Typer(

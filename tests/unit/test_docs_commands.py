@@ -68,6 +68,8 @@ def test_a_command_of_the_docs_can_be_typed(page: Path, words: list[str]) -> Non
         return
     command = COMMANDS[name]
     while hasattr(command, "commands") and rest and not rest[0].startswith("-"):
+        if rest[0] not in command.commands and (default := getattr(command, "default", "")):
+            rest.insert(0, default)
         assert rest[0] in command.commands, f"{rest[0]}: no such command"
         command = command.commands[rest.pop(0)]
     known = {option for p in command.params for option in (*p.opts, *p.secondary_opts)}

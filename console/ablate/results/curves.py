@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from console.ablate.results.statistics import mean_of
 from console.verdict import FIFTH
 from toolwright.page.charts import smooth
+from toolwright.statistics import mean_of
 
 WINDOW = 5
 """Steps that a curve is a mean of where it is drawn, and where it is held against a threshold."""

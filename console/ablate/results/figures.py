@@ -20,11 +20,12 @@ from console.ablate.results.measures import (
     measures,
     threshold_of,
 )
-from console.ablate.results.statistics import Difference, Mean, difference, mean_of
+from console.ablate.results.statistics import Difference, difference
 from console.ablate.standing import Standing, Word
 from console.config import BASE
 from console.redact import Redactor, redactor
 from console.report.suites import all_asked, told
+from toolwright.statistics import Mean, mean_of
 
 LONGEST_VALUE = 300
 """Letters of a recipe's value."""

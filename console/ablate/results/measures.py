@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from console.ablate.results.curves import Curve, beginning, end, height, reached
-from console.ablate.results.statistics import mean_of
 from console.record.run import RunFiles
 from console.record.types import WAYS, Evaluation
 from console.report.suites import Asked
 from console.verdict import score
+from toolwright.statistics import mean_of
 
 REWARD, AREA, STEPS = "reward", "area", "steps"
 WAY = 0.9

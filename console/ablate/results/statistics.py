@@ -1,4 +1,4 @@
-"""What several seeds say of a variation: means, and differences to the base by seed. Pure.
+"""What several seeds say of a variation: differences to the base by seed. Pure.
 
 A difference is that of two runs with one seed, so that what a seed does to both cancels. Its error
 is that of the mean over seeds; it counts where the mean lies further from 0 than Student's t for so
@@ -15,14 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-NORMAL = 1.96
-"""Standard errors around a mean that hold 95 % of a normal distribution."""
-STUDENT = (
-    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
-    *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
-    *(2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
-)
-"""The same of Student's t, for 1 degree of freedom and on."""
+from toolwright.statistics import NORMAL, Mean, mean_of, student
 
 
 class Against(StrEnum):
@@ -43,15 +36,6 @@ class Against(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mean:
-    """Over `n` seeds. stderr: None for one."""
-
-    mean: float
-    stderr: float | None
-    n: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
     """To the base, over `n` seeds that have both; None where none has."""
 
@@ -59,20 +43,6 @@ class Difference:
     stderr: float | None
     n: int
     against: Against
-
-
-def mean_of(values: Iterable[float]) -> Mean | None:
-    """None without a finite value."""
-    found = [value for value in values if math.isfinite(value)]
-    if not found:
-        return None
-    n = len(found)
-    mean = math.fsum(value / n for value in found)
-    if n == 1:
-        return Mean(mean=mean, stderr=None, n=1)
-    # hypot: squares of large values are no numbers.
-    spread = math.hypot(*(value - mean for value in found)) / math.sqrt(n - 1)
-    return Mean(mean=mean, stderr=spread / math.sqrt(n), n=n)
 
 
 def difference(
@@ -91,13 +61,6 @@ def difference(
     floor = math.hypot(*errors) / found.n
     against = _against(found, floor) if complete else Against.INCOMPLETE
     return Difference(mean=found.mean, stderr=found.stderr, n=found.n, against=against)
-
-
-def student(degrees: int) -> float:
-    """Standard errors that hold 95 % of Student's t."""
-    if degrees <= len(STUDENT):
-        return STUDENT[degrees - 1]
-    return NORMAL + (NORMAL**3 + NORMAL) / (4 * degrees)  # Cornish and Fisher, first order
 
 
 def _against(found: Mean, floor: float) -> Against:

@@ -31,7 +31,7 @@ class Results:
     def __init__(self, run_folder: Path) -> None:
         self.summaries = Lines(run_folder / "evaluations.jsonl")
         self.samples = Lines(run_folder / "samples.jsonl")
-        self._rows = run_folder / "evaluations"
+        self._run_folder = run_folder
         self._open: dict[str, Lines] = {}
 
     @property
@@ -51,13 +51,18 @@ class Results:
 
     def rows(self, suite: str, version: WeightVersion) -> Lines:
         """The lines of one evaluation, mended; `close` them when it is over."""
-        file = Lines(self._rows / f"{suite}@{quote(str(version), safe='')}.jsonl")
+        file = Lines(rows_file(self._run_folder, suite, str(version)))
         file.mend_end()
         self._open[file.file.name] = file
         return file
 
     def close(self, rows: Lines) -> None:
         self._open.pop(rows.file.name, None)
+
+
+def rows_file(run_folder: Path, suite: str, version: str) -> Path:
+    """Where the lines of one evaluation are."""
+    return run_folder / "evaluations" / f"{suite}@{quote(version, safe='')}.jsonl"
 
 
 def earlier_rows(rows: Lines, settings: str, n: int) -> Iterator[dict[str, Any]]:
@@ -77,16 +82,27 @@ def row_of(
         "version": str(version),
         "index": trajectory.index,
         "task_id": trajectory.task.id,
+        "data_source": trajectory.task.data_source,
         "reward": trajectory.reward,
         "parts": {part.name: part.value for part in trajectory.reward_parts if part.turn is None},
         "stop_reason": trajectory.stop_reason.name.lower(),
         "calls": len(trajectory.calls),
         "response_tokens": trajectory.response_tokens,
+        "input_tokens": input_tokens(trajectory),
+        "seconds": round(trajectory.timings.wall_s, 3),
         "masked": trajectory.masked,
         "versions": [str(one) for one in trajectory.weight_versions],
         ERRORED: errored[:MOST_REASON],
         "settings": settings,
     }
+
+
+def input_tokens(trajectory: Trajectory) -> int:
+    """Tokens that the policy read: the prompt of every action, as an API without a prefix cache
+    counts them."""
+    return sum(
+        start for sequence in trajectory.sequences for _turn, start, _end in sequence.action_spans
+    )
 
 
 def bad_row(

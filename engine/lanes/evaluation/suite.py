@@ -111,6 +111,11 @@ class SuiteRun:
         """Rows of the suite that are over."""
         return self.suite.n - self._states.count(_Row.OPEN)
 
+    @property
+    def tally(self) -> Tally:
+        """What its rows come to so far."""
+        return self._tally
+
     def cut(self) -> None:
         """No further row is begun. Rows are begun in order, so what is measured by then is the
         suite's beginning, and no choice of its quick ones."""
@@ -120,13 +125,25 @@ class SuiteRun:
     async def run(self) -> bool:
         """True when its line is in evaluations.jsonl; False where nothing could be measured."""
         began = time.monotonic()
-        self._rows = self._context.results.rows(self.suite.name, self.version)
         try:
-            await asyncio.to_thread(self._take_up)
+            await self.take_up()
+            await self.measure()
+        finally:
+            self.sampled.set()
+        return await self._summarise(time.monotonic() - began)
+
+    async def take_up(self) -> None:
+        """Reads the rows that an earlier life finished."""
+        self._rows = self._context.results.rows(self.suite.name, self.version)
+        await asyncio.to_thread(self._take_up)
+
+    async def measure(self) -> None:
+        """Until every row is over, or it was cut; after `take_up`. It leaves no line in
+        evaluations.jsonl."""
+        try:
             async with asyncio.TaskGroup() as group:
                 await self._sample(group)
                 self.sampled.set()
-            return await self._summarise(time.monotonic() - began)
         finally:
             self.sampled.set()
             self._context.results.close(self._rows)
@@ -161,9 +178,17 @@ class SuiteRun:
                 if self._cut:
                     self._context.slots.release()
                     return
-                self.rolling += 1
-                self._still.clear()
+                self._begin(index)
                 group.create_task(self._row(index, drawn))
+
+    def _begin(self, index: int) -> None:
+        """An errored row that is run again is open: a pass must not take it for errored, and begin
+        it once more, while it is scored."""
+        self.rolling += 1
+        self._still.clear()
+        if self._states[index] == _Row.ERRORED:
+            self._tally.again()
+            self._states[index] = _Row.OPEN
 
     async def _row(self, index: int, drawn: DrawnTask | BadRow) -> None:
         try:

@@ -1,12 +1,12 @@
-"""The rows of a suite: the first `n` positions of its source, drawn one at a time.
+"""The rows of a suite: the first `n` positions of its source, or chosen ones, drawn one at a time.
 
-A position whose row cannot be used stays a position: row i of a suite is row i of its source,
-whatever other rows are bad, in every evaluation.
+A position whose row cannot be used stays a position: row i of a suite is the row of the same
+position of its source, whatever other rows are bad, in every evaluation.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,8 +21,18 @@ from toolwright.types import WeightVersion
 class SuiteTasks:
     """The source of one suite. A file is opened once, a function is called anew for every walk."""
 
-    def __init__(self, suite: Suite, folder: Path, *, max_bad_rows: int) -> None:
+    def __init__(
+        self,
+        suite: Suite,
+        folder: Path,
+        *,
+        max_bad_rows: int,
+        positions: Sequence[int] | None = None,
+    ) -> None:
+        """positions: one for each of the suite's n rows, none below the one before; None = the
+        first n. The same position again is the same task again."""
         self._suite = suite
+        self._positions = range(suite.n) if positions is None else positions
         self._folder = folder
         self._max_bad_rows = max_bad_rows
         self._file: TaskSource | None = None
@@ -31,7 +41,7 @@ class SuiteTasks:
         """What tells the source from another. StartupError when it cannot be used or is too
         short."""
         source = await self._fresh()
-        rows, asked = source.rows, self._suite.n
+        rows, asked = source.rows, self._positions[-1] + 1
         if rows is not None:
             self._file = source
             if rows < asked:
@@ -54,17 +64,25 @@ class SuiteTasks:
         """(index, its task or why there is none) of the wanted rows, in order. version: the
         weights that are evaluated."""
         source = self._file or await self._fresh()
+        last, drawn = -1, None
         try:
-            for index in range(self._suite.n):
+            for index, position in enumerate(self._positions):
                 if not wanted(index):
                     continue
-                try:
-                    yield index, self._laid_over(await source.at(index), version)
-                except BadRow as bad:
-                    yield index, bad
+                if drawn is None or position != last:
+                    last, drawn = position, await self._drawn(source, position, version)
+                yield index, drawn
         finally:
             if source is not self._file:
                 source.close()
+
+    async def _drawn(
+        self, source: TaskSource, position: int, version: WeightVersion
+    ) -> DrawnTask | BadRow:
+        try:
+            return self._laid_over(await source.at(position), version)
+        except BadRow as bad:
+            return bad
 
     def _laid_over(self, drawn: DrawnTask, version: WeightVersion) -> DrawnTask:
         """The task with the suite's metadata over its own; "{version}" names the weights."""
@@ -100,7 +118,7 @@ class SuiteTasks:
         """Tasks of a function that ends."""
         source, found = await self._fresh(), 0
         try:
-            for found in range(self._suite.n):
+            for found in range(self._positions[-1] + 1):
                 try:
                     await source.at(found)
                 except BadRow:
@@ -109,11 +127,11 @@ class SuiteTasks:
             return found
         finally:
             source.close()
-        return self._suite.n
+        return self._positions[-1] + 1
 
     def _too_short(self, found: int) -> StartupError:
         suite = self._suite
         return StartupError(
-            f"evaluation suite {suite.name!r}: {suite.source} has {found} tasks, {suite.n} are "
-            "asked: give it more, or lower the suite's n"
+            f"evaluation suite {suite.name!r}: {suite.source} has {found} tasks, "
+            f"{self._positions[-1] + 1} are asked: give it more, or lower the suite's n"
         )

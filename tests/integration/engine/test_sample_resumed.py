@@ -11,7 +11,7 @@ import pytest
 
 from bench.scripted import Timing
 from engine import lines as files
-from engine.commands.sample import Stopped
+from engine.commands.stopping import Stopped
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.collected import collect, kept, progress
 from tests.support.recipes import merged, write_recipe

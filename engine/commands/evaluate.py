@@ -1,0 +1,62 @@
+"""`engine eval RECIPE`: the recipe's suites, asked of the weights that the samplers serve."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+from engine.commands.stopping import until_stopped
+from engine.config import EngineTable
+from engine.evaluate.asked import Subset
+from engine.evaluate.evaluator import Evaluator, Wanted
+from engine.evaluate.folder import LOG, EvaluationFolder
+from engine.evaluate.results.figures import Reading, write_results
+from engine.telemetry.logs import log_to
+from toolwright.recipe import Recipe, refuse_open_ports
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the command line says. output: None = "eval" in the run's folder."""
+
+    output: Path | None = None
+    suites: tuple[str, ...] = ()
+    subset: int | None = None
+    subset_seed: int = 0
+    samples: int = 1
+    temperature: float | None = None
+    concurrency: int | None = None
+    fresh: bool = False
+    reading: Reading = field(default_factory=Reading)
+    progress: TextIO = field(default_factory=lambda: sys.stderr)
+
+
+async def evaluate(
+    recipe: Recipe, table: EngineTable, options: Options, show: Callable[[str], None]
+) -> dict[str, Any]:
+    """The results of a recipe's evaluation, which are in its folder as well. EngineError for what
+    cannot go on, Stopped by a signal; what is done stays in both cases."""
+    refuse_open_ports(recipe, "sampler", "tools")
+    path = options.output or recipe.run_folder / "eval"
+    folder = EvaluationFolder(path)
+    try:
+        if aside := folder.claim(fresh=options.fresh):
+            show(f"the earlier evaluation is in {aside} now")
+        log_to(path / LOG)
+        wanted = Wanted(
+            suites=options.suites,
+            subset=Subset(n=options.subset, seed=options.subset_seed) if options.subset else None,
+            samples=options.samples,
+            temperature=options.temperature,
+            concurrency=options.concurrency,
+        )
+        evaluator = Evaluator(recipe, table, folder, wanted)
+        await until_stopped(evaluator.run(options.progress, options.reading.by, show))
+        found = write_results(path, options.reading)
+        show(f"{path}")
+        return found
+    finally:
+        folder.close()

@@ -1,0 +1,178 @@
+"""The folder of one evaluation.
+
+settings.json says what it was begun with, evaluations/ has a line a row (see
+`lanes/evaluation/results.py`), samples.jsonl a few trajectories as text, engine.jsonl the log;
+results.json and page.html are made of those, at the end and whenever they are asked for again.
+
+Invariants
+- settings.json is there before the first row, whole, and never changes. A start with others is
+  refused: its rows would be of another measurement.
+- One process at a time has the folder.
+- Nothing is thrown away: --fresh renames what is there.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import orjson
+
+from engine.begun_with import what_differs
+from engine.errors import StartupError
+
+FORMAT = 1
+LOG = "engine.jsonl"
+RESULTS = "results.json"
+PAGE = "page.html"
+_SETTINGS = "settings.json"
+_LOCK = "lock"
+_UNFINISHED = ".unfinished"
+_OWN = frozenset((LOG, RESULTS, PAGE, _SETTINGS, _LOCK, "evaluations", "samples.jsonl"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedOf:
+    """A suite of the folder. n: rows. questions: as many, but for several samples of each."""
+
+    name: str
+    n: int
+    questions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """What a folder was begun with.
+
+    name: of the recipe's run. weights: for people. version: as rows have it. settings: what has to
+    be the same, by names for a sentence.
+    """
+
+    name: str
+    weights: str
+    version: str
+    samples: int
+    suites: Sequence[AskedOf]
+    settings: Mapping[str, str]
+
+    @property
+    def digest(self) -> str:
+        """What the rows of these settings are told by."""
+        data = orjson.dumps(dict(self.settings), option=orjson.OPT_SORT_KEYS)
+        return hashlib.sha256(data).hexdigest()[:12]
+
+
+class EvaluationFolder:
+    """`claim` it, then `begin`; `close` in every case."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock: BinaryIO | None = None
+
+    def claim(self, *, fresh: bool) -> Path | None:
+        """Nobody else has it from now on. fresh: what is there is renamed first; its new name.
+
+        StartupError where another process has it, or where it is something else's folder; OSError
+        where it cannot be made.
+        """
+        self._take_lock()
+        if not fresh or not (self.path / _SETTINGS).exists():
+            return None
+        aside = next(
+            name
+            for number in count(1)
+            if not (name := self.path.with_name(f"{self.path.name}.before-{number}")).exists()
+        )
+        self.path.rename(aside)
+        self.close()
+        self._take_lock()
+        return aside
+
+    def begin(self, begun: Begun) -> None:
+        """StartupError where the folder was begun with other settings."""
+        if not (self.path / _SETTINGS).exists():
+            data = {"format": FORMAT, **asdict(begun), "settings": dict(begun.settings)}
+            write_whole(self.path / _SETTINGS, orjson.dumps(data, option=orjson.OPT_INDENT_2))
+        elif differs := what_differs(read_begun(self.path).settings, begun.settings):
+            raise StartupError(
+                f"{self.path} {differs}: go on with what it was begun with, choose another "
+                "--output, or set it aside with --fresh"
+            )
+
+    def close(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def _take_lock(self) -> None:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, FileNotFoundError, NotADirectoryError) as error:
+            raise StartupError(
+                f"{self.path} cannot be a folder ({error.strerror}): choose another --output"
+            ) from error
+        there = (one.name for one in self.path.iterdir())
+        others = sorted(one for one in there if one.removesuffix(_UNFINISHED) not in _OWN)
+        if others and not (self.path / _SETTINGS).exists():
+            raise StartupError(
+                f"{self.path} holds {others[0]!r} and no evaluation: choose another --output"
+            )
+        lock = (self.path / _LOCK).open("ab")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            lock.close()
+            raise StartupError(
+                f"{self.path} is written by another `engine eval`: wait for it, or choose another "
+                "--output"
+            ) from error
+        self._lock = lock
+
+
+def read_begun(folder: Path) -> Begun:
+    """StartupError where the folder is no evaluation's."""
+    file = folder / _SETTINGS
+    try:
+        data: Any = orjson.loads(file.read_bytes())
+        if data["format"] != FORMAT:
+            raise StartupError(
+                f"{file} has format {data['format']!r}, this version reads {FORMAT}: read it with "
+                "the version that wrote it"
+            )
+        return Begun(
+            name=str(data["name"]),
+            weights=str(data["weights"]),
+            version=str(data["version"]),
+            samples=max(1, int(data["samples"])),
+            suites=[
+                AskedOf(name=str(one["name"]), n=int(one["n"]), questions=int(one["questions"]))
+                for one in data["suites"]
+            ],
+            settings={str(name): str(value) for name, value in data["settings"].items()},
+        )
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise StartupError(
+            f"{folder} holds no evaluation: name the --output of `engine eval`"
+        ) from error
+    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise StartupError(f"{file} is not what `engine eval` wrote: {error!r}") from error
+
+
+def write_whole(file: Path, data: bytes) -> None:
+    """The file is there whole, or as it was before."""
+    unfinished = file.with_name(file.name + _UNFINISHED)
+    try:
+        with unfinished.open("wb") as out:
+            out.write(data)
+            out.flush()
+            os.fsync(out.fileno())
+        unfinished.replace(file)
+    except OSError:
+        unfinished.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,232 @@
+"""`engine eval`: suites without a learner, from scripted sampler and tool to table and page."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from bench.scripted import ScriptedSampler, ScriptRequest, Timing
+from engine.cli import app
+from engine.errors import StartupError
+from engine.evaluate.results.figures import Reading
+from engine.lanes.evaluation import suite as suites
+from tests.integration.engine.conftest import MakeWorld
+from tests.integration.toolsvc.conftest import start_service
+from tests.support.dialogue import ANSWER, CALL, by_turn
+from tests.support.evaluated import asked, lines
+from tests.support.evaluations import lane, suite
+from tests.support.recipes import merged, write_recipe
+from tests.support.tools import ToolDouble, broken
+from tests.support.waiting import until
+
+
+def questions(folder: Path, name: str, n: int, *sources: str) -> dict[str, Any]:
+    """A suite of its own file."""
+    rows = [
+        {"id": f"{name}{number}", "prompt": f"what is {number}+1?", "answer": str(number + 1)}
+        | ({"data_source": sources[number % len(sources)]} if sources else {})
+        for number in range(n)
+    ]
+    (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return suite(name, n, source=f"{name}.jsonl")
+
+
+async def test_two_sets_through_a_real_tool_service(world: MakeWorld, tmp_path: Path) -> None:
+    """One set is answered by what the tool printed, the other by what it did not."""
+
+    def script(request: ScriptRequest) -> Sequence[int]:
+        said = here.codec.decode(request.input_ids)
+        if "</result>" not in said:
+            return here.codec.encode("<python> print(int('1') + 1)</python>")
+        right = "<result> 2" in said and "wrong" not in request.conversation
+        return here.codec.encode(ANSWER if right else ANSWER.replace("2", "3"))
+
+    here = await world(script=script)
+    service = start_service(
+        tmp_path / "tools.log", "python", "--ready", "2", "--shards", "1", "--memory-mib", "192"
+    )
+    try:
+        changes = {
+            "tools": {"python": {"service": service.address}},
+            "engine": lane(
+                questions(here.folder, "right", 4, "nq", "popqa"),
+                questions(here.folder, "wrong", 3) | {"when": "ends"},
+            ),
+        }
+        found = await asked(here, changes=changes, reading=Reading(price_in=1.0))
+    finally:
+        service.process.terminate()
+        assert service.process.wait(20) == 0
+    assert [(one["name"], one["n"], one["score"]) for one in found["sets"]] == [
+        ("nq", 2, 1.0), ("popqa", 2, 1.0), ("wrong", 3, 0.0),
+    ]  # fmt: skip
+    assert found["average"]["score"] == pytest.approx(2 / 3)
+    assert (found["complete"], found["weights"]) == (True, "default of scripted")
+    (nq, *_) = found["sets"]
+    assert (nq["calls"], nq["stops"]) == (1.0, {"answered": 2})
+    assert nq["input_tokens"] > 40 and nq["output_tokens"] > 10 and nq["cost"] > 0
+    folder = here.folder / "eval"
+    assert json.loads((folder / "results.json").read_text()) == found
+    page = (folder / "page.html").read_text()
+    assert "right, right0" in page and "popqa" in page
+    assert sorted(row["task_id"] for row in lines(folder)) == sorted(
+        [f"right{n}" for n in range(4)] + [f"wrong{n}" for n in range(3)]
+    )
+
+
+async def test_a_subset_asks_the_same_questions_again(world: MakeWorld) -> None:
+    here = await world()
+    changes = {"engine": lane(questions(here.folder, "a", 30), questions(here.folder, "b", 4))}
+    few = {"subset": 5, "subset_seed": 7, "changes": changes}
+    await asked(here, **few)
+    await asked(here, **few, output=here.folder / "again")
+    ids = sorted(row["task_id"] for row in lines(here.folder / "eval"))
+    assert ids == sorted(row["task_id"] for row in lines(here.folder / "again"))
+    assert len(ids) == 5 + 4
+    assert [one for one in ids if one[0] == "a"] != [f"a{n}" for n in range(5)]
+
+
+async def test_samples_of_a_question_are_rolled_out_one_by_one(world: MakeWorld) -> None:
+    def script(request: ScriptRequest) -> Sequence[int]:
+        said = here.codec.decode(request.input_ids)
+        index = int(request.conversation.partition("/")[0].rpartition("-")[2])
+        right = ANSWER if index % 4 == 0 else ANSWER.replace("2", "3")
+        return here.codec.encode(CALL if "</result>" not in said else right)
+
+    here = await world(script=script, engine=lane(suite("aime", 2)))
+    found = await asked(here, samples=4, temperature=0.7)
+    (one,) = found["sets"]
+    assert (one["n"], one["measured_rows"], one["score"]) == (2, 8, 0.25)
+    assert {k: p["mean"] for k, p in one["pass_at"].items()} == {"1": 0.25, "2": 0.5, "4": 1.0}
+    assert {s.body["sampling_params"]["temperature"] for s in here.sampler.requests} == {0.7}
+    assert sorted(row["task_id"] for row in lines(here.folder / "eval")) == ["t0"] * 4 + ["t1"] * 4
+
+
+async def test_without_suites_it_asks_the_tasks_of_the_recipe(world: MakeWorld) -> None:
+    here = await world()
+    questions(here.folder, "own", 3)
+    found = await asked(here, changes={"task": {"source": "own.jsonl"}})
+    assert [(one["name"], one["n"]) for one in found["sets"]] == [("task", 3)]
+
+
+async def test_what_stays_without_a_score_is_asked_again_then_counted_apart(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tool service fails three attempts of three rows in two passes, and one row in the third.
+    Another life of the same command asks that one again."""
+    monkeypatch.setattr(suites, "PASS_PAUSE_S", 0.01)
+    double = ToolDouble(faults=[broken()] * 21)
+    here = await world(tools=double, engine={"patience_s": 0.0, **lane(suite("nq", 3))})
+    found = await asked(here, concurrency=1)
+    assert (found["sets"][0]["n"], found["sets"][0]["score"]) == (2, 1.0)
+    assert (found["suites"][0]["errored"], found["complete"]) == (1, True)
+    (lost,) = found["without_a_score"]
+    assert lost["task_id"] == "t0" and "the service has a fault" in lost["reason"]
+    seen = len(here.sampler.requests)
+    mended = await asked(here, concurrency=1)
+    assert (mended["sets"][0]["n"], mended["suites"][0]["errored"]) == (3, 0)
+    assert len(here.sampler.requests) == seen + 2
+
+
+async def test_a_row_that_is_scored_slowly_is_not_run_again_meanwhile(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its second run is being scored when the next pass over errored rows would begin."""
+    monkeypatch.setattr(suites, "PASS_PAUSE_S", 0.0)
+    double = ToolDouble(faults=[broken()] * 3)
+    here = await world(tools=double, engine={"patience_s": 0.0, **lane(suite("nq", 1))})
+    (here.folder / "slow.py").write_text(
+        "import asyncio\n"
+        "async def score(trajectory):\n"
+        "    await asyncio.sleep(0.3)\n"
+        "    return 1.0\n"
+    )
+    found = await asked(here, changes={"task": {"reward": "./slow.py:score"}})
+    assert found["sets"][0]["score"] == 1.0
+    assert len(here.sampler.requests) == 3 + 2
+    assert [bool(row["errored"]) for row in lines(here.folder / "eval")] == [True, False]
+
+
+async def test_a_sampler_that_dies_in_the_middle_costs_no_question(world: MakeWorld) -> None:
+    slow = Timing(tokens_per_second=200)
+    here = await world(timing=slow, engine=lane(suite("nq", 12)))
+    script = by_turn(here.codec, [CALL, ANSWER])
+    async with ScriptedSampler(
+        script=script, timing=slow, vocab_size=here.codec.vocab_size
+    ) as dying:
+        both = {"sampler": {"endpoints": [here.sampler.url, dying.url], "timeout_s": 2.0}}
+        work = asyncio.create_task(asked(here, changes=both, concurrency=4))
+        await until(
+            lambda: len(lines(here.folder / "eval")) >= 2 and dying.scheduler.running > 0, "rows"
+        )
+    found = await work
+    assert (found["sets"][0]["n"], found["sets"][0]["score"]) == (12, 1.0)
+    assert [one["errored"] for one in found["suites"]] == [0]
+    assert sorted(row["index"] for row in lines(here.folder / "eval")) == list(range(12))
+
+
+async def test_a_protocol_that_does_not_fit_ends_it_before_the_first_question(
+    world: MakeWorld,
+) -> None:
+    here = await world(engine=lane(suite("nq", 2)))
+    (here.folder / "broken.py").write_text(
+        "from engine.protocols.tagged import Tagged\n"
+        "class Broken(Tagged):\n"
+        "    def prompt(self, task, tools, codec):\n"
+        "        raise ValueError('no such template')\n"
+    )
+    with pytest.raises(StartupError, match=r"does not fit policy\.model: no such template"):
+        await asked(here, changes={"task": {"protocol": "./broken.py:Broken"}})
+    assert not here.sampler.requests
+
+
+async def test_other_settings_are_refused_and_fresh_begins_anew(world: MakeWorld) -> None:
+    here = await world(engine=lane(suite("nq", 2)))
+    await asked(here)
+    seen = len(here.sampler.requests)
+    with pytest.raises(StartupError, match=r"begun with sampling of suite nq .*--fresh"):
+        await asked(here, temperature=0.5)
+    with pytest.raises(StartupError, match="begun with --subset 'all', not '1 of seed 0'"):
+        await asked(here, subset=1)
+    await asked(here)
+    assert len(here.sampler.requests) == seen
+    await asked(here, subset=1, fresh=True)
+    assert len(lines(here.folder / "eval")) == 1
+    assert len(lines(here.folder / "eval.before-1")) == 2
+
+
+async def test_the_command_line_of_a_whole_evaluation(world: MakeWorld) -> None:
+    """Run in a thread: the command has an event loop of its own."""
+    here = await world(engine=lane(suite("nq", 3)))
+    tables = merged(here.tables, {"sampler": {"endpoints": ["http://127.0.0.1:1"]}})
+    file = write_recipe(here.folder, tables)
+
+    def typed(*words: str) -> tuple[int, str]:
+        done = CliRunner().invoke(app, ["eval", *words])
+        return done.exit_code, done.output
+
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "engine.cli", "eval", str(file), "--endpoint", here.sampler.url),
+        *("--output", str(here.folder / "one")),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, error = await process.communicate()
+    assert process.returncode == 0, error.decode()
+    assert re.search(r"^nq +3 +1\.000 ± 0\.000 +1\.00 ", out.decode(), re.MULTILINE)
+    assert "3 questions, 0 done before; weights default of scripted" in error.decode()
+    code, told = await asyncio.to_thread(typed, "show", str(here.folder / "one"), "--by", "correct")
+    assert code == 0 and "correct" in told
+    code, told = await asyncio.to_thread(typed, "compare", *[str(here.folder / "one")] * 2)
+    assert code == 0 and "McNemar" in told
+    code, told = await asyncio.to_thread(typed, "show", str(here.folder))
+    assert (code, told.count("\n")) == (1, 1)
+    assert "holds no evaluation" in told

@@ -1,0 +1,99 @@
+"""Two evaluations, pair by pair: what both were asked, and nothing else."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from statistics import stdev
+
+import pytest
+
+from engine.errors import StartupError
+from engine.evaluate.results.compare import compare, table
+from tests.support.evaluated import evaluation, row
+from toolwright.statistics import mcnemar
+
+
+def test_0_1_scores_are_compared_by_mcnemar(tmp_path: Path) -> None:
+    a = evaluation(tmp_path / "a", {"nq": [row(n, float(n < 4)) for n in range(20)]})
+    b = evaluation(tmp_path / "b", {"nq": [row(n, float(n > 0 and n < 12)) for n in range(20)]})
+    found = compare(a, b)
+    (one,) = found["sets"]
+    assert (one["n"], one["a"], one["b"]) == (20, 0.2, 0.55)
+    assert (one["better"], one["worse"], one["test"]) == (8, 1, "McNemar, exact")
+    assert one["difference"] == pytest.approx(0.35)
+    assert one["standard_error"] == pytest.approx(
+        stdev([1.0] * 8 + [-1.0] + [0.0] * 11) / math.sqrt(20)
+    )
+    assert one["p"] == pytest.approx(mcnemar(8, 1))
+    assert found["all"] is None
+    back = compare(b, a)["sets"][0]
+    assert (back["difference"], back["p"]) == (-one["difference"], one["p"])
+
+
+def test_other_scores_are_compared_by_drawing_signs_anew(tmp_path: Path) -> None:
+    a = evaluation(tmp_path / "a", {"qa": [row(n, 0.1 * (n % 5)) for n in range(30)]})
+    b = evaluation(tmp_path / "b", {"qa": [row(n, 0.1 * (n % 5) + 0.05) for n in range(30)]})
+    (one,) = compare(a, b)["sets"]
+    assert one["test"] == "paired permutation"
+    assert one["p"] < 0.001
+    assert compare(a, a)["sets"][0]["p"] == 1.0
+
+
+def test_it_says_where_the_two_did_not_score_the_same(tmp_path: Path) -> None:
+    a = evaluation(tmp_path / "a", {"nq": [row(n) for n in range(4)], "only": [row(0)]}, n=5)
+    rows = [row(2, errored="away"), row(3, 0.0), row(4, 0.0), row(5, 0.0)]
+    b = evaluation(tmp_path / "b", {"nq": rows}, n=6)
+    found = compare(a, b)
+    (one,) = found["sets"]
+    assert (one["n"], one["only_a"], one["only_b"], one["difference"]) == (1, 3, 2, -1.0)
+    told = "\n".join(table(found))
+    assert "nq: the two did not score the same questions: 3 only in A, 2 only in B" in told
+    assert "only in A: only" in told
+    assert "A is not complete" in told and "B is not complete" in told
+
+
+def test_questions_are_told_by_their_id_and_not_by_their_place(tmp_path: Path) -> None:
+    a = evaluation(tmp_path / "a", {"nq": [row(n, float(n == 0)) for n in range(3)]})
+    turned = [row(n, float(n == 2), task_id=f"q{2 - n}") for n in range(3)]
+    b = evaluation(tmp_path / "b", {"nq": turned})
+    (one,) = compare(a, b)["sets"]
+    assert (one["n"], one["better"], one["worse"]) == (3, 0, 0)
+
+
+def test_questions_of_one_id_are_paired_in_the_order_of_asking(tmp_path: Path) -> None:
+    same = {"task_id": "again"}
+    a = evaluation(tmp_path / "a", {"nq": [row(1, 0.0, **same), row(0, 1.0, **same)]})
+    b = evaluation(tmp_path / "b", {"nq": [row(0, 1.0, **same), row(1, 0.0, **same)]})
+    (one,) = compare(a, b)["sets"]
+    assert (one["n"], one["better"], one["worse"]) == (2, 0, 0)
+
+
+def test_of_samples_their_mean_is_compared_and_sets_are_pooled(tmp_path: Path) -> None:
+    def rows(source: str, first: int, *rewards: float) -> list[dict[str, object]]:
+        return [
+            row(first + n, r, task_id=f"q{(first + n) // 2}", data_source=source)
+            for n, r in enumerate(rewards)
+        ]
+
+    a = evaluation(
+        tmp_path / "a", {"qa": [*rows("nq", 0, 1, 0), *rows("popqa", 2, 0, 0)]}, samples=2
+    )
+    b = evaluation(
+        tmp_path / "b", {"qa": [*rows("nq", 0, 1, 1), *rows("popqa", 2, 0, 0)]}, samples=2
+    )
+    found = compare(a, b)
+    assert [(one["name"], one["difference"]) for one in found["sets"]] == [
+        ("nq", 0.5), ("popqa", 0.0),
+    ]  # fmt: skip
+    assert (found["all"]["n"], found["all"]["difference"]) == (2, 0.25)
+
+
+def test_nothing_in_common_and_no_such_part_are_sentences(tmp_path: Path) -> None:
+    a = evaluation(tmp_path / "a", {"nq": [row(0)]})
+    b = evaluation(tmp_path / "b", {"popqa": [row(0)]})
+    with pytest.raises(StartupError, match=r"no question in common .* sets nq there, popqa here"):
+        compare(a, b)
+    with pytest.raises(StartupError, match=r"--by f1: no row of .* has such a part: em, reward"):
+        compare(a, a, by="f1")
+    assert compare(a, a, by="em")["score"] == "em"

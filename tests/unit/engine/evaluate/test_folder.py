@@ -1,0 +1,109 @@
+"""An evaluation's folder belongs to one evaluation and one process, and nothing in it is lost."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from engine.errors import StartupError
+from engine.evaluate.folder import EvaluationFolder, read_begun
+from tests.support.evaluated import begun
+
+
+def test_what_it_was_begun_with_is_read_back_and_stays(tmp_path: Path) -> None:
+    folder = EvaluationFolder(tmp_path / "eval")
+    assert folder.claim(fresh=False) is None
+    folder.begin(begun(("nq", 4), subset="2 of seed 7"))
+    before = (tmp_path / "eval" / "settings.json").read_bytes()
+    folder.begin(begun(("nq", 4), subset="2 of seed 7"))
+    folder.close()
+    assert (tmp_path / "eval" / "settings.json").read_bytes() == before
+    assert read_begun(tmp_path / "eval") == begun(("nq", 4), subset="2 of seed 7")
+
+
+def test_other_settings_are_refused_by_name(tmp_path: Path) -> None:
+    folder = EvaluationFolder(tmp_path)
+    folder.claim(fresh=False)
+    folder.begin(begun(("nq", 4), subset="all"))
+    says = r"was begun with subset 'all', not '2 of seed 7': .* --fresh"
+    with pytest.raises(StartupError, match=says):
+        folder.begin(begun(("nq", 4), subset="2 of seed 7"))
+    with pytest.raises(StartupError, match="was begun with subset 'all', not none"):
+        folder.begin(begun(("nq", 4)))
+    folder.close()
+
+
+def test_two_at_once_are_refused(tmp_path: Path) -> None:
+    first = EvaluationFolder(tmp_path)
+    first.claim(fresh=False)
+    with pytest.raises(StartupError, match="is written by another `engine eval`"):
+        EvaluationFolder(tmp_path).claim(fresh=True)
+    first.close()
+    second = EvaluationFolder(tmp_path)
+    second.claim(fresh=False)
+    second.close()
+
+
+def test_fresh_sets_aside_what_is_there(tmp_path: Path) -> None:
+    path = tmp_path / "eval"
+    for number in (1, 2):
+        folder = EvaluationFolder(path)
+        folder.claim(fresh=False)
+        folder.begin(begun(("nq", number)))
+        folder.close()
+        assert folder.claim(fresh=True) == tmp_path / f"eval.before-{number}"
+        folder.close()
+    assert read_begun(tmp_path / "eval.before-1").suites[0].n == 1
+    assert not (path / "settings.json").exists()
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("precious")
+    with pytest.raises(StartupError, match=r"holds 'thesis\.tex' and no evaluation"):
+        EvaluationFolder(tmp_path).claim(fresh=True)
+    assert [one.name for one in tmp_path.iterdir()] == ["thesis.tex"]
+    with pytest.raises(StartupError, match="cannot be a folder"):
+        EvaluationFolder(tmp_path / "thesis.tex").claim(fresh=False)
+    with pytest.raises(StartupError, match="holds no evaluation"):
+        read_begun(tmp_path)
+
+
+def test_a_start_that_was_killed_leaves_a_folder_that_can_be_begun(tmp_path: Path) -> None:
+    (tmp_path / "settings.json.unfinished").write_text('{"form')
+    (tmp_path / "lock").touch()
+    folder = EvaluationFolder(tmp_path)
+    folder.claim(fresh=False)
+    folder.begin(begun(("nq", 1)))
+    folder.close()
+    assert read_begun(tmp_path).suites[0].n == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "is not what `engine eval` wrote"),
+        ("[1]", "is not what `engine eval` wrote"),
+        ('{"format": 1}', "is not what `engine eval` wrote: KeyError"),
+        ('{"format": 2}', "has format 2, this version reads 1"),
+        ("\xff", "is not what `engine eval` wrote"),
+    ],
+)
+def test_settings_that_nobody_wrote_are_one_sentence(tmp_path: Path, text: str, says: str) -> None:
+    (tmp_path / "settings.json").write_bytes(text.encode("latin-1"))
+    with pytest.raises(StartupError, match=re.escape(says)):
+        read_begun(tmp_path)
+
+
+@pytest.mark.parametrize("field", ["samples", "suites", "settings"])
+def test_fields_of_the_wrong_type_are_one_sentence(tmp_path: Path, field: str) -> None:
+    folder = EvaluationFolder(tmp_path)
+    folder.claim(fresh=False)
+    folder.begin(begun(("nq", 1)))
+    folder.close()
+    data = json.loads((tmp_path / "settings.json").read_text())
+    (tmp_path / "settings.json").write_text(json.dumps({**data, field: "many"}))
+    with pytest.raises(StartupError, match="is not what `engine eval` wrote"):
+        read_begun(tmp_path)

@@ -1,0 +1,215 @@
+"""Figures come from the rows on disk, each once; table and page show them whatever they hold."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+from statistics import stdev
+from typing import Any
+
+import pytest
+
+from engine.errors import StartupError
+from engine.evaluate.folder import read_begun
+from engine.evaluate.results.beside import Beside
+from engine.evaluate.results.figures import Reading, results, write_results
+from engine.evaluate.results.scores import MOST_SOURCES
+from engine.evaluate.results.table import table
+from engine.lanes.evaluation.results import rows_file
+from tests.support.evaluated import VERSION, evaluation, row
+
+HOSTILE = "<script>\x1b[2J</script>"
+
+
+def figures(folder: Path, **reading: Any) -> dict[str, Any]:
+    return results(folder, Reading(**reading))
+
+
+def test_a_0_1_score_has_the_error_of_a_share(tmp_path: Path) -> None:
+    found = figures(evaluation(tmp_path, {"nq": [row(n, float(n < 2)) for n in range(5)]}))
+    (one,) = found["sets"]
+    assert (one["name"], one["score"], one["n"]) == ("nq", 0.4, 5)
+    assert one["standard_error"] == pytest.approx(math.sqrt(0.4 * 0.6 / 5))
+    assert one["parts"]["em"] == {"mean": 0.4, "standard_error": one["standard_error"]}
+    assert (one["calls"], one["input_tokens"], one["output_tokens"]) == (1.0, 100.0, 10.0)
+    assert (one["seconds"], one["stops"], one["cost"]) == (2.0, {"answered": 5}, None)
+    assert (found["complete"], found["average"], found["without_a_score"]) == (True, None, [])
+
+
+def test_a_set_each_data_source_and_their_average_is_unweighted(tmp_path: Path) -> None:
+    rows = [row(n, 1.0, data_source="nq") for n in range(3)]
+    rows += [row(3, 0.0, data_source="popqa"), row(4, 0.0, data_source="popqa")]
+    found = figures(evaluation(tmp_path, {"qa": rows[::-1], "math": [row(0, 0.5), row(1, 1.0)]}))
+    assert [(one["name"], one["suite"], one["score"]) for one in found["sets"]] == [
+        ("nq", "qa", 1.0), ("popqa", "qa", 0.0), ("math", "math", 0.75),
+    ]  # fmt: skip
+    error = stdev([0.5, 1.0]) / math.sqrt(2)
+    assert found["average"] == {
+        "score": pytest.approx(1.75 / 3, abs=1e-8),
+        "standard_error": pytest.approx(error / 3, abs=1e-8),
+        "sets": 3,
+    }
+    assert [(one["name"], one["score"]) for one in found["suites"]] == [
+        ("qa", 0.6), ("math", 0.75),
+    ]  # fmt: skip
+
+
+def test_sets_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    both = [row(0, data_source="nq"), row(1, data_source="hotpotqa")]
+    found = figures(evaluation(tmp_path, {"greedy": both, "sampled": both, "alone": [row(0)]}))
+    assert [one["name"] for one in found["sets"]] == [
+        "greedy: nq", "greedy: hotpotqa", "sampled: nq", "sampled: hotpotqa", "alone",
+    ]  # fmt: skip
+
+
+def test_a_source_a_row_makes_no_set_a_row(tmp_path: Path) -> None:
+    rows = [row(n, data_source=f"s{n}") for n in range(MOST_SOURCES + 5)]
+    (one,) = figures(evaluation(tmp_path, {"qa": rows}))["sets"]
+    assert (one["name"], one["n"]) == ("qa", MOST_SOURCES + 5)
+
+
+def test_each_row_counts_once_whatever_a_kill_left(tmp_path: Path) -> None:
+    """An errored line is taken back by a measured one; a second measurement counts for nothing."""
+    lost = row(1, 0.0, errored="sampler away")
+    rows = [
+        row(0),
+        lost,
+        row(1),
+        row(0, 0.0),
+        row(2, 0.0, errored="away"),
+        {"index": 3, "bad": "?"},
+    ]
+    found = figures(evaluation(tmp_path, {"nq": rows}, n=6))
+    (one,) = found["sets"]
+    assert (one["n"], one["score"]) == (2, 1.0)
+    (suite,) = found["suites"]
+    assert (suite["errored"], suite["bad_rows"], suite["open"]) == (1, 1, 2)
+    assert not found["complete"]
+    assert [(o["index"], o["reason"]) for o in found["without_a_score"]] == [(2, "away"), (3, "?")]
+
+
+def test_lines_of_other_settings_of_no_row_or_cut_are_passed_over(tmp_path: Path) -> None:
+    rows = [row(0), row(1, settings="other"), row(9), row(-1), {"index": "1"}]
+    folder = evaluation(tmp_path, {"nq": rows}, n=2)
+    with rows_file(folder, "nq", VERSION).open("ab") as file:
+        file.write(b'{"index": 1, "rewa')
+    assert figures(folder)["sets"][0]["n"] == 1
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"reward": None}, {"reward": "x"}, {"reward": "nan"}, {"parts": [1]}, {"calls": "many"}],
+)
+def test_a_line_that_is_no_row_is_one_sentence(tmp_path: Path, fields: dict[str, Any]) -> None:
+    folder = evaluation(tmp_path, {"nq": []}, n=2)
+    line = json.dumps({**row(0), **fields, "settings": read_begun(folder).digest})
+    rows_file(folder, "nq", VERSION).write_text(line + "\n")
+    with pytest.raises(StartupError, match="the line of row 0 is not what `engine eval` wrote"):
+        figures(folder)
+
+
+def test_nothing_measured_is_no_score_and_no_average(tmp_path: Path) -> None:
+    found = figures(evaluation(tmp_path, {"a": [row(0)], "b": []}))
+    assert [one["score"] for one in found["sets"]] == [1.0, None]
+    assert found["average"] is None
+    assert any("b" in line and "-" in line for line in table(found))
+
+
+def test_the_score_may_be_a_part_and_a_row_without_it_counts_0(tmp_path: Path) -> None:
+    rows = [row(0, 0.3, parts={"em": 1.0}), row(1, 0.1, parts={"format": 0.1})]
+    folder = evaluation(tmp_path, {"nq": rows})
+    (one,) = figures(folder, by="em")["sets"]
+    assert (one["score"], one["parts"]["reward"]["mean"]) == (0.5, 0.2)
+    with pytest.raises(StartupError, match="--by f1: no row has such a part, they have reward, em"):
+        figures(folder, by="f1")
+
+
+def test_samples_of_a_question_are_one_question(tmp_path: Path) -> None:
+    """Two questions of four samples: one always right, one right once."""
+    rewards = [1.0, 1.0, 1.0, 1.0, 0.0, 1.0, 0.0, 0.0]
+    folder = evaluation(tmp_path, {"aime": [row(n, r) for n, r in enumerate(rewards)]}, samples=4)
+    found = figures(folder)
+    (one,) = found["sets"]
+    assert (one["score"], one["n"], one["measured_rows"]) == (0.625, 2, 8)
+    assert one["standard_error"] == pytest.approx(stdev([1.0, 0.25]) / math.sqrt(2), abs=1e-8)
+    assert {k: p["mean"] for k, p in one["pass_at"].items()} == {"1": 0.625, "2": 0.75, "4": 1.0}
+    assert any("pass@4 1.000" in line for line in table(found))
+
+
+def test_cost_is_of_the_tokens_at_the_prices_given(tmp_path: Path) -> None:
+    folder = evaluation(tmp_path, {"nq": [row(0), row(1)]})
+    found = figures(folder, price_in=2.0, price_out=30.0)
+    assert found["sets"][0]["cost"] == pytest.approx((200 * 2 + 20 * 30) / 1e6)
+    assert found["total"]["cost"] == found["sets"][0]["cost"]
+    head, line, *_ = table(found)
+    assert "cost" in head and "0.001" in line
+
+
+def test_the_table_has_a_line_a_set_and_what_has_no_score(tmp_path: Path) -> None:
+    rows = [row(0), row(1, 0.0, stop_reason="turn_limit"), row(2, errored="no\nroute")]
+    told = table(figures(evaluation(tmp_path, {"nq": rows, "popqa": [row(0)]}, n=3)))
+    assert re.fullmatch(
+        r"nq +2 +0\.500 ± 0\.354 +1\.00 +100 +10 +2\.00  answered 50%, turn_limit 50%", told[1]
+    )
+    assert told[3].split() == ["average", "of", "2", "0.750", "±", "0.177"]
+    assert "nq, of 3: 1 errored: no score" in "\n".join(told)
+    assert "popqa, of 3: 2 not asked yet" in "\n".join(told)
+    assert any(line.startswith("  nq 2 (q2): no") for line in told)
+    assert not any("\n" in line for line in told)
+
+
+def test_what_strangers_wrote_steers_neither_terminal_nor_page(tmp_path: Path) -> None:
+    rows = [
+        row(0, data_source=HOSTILE, parts={HOSTILE: 1.0}, stop_reason=HOSTILE, task_id=HOSTILE),
+        row(1, data_source="b", errored=""),
+        row(2, errored=HOSTILE, task_id=HOSTILE),
+    ]
+    folder = evaluation(tmp_path, {"qa": rows})
+    samples = [
+        {"suite": "qa", "lineage": "default", "step": 0, "index": 0, "task_id": HOSTILE,
+         "answers": [HOSTILE], "reward": 1.0, "stop_reason": HOSTILE,
+         "segments": [{"author": HOSTILE, "text": HOSTILE * 1000}, 3]},
+        {"suite": "qa", "lineage": "default", "step": 0, "index": 1, "segments": None},
+        {"suite": "qa", "lineage": "default", "step": 0, "index": None},
+    ]  # fmt: skip
+    (folder / "samples.jsonl").write_text("".join(json.dumps(one) + "\n" for one in samples))
+    found = write_results(folder, Reading())
+    assert "\x1b" not in "\n".join(table(found))
+    page = (folder / "page.html").read_text()
+    assert "<script" not in page and "\x1b" not in page
+    assert "&lt;script&gt;" in page
+    assert "http" not in page.replace("http-equiv", "")  # it needs no network
+    assert json.loads((folder / "results.json").read_text()) == found
+
+
+def test_a_page_of_nothing_and_of_one_row_is_a_page(tmp_path: Path) -> None:
+    for number, rows in enumerate(([], [row(0)])):
+        folder = evaluation(tmp_path / str(number), {"nq": rows}, n=1)
+        write_results(folder, Reading(price_in=1.0))
+        assert (folder / "page.html").read_text().endswith("</html>\n")
+
+
+def test_it_stands_beside_a_papers_table_by_the_names_of_sets(tmp_path: Path) -> None:
+    rows = [row(n, float(n < 2), data_source=("nq", "hotpotqa")[n % 2]) for n in range(8)]
+    folder = evaluation(tmp_path, {"qa": rows, "own": [row(0)]})
+    beside = Beside.of(["se_search:T1"], ["own=PopQA"])
+    found = write_results(folder, Reading(beside=beside))
+    told = "\n".join(beside.lines(found))
+    assert "se_search:T1" in told and "ours minus theirs" in told
+    assert re.search(r"ours +0\.250±0\.217", told)
+    assert "se_search:T1" in (folder / "page.html").read_text()
+
+
+def test_sets_of_no_table_are_told_and_cost_nothing(tmp_path: Path) -> None:
+    folder = evaluation(tmp_path, {"qa": [row(0)], "empty": []})
+    beside = Beside.of(["se_search:T1"], [])
+    found = write_results(folder, Reading(beside=beside))
+    assert "not beside se_search:T1: no suite is a set of" in "\n".join(beside.lines(found))
+    nothing = figures(evaluation(tmp_path / "new", {"nq": []}, n=1))
+    assert "no set has a score yet" in "\n".join(beside.lines(nothing))
+    with pytest.raises(StartupError, match="--against: se_search has no table 'T9'"):
+        Beside.of(["se_search:T9"], [])
+    with pytest.raises(StartupError, match="--against: 'own': write SUITE=SET"):
+        Beside.of([], ["own"])
