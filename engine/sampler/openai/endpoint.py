@@ -12,6 +12,7 @@ from engine.sampler.openai.body import Kind
 from engine.sampler.openai.client import ApiClient, Model
 from engine.sampler.openai.events import Usage
 from engine.sampler.retry import Fault
+from engine.sampler.routing import FIRST_SUSPICION, LONGEST_SUSPICION
 
 MOST_LISTED = 20
 """Models of a server of one's own. One that lists more is a hosted API, and those serve aliases
@@ -37,6 +38,8 @@ class Endpoint:
         """Tokens as it told them, over requests whose usage came."""
         self.requests = 0
         self._not_before = 0.0
+        self._suspicion = 0.0
+        self._suspect_until = 0.0
 
     def meet(self, models: list[Model] | None) -> None:
         """StartupError where what it lists is not what is asked for, or is several."""
@@ -66,6 +69,19 @@ class Endpoint:
     def leave_alone(self, seconds: float) -> None:
         """It asked for that."""
         self._not_before = max(self._not_before, time.monotonic() + seconds)
+
+    def failed(self) -> None:
+        """Others are asked first for a while, which every failure in a row doubles."""
+        self._suspicion = min(max(FIRST_SUSPICION, 2 * self._suspicion), LONGEST_SUSPICION)
+        self._suspect_until = time.monotonic() + self._suspicion
+
+    def succeeded(self) -> None:
+        self.served = True
+        self._suspicion = self._suspect_until = 0.0
+
+    @property
+    def trusted(self) -> bool:
+        return time.monotonic() >= self._suspect_until
 
     @property
     def wait(self) -> float:

@@ -97,10 +97,12 @@ def _open_turn(
     for start, end in (*written, (len(token_ids), len(token_ids))):
         if end < at or start < at:
             continue
-        if text := codec.decode(token_ids[at:start]):
-            messages.append({"role": "user", "content": text})
-        if text := codec.decode(token_ids[start:end]):
-            messages.append({"role": "assistant", "content": text})
+        for role, piece in (("user", token_ids[at:start]), ("assistant", token_ids[start:end])):
+            text = codec.decode(piece)
+            if text and messages and messages[-1]["role"] == role:
+                messages[-1]["content"] += text
+            elif text:
+                messages.append({"role": role, "content": text})
         at = end
     return messages
 

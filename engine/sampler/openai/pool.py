@@ -249,7 +249,7 @@ class OpenAIPool:
                 brought = len(action.text) - before
                 pause = self._after(error, endpoint, action, asked, max(brought, 0))
             else:
-                endpoint.served = True
+                endpoint.succeeded()
                 continue
             asked.waiting.begin(Cause.BROKEN, asyncio.get_running_loop().time())
             await asyncio.sleep(pause)
@@ -372,7 +372,7 @@ class OpenAIPool:
         if fault is Fault.REFUSED:
             asked.refused.add(endpoint.name)
         else:
-            self._endpoint_of.pop(asked.key, None)
+            endpoint.failed()
         pause = error.seconds if isinstance(error, Later) else 0.0
         endpoint.leave_alone(pause)
         others = [n for n in self._endpoints if n not in asked.refused and n != endpoint.name]
@@ -398,9 +398,9 @@ class OpenAIPool:
             ready = [one for one in able or self._endpoints.values() if one.wait <= 0]
             if ready:
                 kept = self._endpoint_of.get(asked.key)
-                chosen = next((one for one in ready if one.name == kept), None)
-                if chosen is None:
-                    chosen = min(ready, key=lambda one: one.in_flight)
+                chosen = min(
+                    ready, key=lambda one: (not one.trusted, one.name != kept, one.in_flight)
+                )
                 self._endpoint_of[asked.key] = chosen.name
                 return chosen
             waits = [one.wait for one in able or self._endpoints.values()]
