@@ -21,11 +21,11 @@ from urllib.parse import urlsplit
 import aiohttp
 import orjson
 
-from engine.sampler.openai.answers import Later, WrongAddress, not_the_api, refusal
+from engine.sampler.openai.answers import WrongAddress, not_the_api, refusal
 from engine.sampler.openai.body import Body
-from engine.sampler.openai.events import DONE, Delta, SseReader, read_delta
+from engine.sampler.openai.events import Delta, SseReader, read_delta
 from engine.sampler.wire.client import ServerRefused, ServerSilent, ServerUnreachable
-from engine.sampler.wire.events import WireError
+from engine.sampler.wire.events import DONE, WireError
 from engine.sampler.wire.stream import QUIET_SECONDS
 
 CONNECT_SECONDS = 10.0
@@ -144,7 +144,7 @@ class ApiClient:
             except TimeoutError as error:
                 if reading.over:  # it was only waited for its usage
                     return
-                raise ServerSilent(f"{where}: silent for {self._silence:.0f} s") from error
+                raise ServerSilent(f"{where}: silent for {self._silence:g} s") from error
             if not reading.over:
                 raise ServerUnreachable(f"{where}: the stream ended without a finish reason")
 
@@ -307,6 +307,3 @@ def _plainly(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno:
         return f"no connection: {os.strerror(error.os_error.errno).lower()}"
     return f"the connection ended inside the response ({type(error).__name__})"
-
-
-__all__ = ["ApiClient", "Later", "Model", "base_of"]

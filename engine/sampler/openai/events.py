@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from engine.sampler.wire.events import DONE, WireError
+from engine.sampler.wire.events import WireError
 
 MAX_EVENT_BYTES = 4 * 2**20
 MOST_CALLS = 256
@@ -208,16 +208,3 @@ def error_event(error: Any) -> WireError:
     code = error.get("code")
     refused = isinstance(code, int) and 400 <= code < 500 and code not in (408, 425, 429)
     return WireError(str(error.get("message", error))[:1000], retryable=not refused)
-
-
-__all__ = [
-    "DONE",
-    "CallPart",
-    "Delta",
-    "Hint",
-    "SseReader",
-    "Usage",
-    "WireError",
-    "error_event",
-    "read_delta",
-]

@@ -35,17 +35,12 @@ from engine.sampler.openai.answers import (
     WrongAddress,
     WrongKey,
 )
-from engine.sampler.openai.body import (
-    Body,
-    chat_body,
-    completions_body,
-    refused_key,
-    without,
-)
+from engine.sampler.openai.body import refused_key, without
 from engine.sampler.openai.client import ApiClient
 from engine.sampler.openai.endpoint import Endpoint
 from engine.sampler.openai.events import Delta, Usage
-from engine.sampler.openai.messages import Conversation, Span, conversation, plain_text
+from engine.sampler.openai.messages import Span
+from engine.sampler.openai.request import Request, Requests
 from engine.sampler.openai.text import TextAction
 from engine.sampler.retry import Fault, Over, Retry
 from engine.sampler.stops import StopTable
@@ -95,11 +90,8 @@ class OpenAIPool:
         self.vocab_size = vocab_size
         self._table = table
         self._codec = codec
-        self._turns = codec if isinstance(codec, TurnCodec) else None
-        self._chat = table.api == "openai-chat"
-        if self._chat and self._turns is None:
-            raise TypeError("a chat API needs a TurnCodec: it is sent messages")
-        self._leading = leading
+        self._encode = codec.encode_action if isinstance(codec, TurnCodec) else codec.encode
+        self._requests = Requests(table, codec, leading=leading, call_tags=call_tags)
         self._call_tags = call_tags
         self._key = key_of(table)
         self._endpoints: dict[str, Endpoint] = {}
@@ -197,8 +189,9 @@ class OpenAIPool:
         clock: Clock | None = None,
         top_logprobs: int = 0,
     ) -> Generated:
-        """One action after `token_ids`, as `SamplerPool.generate`, but that `on_action` and
-        `on_progress` are never called: what is returned also has what the server told at the end.
+        """One action after `token_ids`, as `SamplerPool.generate`, but that `on_action` is
+        never called, and `on_progress` at cancellation alone: what is returned also has what the
+        server told at the end.
 
         SamplerFailed when requests failed for `sampler.patience_s` or this one is refused;
         EndpointUnusable when no request at all can succeed.
@@ -209,7 +202,7 @@ class OpenAIPool:
         action = TextAction(
             stops=stops,
             end_of_turn=self._codec.end_of_turn,
-            encode=self._turns.encode_action if self._turns else self._codec.encode,
+            encode=self._encode,
             version=self.version,
             max_new_tokens=max_new_tokens,
             call_tags=self._call_tags,
@@ -226,6 +219,11 @@ class OpenAIPool:
         )
         try:
             generated = await self._finish(action, asked)
+        except asyncio.CancelledError:
+            # A limit of time: the record keeps what came until then.
+            if on_progress is not None and received is None and (part := action.partial()):
+                on_progress(part)
+            raise
         finally:
             asked.waiting.end()
         remarks = {"model": self.version.lineage, "note": NOTE, **action.remarks}
@@ -258,8 +256,8 @@ class OpenAIPool:
 
     async def _request(self, endpoint: Endpoint, action: TextAction, asked: _Asked) -> None:
         """One request, from what there is of the action; `action.generated` is set at its end."""
-        continues, body, sent = self._body(endpoint, action, asked)
-        if not continues:
+        request = self._request_of(endpoint, action, asked)
+        if not request.continues:
             self._begin_anew(action)
         usage: Usage | None = None
 
@@ -272,18 +270,17 @@ class OpenAIPool:
                 action.add_calls(delta.calls)
             wanted = action.feed(delta.text, read_ns, unseen=delta.thought)
             if delta.finish:
-                action.end(delta.finish, delta.hint, read_ns, sent=sent)
+                action.end(delta.finish, delta.hint, read_ns, sent=request.stops)
             return wanted
 
-        path = "/chat/completions" if self._chat else "/completions"
         endpoint.in_flight += 1
         try:
             await endpoint.client.stream(
-                path,
-                without(body, tuple(endpoint.refused_keys)),
+                request.path,
+                without(request.body, tuple(endpoint.refused_keys)),
                 on_delta,
                 lambda since: asked.waiting.begin(Cause.QUIET, since),
-                linger=bool(sent),
+                linger=bool(request.stops),
             )
         except (ServerUnreachable, WireError):
             if action.generated is None:  # else only the usage is lost
@@ -295,53 +292,15 @@ class OpenAIPool:
             for name, value in told.items():
                 action.remarks[name] = action.remarks.get(name, 0) + value
 
-    def _body(
-        self, endpoint: Endpoint, action: TextAction, asked: _Asked
-    ) -> tuple[bool, Body, tuple[str, ...]]:
-        """(it goes on from what came, the body, the stops in it)."""
-        end = self._codec.end_of_turn
-        known = tuple(text for text in asked.stops.texts if text != end)
-        sent = known if endpoint.kind.keeps_stops or self._table.send_stops else ()
-        asks = {
-            "model": endpoint.model, "sampling": asked.sampling, "stop": sent,
-            "kind": endpoint.kind,
-        }  # fmt: skip
-        if not self._chat:
-            prompt = self._prompt(asked.token_ids) + action.text
-            body = completions_body(prompt, max_tokens=max(action.room, 1), **asks)  # type: ignore[arg-type]
-            return True, body, sent
-        told, continues = self._conversation(endpoint, action, asked)
-        room = action.room if continues else action.most
-        return continues, chat_body(told, max_tokens=max(room, 1), **asks), sent  # type: ignore[arg-type]
-
-    def _prompt(self, token_ids: array[int]) -> str:
-        if self._turns is not None:
-            return plain_text(token_ids, self._turns)
-        return self._codec.decode(token_ids).removeprefix(self._leading)
-
-    def _conversation(
-        self, endpoint: Endpoint, action: TextAction, asked: _Asked
-    ) -> tuple[Conversation, bool]:
-        assert self._turns is not None  # the constructor has refused a chat without
-        way = self._table.observations
-        as_user = way == "user" or (way == "auto" and not endpoint.kind.continues)
-        continues = not as_user and not action.has_calls
-        try:
-            told = conversation(
-                asked.token_ids,
-                self._turns,
-                written=self._written.get(asked.key, ()),
-                as_user=as_user,
-                call_tags=self._call_tags,
-                received=action.text if continues else "",
-            )
-        except ValueError as error:
-            raise SamplerFailed(
-                f"{error}: task.protocol writes what cannot be told as messages; set "
-                'sampler.api = "openai-completions"',
-                permanent=True,
-            ) from error
-        return told, continues
+    def _request_of(self, endpoint: Endpoint, action: TextAction, asked: _Asked) -> Request:
+        return self._requests.of(
+            endpoint,
+            action,
+            asked.token_ids,
+            written=self._written.get(asked.key, ()),
+            sampling=asked.sampling,
+            stops=asked.stops,
+        )
 
     def _begin_anew(self, action: TextAction) -> None:
         """What a broken request brought is dropped. SamplerFailed where a call of it runs."""
@@ -387,8 +346,7 @@ class OpenAIPool:
     def _spared(
         self, endpoint: Endpoint, asked: _Asked, action: TextAction, cause: str
     ) -> str | None:
-        _, body, _ = self._body(endpoint, action, asked)
-        key = refused_key(cause, body)
+        key = refused_key(cause, self._request_of(endpoint, action, asked).body)
         return key if key not in endpoint.refused_keys else None
 
     async def _pick(self, asked: _Asked) -> Endpoint:

@@ -28,6 +28,7 @@ LEAST_BYTES = 4096
 """That are taken in any case."""
 
 _LENGTH = FinishReason(kind=FinishKind.LENGTH)
+_CONTINUED = FinishReason(kind=FinishKind.CONTINUED)
 
 
 class TextAction:
@@ -94,6 +95,10 @@ class TextAction:
     def room(self) -> int:
         """Tokens that may still come, by the engine's own count."""
         return self.most - len(self._encode(self.text)) if self._parts else self.most
+
+    def partial(self) -> Generated | None:
+        """What there is of an action that nobody reads on; None where nothing came."""
+        return self._made(_CONTINUED, read_ns=0) if self._parts else None
 
     def fill(self, read_ns: int) -> None:
         """There is no room for more."""

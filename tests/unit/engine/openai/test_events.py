@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from engine.sampler.openai.events import Hint, SseReader, WireError, read_delta
+from engine.sampler.openai.events import Hint, SseReader, read_delta
+from engine.sampler.wire.events import WireError
 
 EVENTS = (
     b": a comment\r\n\r\ndata: one\r\n\r\nevent: x\ndata:two\ndata: three\n\n\n\ndata: [DONE]\n\n"

@@ -49,7 +49,7 @@ class Talk:
         self.ids = array("i", self.protocol.prompt(Task(id="t", prompt=prompt), (), codec))
         self.stops = StopTable(["</python>", codec.end_of_turn], codec)
 
-    async def act(self, most: int = 500, **sampling: Any) -> Generated:
+    async def act(self, most: int = 500, on_progress: Any = None, **sampling: Any) -> Generated:
         found = await self.pool.generate(
             key="t",
             token_ids=self.ids,
@@ -57,6 +57,7 @@ class Talk:
             max_new_tokens=most,
             stops=self.stops,
             on_action=lambda _generated: None,
+            on_progress=on_progress,
         )
         self.ids = self.ids + found.token_ids
         return found
@@ -274,10 +275,10 @@ async def silent(writer: asyncio.StreamWriter) -> None:
 
 
 async def test_comments_do_not_break_the_silence() -> None:
-    async with api(silent, chat("Yes.")) as here, talk(here, timeout_s=0.3) as one:
+    async with api(silent, chat("Yes.")) as here, talk(here, timeout_s=1.0) as one:
         assert await one.say() == "Yes." + END
         (told,) = one.pool.statistics().values()
-        assert told["failures"] == {"silent": 1}
+        assert told["failures"]["silent"] >= 1
 
 
 async def test_a_stop_closes_the_stream_of_a_server_that_was_not_told_of_it() -> None:
@@ -319,12 +320,22 @@ async def test_of_two_endpoints_the_other_one_goes_on() -> None:
 
 
 async def test_cancellation_hangs_up() -> None:
-    async with api(silent) as here, talk(here) as one:
-        acting = asyncio.create_task(one.act())
+    """And the record keeps what came."""
+
+    async def begins(writer: asyncio.StreamWriter) -> None:
+        writer.write(STREAM + event(delta={"content": "Half an"}))
+        await silent(writer)
+
+    parts: list[Generated] = []
+    async with api(begins) as here, talk(here) as one:
+        acting = asyncio.create_task(one.act(on_progress=parts.append))
         await until(lambda: len(here.asked) == 1, "the request")
+        await asyncio.sleep(0.1)
         acting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await acting
+        assert [one.codec.decode(part.token_ids) for part in parts] == ["Half an"]
+        assert parts[0].finish.kind is FinishKind.CONTINUED
         (told,) = one.pool.statistics().values()
         assert told["in_flight"] == 0
 
