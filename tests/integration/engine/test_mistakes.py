@@ -201,10 +201,13 @@ def test_a_mistake_is_one_sentence_with_its_mend(
     assert mend in line
 
 
-@pytest.mark.parametrize("command", ["serve", "sample"])
-def test_nothing_is_trained_from_an_api(run: Command, command: str) -> None:
-    line = sentence(run(command, sampler={"api": "openai-completions", "model": "m"}))
-    assert f"this is `engine {command}`: an API gives neither token ids nor log-probs" in line
+def test_nothing_is_trained_from_an_api(run: Command) -> None:
+    api = {"api": "openai-completions", "model": "m"}
+    said = "an API gives neither token ids nor log-probs"
+    line = sentence(run("serve", sampler=api))
+    assert f"this is `engine serve`: {said}" in line
+    line = sentence(run("sample", "--output", str(run.folder / "out"), "--n", "1", sampler=api))
+    assert f"this is `engine sample`: {said}" in line
     assert not list(run.folder.glob("**/journal.sqlite"))
 
 
