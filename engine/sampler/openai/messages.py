@@ -75,10 +75,10 @@ def conversation(
 
 def plain_text(token_ids: Sequence[int], codec: TurnCodec) -> str:
     """The same for an API of completions whose model has no template here: texts of all messages,
-    a blank line between two."""
+    a blank line between two. The open turn follows at once: a raw prompt is sent as it is."""
     turns = codec.turns(token_ids).turns
-    texts = [codec.decode(token_ids[turn.start : turn.end]) for turn in turns]
-    return "\n\n".join(texts)
+    *before, last = [codec.decode(token_ids[turn.start : turn.end]) for turn in turns] or [""]
+    return "\n\n".join(before) + last
 
 
 def _open_turn(

@@ -117,4 +117,4 @@ def test_ids_that_end_in_no_open_turn_are_refused() -> None:
 
 def test_plain_text_has_every_text_once() -> None:
     ids, _ = tagged(("<python>1</python>", "one"))
-    assert plain_text(ids, CODEC) == "How many?\n\n<python>1</python><result> one</result>"
+    assert plain_text(ids, CODEC) == "How many?<python>1</python><result> one</result>"

@@ -139,7 +139,7 @@ async def test_completions_are_sent_the_policys_own_prompt(codec: HuggingFaceCod
     assert here.asked[0].path == "/v1/completions"
 
 
-async def test_a_text_that_a_server_puts_first_by_itself_is_not_sent_twice() -> None:
+async def test_a_raw_prompt_is_sent_as_it_is_where_nobody_has_a_template() -> None:
     codec = TurnCodec(PackedBytes())
     async with api(text("x")) as here:
         table = Sampler(api="openai-completions", endpoints=(here.url,), tokenizer="bytes")
@@ -147,7 +147,7 @@ async def test_a_text_that_a_server_puts_first_by_itself_is_not_sent_twice() -> 
         await pool.open()
         await Talk(pool, codec).act()
         await pool.close()
-    assert here.asked[0].body["prompt"] == "How many?\n\n"
+    assert here.asked[0].body["prompt"] == "How many?"
 
 
 def breaks(data: bytes) -> Play:
