@@ -50,6 +50,17 @@ def build_codec(recipe: Recipe, model: Path | None = None) -> HuggingFaceCodec:
     return HuggingFaceCodec(folder, foreign_text=policy.foreign_text)
 
 
+def refuse_api(recipe: Recipe, command: str) -> None:
+    """StartupError where the recipe samples from an API, which nothing can be trained from."""
+    api = recipe.shared.sampler.api
+    if api != "sglang":
+        raise StartupError(
+            f"sampler.api = {api!r} is for `engine eval`, and this is {command}: an API gives "
+            "neither token ids nor log-probs of them, and takes no weights; set sampler.api = "
+            '"sglang" and name SGLang servers in sampler.endpoints'
+        )
+
+
 def build_sampling(recipe: Recipe) -> SamplingParams:
     """How the policy is sampled in training."""
     table = recipe.shared.sampler

@@ -28,6 +28,7 @@ from engine.build import (
     build_sampling,
     build_tools,
     open_source,
+    refuse_api,
 )
 from engine.config import EngineTable
 from engine.edge.broadcast_publish import BroadcastPublishes
@@ -74,6 +75,7 @@ log = structlog.get_logger("engine")
 async def serve(recipe: Recipe, fork: Path | None = None) -> None:
     """`engine serve`: writes the resolved recipe and the log into the run's folder, and serves."""
     refuse_open_ports(recipe)
+    refuse_api(recipe, "`engine serve`")
     table = recipe.table("engine", EngineTable)
     log_to(recipe.make_run_folder() / "engine.jsonl")
     await Engine(recipe, table, fork=fork).run()

@@ -182,7 +182,7 @@ class Generated:
     which were dropped. read_ns: monotonic clock, when the bytes that ended it were read.
     prompt_tokens: what the sampler counted in the prompt, images expanded, 0 where it did not say.
     prompt_ids: those tokens, where they were asked for. top_logprobs: [n] lists, of the likeliest
-    tokens at each place, where they were asked for.
+    tokens at each place, where they were asked for. remarks: what the record shall tell of it.
     """
 
     token_ids: Ids
@@ -195,6 +195,7 @@ class Generated:
     prompt_tokens: int = 0
     prompt_ids: Sequence[int] = ()
     top_logprobs: Sequence[Sequence[float]] = ()
+    remarks: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

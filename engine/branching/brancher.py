@@ -25,7 +25,7 @@ from engine.rollout.events import Noted
 from engine.rollout.fork import fork
 from engine.rollout.log import AttemptLog
 from engine.rollout.state import State
-from engine.sampler.pool import SamplerPool
+from engine.sampler.asking import PolicySampler
 from engine.timelimit import TimeLimit
 from engine.tools.environment import Environment
 from engine.tools.services import ToolServices
@@ -48,7 +48,7 @@ class Brancher:
         *,
         task: Task,
         tools: ToolServices,
-        pool: SamplerPool,
+        pool: PolicySampler,
     ) -> None:
         self._budget = budget
         self._attempt = attempt

@@ -20,6 +20,7 @@ from engine.build import (
     build_rewards,
     build_sampling,
     build_tools,
+    refuse_api,
 )
 from engine.commands.endings import tell_people
 from engine.commands.stopping import until_stopped
@@ -64,6 +65,7 @@ class Options:
 async def sample_and_tell(recipe: Recipe, table: EngineTable, options: Options) -> None:
     """`engine sample`: progress and the log beside the output, the summary on standard output."""
     refuse_open_ports(recipe, "sampler", "tools")
+    refuse_api(recipe, "`engine sample`")
     log_to(options.output.with_name(options.output.name + ".log.jsonl"))
     typer.echo(await sample(recipe, table, options, tell_people))
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from engine.branching.budget import BranchBudget
 from engine.images.media import Media
 from engine.rollout.decide import Rules
-from engine.sampler.pool import SamplerPool
+from engine.sampler.asking import PolicySampler
 from engine.tools.services import ToolServices
 from engine.types import ToolSpec
 from toolwright.types import SamplingParams, Task
@@ -24,7 +24,7 @@ class Surroundings:
     """
 
     rules: Rules
-    pool: SamplerPool
+    pool: PolicySampler
     tools: ToolServices
     tokenizer_hash: str
     failures: Counter[str] = field(default_factory=Counter)

@@ -36,7 +36,7 @@ from engine.rollout.decide import (
     calls_at,
     next_step,
 )
-from engine.rollout.events import Acted, Answered, Called, Ended, Streamed
+from engine.rollout.events import Acted, Answered, Called, Ended, Noted, Streamed
 from engine.rollout.log import AttemptLog
 from engine.rollout.observe import Observer
 from engine.rollout.opening import opened, recall_images, sessions_of
@@ -48,11 +48,14 @@ from engine.timelimit import TimeLimit
 from engine.tools.calls import PendingCall, Reply, refused
 from engine.tools.environment import Environment
 from engine.types import Call, Generated, Images, Say, StopHit, ToolSpec
-from toolwright.types import FinishKind, Ids, StopReason, ids
+from toolwright.types import Event, FinishKind, Ids, StopReason, ids
 
 LEAST_LIFE_S = 1.0
 """A session without state that is lost sooner and brought no event is not replaced: the next one
 might be lost like it, again and again."""
+
+SAMPLED = "sampled"
+"""Kind of the note of what a sampler told of an action beside its tokens."""
 
 log = structlog.get_logger("rollout")
 
@@ -326,6 +329,10 @@ class Rollout:
                 [slot.tokens for slot in state.images],
                 generated,
                 mark.placeholder,
+            )
+        if generated.remarks is not None:
+            self._log.append(
+                Noted(note=Event(kind=SAMPLED, turn=state.turn, data=generated.remarks))
             )
         self._log.append(
             Acted(

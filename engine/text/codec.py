@@ -52,6 +52,8 @@ class HuggingFaceCodec:
         if not self.end_of_turn:
             raise StartupError(f"policy.model: the tokenizer in {folder} names no eos_token")
         self.hash = tokenizer_hash(folder)
+        self.leading = self.decode(self._tokenizer.encode("").ids)
+        """What a server with this tokenizer puts before a prompt by itself."""
         self._plain = foreign_text == "plain"
         control = _control_tokens(self._tokenizer)
         self._control_ids = frozenset(control)

@@ -11,7 +11,7 @@ import shlex
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from toolwright import other_names
 from toolwright.recipe.spelling import grpc_fault, url_fault
@@ -28,6 +28,9 @@ TRAINED_VISION_ARCHITECTURES = ("qwen2_5_vl",)
 
 MEMORY_ADDRESS = "127.0.0.1:50071"
 """Of `memory serve`, where the recipe's [memory] table does not say one."""
+
+API_KEYS = ("model", "key_env", "tokenizer", "observations", "send_stops")
+"""Keys of [sampler] that SGLang has no use for."""
 
 ForeignText = Literal["plain", "as_is"]
 
@@ -235,9 +238,28 @@ class TaskTable(Table):
 
 
 class Sampler(Table):
-    """The SGLang servers and how the policy is sampled in training."""
+    """The SGLang servers and how the policy is sampled in training; or, for an evaluation alone,
+    the servers of an OpenAI-compatible API."""
 
+    api: Literal["sglang", "openai-completions", "openai-chat"] = Field(
+        default="sglang", description="only SGLang trains; the others are for `engine eval`"
+    )
     endpoints: tuple[str, ...] = Field(min_length=1)
+    model: str = Field(
+        default="", description="as the API names it; empty = the only one that it serves"
+    )
+    key_env: str = Field(default="", description="environment variable that holds the API's key")
+    tokenizer: Literal["policy", "bytes"] = Field(
+        default="policy",
+        description="what counts an API's text: the tokenizer of policy.model, or three bytes each",
+    )
+    observations: Literal["auto", "assistant", "user"] = Field(
+        default="auto",
+        description="whose message a tool's answer is, where a turn goes on after it",
+    )
+    send_stops: bool = Field(
+        default=False, description="to an API that cuts a stop's text away without a word, too"
+    )
     temperature: float = Field(default=1.0, ge=0)
     top_p: float = Field(default=1.0, gt=0, le=1)
     top_k: int = -1
@@ -260,11 +282,27 @@ class Sampler(Table):
 
     @field_validator("endpoints")
     @classmethod
-    def _endpoints_are_urls(cls, endpoints: tuple[str, ...]) -> tuple[str, ...]:
+    def _endpoints_are_urls(
+        cls, endpoints: tuple[str, ...], info: ValidationInfo
+    ) -> tuple[str, ...]:
+        api = info.data.get("api", "sglang") != "sglang"
         for url in endpoints:
-            if fault := url_fault(url):
+            # An API's address ends in /v1 wherever it is written down.
+            if fault := url_fault(url.rstrip("/").removesuffix("/v1") if api else url):
                 raise ValueError(fault)
         return endpoints
+
+    @model_validator(mode="after")
+    def _api_keys_have_an_api(self) -> Sampler:
+        given = [
+            key for key in API_KEYS if getattr(self, key) != type(self).model_fields[key].default
+        ]
+        if self.api == "sglang" and given:
+            raise ValueError(
+                f'{given[0]} is of an API, and api = "sglang" has none: set api = "openai-chat" or '
+                f'"openai-completions" for an evaluation, or leave {given[0]} out'
+            )
+        return self
 
 
 class Tool(Table):

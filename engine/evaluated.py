@@ -1,0 +1,61 @@
+"""Who is evaluated: the weights that SGLang servers have, or a model behind an API.
+
+The one place that knows the kinds of samplers; whoever asks for an evaluation is given a codec and
+somebody to ask.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import Protocol as Shape
+
+from engine.build import build_codec
+from engine.protocols import Protocol
+from engine.sample.weights import Served, fix
+from engine.sampler.asking import PolicySampler
+from engine.sampler.openai.pool import OpenAIPool
+from engine.sampler.pool import SamplerPool
+from engine.text.turns import CALL_TAGS, PackedBytes, TurnCodec
+from engine.types import Codec
+from toolwright.recipe import Recipe
+
+
+class PolicyCodec(Codec, Shape):
+    """A codec with its vocabulary, and what tells ids of it from others'."""
+
+    vocab_size: int
+    hash: str
+
+
+def evaluated_codec(recipe: Recipe) -> PolicyCodec:
+    """What an evaluation tells text and ids by: the policy's own codec, or where an API is sent
+    messages, or nobody has its tokenizer, one of conversations."""
+    sampler = recipe.shared.sampler
+    if sampler.api == "sglang" or (
+        sampler.api == "openai-completions" and sampler.tokenizer == "policy"
+    ):
+        return build_codec(recipe)
+    return TurnCodec(build_codec(recipe) if sampler.tokenizer == "policy" else PackedBytes())
+
+
+async def evaluated_sampler(
+    recipe: Recipe, codec: PolicyCodec, protocol: Protocol, stack: AsyncExitStack
+) -> tuple[PolicySampler, Served]:
+    """Who samples in an evaluation, open, and what it serves; `stack` closes it. StartupError as of
+    the pools. `codec` is of `evaluated_codec`."""
+    table = recipe.shared.sampler
+    if table.api == "sglang":
+        pool = SamplerPool(table, codec, vocab_size=codec.vocab_size)
+        stack.push_async_callback(pool.close)
+        await pool.open()
+        return pool, fix(pool)
+    api = OpenAIPool(
+        table,
+        codec,
+        vocab_size=codec.vocab_size,
+        leading=getattr(codec, "leading", ""),
+        call_tags=getattr(protocol, "call_tags", CALL_TAGS),
+    )
+    stack.push_async_callback(api.close)
+    await api.open()
+    return api, Served(version=api.version, name=f"{api.version.lineage} of {table.api}")

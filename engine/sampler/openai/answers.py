@@ -1,0 +1,143 @@
+"""What a server's refusal means, and the sentence with its mend. Pure.
+
+Invariant: a sentence holds neither the key nor more than `MOST_SAID` characters of what a server
+said.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import time
+from collections.abc import Mapping
+
+import orjson
+
+from engine.errors import EngineError
+from engine.sampler.wire.client import ServerRefused, ServerUnreachable
+from engine.sampler.wire.events import WireError
+
+MOST_SAID = 300
+LONGEST_PAUSE_S = 120.0
+"""That a Retry-After is obeyed for; a longer one ends no wait early, it is asked again then."""
+FIRST_PAUSE_S = 2.0
+"""After a 429 that does not say how long."""
+
+
+class EndpointUnusable(EngineError):
+    """No request to this endpoint can succeed: its address, its key or its model is wrong. The
+    evaluation ends."""
+
+
+class Later(ServerUnreachable):
+    """The server asks to be left alone for `seconds`."""
+
+    def __init__(self, message: str, seconds: float) -> None:
+        super().__init__(message)
+        self.seconds = seconds
+
+
+class WrongAddress(WireError):
+    """What answers is no such API."""
+
+
+class WrongKey(ServerRefused):
+    """401 or 403."""
+
+
+class NotThere(ServerRefused):
+    """404: the path or the model."""
+
+
+class NoCredit(ServerRefused):
+    """The account is used up: no pause helps."""
+
+
+Refusal = Later | ServerRefused | WireError
+
+
+def refusal(
+    where: str, status: int, headers: Mapping[str, str], body: bytes, *, key_env: str, model: str
+) -> Refusal:
+    """The error for a response of another status than 200."""
+    said = _said(body)
+    told = f"{where} answered {status}{f': {said}' if said else ''}"
+    if status == 402 or (status == 429 and b"insufficient_quota" in body):
+        return NoCredit(
+            f"{told}; top the account up: the same command goes on where this one ended"
+        )
+    if status == 429:
+        return Later(told, _retry_after(headers))
+    if status in (408, 425) or status >= 500:
+        if "retry-after" in {name.lower() for name in headers}:
+            return Later(told, _retry_after(headers))
+        return WireError(told)
+    if 300 <= status < 400:
+        to = headers.get("Location", "")[:MOST_SAID]
+        return WrongAddress(f"{told}; it leads to {to!r}: name that address in sampler.endpoints")
+    if is_page(headers, body):
+        return WrongAddress(_page(where))
+    if status in (401, 403):
+        mend = (
+            f"the environment variable {key_env} (sampler.key_env) holds no key that it takes"
+            if key_env
+            else "name the environment variable that holds its key in sampler.key_env"
+        )
+        return WrongKey(f"{told}; {mend}")
+    if status in (404, 405):
+        return NotThere(
+            f"{told}; correct sampler.model (now {model!r}), sampler.api or sampler.endpoints: an "
+            "API's address ends in /v1, which the engine adds where it is missing"
+        )
+    return ServerRefused(told)
+
+
+def is_page(headers: Mapping[str, str], body: bytes) -> bool:
+    kind = headers.get("Content-Type", "").lower()
+    return kind.startswith("text/html") or body.lstrip()[:1] == b"<"
+
+
+def not_the_api(where: str, headers: Mapping[str, str], body: bytes) -> WrongAddress:
+    """For a response of status 200 that is neither a stream nor JSON."""
+    if is_page(headers, body):
+        return WrongAddress(_page(where))
+    return WrongAddress(
+        f"{where} answers, and not as an OpenAI-compatible API does: {_said(body)!r}; correct "
+        "sampler.endpoints"
+    )
+
+
+def _page(where: str) -> str:
+    return (
+        f"{where} answers with a web page, not as an API: correct sampler.endpoints (an API's "
+        "address often begins with api. and ends in /v1)"
+    )
+
+
+def _said(body: bytes) -> str:
+    """The message in an answer, in one line."""
+    try:
+        found = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        found = body.decode(errors="replace")
+    if isinstance(found, list) and found:
+        found = found[0]
+    if isinstance(found, dict):
+        found = found.get("error") or found.get("message") or found.get("detail") or found
+    if isinstance(found, dict):
+        found = found.get("message") or found
+    return " ".join(str(found)[: 4 * MOST_SAID].split())[:MOST_SAID]
+
+
+def _retry_after(headers: Mapping[str, str]) -> float:
+    """Seconds; a date is read as well."""
+    said = next((value for name, value in headers.items() if name.lower() == "retry-after"), "")
+    try:
+        seconds = float(said)
+    except ValueError:
+        try:
+            seconds = email.utils.parsedate_to_datetime(said).timestamp() - time.time()
+        except (TypeError, ValueError, OverflowError):
+            return FIRST_PAUSE_S
+    if not seconds >= 0:  # NaN too
+        return FIRST_PAUSE_S
+    return min(seconds, LONGEST_PAUSE_S)

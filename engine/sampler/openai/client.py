@@ -1,0 +1,312 @@
+"""One endpoint over HTTP: its list of models, and one streamed request.
+
+Invariants
+- The key stands in a header and nowhere else: what a server says is cleaned of it before it
+  becomes a message, and no redirect is followed.
+- A stream is complete only when an event carried a finish reason. After that, and after the reader
+  has said stop, the usage is waited for a moment and no longer.
+- Connecting has a deadline, a stream has a longest silence. Only a whole event breaks the silence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import aiohttp
+import orjson
+
+from engine.sampler.openai.answers import Later, WrongAddress, not_the_api, refusal
+from engine.sampler.openai.body import Body
+from engine.sampler.openai.events import DONE, Delta, SseReader, read_delta
+from engine.sampler.wire.client import ServerRefused, ServerSilent, ServerUnreachable
+from engine.sampler.wire.events import WireError
+from engine.sampler.wire.stream import QUIET_SECONDS
+
+CONNECT_SECONDS = 10.0
+MODELS_SECONDS = 20.0
+USAGE_SECONDS = 2.0
+"""For the usage, which comes after the finish."""
+MAX_ANSWER_BYTES = 4 * 2**20
+MAX_ERROR_BYTES = 64 * 2**10
+MAX_EMPTY_EVENTS = 20_000
+"""Events in a row without text; a server that queues sends comments, not events."""
+_FIRST_BYTES = 4096
+"""Of a response that is no stream: enough to say what it is."""
+
+OnDelta = Callable[[Delta, int], bool]
+"""(delta, ns when its bytes were read) -> go on reading."""
+OnQuiet = Callable[[float], None]
+"""Called with the event loop's time since which nothing came, once a silence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """One that an endpoint lists. longest: tokens of its context, None where it does not say."""
+
+    name: str
+    owned_by: str
+    longest: int | None
+
+
+def base_of(url: str) -> str:
+    """The address with the API's version, which most people leave out or write down as they like:
+    a path that names a version is taken as it is."""
+    url = url.rstrip("/")
+    parts = urlsplit(url).path.split("/")
+    versioned = any(part[:1] == "v" and part[1:2].isdigit() for part in parts)
+    return url if versioned else f"{url}/v1"
+
+
+class ApiClient:
+    """HTTP to one endpoint. `session` is shared and closed by its owner; it must not decompress."""
+
+    def __init__(
+        self,
+        url: str,
+        session: aiohttp.ClientSession,
+        *,
+        key: str,
+        key_env: str,
+        model: str,
+        silence: float,
+    ) -> None:
+        self.url = base_of(url)
+        self._session = session
+        self._key = key
+        self._key_env = key_env
+        self._model = model
+        self._silence = silence
+        self._headers = {"Accept-Encoding": "identity"}
+        if key:
+            self._headers["Authorization"] = f"Bearer {key}"
+
+    async def models(self) -> list[Model] | None:
+        """What it serves; None where it does not list that. The errors of `stream` otherwise."""
+        where = f"{self.url}/models"
+        limit = aiohttp.ClientTimeout(total=MODELS_SECONDS, sock_connect=CONNECT_SECONDS)
+        async with self._told(where):
+            async with self._session.get(
+                where, headers=self._headers, timeout=limit, allow_redirects=False
+            ) as response:
+                body = await _start(response, MAX_ANSWER_BYTES)
+                if response.status in (404, 405, 501) and not _is_page(response):
+                    return None
+                self._check(where, response, body)
+            return _listed(where, response, body)
+
+    async def stream(
+        self,
+        path: str,
+        body: Body,
+        on_delta: OnDelta,
+        on_quiet: OnQuiet | None = None,
+        *,
+        linger: bool = False,
+    ) -> None:
+        """Hands every delta on as its bytes are read, until the finish and the usage came or
+        `on_delta` said stop. linger: after that, too, wait a moment for the usage: the server knows
+        where to end.
+
+        ServerUnreachable when the stream breaks, ServerSilent when it falls silent, Later where the
+        server is busy, WireError when it is malformed or an error, ServerRefused for a request that
+        it does not take.
+        """
+        where = f"{self.url}{path}"
+        reading = _Reading(on_delta, on_quiet, self._silence, linger=linger)
+        limit = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
+        headers = {
+            **self._headers, "Accept": "text/event-stream", "Content-Type": "application/json",
+        }  # fmt: skip
+        async with self._told(where):
+            try:
+                async with (
+                    reading.deadline(),
+                    self._session.post(
+                        where,
+                        data=orjson.dumps(body),
+                        headers=headers,
+                        timeout=limit,
+                        allow_redirects=False,
+                    ) as response,
+                ):
+                    if response.status != 200:
+                        self._check(where, response, await _start(response, MAX_ERROR_BYTES))
+                    if response.content_type in ("application/json", "text/html"):
+                        await reading.read_whole(where, response)
+                    else:
+                        await reading.read(response)
+            except TimeoutError as error:
+                if reading.over:  # it was only waited for its usage
+                    return
+                raise ServerSilent(f"{where}: silent for {self._silence:.0f} s") from error
+            if not reading.over:
+                raise ServerUnreachable(f"{where}: the stream ended without a finish reason")
+
+    def _check(self, where: str, response: aiohttp.ClientResponse, body: bytes) -> None:
+        if response.status != 200:
+            raise refusal(
+                where,
+                response.status,
+                response.headers,
+                self._clean(body.decode(errors="replace")).encode(),
+                key_env=self._key_env,
+                model=self._model,
+            )
+
+    @asynccontextmanager
+    async def _told(self, where: str) -> AsyncIterator[None]:
+        """What breaks, in the words of the engine and without the key."""
+        try:
+            yield
+        except (aiohttp.ClientError, ConnectionError, asyncio.IncompleteReadError) as error:
+            raise ServerUnreachable(self._clean(f"{where}: {_plainly(error)}")) from None
+        except TimeoutError:
+            raise ServerUnreachable(f"{where}: no answer in time") from None
+        except WireError as error:
+            if isinstance(error, WrongAddress):
+                raise
+            raise WireError(
+                self._clean(f"{where}: {error}".replace(f"{where}: {where}", where)),
+                retryable=error.retryable,
+            ) from None
+        except ValueError as error:  # what aiohttp says of a URL or header that cannot be sent
+            raise ServerRefused(self._clean(f"{where}: {error}")) from None
+
+    def _clean(self, text: str) -> str:
+        return text.replace(self._key, "***") if self._key else text
+
+
+class _Reading:
+    """One response while it is read."""
+
+    def __init__(
+        self, on_delta: OnDelta, on_quiet: OnQuiet | None, silence: float, *, linger: bool
+    ) -> None:
+        self.over = False
+        """The finish came, or the reader wants no more."""
+        self._on_delta = on_delta
+        self._on_quiet = on_quiet
+        self._silence = silence
+        self._linger = linger
+        self._usage = False
+        self._empty = 0
+        self._loop = asyncio.get_running_loop()
+        self._heard = self._loop.time()
+        self._told_quiet = False
+        self._limit: asyncio.Timeout | None = None
+        self._look_at: asyncio.TimerHandle | None = None
+
+    @asynccontextmanager
+    async def deadline(self) -> AsyncIterator[None]:
+        """TimeoutError after the longest silence; `on_quiet` is called on the way."""
+        self._heard = self._loop.time()
+        self._look_at = self._loop.call_later(QUIET_SECONDS, self._look)
+        try:
+            async with asyncio.timeout(self._silence) as self._limit:
+                yield
+        finally:
+            self._look_at.cancel()
+
+    def _look(self) -> None:
+        quiet = self._loop.time() - self._heard
+        if quiet >= QUIET_SECONDS and not self._told_quiet and not self.over:
+            self._told_quiet = True
+            if self._on_quiet is not None:
+                self._on_quiet(self._heard)
+        self._look_at = self._loop.call_later(QUIET_SECONDS, self._look)
+
+    async def read(self, response: aiohttp.ClientResponse) -> None:
+        lines = SseReader()
+        async for data in response.content.iter_any():
+            if self._take(lines.feed(data)):
+                return
+        self._take(lines.end())
+
+    async def read_whole(self, where: str, response: aiohttp.ClientResponse) -> None:
+        """Of a server that does not stream: one JSON object. WrongAddress for anything else."""
+        body = await _start(response, MAX_ANSWER_BYTES)
+        if not body.lstrip().startswith(b"{"):
+            raise not_the_api(where, response.headers, body[:_FIRST_BYTES])
+        self._take([body])
+
+    def _take(self, payloads: list[bytes]) -> bool:
+        """True when nothing more is waited for."""
+        read_ns = time.monotonic_ns()
+        for payload in payloads:
+            if payload == DONE:
+                return self.over
+            delta = read_delta(payload)
+            self._hear(delta)
+            self._usage |= delta.usage is not None and bool(delta.finish or self.over)
+            wanted = self._on_delta(delta, read_ns)
+            if not self.over and (delta.finish or not wanted):
+                self.over = True
+                if self._limit is not None:
+                    self._limit.reschedule(self._loop.time() + USAGE_SECONDS)
+            if self.over and (self._usage or not (delta.finish or self._linger)):
+                return True
+        return False
+
+    def _hear(self, delta: Delta) -> None:
+        self._empty = 0 if delta.text or delta.calls or delta.thought else self._empty + 1
+        if self._empty > MAX_EMPTY_EVENTS:
+            raise WireError(f"{self._empty} events in a row brought no text")
+        self._heard, self._told_quiet = self._loop.time(), False
+        if self._limit is not None and not self.over:
+            self._limit.reschedule(self._heard + self._silence)
+
+
+def _listed(where: str, response: aiohttp.ClientResponse, body: bytes) -> list[Model]:
+    try:
+        found = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        raise not_the_api(where, response.headers, body[:_FIRST_BYTES]) from None
+    rows = found.get("data") if isinstance(found, dict) else None
+    if not isinstance(rows, list):
+        raise not_the_api(where, response.headers, body[:_FIRST_BYTES])
+    return [
+        Model(
+            name=str(row["id"]),
+            owned_by=str(row.get("owned_by", "")),
+            longest=longest if isinstance(longest := row.get("max_model_len"), int) else None,
+        )
+        for row in rows
+        if isinstance(row, dict) and "id" in row
+    ]
+
+
+def _is_page(response: aiohttp.ClientResponse) -> bool:
+    return response.content_type == "text/html"
+
+
+async def _start(response: aiohttp.ClientResponse, most: int) -> bytes:
+    """The first `most` bytes of a body; the rest is not read."""
+    found = bytearray()
+    async for part in response.content.iter_any():
+        found += part
+        if len(found) >= most:
+            break
+    return bytes(found[:most])
+
+
+def _plainly(error: Exception) -> str:
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return "its certificate is not trusted here"
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return "no such host is known here; correct sampler.endpoints"
+    if isinstance(error, aiohttp.ClientConnectorSSLError):
+        return "it does not speak TLS; write http:// in sampler.endpoints"
+    if isinstance(error, aiohttp.ClientResponseError):
+        return "it answers, and not in HTTP"
+    if isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno:
+        return f"no connection: {os.strerror(error.os_error.errno).lower()}"
+    return f"the connection ended inside the response ({type(error).__name__})"
+
+
+__all__ = ["ApiClient", "Later", "Model", "base_of"]

@@ -1,0 +1,248 @@
+"""One action as text, over all its requests: where it stops, what marks it, what is put back. Pure.
+
+Invariants
+- The action ends with its first stop; what follows is dropped.
+- `on_mark` is called for each mark as it completes, in order.
+- Each new piece is searched once, with as many characters before it as a stop can have.
+- Token ids are the engine's own encoding of the text, log-probs are NaN: there are none.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Callable, Sequence
+from math import nan
+from typing import Any
+
+from engine.sampler.action import OnMark
+from engine.sampler.openai.events import CallPart, Hint
+from engine.sampler.stops import StopTable
+from engine.sampler.wire.events import WireError
+from engine.types import Generated, StopHit
+from toolwright.types import FinishKind, FinishReason, WeightVersion
+
+MOST_BYTES_A_TOKEN = 64
+"""Of text on the average; a server that writes more does not count as it was told to."""
+LEAST_BYTES = 4096
+"""That are taken in any case."""
+
+_LENGTH = FinishReason(kind=FinishKind.LENGTH)
+
+
+class TextAction:
+    """Text of one action. `encode` gives the ids of what a policy wrote."""
+
+    def __init__(
+        self,
+        *,
+        stops: StopTable,
+        end_of_turn: str,
+        encode: Callable[[str], list[int]],
+        version: WeightVersion,
+        max_new_tokens: int,
+        call_tags: tuple[str, str],
+        on_mark: OnMark | None = None,
+        text: str = "",
+    ) -> None:
+        """text: what an earlier life has of the action."""
+        self.generated: Generated | None = None
+        """The whole action, once it has ended."""
+        self.remarks: dict[str, Any] = {}
+        """What the record shall tell of its end."""
+        self.marked = False
+        """A mark was told: what it brought cannot be taken back."""
+        self._stops = stops
+        self._end_of_turn = end_of_turn
+        self._encode = encode
+        self._version = version
+        self.most = max_new_tokens
+        """Tokens of the whole action."""
+        self._tags = call_tags
+        self._on_mark = on_mark
+        self._texts = stops.texts
+        self._marks = stops.marks if on_mark is not None else ()
+        self._window = max((len(one) for one in (*self._texts, *self._marks)), default=1) - 1
+        self._calls: dict[int, list[str]] = {}
+        """By index: name, then pieces of the arguments."""
+        self._begin(text)
+
+    def _begin(self, text: str) -> None:
+        self._parts = [text] if text else []
+        self._tail = text[-self._window :] if self._window else ""
+        self._bytes = len(text.encode(errors="replace"))
+        self._told: list[int] = []
+        """Ids up to the last mark."""
+        self._since = list(self._parts)
+
+    @property
+    def text(self) -> str:
+        """All of it so far."""
+        return "".join(self._parts)
+
+    @property
+    def has_calls(self) -> bool:
+        """Parts of tool calls came beside the text."""
+        return bool(self._calls)
+
+    @property
+    def has_any(self) -> bool:
+        """Something came."""
+        return bool(self._parts or self._calls)
+
+    @property
+    def room(self) -> int:
+        """Tokens that may still come, by the engine's own count."""
+        return self.most - len(self._encode(self.text)) if self._parts else self.most
+
+    def fill(self, read_ns: int) -> None:
+        """There is no room for more."""
+        self.generated = self._made(_LENGTH, read_ns=read_ns)
+
+    def forget(self) -> None:
+        """The action begins anew: the server cannot go on from what came."""
+        self._calls.clear()
+        self._begin("")
+
+    def feed(self, text: str, read_ns: int, *, unseen: int = 0) -> bool:
+        """Takes a piece and tells at once what it completes; False when the rest is of no use.
+        unseen: bytes that came and are no part of the text."""
+        if self.generated is not None:
+            return False
+        self._bytes += len(text.encode(errors="replace")) + unseen
+        if text:
+            window, before = self._tail + text, len(self._tail)
+            stop = self._search(window, before, read_ns)
+            if stop is not None:
+                self._stopped(stop, read_ns)
+                return False
+            self._tail = window[-self._window :] if self._window else ""
+        if self._bytes > LEAST_BYTES + self.most * MOST_BYTES_A_TOKEN:
+            self.generated = self._made(_LENGTH, read_ns=read_ns)
+            return False
+        return True
+
+    def add_calls(self, parts: Sequence[CallPart]) -> None:
+        """Pieces of tool calls that the server tells beside the text."""
+        for part in parts:
+            self._calls.setdefault(part.index, [""])
+            if part.name:
+                self._calls[part.index][0] += part.name
+            if part.arguments:
+                self._calls[part.index].append(part.arguments)
+            self._bytes += len(part.arguments) + len(part.name)
+
+    def end(self, finish: str, hint: Hint | None, read_ns: int, *, sent: Sequence[str]) -> None:
+        """The server ended it with this word. sent: stops that it knew; one that it cut away is put
+        back. WireError for a word that no API has."""
+        if self.generated is not None:
+            return
+        if self._calls and not self.feed(self._spelled_calls(), read_ns):
+            return
+        if finish == "length":
+            self.generated = self._made(_LENGTH, read_ns=read_ns)
+        elif finish in ("stop", "tool_calls", "function_call", "eos_token", "stop_sequence"):
+            self._put_back(hint, sent, read_ns)
+        elif finish == "content_filter":
+            self.remarks["finish"] = finish
+            self.generated = self._made(FinishReason(kind=FinishKind.STOP), read_ns=read_ns)
+        else:
+            raise WireError(f"the stream ended with finish_reason {finish[:80]!r}")
+
+    def _put_back(self, hint: Hint | None, sent: Sequence[str], read_ns: int) -> None:
+        """The stop that ended it and is not in the text: OpenAI's API cuts it away."""
+        stop: str | None = None
+        if hint is not None:
+            stop = hint.text if hint.text in self._texts else None
+        else:
+            stop = open_stop(self.text, sent)
+            if stop is not None:
+                self.remarks["stop_put_back"] = stop
+        if stop is None and self._end_of_turn in self._texts:
+            stop = self._end_of_turn
+        if stop is None:
+            self.generated = self._made(FinishReason(kind=FinishKind.STOP), read_ns=read_ns)
+            return
+        self._take(stop)
+        self._stopped(stop, read_ns)
+
+    def _search(self, window: str, before: int, read_ns: int) -> str | None:
+        """Takes the window's text from `before` up to the first stop, which it returns, or all of
+        it. Marks on the way are told."""
+        at = before
+        end, _, stop = min(_ends(window, before, self._texts), default=(len(window), 0, None))
+        for mark_end, _, mark in sorted(_ends(window, before, self._marks)):
+            # Of marks that end together the longest counts; one beyond the stop is dropped.
+            if at < mark_end <= end:
+                self._take(window[at:mark_end])
+                at = mark_end
+                self._tell_mark(mark, read_ns)
+        self._take(window[at:end])
+        return stop
+
+    def _tell_mark(self, mark: str, read_ns: int) -> None:
+        self._told += self._encode("".join(self._since))
+        self._since.clear()
+        self.marked = True
+        if self._on_mark is not None:
+            hit = StopHit(keep=len(self._told), matched_text=mark)
+            self._on_mark(array("i", self._told), hit, read_ns)
+
+    def _take(self, text: str) -> None:
+        self._parts.append(text)
+        self._since.append(text)
+
+    def _stopped(self, stop: str, read_ns: int) -> None:
+        finish = FinishReason(kind=FinishKind.STOP, matched_text=stop)
+        self.generated = self._made(finish, stop=stop, read_ns=read_ns)
+
+    def _made(self, finish: FinishReason, *, stop: str | None = None, read_ns: int) -> Generated:
+        """The action; where the engine counts more tokens than there was room for, what fits."""
+        token_ids = array("i", self._encode(self.text))
+        if len(token_ids) > self.most:
+            token_ids, finish, stop = token_ids[: self.most], _LENGTH, None
+        count = len(token_ids)
+        return Generated(
+            token_ids=token_ids,
+            logprobs=array("f", [nan]) * count,
+            versions=((self._version, count),) if count else (),
+            finish=finish,
+            stop=stop,
+            read_ns=read_ns,
+        )
+
+    def _spelled_calls(self) -> str:
+        """The calls as text, as a policy without a parser in its server writes them."""
+        opened, closed = self._tags
+        texts = []
+        for _, (name, *arguments) in sorted(self._calls.items()):
+            spelled, given = json.dumps(name, ensure_ascii=False), "".join(arguments) or "{}"
+            texts.append(f'{opened}\n{{"name": {spelled}, "arguments": {given}}}\n{closed}')
+        return "".join(texts)
+
+
+def open_stop(text: str, stops: Sequence[str]) -> str | None:
+    """The stop among `stops` that is the closing tag of what `text` opened last and left open; None
+    where nothing is open. Stops that are no tags cannot be told so."""
+    found: tuple[int, str] | None = None
+    for stop in stops:
+        if not (stop.startswith("</") and stop.endswith(">")):
+            continue
+        name = f"<{stop[2:-1]}"
+        start = text.rfind(name)
+        follows = text[start + len(name) : start + len(name) + 1]
+        opened = start >= 0 and (follows == ">" or follows.isspace()) and stop not in text[start:]
+        if opened and (found is None or start > found[0]):
+            found = start, stop
+    return found[1] if found else None
+
+
+def _ends(text: str, old: int, wanted: Sequence[str]) -> list[tuple[int, int, str]]:
+    """(end, -length, text) of each of `wanted` that ends beyond character `old`."""
+    found = []
+    for one in wanted:
+        start = text.find(one, max(0, old - len(one) + 1))
+        while start >= 0:
+            found.append((start + len(one), -len(one), one))
+            start = text.find(one, start + 1)
+    return found

@@ -1,0 +1,120 @@
+"""Ids to the messages of a chat request."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.protocols.chat import Chat
+from engine.protocols.tagged import Tagged
+from engine.sampler.openai.messages import Conversation, Span, conversation, plain_text
+from engine.text.turns import CALL_TAGS, PackedBytes, TurnCodec
+from engine.types import ToolSpec
+from toolwright.types import Task
+
+CODEC = TurnCodec(PackedBytes())
+TASK = Task(id="t", prompt="How many?")
+TOOL = ToolSpec(name="count", usage="counts")
+
+
+def tagged(*turns: tuple[str, str]) -> tuple[list[int], list[Span]]:
+    """(ids, what the policy wrote) of (action, observation) pairs."""
+    protocol = Tagged()
+    ids, written = protocol.prompt(TASK, (), CODEC), []
+    for action, observation in turns:
+        start = len(ids)
+        ids += CODEC.encode_action(action)
+        written.append((start, len(ids)))
+        head, tail = protocol.frame("</python>", CODEC)
+        ids += [*head, *protocol.observation([observation], CODEC), *tail]
+    return ids, written
+
+
+def asked(ids: list[int], written: list[Span], **more: object) -> Conversation:
+    options = {"as_user": False, "call_tags": CALL_TAGS, **more}
+    return conversation(ids, CODEC, written=written, **options)  # type: ignore[arg-type]
+
+
+def test_a_first_request_ends_with_the_users_message() -> None:
+    for as_user in (False, True):
+        found = asked(*tagged(), as_user=as_user)
+        assert found.messages == ({"role": "user", "content": "How many?"},)
+        assert not found.continues
+
+
+def test_an_open_turn_is_continued() -> None:
+    found = asked(*tagged(("<python>1</python>", "one"), ("<python>2</python>", "two")))
+    assert found.continues
+    assert found.messages[-1] == {
+        "role": "assistant",
+        "content": "<python>1</python><result> one</result><python>2</python><result> two</result>",
+    }
+    begun = asked(*tagged(("<python>1</python>", "one")), received="So")
+    assert begun.messages[-1]["content"].endswith("</result>So")
+    first = asked(*tagged(), received="So")
+    assert (first.messages[-1], first.continues) == ({"role": "assistant", "content": "So"}, True)
+
+
+def test_observations_as_a_users_messages() -> None:
+    found = asked(*tagged(("<python>1</python>", "one"), ("", "empty")), as_user=True)
+    assert not found.continues
+    assert [tuple(message.values()) for message in found.messages] == [
+        ("user", "How many?"),
+        ("assistant", "<python>1</python>"),
+        ("user", "<result> one</result><result> empty</result>"),
+    ]
+
+
+def test_what_nobody_remembers_as_written_is_a_users_message_and_not_lost() -> None:
+    ids, _ = tagged(("<python>1</python>", "one"))
+    found = asked(ids, [], as_user=True)
+    assert "".join(message["content"] for message in found.messages) == (
+        "How many?<python>1</python><result> one</result>"
+    )
+
+
+def called(action: str, answer: str) -> Conversation:
+    protocol = Chat()
+    ids = protocol.prompt(TASK, [TOOL], CODEC)
+    ids += CODEC.encode_action(action)
+    head, tail = protocol.frame("</tool_call>", CODEC)
+    ids += [*head, *protocol.observation([answer], CODEC), *tail]
+    return asked(ids, [])
+
+
+def test_calls_of_an_action_go_back_as_calls() -> None:
+    action = 'Hm.\n<tool_call>\n{"name": "count", "arguments": {"of": "ä"}}\n</tool_call>'
+    found = called(action, "42")
+    (call,) = found.messages[1]["tool_calls"]
+    assert call["function"] == {"name": "count", "arguments": '{"of": "ä"}'}
+    assert found.messages[1]["content"] == "Hm."
+    assert found.messages[2] == {"role": "tool", "content": "42", "tool_call_id": call["id"]}
+    assert found.tools[0]["function"]["name"] == "count"
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        "<tool_call>{broken</tool_call>",
+        "</tool_call>",
+        '<tool_call>{"name": "count", "arguments": 7}</tool_call>',
+        '<tool_call>{"name": "count"}</tool_call><tool_call>{"name": "count"}</tool_call>',
+        "<tool_call>" + "[" * 10_000 + "</tool_call>",
+    ],
+)
+def test_a_call_that_nobody_can_read_is_answered_by_a_user(action: str) -> None:
+    found = called(action, "no")
+    assert found.messages[1] == {"role": "assistant", "content": action}
+    assert found.messages[2] == {"role": "user", "content": "no"}
+
+
+def test_ids_that_end_in_no_open_turn_are_refused() -> None:
+    ids = CODEC.chat_ids([{"role": "user", "content": "q"}], generation_prompt=False)
+    with pytest.raises(ValueError, match="no open turn"):
+        asked(ids, [])
+    with pytest.raises(ValueError, match="no open turn"):
+        asked([], [])
+
+
+def test_plain_text_has_every_text_once() -> None:
+    ids, _ = tagged(("<python>1</python>", "one"))
+    assert plain_text(ids, CODEC) == "How many?\n\n<python>1</python><result> one</result>"
