@@ -113,9 +113,9 @@ class Evaluator:
             for run in runs:
                 await run.take_up()
             total, done = sum(run.suite.n for run in runs), sum(run.done for run in runs)
-            if alike := [one.suite.name for one in asked if one.suite.temperature == 0.0]:
-                if self._wanted.samples > 1:
-                    told(f"warning: {', '.join(alike)}: greedy samples are alike: --temperature")
+            alike = [one.suite.name for one in asked if one.suite.temperature == 0.0]
+            if alike and self._wanted.samples > 1:
+                told(f"warning: {', '.join(alike)}: greedy samples are alike, set --temperature")
             words = "questions" if self._wanted.samples == 1 else "trajectories"
             told(f"{total:,} {words}, {done:,} done before; weights {served.name}")
             progress = Progress(total, done, out, words=words)
