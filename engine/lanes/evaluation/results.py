@@ -105,9 +105,9 @@ def tokens_of(trajectory: Trajectory) -> dict[str, int]:
     where one said so of every action, else of the record's own tokens."""
     spans = [span for sequence in trajectory.sequences for span in sequence.action_spans]
     told = [event.data for event in trajectory.events if event.kind == SAMPLED]
-    asked, written = ([one.get(name) for one in told] for name in TOLD)
-    if told and len(told) >= len(spans) and None not in (*asked, *written):
-        return {"input_tokens": sum(map(int, asked)), "output_tokens": sum(map(int, written))}
+    if told and len(told) >= len(spans) and all(name in one for one in told for name in TOLD):
+        asked, written = (sum(int(one[name]) for one in told) for name in TOLD)
+        return {"input_tokens": asked, "output_tokens": written}
     return {
         "input_tokens": sum(start for _turn, start, _end in spans),
         "output_tokens": trajectory.response_tokens,
