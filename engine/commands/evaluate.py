@@ -13,7 +13,7 @@ from engine.config import EngineTable
 from engine.evaluate.asked import Subset
 from engine.evaluate.evaluator import Evaluator, Wanted
 from engine.evaluate.folder import LOG, EvaluationFolder
-from engine.evaluate.results import Reading, write_results
+from engine.evaluate.results.figures import Reading, write_results
 from engine.telemetry.logs import log_to
 from toolwright.recipe import Recipe, refuse_open_ports
 

@@ -19,7 +19,7 @@ from engine.commands.endings import one_sentence, run_on_uvloop, tell_people
 from toolwright.command_line import WithDefault
 
 if TYPE_CHECKING:
-    from engine.evaluate.beside import Beside
+    from engine.evaluate.results.beside import Beside
 
 UNSCORED = 3
 """Exit code where rows stay without a score."""
@@ -120,8 +120,8 @@ def run(
         from engine.commands.evaluate import Options, evaluate
         from engine.commands.stopping import Stopped
         from engine.config import EngineTable
-        from engine.evaluate.beside import Beside
-        from engine.evaluate.results import Reading
+        from engine.evaluate.results.beside import Beside
+        from engine.evaluate.results.figures import Reading
         from toolwright.recipe import load_recipe
 
         chosen = [f"sampler.api={json.dumps(api)}"] if api else []
@@ -153,7 +153,7 @@ def run(
             tell_people(f"engine: {stopped}")
             sys.exit(128 + stopped.number)
         _tell(found, beside)
-    if any(one["errored"] or one["open"] for one in found["suites"]):
+    if any(one["errored"] or one["open"] or not one["n"] for one in found["suites"]):
         raise typer.Exit(UNSCORED)
 
 
@@ -171,8 +171,8 @@ def show(
     with one_sentence():
         import orjson
 
-        from engine.evaluate.beside import Beside
-        from engine.evaluate.results import Reading, write_results
+        from engine.evaluate.results.beside import Beside
+        from engine.evaluate.results.figures import Reading, write_results
 
         beside = Beside.of(against or (), as_ or ())
         reading = Reading(by=by, price_in=price_in, price_out=price_out, beside=beside)
@@ -195,8 +195,8 @@ def compare(
     with one_sentence():
         import orjson
 
-        from engine.evaluate.compare import compare as compare_folders
-        from engine.evaluate.compare import table
+        from engine.evaluate.results.compare import compare as compare_folders
+        from engine.evaluate.results.compare import table
 
         found = compare_folders(a, b, by=by)
         if json_:
@@ -206,6 +206,6 @@ def compare(
 
 
 def _tell(found: Mapping[str, Any], beside: Beside) -> None:
-    from engine.evaluate.table import table
+    from engine.evaluate.results.table import table
 
     typer.echo("\n".join([*table(found), *beside.lines(found)]))

@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -18,6 +18,7 @@ from typing import Any, TextIO
 from engine.begun_with import short
 from engine.build import build_protocol, build_rewards, build_sampling, build_tools
 from engine.config import EngineTable
+from engine.errors import StartupError
 from engine.evaluate.asked import Asked, Subset, ask, suites_of
 from engine.evaluate.folder import AskedOf, Begun, EvaluationFolder
 from engine.evaluate.progress import SECONDS, Progress
@@ -27,13 +28,17 @@ from engine.lanes.evaluation.results import Results
 from engine.lanes.evaluation.suite import SuiteContext, SuiteRun
 from engine.lanes.evaluation.tasks import SuiteTasks
 from engine.protocols import Protocol
+from engine.rehearsal import REHEARSED, rehearse
+from engine.rewards.rewards import Rewards
 from engine.rollout.assignment import Surroundings
 from engine.rollout.decide import Rules
 from engine.sample.weights import Served
 from engine.sampler.asking import PolicySampler
 from engine.sampler.context import check_context
+from engine.tasks import BadRow
 from engine.tools.services import ToolServices
 from toolwright.recipe import Recipe
+from toolwright.types import WeightVersion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,19 +100,9 @@ class Evaluator:
                 tools=services,
                 tokenizer_hash=codec.hash,
             )
-            results = Results(self._folder.path)
-            results.begin()
-            context = SuiteContext(
-                surroundings=surroundings,
-                rewards=rewards,
-                results=results,
-                slots=asyncio.Semaphore(
-                    self._wanted.concurrency or table.evaluation.max_concurrent
-                ),
-                life=f"t{time.time_ns() // 1_000_000:x}",
-                patience=table.patience_s,
-                samples=table.evaluation.samples,
-            )
+            for one in asked:
+                await _rehearse(tasks[one.suite.name], surroundings.rules, served.version)
+            context = self._context(surroundings, rewards)
             runs = [
                 self._run_of(context, one, tasks[one.suite.name], served, begun) for one in asked
             ]
@@ -120,7 +115,7 @@ class Evaluator:
             words = "questions" if self._wanted.samples == 1 else "trajectories"
             told(f"{total:,} {words}, {done:,} done before; weights {served.name}")
             progress = Progress(total, done, out, words=words)
-            await _measure(runs, pool, services, results, progress, by)
+            await _measure(runs, pool, services, context.results, progress, by)
 
     async def _asked(self) -> list[Asked]:
         wanted, table = self._wanted, self._table
@@ -204,6 +199,20 @@ class Evaluator:
             "withheld observations": suite.withhold_observations,
         }
 
+    def _context(self, surroundings: Surroundings, rewards: Rewards) -> SuiteContext:
+        table = self._table
+        results = Results(self._folder.path)
+        results.begin()
+        return SuiteContext(
+            surroundings=surroundings,
+            rewards=rewards,
+            results=results,
+            slots=asyncio.Semaphore(self._wanted.concurrency or table.evaluation.max_concurrent),
+            life=f"t{time.time_ns() // 1_000_000:x}",
+            patience=table.patience_s,
+            samples=table.evaluation.samples,
+        )
+
     def _run_of(
         self, context: SuiteContext, one: Asked, tasks: SuiteTasks, served: Served, begun: Begun
     ) -> SuiteRun:
@@ -217,6 +226,24 @@ class Evaluator:
             sampling=sampling_of(suite, build_sampling(self._recipe)),
             settings=begun.digest,
         )
+
+
+async def _rehearse(tasks: SuiteTasks, rules: Rules, version: WeightVersion) -> None:
+    """StartupError where no prompt can be made of any of a suite's first tasks: then it is not the
+    rows."""
+    refused: StartupError | None = None
+    async with aclosing(tasks.walk(lambda index: index < REHEARSED, version=version)) as first:
+        async for _, drawn in first:
+            if isinstance(drawn, BadRow):
+                continue
+            try:
+                rehearse(rules.protocol, rules.codec, drawn.task)
+            except StartupError as error:
+                refused = refused or error
+            else:
+                return
+    if refused is not None:
+        raise refused
 
 
 async def _measure(

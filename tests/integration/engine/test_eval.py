@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from bench.scripted import ScriptedSampler, ScriptRequest, Timing
 from engine.cli import app
 from engine.errors import StartupError
-from engine.evaluate.results import Reading
+from engine.evaluate.results.figures import Reading
 from engine.lanes.evaluation import suite as suites
 from tests.integration.engine.conftest import MakeWorld
 from tests.integration.toolsvc.conftest import start_service
@@ -171,6 +171,21 @@ async def test_a_sampler_that_dies_in_the_middle_costs_no_question(world: MakeWo
     assert (found["sets"][0]["n"], found["sets"][0]["score"]) == (12, 1.0)
     assert [one["errored"] for one in found["suites"]] == [0]
     assert sorted(row["index"] for row in lines(here.folder / "eval")) == list(range(12))
+
+
+async def test_a_protocol_that_does_not_fit_ends_it_before_the_first_question(
+    world: MakeWorld,
+) -> None:
+    here = await world(engine=lane(suite("nq", 2)))
+    (here.folder / "broken.py").write_text(
+        "from engine.protocols.tagged import Tagged\n"
+        "class Broken(Tagged):\n"
+        "    def prompt(self, task, tools, codec):\n"
+        "        raise ValueError('no such template')\n"
+    )
+    with pytest.raises(StartupError, match=r"does not fit policy\.model: no such template"):
+        await asked(here, changes={"task": {"protocol": "./broken.py:Broken"}})
+    assert not here.sampler.requests
 
 
 async def test_other_settings_are_refused_and_fresh_begins_anew(world: MakeWorld) -> None:

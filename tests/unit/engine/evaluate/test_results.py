@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from engine.errors import StartupError
-from engine.evaluate.beside import Beside
 from engine.evaluate.folder import read_begun
-from engine.evaluate.results import Reading, results, write_results
-from engine.evaluate.scores import MOST_SOURCES
-from engine.evaluate.table import table
+from engine.evaluate.results.beside import Beside
+from engine.evaluate.results.figures import Reading, results, write_results
+from engine.evaluate.results.scores import MOST_SOURCES
+from engine.evaluate.results.table import table
 from engine.lanes.evaluation.results import rows_file
 from tests.support.evaluated import VERSION, evaluation, row
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from engine.evaluate.table import NONE, missing, score, shown
+from engine.evaluate.results.table import NONE, missing, score, shown
 from engine.lines import Lines
 from toolwright.page import pages
 from toolwright.page.charts import Line, Part, Point, line_chart, stacked_bar
@@ -29,7 +29,7 @@ AUTHORS = ("prompt", "model", "tool", "memory", "template", "system")
 
 
 def page(found: Mapping[str, Any], folder: Path, sections: Sequence[str] = ()) -> str:
-    """The whole page of `results.results`. sections: HTML that comes after the scores."""
+    """The whole page of `figures.results`. sections: HTML that comes after the scores."""
     content = {
         "data": found,
         "title": f"{found['name']}: {_headline(found)}",
@@ -44,7 +44,7 @@ def page(found: Mapping[str, Any], folder: Path, sections: Sequence[str] = ()) -
         "none": NONE,
         "fit": fit,
     }
-    return pages.render("engine", "evaluate/page.html.jinja", content)
+    return pages.render("engine", "evaluate/results/page.html.jinja", content)
 
 
 def _headline(found: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from engine.evaluate.rows import Row
+from engine.evaluate.results.rows import Row
 from toolwright.statistics import Moments, mean_of, pass_at, share_error
 
 MOST_SOURCES = 32

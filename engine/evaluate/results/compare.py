@@ -15,9 +15,9 @@ from typing import Any
 
 from engine.errors import StartupError
 from engine.evaluate.folder import read_begun
-from engine.evaluate.rows import REWARD, SuiteRows
-from engine.evaluate.scores import MOST_SOURCES, names_of_sets
-from engine.evaluate.table import NONE, aligned, score
+from engine.evaluate.results.rows import REWARD, SuiteRows
+from engine.evaluate.results.scores import MOST_SOURCES, names_of_sets
+from engine.evaluate.results.table import NONE, aligned, score
 from toolwright.page.text import plain
 from toolwright.statistics import mcnemar, mean_of, sign_flips
 

@@ -17,11 +17,11 @@ from typing import Any
 import orjson
 
 from engine.errors import StartupError
-from engine.evaluate.beside import Beside
 from engine.evaluate.folder import FORMAT, PAGE, RESULTS, Begun, read_begun, write_whole
-from engine.evaluate.page import page
-from engine.evaluate.rows import REWARD, SuiteRows, Without
-from engine.evaluate.scores import Score, SetScores, SuiteScores, names_of_sets
+from engine.evaluate.results.beside import Beside
+from engine.evaluate.results.page import page
+from engine.evaluate.results.rows import REWARD, SuiteRows, Without
+from engine.evaluate.results.scores import Score, SetScores, SuiteScores, names_of_sets
 
 MOST_LOST = 20
 """Rows without a score that results and page name."""
