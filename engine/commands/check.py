@@ -13,6 +13,7 @@ from engine.build import (
     build_rewards,
     build_tools,
     open_source,
+    refuse_api,
 )
 from engine.config import EngineTable
 from engine.errors import StartupError
@@ -48,6 +49,7 @@ def check(recipe: Recipe, table: EngineTable, *, connect: bool) -> Iterator[str]
     What is not there yet and what the recipe says who makes it is no fault: what needs it is left
     out, with a line. So is a port that `toolwright run` chooses.
     """
+    refuse_api(recipe, "`engine check` of a training run")
     yield f"tables: {', '.join(recipe.raw)}"
     for name in check_all(recipe):
         yield f"table [{name}] is not checked: its package is not installed"

@@ -38,6 +38,8 @@ class InnerCodec(Protocol):
     vocab_size: int
     hash: str
 
+    def encode(self, text: str) -> list[int]: ...
+
     def encode_plain(self, text: str) -> list[int]: ...
 
     def decode(self, token_ids: Sequence[int]) -> str: ...
@@ -48,6 +50,9 @@ class PackedBytes:
 
     vocab_size = packed.VOCAB_SIZE
     hash = packed.NAME
+
+    def encode(self, text: str) -> list[int]:
+        return packed.encode(text)
 
     def encode_plain(self, text: str) -> list[int]:
         return packed.encode(text)
@@ -91,19 +96,20 @@ class TurnCodec:
         found: list[int] = []
         at = 0
         for spelled in _SPELLED.finditer(text):
-            found += self._inner.encode_plain(text[at : spelled.start()])
+            found += self._inner.encode(text[at : spelled.start()])
             found.append(self._ids[spelled.group()])
             at = spelled.end()
-        return found + self._inner.encode_plain(text[at:])
+        return found + self._inner.encode(text[at:])
 
     def encode_plain(self, text: str) -> list[int]:
         return self._inner.encode_plain(text)
 
     def encode_action(self, text: str) -> list[int]:
-        """Ids of what a policy wrote: text, and the end of its turn where that ends it."""
+        """Ids of what a policy wrote: text, and the end of its turn where that ends it. Control
+        tokens of the inner codec are what they were to the policy; none of them opens a turn."""
         body = text.removesuffix(_END)
         ended = [self._ids[_END]] if len(body) < len(text) else []
-        return self._inner.encode_plain(body) + ended
+        return self._inner.encode(body) + ended
 
     def decode(self, token_ids: Sequence[int]) -> str:
         parts, at = [], 0

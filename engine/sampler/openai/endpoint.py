@@ -70,10 +70,14 @@ class Endpoint:
         """It asked for that."""
         self._not_before = max(self._not_before, time.monotonic() + seconds)
 
-    def failed(self) -> None:
-        """Others are asked first for a while, which every failure in a row doubles."""
+    def failed(self) -> bool:
+        """Others are asked first for a while, which every failure in a row doubles. Whether that is
+        news: requests that fail together are one failure."""
+        if not self.trusted:
+            return False
         self._suspicion = min(max(FIRST_SUSPICION, 2 * self._suspicion), LONGEST_SUSPICION)
         self._suspect_until = time.monotonic() + self._suspicion
+        return True
 
     def succeeded(self) -> None:
         self.served = True

@@ -368,11 +368,12 @@ class OpenAIPool:
             endpoint.refused_keys.add(key)
             log.warning("request_without", endpoint=endpoint.name, key=key, error=cause)
             return 0.0
-        log.warning("request_failed", endpoint=endpoint.name, fault=str(fault), error=cause)
+        news = fault is Fault.REFUSED or endpoint.failed()
         if fault is Fault.REFUSED:
             asked.refused.add(endpoint.name)
-        else:
-            endpoint.failed()
+        # People read the first of those that fail together, the log's file has them all.
+        tell = log.warning if news else log.info
+        tell("request_failed", endpoint=endpoint.name, fault=str(fault), error=cause)
         pause = error.seconds if isinstance(error, Later) else 0.0
         endpoint.leave_alone(pause)
         others = [n for n in self._endpoints if n not in asked.refused and n != endpoint.name]

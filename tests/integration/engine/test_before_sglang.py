@@ -11,8 +11,9 @@ import asyncio
 import json
 import string
 import sys
+from array import array
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,15 @@ import aiohttp
 import pytest
 from safetensors import safe_open
 
+from engine.protocols.tagged import Tagged
+from engine.sample.weights import fix
+from engine.sampler.asking import PolicySampler
+from engine.sampler.openai.pool import OpenAIPool
+from engine.sampler.pool import SamplerPool
+from engine.sampler.stops import StopTable
+from engine.text.codec import HuggingFaceCodec
+from engine.text.turns import TurnCodec
+from engine.types import Codec
 from tests.contract import real_sampler
 from tests.integration.engine.conftest import MakeWorld
 from tests.integration.engine.test_tool_lines import ONE_IN_FLIGHT, call, rolled_out
@@ -33,9 +43,10 @@ from tests.support.waiting import until
 from toolwright import wire
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.policy.v1 import policy_pb2
+from toolwright.recipe import Sampler
 from toolwright.rpc.channel import call as rpc
 from toolwright.rpc.errors import ServiceError
-from toolwright.types import StopReason, ToolErrorKind, WeightVersion
+from toolwright.types import SamplingParams, StopReason, Task, ToolErrorKind, WeightVersion
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -87,6 +98,54 @@ def sglang(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
     options = ("--grammar-backend", "xgrammar", "--constrained-json-disable-any-whitespace")
     with real_sampler.serve(model, log, *options, text=True) as url:
         yield url
+
+
+async def test_its_api_of_openai_says_what_its_own_says(model: Path, sglang: str) -> None:
+    """Completions after the same prompt; chat after the same messages, in an assistant's message
+    that the server goes on with."""
+    codec = HuggingFaceCodec(model)
+    table = {"endpoints": (sglang,), "temperature": 0.0}
+    own = SamplerPool(Sampler(**table), codec, vocab_size=codec.vocab_size)
+    turns = TurnCodec(codec)
+    text = OpenAIPool(
+        Sampler(api="openai-completions", **table), codec, vocab_size=codec.vocab_size
+    )
+    chat = OpenAIPool(Sampler(api="openai-chat", **table), turns, vocab_size=turns.vocab_size)
+    async with AsyncExitStack() as stack:
+        for pool in (own, text, chat):
+            stack.push_async_callback(pool.close)
+            await pool.open()
+        fix(own)
+        expected = await _said(own, codec)
+        assert len(expected[0]) > 4
+        assert await _said(text, codec) == expected
+        assert await _said(chat, turns) == expected
+        (told,) = chat.statistics().values()
+    assert told["kind"] == "sglang"
+    assert told["usage"]["requests_told"] == told["requests"] == 2
+    assert told["failures"] == {}
+
+
+async def _said(pool: PolicySampler, codec: Codec) -> list[str]:
+    """Two actions of Tagged with an observation between them; what ends the first is a letter that
+    the policy says, so that a server which cuts stops away would be found out."""
+    protocol = Tagged()
+    token_ids = array("i", protocol.prompt(Task(id="t", prompt="Which word?"), (), codec))
+    texts = []
+    for letters in (string.ascii_letters, ""):
+        generated = await pool.generate(
+            key="t",
+            token_ids=token_ids,
+            sampling=SamplingParams(temperature=0.0),
+            max_new_tokens=24,
+            stops=StopTable([*letters[-4:], codec.end_of_turn], codec),
+            on_action=lambda _generated: None,
+        )
+        texts.append(codec.decode(generated.token_ids))
+        head, tail = protocol.frame(generated.stop, codec)
+        token_ids = token_ids + generated.token_ids
+        token_ids += array("i", [*head, *protocol.observation(["so"], codec), *tail])
+    return texts
 
 
 async def test_a_greedy_run_on_a_cassette_is_the_recorded_one_token_for_token(

@@ -172,6 +172,18 @@ MISTAKES: list[tuple[str, Prepare, str, str]] = [
         "give a local Hugging Face folder",
     ),
     ("no rollouts in a group", said(run={"group_size": 0}), "run.group_size", "greater than or"),
+    (
+        "an API in a training run",
+        said(sampler={"api": "openai-chat"}),
+        "sampler.api = 'openai-chat' is for `engine eval`",
+        'set sampler.api = "sglang"',
+    ),
+    (
+        "a key of an API without one",
+        said(sampler={"key_env": "API_KEY"}),
+        "key_env is of an API",
+        "leave key_env out",
+    ),
     ("a sampler's context that is too small", said(task={"limits": {"model": 10**7}}), "", "lower"),
     ("an address for everybody", said(run={"engine": "0.0.0.0:50051"}), "0.0.0.0", "bearer token"),
 ]
@@ -187,6 +199,13 @@ def test_a_mistake_is_one_sentence_with_its_mend(
     line = sentence(run("check", "--connect", **prepare(run.folder)))
     assert named in line
     assert mend in line
+
+
+@pytest.mark.parametrize("command", ["serve", "sample"])
+def test_nothing_is_trained_from_an_api(run: Command, command: str) -> None:
+    line = sentence(run(command, sampler={"api": "openai-completions", "model": "m"}))
+    assert f"this is `engine {command}`: an API gives neither token ids nor log-probs" in line
+    assert not list(run.folder.glob("**/journal.sqlite"))
 
 
 def test_a_run_folder_that_nobody_may_make(run: Command) -> None:
