@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,6 +36,15 @@ app = typer.Typer(
     help="Evaluate a recipe's suites without training. `engine eval RECIPE` is "
     "`engine eval run RECIPE`, whose --help has the options.",
 )
+
+
+class Api(StrEnum):
+    """What endpoints speak."""
+
+    SGLANG = "sglang"
+    COMPLETIONS = "openai-completions"
+    CHAT = "openai-chat"
+
 
 RecipeArgument = Annotated[Path, typer.Argument(help="the TOML file, see docs/3-recipe.md")]
 FolderArgument = Annotated[Path, typer.Argument(help="the --output of `engine eval`")]
@@ -63,6 +73,12 @@ def run(
         list[str] | None,
         typer.Option(metavar="URL", help="in place of sampler.endpoints; may be repeated"),
     ] = None,
+    api: Annotated[
+        Api | None, typer.Option(help="in place of sampler.api: what the endpoints speak")
+    ] = None,
+    model: Annotated[
+        str, typer.Option(metavar="NAME", help="in place of sampler.model: as an API names it")
+    ] = "",
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="a dotted override; may be repeated")
     ] = None,
@@ -108,7 +124,9 @@ def run(
         from engine.evaluate.results.figures import Reading
         from toolwright.recipe import load_recipe
 
-        chosen = [f"sampler.endpoints={json.dumps(endpoint)}"] if endpoint else []
+        chosen = [f"sampler.api={json.dumps(api)}"] if api else []
+        chosen += [f"sampler.endpoints={json.dumps(endpoint)}"] if endpoint else []
+        chosen += [f"sampler.model={json.dumps(model)}"] if model else []
         read = load_recipe(recipe, [*(set_ or ()), *chosen])
         beside = Beside.of(against or (), as_ or ())
         options = Options(

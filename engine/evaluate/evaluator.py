@@ -16,25 +16,26 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from engine.begun_with import short
-from engine.build import build_codec, build_protocol, build_rewards, build_sampling, build_tools
+from engine.build import build_protocol, build_rewards, build_sampling, build_tools
 from engine.config import EngineTable
 from engine.errors import StartupError
 from engine.evaluate.asked import Asked, Subset, ask, suites_of
 from engine.evaluate.folder import AskedOf, Begun, EvaluationFolder
 from engine.evaluate.progress import SECONDS, Progress
+from engine.evaluated import PolicyCodec, evaluated_codec, evaluated_sampler
 from engine.lanes.evaluation.lane import check_suites, limits_of, sampling_of
 from engine.lanes.evaluation.results import Results
 from engine.lanes.evaluation.suite import SuiteContext, SuiteRun
 from engine.lanes.evaluation.tasks import SuiteTasks
+from engine.protocols import Protocol
 from engine.rehearsal import REHEARSED, rehearse
 from engine.rewards.rewards import Rewards
 from engine.rollout.assignment import Surroundings
 from engine.rollout.decide import Rules
-from engine.sample.weights import Served, fix
+from engine.sample.weights import Served
+from engine.sampler.asking import PolicySampler
 from engine.sampler.context import check_context
-from engine.sampler.pool import SamplerPool
 from engine.tasks import BadRow
-from engine.text.codec import HuggingFaceCodec
 from engine.tools.services import ToolServices
 from toolwright.recipe import Recipe
 from toolwright.types import WeightVersion
@@ -74,14 +75,14 @@ class Evaluator:
             recipe, shared, table = self._recipe, self._recipe.shared, self._table
             protocol, rewards = build_protocol(recipe), build_rewards(recipe)
             stack.callback(rewards.close)
-            codec = build_codec(recipe)
+            codec = evaluated_codec(recipe)
             asked = await self._asked()
             tasks = {one.suite.name: self._tasks(one) for one in asked}
             identities = {}
             for name, own in tasks.items():
                 stack.callback(own.close)
                 identities[name] = await own.open()
-            pool, served = await self._samplers(stack, codec, asked)
+            pool, served = await self._samplers(stack, codec, protocol, asked)
             begun = self._begun(asked, identities, codec, served)
             self._folder.begin(begun)
             services = build_tools(recipe, _owner(self._folder.path))
@@ -137,24 +138,25 @@ class Evaluator:
         )
 
     async def _samplers(
-        self, stack: AsyncExitStack, codec: HuggingFaceCodec, asked: Sequence[Asked]
-    ) -> tuple[SamplerPool, Served]:
-        """Whoever generates, and what it serves. The one place that knows a kind of sampler: the
-        rest asks a pool."""
-        shared = self._recipe.shared
-        pool = SamplerPool(shared.sampler, codec, vocab_size=codec.vocab_size)
-        stack.push_async_callback(pool.close)
-        await pool.open()
-        limits = shared.task.limits
+        self,
+        stack: AsyncExitStack,
+        codec: PolicyCodec,
+        protocol: Protocol,
+        asked: Sequence[Asked],
+    ) -> tuple[PolicySampler, Served]:
+        """Whoever generates, and what it serves. StartupError where it takes shorter prompts than
+        the limits allow."""
+        pool, served = await evaluated_sampler(self._recipe, codec, protocol, stack)
+        limits = self._recipe.shared.task.limits
         check_context("task.limits.model", limits.model, pool.longest_prompt)
         check_suites([one.suite for one in asked], limits, pool.longest_prompt)
-        return pool, fix(pool)
+        return pool, served
 
     def _begun(
         self,
         asked: Sequence[Asked],
         identities: dict[str, str],
-        codec: HuggingFaceCodec,
+        codec: PolicyCodec,
         served: Served,
     ) -> Begun:
         """What all rows of the folder have in common. Addresses, numbers of processes and whatever
@@ -246,7 +248,7 @@ async def _rehearse(tasks: SuiteTasks, rules: Rules, version: WeightVersion) -> 
 
 async def _measure(
     runs: Sequence[SuiteRun],
-    pool: SamplerPool,
+    pool: PolicySampler,
     services: ToolServices,
     results: Results,
     progress: Progress,

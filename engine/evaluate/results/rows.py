@@ -101,7 +101,7 @@ class SuiteRows:
                 stop_reason=str(line["stop_reason"]),
                 calls=int(line["calls"]),
                 input_tokens=int(line.get("input_tokens", 0)),
-                output_tokens=int(line["response_tokens"]),
+                output_tokens=int(line.get("output_tokens", line["response_tokens"])),
                 seconds=float(line.get("seconds", 0.0)),
                 masked=bool(line["masked"]),
             )

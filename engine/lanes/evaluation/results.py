@@ -17,10 +17,13 @@ from urllib.parse import quote
 
 from engine.lanes.evaluation.tally import BAD, ERRORED
 from engine.lines import Lines
+from engine.rollout.loop import SAMPLED
 from engine.rollout.view import spelled
 from engine.types import Codec
 from toolwright.types import Trajectory, WeightVersion
 
+TOLD = ("prompt_tokens", "completion_tokens")
+"""What an API says of an action's tokens."""
 MOST_REASON = 500
 """Characters of an error in a row."""
 
@@ -88,7 +91,7 @@ def row_of(
         "stop_reason": trajectory.stop_reason.name.lower(),
         "calls": len(trajectory.calls),
         "response_tokens": trajectory.response_tokens,
-        "input_tokens": input_tokens(trajectory),
+        **tokens_of(trajectory),
         "seconds": round(trajectory.timings.wall_s, 3),
         "masked": trajectory.masked,
         "versions": [str(one) for one in trajectory.weight_versions],
@@ -97,12 +100,18 @@ def row_of(
     }
 
 
-def input_tokens(trajectory: Trajectory) -> int:
-    """Tokens that the policy read: the prompt of every action, as an API without a prefix cache
-    counts them."""
-    return sum(
-        start for sequence in trajectory.sequences for _turn, start, _end in sequence.action_spans
-    )
+def tokens_of(trajectory: Trajectory) -> dict[str, int]:
+    """What the policy read, the prompt of every action, and what it wrote: as an API counted them
+    where one said so of every action, else of the record's own tokens."""
+    spans = [span for sequence in trajectory.sequences for span in sequence.action_spans]
+    told = [event.data for event in trajectory.events if event.kind == SAMPLED]
+    if told and len(told) >= len(spans) and all(name in one for one in told for name in TOLD):
+        asked, written = (sum(int(one[name]) for one in told) for name in TOLD)
+        return {"input_tokens": asked, "output_tokens": written}
+    return {
+        "input_tokens": sum(start for _turn, start, _end in spans),
+        "output_tokens": trajectory.response_tokens,
+    }
 
 
 def bad_row(
