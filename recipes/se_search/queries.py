@@ -20,7 +20,7 @@ from typing import Literal
 
 LONGEST = 200
 """Characters of a query that are compared: the comparison is cubic in the worst case."""
-MOST = 64
+MOST = 32
 """Queries of a trajectory that are looked at: each is compared with those before it."""
 
 Rule = Literal["all", "printed"]

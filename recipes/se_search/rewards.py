@@ -10,8 +10,8 @@ import math
 
 def query_reward(*, correct: bool, n_query: int, t_max: int) -> float:
     """-max(1, N_query) for a right answer, min(T_max, N_query) for a wrong one (equation 9):
-    explore until it is right, then search no more than it takes. A right answer without a search gets what
-    one with a single search gets, as printed."""
+    explore until it is right, then search no more than it takes. A right answer without a search
+    gets what one with a single search gets, as printed."""
     return -float(max(1, n_query)) if correct else float(min(t_max, n_query))
 
 

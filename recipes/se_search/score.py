@@ -6,15 +6,17 @@ trajectory, which every segment names: a resumed run goes on where it was, and n
 here. Under `max_staleness` it lags as the rollouts do.
 
 An evaluation is no training: its reward is exact match, whatever the options are, and beside it
-stand `f1` and what the agent did.
+stand `f1` and what the agent did. In training what it did is an event (figures.py).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
 from dialogue import Dialogue, read
+from figures import measured
 from format import CountMode, Violations, violations
 from queries import Atomic, Rule, Semantics, atomic
 from rewards import cosine_decay, dense_reward, outcome, query_reward
@@ -79,6 +81,15 @@ class Score:
         ):
             if value not in known:
                 raise ValueError(f"{name} = {value!r}: write {' or '.join(map(repr, known))}")
+        for name, number in (
+            ("wrong", wrong),
+            ("refined", refined),
+            ("memory_weight", memory_weight),
+            ("query_weight", query_weight),
+            ("format_weight", format_weight),
+        ):
+            if not isinstance(number, int | float) or not math.isfinite(number):
+                raise ValueError(f"{name} = {number!r}: write a finite number")
         if decay_steps < 0 or t_max < 0:
             raise ValueError("decay_steps and t_max are numbers of steps and of turns, from 0 on")
         self._tags = style_of(style, tags).tags
@@ -109,16 +120,19 @@ class Score:
         if trajectory.task.purpose is not Purpose.TRAIN:
             return self._evaluated(said, golds)
         n_query = len(atomic(said.queries, self._atomic))
-        correct = self._correct(said, golds)
+        correct, remembered = self._correct(said, golds), self._remembered(said, golds)
         parts = dense_reward(
             r_ans=self._answer(said, golds),
-            r_mem=float(self._remembered(said, golds)),
+            r_mem=float(remembered),
             r_query=query_reward(correct=correct, n_query=n_query, t_max=self._t_max),
             r_format=-float(self._violations(said).count(self._mode)),
             mu=self._mu(trajectory),
             **self._weights,
         )
-        return EngineScore(parts=[_part(name, value) for name, value in parts.items()])
+        event = measured(said, right=correct, remembered=remembered, n_query=n_query)
+        return EngineScore(
+            parts=[_part(name, value) for name, value in parts.items()], events=(event,)
+        )
 
     def _evaluated(self, said: Dialogue, golds: tuple[str, ...]) -> EngineScore:
         figures: dict[str, Any] = {
