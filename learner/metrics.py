@@ -28,6 +28,11 @@ from toolwright.types import (
 LONGEST_ERROR = 200
 MOST_TOOLS = 16
 """Tools that have a share of their own: a session may bring as many as it likes."""
+MEASURED = "measured"
+"""Kind of the events of a reward function or a group hook that hold figures by name: for this log
+alone, beside the reward."""
+MOST_MEASURED = 32
+"""Figures that are written: a recipe may name as many as it likes."""
 _POLICYS = (ToolErrorKind.INVALID_ACTION, ToolErrorKind.UNKNOWN_TOOL)
 _NO_FAILURE = (ToolErrorKind.NONE, ToolErrorKind.CANCELLED)
 
@@ -144,6 +149,7 @@ def trajectory_stats(groups: Sequence[Group], version: WeightVersion) -> dict[st
         for part in trajectory.reward_parts:
             parts[part.name] += part.value
     out.update({f"reward/{name}": total / len(kept) for name, total in sorted(parts.items())})
+    out.update(measured_stats(kept))
     out["groups_with_signal"] = sum(map(_rewards_differ, groups))
     out["response_length"] = _mean([t.response_tokens for t in kept])
     out["total_length"] = _mean(
@@ -161,6 +167,18 @@ def trajectory_stats(groups: Sequence[Group], version: WeightVersion) -> dict[st
         out["staleness_max"] = max(ages)
     out["versions_per_trajectory"] = _mean([len(t.weight_versions) for t in kept])
     return out
+
+
+def measured_stats(trajectories: Sequence[Trajectory]) -> dict[str, float]:
+    """Means of the figures that events of the kind MEASURED state, each over the trajectories that
+    state it. What is no finite number is left out."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for trajectory in trajectories:
+        for event in trajectory.events:
+            for name, value in event.data.items() if event.kind == MEASURED else ():
+                if isinstance(value, int | float) and math.isfinite(value):
+                    found[name].append(float(value))
+    return {f"measured/{name}": _mean(found[name]) for name in sorted(found)[:MOST_MEASURED]}
 
 
 def call_stats(calls: Sequence[CallRecord]) -> dict[str, Any]:

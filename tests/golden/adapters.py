@@ -16,6 +16,7 @@ from learner.config.objective import Correction, Reject
 from learner.maths import advantages, branches, correction, losses, returns, turns
 from tests.golden import published
 from tests.golden.engine_adapters import ENGINE_ADAPTERS
+from tests.golden.search_adapters import SEARCH_ADAPTERS
 from tests.golden.searl_adapters import SEARL_ADAPTERS
 from tests.golden.tasks_adapters import TASKS_ADAPTERS
 from tests.golden.toolsvc_adapters import TOOLSVC_ADAPTERS
@@ -259,4 +260,5 @@ ADAPTERS: dict[str, Adapter] = {
     **TOOLSVC_ADAPTERS,
     **SEARL_ADAPTERS,
     **TASKS_ADAPTERS,
+    **SEARCH_ADAPTERS,
 }

@@ -73,6 +73,15 @@ async def test_a_reward_with_parts_for_turns(world: MakeWorld) -> None:
         assert not member.masked
 
 
+async def test_figures_beside_the_reward(world: MakeWorld) -> None:
+    here = await world()
+    put(here, "lengths.py", "lengths.py")
+    for member in await group_of(here, reward="./lengths.py:score"):
+        (event,) = (event for event in member.events if event.kind == "measured")
+        assert event.data == {"letters": float(len(ANSWER))}
+        assert [part.name for part in member.reward_parts] == ["answer"]
+
+
 @pytest.mark.parametrize(("within", "reward"), [(None, 0.0), (1.5, 1.0)])
 async def test_a_reward_with_options(
     world: MakeWorld, codec: HuggingFaceCodec, within: float | None, reward: float

@@ -15,8 +15,10 @@ from tests.integration.learner.fake_engine import random_group
 from toolwright.types import (
     CallOutcome,
     CallRecord,
+    Event,
     Group,
     ToolErrorKind,
+    Trajectory,
     WeightVersion,
 )
 
@@ -32,6 +34,30 @@ def test_masked_trajectories_count_only_as_masked() -> None:
     assert facts["reward/answer"] == pytest.approx(2 / 3)
     assert facts["staleness_max"] == 2
     assert facts["stop/answered"] == 4
+
+
+def test_figures_of_a_recipe_are_means_over_who_states_them() -> None:
+    one, other, masked, silent = random_group(1, V, Path())
+
+    def stating(trajectory: Trajectory, **data: object) -> Trajectory:
+        return replace(trajectory, events=(Event(kind="measured", turn=0, data=data),))
+
+    figures = {"length": 4.0, "name": "x", "worst": math.inf, "none": None}
+    group = Group(
+        id="g1",
+        trajectories=(
+            stating(one, **figures),
+            stating(other, length=8, found=True),
+            replace(stating(masked, length=100.0), masked=True),
+            replace(silent, events=(Event(kind="remembered", turn=0, data={"length": 50.0}),)),
+        ),
+    )
+    facts = trajectory_stats([group], V)
+    found = {name: value for name, value in facts.items() if name.startswith("measured/")}
+    assert found == {"measured/length": 6.0, "measured/found": 1.0}
+    endless = stating(one, **{f"f{number:04}": 1.0 for number in range(10_000)})
+    facts = trajectory_stats([Group(id="g1", trajectories=(endless,))], V)
+    assert sum(name.startswith("measured/") for name in facts) == 32
 
 
 def test_a_group_has_signal_when_its_baseline_differs_and_somebody_carries_loss() -> None:

@@ -1,0 +1,75 @@
+"""What a search agent did, in figures beside its reward: for logs alone, never for the loss. Pure.
+
+They travel as an event of the kind MEASURED; the learner writes the mean of each over the
+trajectories that state it, `measured/NAME`. So a figure that has no meaning for a trajectory, such
+as the length of queries where there was none, is left out.
+
+decided_by_form (of a group) is told by the group hook `Decided`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dialogue import Dialogue
+from queries import mean_pair_ratio
+
+from engine.rewards import Score
+from toolwright.types import Event, Trajectory
+
+MEASURED = "measured"
+FORM = ("query", "format")
+"""Parts of the reward that say nothing about what was found."""
+
+
+def measured(said: Dialogue, *, right: bool, remembered: bool, n_query: int) -> Event:
+    """Searches, atomic queries, mean length of a query and mean likeness of two (a trajectory's
+    own), and whether the memory has a right answer."""
+    data = {
+        "searches": float(len(said.queries)),
+        "atomic_queries": float(n_query),
+        "remembered": float(remembered),
+        "right": float(right),
+    }
+    if right:
+        data["searches_if_right"] = data["searches"]
+    if said.queries:
+        data["query_length"] = sum(map(len, said.queries)) / len(said.queries)
+    alike = mean_pair_ratio(said.queries)
+    if alike is not None:
+        data["query_likeness"] = alike
+    return Event(kind=MEASURED, turn=0, data=data)
+
+
+class Decided:
+    """A group hook: says of each group whether its rewards differ by form alone, that is, by the
+    query or the format part. Where that share is large, advantages that are divided by a deviation
+    are made of a hundredth of a point. It changes no reward."""
+
+    async def __call__(self, group: Sequence[Trajectory]) -> list[Score | None]:
+        there = [one for one in group if not one.outside_baseline and one.reward_parts]
+        by_form = decided_by_form([_parts(one) for one in there])
+        event = Event(kind=MEASURED, turn=0, data={"decided_by_form": float(by_form)})
+        known = {one.id for one in there}
+        return [Score(events=(event,)) if one.id in known else None for one in group]
+
+
+def decided_by_form(members: Sequence[dict[str, float]]) -> bool:
+    """Whether parts of the reward, by name, differ between members, and those of FORM alone do."""
+
+    def vary(form: bool) -> bool:
+        kept = [
+            tuple(sorted((n, round(v, 9)) for n, v in one.items() if (n in FORM) is form))
+            for one in members
+        ]
+        return len(set(kept)) > 1
+
+    return vary(True) and not vary(False)
+
+
+def _parts(trajectory: Trajectory) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for part in trajectory.reward_parts:
+        if part.turn is None:
+            found[part.name] = found.get(part.name, 0.0) + part.value
+    return found
