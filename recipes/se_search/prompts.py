@@ -1,8 +1,17 @@
-"""What search agents are told, in our own words; none of it is the wording of a paper.
+"""The ways of speaking of the search family: tags, prompt, correction of an invalid action.
 
-Words in braces are replaced: {question}, and the tags {think}, {search}, {documents}, {memory},
-{answer}.
+`style` is one field of a recipe, which protocol and reward both read: a system's tags stand here
+and nowhere else. What differs beside them is options of the reward. The texts are our own words,
+none of them is the wording of a paper. Words in braces are replaced: {question}, and the tags
+{think}, {search}, {documents}, {memory}, {answer}.
 """
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from blocks import Tags, tags_of
 
 SE_SEARCH = """\
 You answer questions, and you can look things up. Reason between <{think}> and </{think}>. Where \
@@ -40,3 +49,30 @@ CORRECTION = """\
 That was no action. To look something up, write the query between <{search}> and </{search}>. To \
 answer, write the answer between <{answer}> and </{answer}>. Try again.
 """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Style:
+    """correction: "" = an invalid action ends the trajectory."""
+
+    tags: Tags
+    prompt: str
+    correction: str = CORRECTION
+
+
+STYLES: Mapping[str, Style] = {
+    "se_search": Style(tags=Tags(), prompt=SE_SEARCH),
+    "search_r1": Style(tags=Tags(documents="information", memory=""), prompt=SEARCH_R1),
+    "auto_refine": Style(tags=Tags(memory="refine"), prompt=AUTO_REFINE),
+    "verltool": Style(
+        tags=Tags(documents="information", memory=""), prompt=SEARCH_R1, correction=""
+    ),
+}
+
+
+def style_of(name: str, tags: Mapping[str, str] | None = None) -> Style:
+    """The style of a name, with the words of a recipe for its tags. ValueError for another name."""
+    if name not in STYLES:
+        raise ValueError(f"style = {name!r}: there are {', '.join(STYLES)}")
+    found = STYLES[name]
+    return Style(tags=tags_of(tags, found.tags), prompt=found.prompt, correction=found.correction)

@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from blocks import action_of
-from styles import style_of
+from prompts import style_of
 
 from engine.protocols.chat import Chat
 from engine.protocols.conversation import (
@@ -34,6 +34,7 @@ from engine.protocols.conversation import (
     opening,
     split_opening,
 )
+from engine.text.cut import stop_cut
 from engine.types import Answer, Call, Calls, Codec, Decision, End, Say, ToolSpec, View
 from toolwright.filling import filled
 from toolwright.types import Author, StopReason, Task
@@ -42,7 +43,7 @@ QUESTION = "{question}"
 
 
 class SeSearch:
-    """Options: `style` and `tags` (see styles.py), `t_max`, the `prompt` with {question} ("" = the
+    """Options: `style` and `tags` (see prompts.py), `t_max`, the `prompt` with {question} ("" = the
     task's messages as they are), the `correction` ("" = an invalid action ends the trajectory),
     the `observation` with {text}, and the `search_tool` with its `argument`."""
 
@@ -133,8 +134,8 @@ class SeSearch:
     def demonstration(
         self, messages: Sequence[Mapping[str, Any]], codec: Codec, tools: Sequence[ToolSpec] = ()
     ) -> list[tuple[str, list[int]]]:
-        """A message of the assistant is an action: it ends with its search or answer, or with its
-        turn. Role `tool` are documents, role `system` a correction."""
+        """A message of the assistant is an action: it ends with its first search or answer, or with
+        its turn; ValueError where it goes on. Role `tool` are documents, `system` a correction."""
         before, rest = split_opening(messages)
         task = Task(id="demonstration", messages=tuple(before))
         runs = [("prompt", self.prompt(task, tools, codec))]
@@ -143,10 +144,11 @@ class SeSearch:
             role = message.get("role")
             if role == "assistant":
                 text = content_of(message) + "".join(map(self._written, calls_of(message)))
-                ends = [one for one in self._stops if text.rstrip().endswith(one)]
-                stop = ends[0] if ends else codec.end_of_turn
-                text = text.rstrip() if ends else text + codec.end_of_turn
-                runs.append(("model", codec.encode(text)))
+                text, found, beyond = stop_cut(text, self._stops)
+                if beyond.strip():
+                    raise ValueError(f"a message of the assistant goes on after {found}")
+                stop = found or codec.end_of_turn
+                runs.append(("model", codec.encode(text if found else text + stop)))
             elif role in ("tool", "system"):
                 author = Author.TOOL if role == "tool" else Author.SYSTEM
                 head, tail = self.frame(stop, codec, author)

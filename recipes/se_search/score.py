@@ -18,9 +18,9 @@ from typing import Any, Literal
 from dialogue import Dialogue, read
 from figures import measured
 from format import CountMode, Violations, violations
+from prompts import style_of
 from queries import Atomic, Rule, Semantics, atomic
 from rewards import cosine_decay, dense_reward, outcome, query_reward
-from styles import style_of
 
 from engine.rewards import Score as EngineScore
 from tasks.judging import words

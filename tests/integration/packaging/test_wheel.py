@@ -11,7 +11,7 @@ import pytest
 from tests.integration.packaging.conftest import ROOT, Environment
 from tests.support.policy import write_policy
 
-TOP = {"engine", "learner", "toolsvc", "memory", "console", "bench", "toolwright"}
+TOP = {"engine", "learner", "toolsvc", "memory", "tasks", "console", "bench", "toolwright"}
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,9 @@ def test_nothing_of_the_workshop_is_in_it(names: list[str]) -> None:
     assert not [name for name in names if re.search(unwanted, name)]
 
 
-@pytest.mark.parametrize("folder", ["recipes", "examples", "deploy/sglang-cpu", "deploy/launch"])
+@pytest.mark.parametrize(
+    "folder", ["recipes", "examples", "deploy/sglang-cpu", "deploy/launch", "bench/reference"]
+)
 def test_what_is_no_python_lies_in_the_package(names: list[str], folder: str) -> None:
     mine = {
         file.relative_to(ROOT).as_posix() for file in (ROOT / folder).rglob("*") if file.is_file()

@@ -140,9 +140,14 @@ def test_a_demonstration_is_cut_as_a_rollout_is(part: Part) -> None:
         ("tool", "\n<documents>Doc 1</documents>\n"),
         ("model", "<memory>m</memory><answer>x</answer>"),
     ]
-    with pytest.raises(ValueError, match="can call 'search' alone"):
-        wrong = {"role": "assistant", "tool_calls": [{"name": "python", "arguments": {}}]}
-        protocol.demonstration([{"role": "user", "content": "x"}, wrong], CODEC)
+    for wrong, words in (
+        ({"tool_calls": [{"name": "python", "arguments": {}}]}, "can call 'search' alone"),
+        ({"content": "<search>a</search><search>b</search>"}, "goes on after </search>"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            protocol.demonstration(
+                [{"role": "user", "content": "x"}, {"role": "assistant", **wrong}], CODEC
+            )
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,77 @@
+"""The recipes of the search family: their options fit their code, and the ladder has its rungs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.config import ConsoleTable
+from toolwright.imports import load_object
+from toolwright.recipe import Recipe, check_all, load_recipe
+from toolwright.recipe.remarks import remarks
+
+RECIPES = Path(__file__).resolve().parents[3] / "recipes"
+FAMILY = ("se_search", "search_r1", "auto_refine", "verltool/search")
+
+
+def of(folder: str, *overrides: str) -> Recipe:
+    return load_recipe(RECIPES / folder / "chat.toml", overrides)
+
+
+def made(recipe: Recipe) -> tuple[Any, Any]:
+    """Protocol and reward, as the engine makes them."""
+    task = recipe.shared.task
+    protocol = load_object(task.protocol, recipe.folder)(**task.protocol_options)
+    return protocol, load_object(task.reward, recipe.folder)(**task.reward_options)
+
+
+@pytest.mark.parametrize("folder", FAMILY)
+def test_a_recipe_is_in_order(folder: str) -> None:
+    recipe = of(folder)
+    check_all(recipe)
+    assert "warning" not in "\n".join(remarks(recipe))
+    protocol, reward = made(recipe)
+    assert protocol.tags == reward._tags
+    task = recipe.shared.task
+    turns = {task.limits.turns, task.protocol_options["t_max"], task.reward_options["t_max"]}
+    assert len(turns) == 1
+    readme = (recipe.folder / "README.md").read_text().splitlines()
+    assert readme[0].startswith("# ")
+    assert readme[2]
+
+
+TAGS: Mapping[str, tuple[str, str]] = {
+    "se_search": ("documents", "memory"),
+    "search_r1": ("information", ""),
+    "auto_refine": ("documents", "refine"),
+    "verltool/search": ("information", ""),
+}
+
+
+@pytest.mark.parametrize("folder", FAMILY)
+def test_tags_are_those_of_the_system(folder: str) -> None:
+    protocol, _ = made(of(folder))
+    assert (protocol.tags.documents, protocol.tags.memory) == TAGS[folder]
+
+
+def test_the_ladder() -> None:
+    """From rung to rung something is added; the recipe itself is the last."""
+    rungs = {one.name: one.set for one in of("se_search").table("console", ConsoleTable).ablations}
+    assert list(rungs) == ["se_search_r1", "se_autorefine", "se_mp", "se_mp_aq"]
+
+    def rung(name: str) -> tuple[Any, ...]:
+        recipe = of("se_search", *rungs.get(name, ()))
+        protocol, reward = made(recipe)
+        assert protocol.tags == reward._tags
+        options = recipe.shared.task.reward_options
+        weights = [options[f"{part}_weight"] for part in ("memory", "query", "format")]
+        return protocol.tags.memory, options["answer"], options.get("refined", 0.0), *weights
+
+    assert rung("se_search_r1") == ("", "em", 0.0, 0.0, 0.0, 0.0)
+    assert rung("se_autorefine") == ("refine", "f1", 0.1, 0.0, 0.0, 0.0)
+    assert rung("se_mp") == ("memory", "em", 0.0, 0.1, 0.0, 0.0)
+    assert rung("se_mp_aq") == ("memory", "em", 0.0, 0.1, 0.01, 0.0)
+    assert rung("se_full") == ("memory", "f1", 0.0, 0.1, 0.01, 0.01)
