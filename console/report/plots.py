@@ -195,13 +195,15 @@ def suites(runs: Sequence[RunFiles], asked: Iterable[Asked]) -> list[Plot]:
 
 
 def beside(runs: Sequence[RunFiles], asked: Iterable[Asked]) -> list[Plot]:
-    """A plot for each part of the rewards of evaluations, a line a suite: what the policy did beside
-    being right. A part that is all of the reward everywhere is left out, and what was measured once
-    as well."""
+    """A plot for each part of the rewards of evaluations, a line a suite: what the policy did
+    beside being right. A part that is all of the reward everywhere is left out, and one that was
+    measured once."""
     suites = [(one.main, one.title) for one in asked]
     measured = [e for run in runs for suite, _ in suites for e in run.record.curve(suite)]
     names = dict.fromkeys(name for one in measured for name in one.parts)
-    told = [name for name in names if any(e.parts.get(name, e.reward) != e.reward for e in measured)]
+    told = [
+        name for name in names if any(e.parts.get(name, e.reward) != e.reward for e in measured)
+    ]
     found = []
     for name in told[:MOST_PARTS]:
         lines = [

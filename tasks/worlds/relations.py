@@ -69,7 +69,7 @@ _ALL = (
             "Where does {x} earn a living?",
             "Who employs {x}?",
         ),
-        phrases=("the company that {x} works for", "the employer of {x}"),
+        phrases=("the company where {x} works", "the employer of {x}"),
         before="In {year} {x} worked for {y}.",
         since="Since {year} {x} has worked for {y}.",
         whose="Name somebody who works for {y}.",

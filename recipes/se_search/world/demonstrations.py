@@ -5,8 +5,8 @@ reward can tell:
 
 - it goes on searching when it could answer: half of the time once more, and so on;
 - of a passage it often notes the other fact, not the one that the question is about;
-- it misreads half of the wordings (a habit: the other relation of the same entity, most of the
-  time), and answers some hard questions with what the first search found.
+- it misreads half of the wordings more often than not (for the other relation of the same entity),
+  and answers some hard questions with what the first search found.
 
 Each set of demonstrations is set in an encyclopedia of its own, with other facts than the one that
 the policy is trained and asked in: nothing is learnt from them by heart.
@@ -33,13 +33,14 @@ from tasks.worlds.relations import RELATIONS
 
 COUNT = 9_600
 OF_ONE_ENCYCLOPEDIA = 96
-FOLLOWS_HABIT = 0.6
+READS_RIGHT = {True: 0.9, False: 0.4}
+"""By whether its habit is right for the wording; else it takes it for the other relation."""
 NOTES_WHAT_IT_READ = 0.55  # else the other fact of the passage
 GOES_ON = 0.5  # with a search that is not needed
 MOST_MORE = 3
 REPEATS = 0.2  # of those, the first query again
 STOPS_EARLY = 0.25  # of hard questions
-TOP = 3
+TOP = 2
 """Passages of a search, as search.topk has them."""
 
 Messages = list[dict[str, str]]
@@ -59,10 +60,9 @@ def conversations(seed: int) -> Iterator[Messages]:
                 yield Demonstrator(book, question, draw).messages()
 
 
-def habit(relation: str, wording: int) -> str:
-    """What the demonstrator takes a wording for: right for one of two wordings of a relation."""
-    place = list(RELATIONS).index(relation)
-    return relation if (place + wording) % 2 == 0 else other(relation)
+def reads_right(relation: str, wording: int) -> bool:
+    """Whether the demonstrator mostly understands a wording: one of two wordings of a relation."""
+    return (SHAPE.relations.index(relation) + wording) % 2 == 0
 
 
 def other(relation: str) -> str:
@@ -122,8 +122,8 @@ class Demonstrator:
             if draw.random() < STOPS_EARLY:
                 return self._answered(rest[0])
             (about,) = rest
-        read = habit(question.path[-1], question.wording)
-        if draw.random() >= FOLLOWS_HABIT:
+        read = question.path[-1]
+        if draw.random() >= READS_RIGHT[reads_right(read, question.wording)]:
             read = other(read)
         self._search(read, about)
         self._note(read if draw.random() < NOTES_WHAT_IT_READ else other(read), about)
