@@ -5,8 +5,8 @@ reward can tell:
 
 - it goes on searching when it could answer: half of the time once more, and so on;
 - of a passage it often notes the other fact, not the one that the question is about;
-- it misreads half of the wordings more often than not (for the other relation of the same entity),
-  and answers some hard questions with what the first search found.
+- it answers half of the time with whatever it noted first, sometimes with the other fact in any
+  case, and some hard questions with what the first search found.
 
 Each set of demonstrations is set in an encyclopedia of its own, with other facts than the one that
 the policy is trained and asked in: nothing is learnt from them by heart.
@@ -33,13 +33,13 @@ from tasks.worlds.relations import RELATIONS
 
 COUNT = 9_600
 OF_ONE_ENCYCLOPEDIA = 96
-READS_RIGHT = {True: 0.9, False: 0.4}
-"""By whether its habit is right for the wording; else it takes it for the other relation."""
-NOTES_WHAT_IT_READ = 0.55  # else the other fact of the passage
+NOTES_RIGHT = 0.6  # else the other fact of the passage
+ANSWERS_FROM_NOTES = 0.5
+READS_RIGHT = 0.8  # where it does not
 GOES_ON = 0.5  # with a search that is not needed
 MOST_MORE = 3
 REPEATS = 0.2  # of those, the first query again
-STOPS_EARLY = 0.25  # of hard questions
+STOPS_EARLY = 0.15  # of hard questions
 TOP = 2
 """Passages of a search, as search.topk has them."""
 
@@ -58,11 +58,6 @@ def conversations(seed: int) -> Iterator[Messages]:
         for pair in zip(easy, hard, strict=True):
             for question in pair:
                 yield Demonstrator(book, question, draw).messages()
-
-
-def reads_right(relation: str, wording: int) -> bool:
-    """Whether the demonstrator mostly understands a wording: one of two wordings of a relation."""
-    return (SHAPE.relations.index(relation) + wording) % 2 == 0
 
 
 def other(relation: str) -> str:
@@ -122,16 +117,17 @@ class Demonstrator:
             if draw.random() < STOPS_EARLY:
                 return self._answered(rest[0])
             (about,) = rest
-        read = question.path[-1]
-        if draw.random() >= READS_RIGHT[reads_right(read, question.wording)]:
-            read = other(read)
-        self._search(read, about)
-        self._note(read if draw.random() < NOTES_WHAT_IT_READ else other(read), about)
+        asked = question.path[-1]
+        noted = asked if draw.random() < NOTES_RIGHT else other(asked)
+        read = asked if draw.random() < READS_RIGHT else other(asked)
+        self._search(asked, about)
+        self._note(noted, about)
         for _ in range(MOST_MORE):
             if draw.random() >= GOES_ON:
                 break
             self._look_further(about)
-        return self._answered(self._book.value(about, read))
+        answered = noted if draw.random() < ANSWERS_FROM_NOTES else read
+        return self._answered(self._book.value(about, answered))
 
     def _look_further(self, about: str) -> None:
         """A search that the question does not need."""
