@@ -28,6 +28,7 @@ OURS = {
     "learner": "learner.cli",
     "toolsvc": "toolsvc.cli",
     "memory": "memory.cli",
+    "tasks": "tasks.cli",
     "bench": "bench.cli",
     "toolwright": "console.cli",
 }

@@ -1,4 +1,4 @@
-"""What the commands `engine`, `learner`, `toolsvc`, `bench` and `toolwright` have in common.
+"""What `engine`, `learner`, `toolsvc`, `memory`, `tasks`, `bench` and `toolwright` have in common.
 
 Invariants
 - `--help`, `--version` and shell completion need the core packages alone. Whatever else needs a
@@ -31,7 +31,7 @@ IMPORTED_AS = {
     "psycopg": "psycopg",
 }
 """Packages that are imported by another name than the one they are installed by."""
-OURS = ("toolwright", "engine", "learner", "toolsvc", "memory", "console", "bench")
+OURS = ("toolwright", "engine", "learner", "toolsvc", "memory", "tasks", "console", "bench")
 
 
 class WholeDescriptions(TyperGroup):

@@ -31,6 +31,10 @@ def memory() -> None:
     _enter("memory", "memory.cli")
 
 
+def tasks() -> None:
+    _enter("tasks", "tasks.cli")
+
+
 def bench() -> None:
     _enter("bench", "bench.cli")
 

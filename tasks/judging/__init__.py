@@ -1,4 +1,12 @@
-"""An answer against the right ones.
+"""An answer against the right ones, and how sure a score is.
 
-words.py  of open questions: exact match, cover match, F1
+extract.py    the final answer in what a policy wrote
+words.py      of open questions: exact match, cover match, F1
+numbers.py    of mathematics: as numbers, else as texts
+symbols.py    of mathematics: as expressions, in processes of their own (symbols_worker.py)
+choices.py    one of several
+tables.py     the rows of a query
+opinion.py    what a language model says of it
+outcomes.py   what right and wrong are worth in VerlTool's tasks
+estimates.py  means with their errors, pass@k, ranks, differences
 """

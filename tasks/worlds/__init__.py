@@ -1,6 +1,22 @@
-"""Worlds that are made from a seed, with questions whose right answers are known.
+"""Worlds: a corpus of passages and questions that it answers, made here, the same for a seed.
 
-encyclopedia.py  people, towns, companies and rivers: passages to search, questions of some hops
-relations.py     what is said of them, and in which words
-names.py         what they are called
+A world is a module with two functions:
+
+    passages(seed)           -> {"id", "contents"} of each passage, in Search-R1's layout
+    questions(split, seed)   -> Record of each question, or what has its `row()`; split is "train"
+                                or "heldout"
+
+and a line in WORLDS. `tasks make` writes its files.
 """
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+WORLDS: Mapping[str, str] = {
+    "atlas": "tasks.worlds.atlas",
+    "encyclopedia": "tasks.worlds.encyclopedia",
+}
+"""Module by name; the first sentence of its docstring is what `tasks list` says."""
+
+SPLITS = ("train", "heldout")

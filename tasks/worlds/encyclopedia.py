@@ -20,7 +20,7 @@ import random
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from tasks.worlds.names import draw_names, most
 from tasks.worlds.relations import KINDS, RELATIONS, WORDINGS, Relation
@@ -101,6 +101,7 @@ class Question:
     changed: an older statement somewhere on the way says otherwise."""
 
     id: str
+    split: Split
     text: str
     answers: tuple[str, ...]
     path: tuple[str, ...]
@@ -111,6 +112,18 @@ class Question:
     @property
     def hops(self) -> int:
         return len(self.path)
+
+    def row(self) -> dict[str, Any]:
+        """As a row of a JSONL file that [task] `source` may name. The chain is not told: tools
+        read metadata, and it has the answer."""
+        told = {"task": "qa", "split": self.split, "hops": self.hops, "path": list(self.path)}
+        return {
+            "id": self.id,
+            "data_source": "encyclopedia",
+            "question": self.text,
+            "answer": list(self.answers),
+            "metadata": {**told, "changed": self.changed},
+        }
 
 
 def passages(seed: int, shape: Shape = SHAPE) -> Iterator[dict[str, str]]:
@@ -202,7 +215,8 @@ class Encyclopedia:
         for number, one in enumerate(fitting):
             text, answers, path, chain, wording, changed = one
             yield Question(
-                id=f"{split}-{number}",
+                id=f"encyclopedia-{split}-{number}",
+                split=split,
                 text=text,
                 answers=answers,
                 path=path,

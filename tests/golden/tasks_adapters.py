@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tasks.judging import words
+from tasks.judging import outcomes, tables, words
 
 
 def _qa_metrics(prediction: str, golds: list[str]) -> Any:
@@ -17,4 +17,17 @@ def _qa_metrics(prediction: str, golds: list[str]) -> Any:
     }
 
 
-TASKS_ADAPTERS: dict[str, Callable[..., Any]] = {"sesearch.qa_metrics": _qa_metrics}
+def _reward_math(correct: bool, tool_used: bool, tool_penalty: float) -> float:
+    return outcomes.with_tool_term(correct, tool_used=tool_used, penalty=tool_penalty)
+
+
+def _reward_sql(correct: bool, format_ok: bool = True) -> float:
+    return outcomes.signed(correct, well_formed=format_ok)
+
+
+TASKS_ADAPTERS: dict[str, Callable[..., Any]] = {
+    "sesearch.qa_metrics": _qa_metrics,
+    "verltool.sql_equal": tables.same_rows,
+    "verltool.reward_math": _reward_math,
+    "verltool.reward_sql": _reward_sql,
+}

@@ -16,6 +16,7 @@ from console.cli import app as toolwright
 from engine.cli import app as engine
 from learner.cli import app as learner
 from memory.cli import app as memory
+from tasks.cli import app as tasks
 from toolsvc.cli import app as toolsvc
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,11 +31,12 @@ COMMANDS: dict[str, Any] = {
     "engine": typer.main.get_command(engine),
     "learner": typer.main.get_command(learner),
     "memory": typer.main.get_command(memory),
+    "tasks": typer.main.get_command(tasks),
     "toolsvc": typer.main.get_command(toolsvc),
     "toolwright": typer.main.get_command(toolwright),
 }
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-PROMPT = r"(?:\$ |\.venv/bin/)(?=(?:bench|engine|learner|memory|toolsvc|toolwright) )"
+PROMPT = r"(?:\$ |\.venv/bin/)(?=(?:bench|engine|learner|memory|tasks|toolsvc|toolwright) )"
 TYPED = re.compile(rf"\s*(?:[A-Z_]+=\S+ )*(?:{PROMPT}|(?=(?:toolwright|make) ))(.*)")
 """A line that is typed: after a prompt, with the checkout's path, or with a word of no output."""
 OF_THE_CHECKOUT = re.compile(r"(recipes|deploy|examples|constraints)/[\w./-]+")

@@ -7,7 +7,7 @@ import pytest
 from tests.integration.packaging.conftest import Environment
 from toolwright.command_line import extras_with, first_sentence, missing
 
-COMMANDS = ("engine", "learner", "toolsvc", "memory", "bench", "toolwright")
+COMMANDS = ("engine", "learner", "toolsvc", "memory", "tasks", "bench", "toolwright")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -29,6 +29,7 @@ def test_version_and_help_need_no_extra(bare: Environment, command: str) -> None
         (("learner", "sft", "recipe.toml"), "learner"),
         (("toolsvc", "serve", "python"), "toolsvc"),
         (("memory", "serve", "--store", "redis://127.0.0.1:1"), "memory"),
+        (("tasks", "make", "atlas", "world"), "atlas"),
         (("bench", "scripted-sampler", "--script", "cycle:1:5"), "bench"),
         (("toolwright", "run", "recipe.toml"), "console"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from collections import Counter
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from engine.tasks.rows import read_task
 from tasks.worlds.encyclopedia import (
     Encyclopedia,
     Question,
@@ -122,6 +124,14 @@ def test_no_question_stands_twice_or_answers_itself(asked: list[Question]) -> No
     assert not any(one.chain[0] in one.chain[1:] for one in asked)
     ids = Counter(one.id for one in asked)
     assert max(ids.values()) == 1
+
+
+def test_a_row_tells_all_but_the_way_to_the_answer(asked: list[Question]) -> None:
+    for question in asked[:500]:
+        row = question.row()
+        assert read_task(json.loads(json.dumps(row)), name="n", data_source="") is not None
+        assert row["answer"] == list(question.answers)
+        assert not set(question.chain) & {*map(str, row["metadata"].values())}
 
 
 def test_hops_are_those_that_are_asked_for(book: Encyclopedia) -> None:

@@ -1,0 +1,21 @@
+"""What a right or wrong answer is worth in VerlTool's tasks (arXiv:2509.01055, equations 6 and 8).
+
+Pure. Whether an answer is right is for the other modules here to say.
+"""
+
+from __future__ import annotations
+
+TOOL_PENALTY = -0.25
+
+
+def signed(correct: bool, *, well_formed: bool = True) -> float:
+    """1 or -1, as for SQL, where a broken format is wrong whatever the query returns."""
+    return 1.0 if correct and well_formed else -1.0
+
+
+def with_tool_term(correct: bool, *, tool_used: bool, penalty: float = TOOL_PENALTY) -> float:
+    """Mathematics: 1 or -1, and the penalty where no tool was used.
+
+    Equation 6 as printed asks once more whether the answer is right where its text means the tool.
+    """
+    return signed(correct) + (0.0 if tool_used else penalty)

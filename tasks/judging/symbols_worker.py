@@ -1,0 +1,63 @@
+"""The process that compares two mathematical expressions, one pair at a time, with `math-verify`.
+
+`symbols` starts it, and it may die of any question: an expression is what a policy wrote. The
+kernel's own timer kills it when a question takes too long, also in the middle of C code, where a
+handler of Python's would wait for ever (9**9**9**9). It counts the process's CPU seconds, so that a
+busy machine makes no answer wrong. The process ends when its standard input does.
+
+A line in: {"answer", "golds", "seconds"}; a line out: {"right"}. It is run as a file and imports
+nothing of this project: it is loaded twice as fast.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import resource
+import signal
+import sys
+from typing import Any
+
+MEMORY = 2 << 30
+"""Bytes of address space; what needs more is no answer."""
+
+
+def main() -> None:
+    replies = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)  # whatever a library prints is no reply
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever started it
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    for kind, most in ((resource.RLIMIT_AS, MEMORY), (resource.RLIMIT_FSIZE, 0)):
+        resource.setrlimit(kind, (most, most))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    logging.disable()
+    compare = _comparison()
+    compare("1/2", "\\frac{1}{3}")  # what is built at first use is no question's time
+    replies.write(b'{"ready": true}\n')
+    for line in sys.stdin.buffer:
+        asked = json.loads(line)
+        signal.setitimer(signal.ITIMER_PROF, asked["seconds"])
+        right = any(compare(asked["answer"], gold) for gold in asked["golds"])
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        replies.write(json.dumps({"right": right}).encode() + b"\n")
+
+
+def _comparison() -> Any:
+    from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse, verify
+
+    def parsed(text: str) -> Any:
+        box = f"\\boxed{{{text}}}"
+        # The box first: inside of it everything is the expression, dollar signs or not.
+        read = parse(box, extraction_config=[LatexExtractionConfig()], parsing_timeout=None)
+        return read or parse(text, extraction_config=[ExprExtractionConfig()], parsing_timeout=None)
+
+    def compare(answer: str, gold: str) -> bool:
+        right, said = parsed(gold), parsed(answer)
+        return bool(right and said and verify(right, said, timeout_seconds=None))
+
+    return compare
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,434 @@
+"""Published sets: a file of each layout, made here, read as records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from tasks.errors import TaskFault, UnknownName, UnreadableFile, WrongLayout
+from tasks.record import Record, answers_of, line_of
+from tasks.sets import SETS, Reading
+from tasks.sets.layout import HeldOut, record_of
+from tasks.sets.loading import held_out_rows
+from tasks.sources import WINDOW, endless, once
+from toolwright.imports import load_object
+
+PROMPT = [{"role": "user", "content": "Who?"}]
+TRUTH = {"ground_truth": "Ada", "style": "rule"}
+SPIDER_PROMPT = "Database Schema: ...\nQuestion: How many?"
+
+LAYOUTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "tool_star": (
+        "x.parquet",
+        {"data_source": "grpo_mix", "question": "Who?", "ability": "qa", "reward_model": TRUTH,
+         "extra_info": {"index": None}},
+    ),
+    "arpo": (
+        "x.parquet",
+        {"data_source": "DR_grpo_mix", "prompt": PROMPT, "ability": "qa", "reward_model": TRUTH,
+         "extra_info": {"index": 3, "need_tools_kwargs": False,
+                        "question": "Who?", "split": "valid"},
+         "metadata": None},
+    ),
+    "searl": (
+        "x.parquet",
+        {"data_source": "x", "prompt": PROMPT, "question": "Who?", "reward_model": TRUTH,
+         "tool_call_count": 2, "mcp_worthiness": 0.5},
+    ),
+    "hard_search": (
+        "x.parquet",
+        {"data_source": "DR_nan", "prompt": PROMPT, "reward_model": TRUTH,
+         "extra_info": {"index": 3, "question": "Who?"}},
+    ),
+    "deepmath": (
+        "x.parquet",
+        {"question": "Who?", "final_answer": "Ada", "difficulty": 5.0, "topic": "Algebra",
+         "r1_solution_1": "...", "r1_solution_2": "...", "r1_solution_3": "..."},
+    ),
+    "search_r1": (
+        "x.parquet",
+        {"data_source": "nq", "prompt": PROMPT, "ability": "fact-reasoning",
+         "reward_model": {"style": "rule", "ground_truth": {"target": ["Ada"]}},
+         "extra_info": {"split": "test", "index": 0}, "id": "train_0"},
+    ),
+    **{
+        name: (
+            "dev.jsonl",
+            {"id": "dev_0", "question": "Who?", "golden_answers": ["Ada"], "metadata": {}},
+        )
+        for name in SETS if name.startswith("flashrag_")
+    },
+    "skyrl_sql": (
+        "x.parquet",
+        {"data_source": "sky", "prompt": PROMPT, "db_id": "bank",
+         "reward_spec": {"ground_truth": "Ada"}, "extra_info": {"index": 0, "split": "train"}},
+    ),
+    "pixel_reasoner": (
+        "x.parquet",
+        {"question": "Who?", "image": ["a.png", "b.png"], "is_video": True, "answer": ["Ada"],
+         "qid": "q1"},
+    ),
+    "r2e_gym_lite": (
+        "x.parquet",
+        {"docker_image": "r2e/x:1", "repo_name": "x", "commit_hash": "abc",
+         "problem_statement": "[ISSUE]\nWho?\n[/ISSUE]", "parsed_commit_content": "{}",
+         "expected_output_json": '{"test_b": "PASSED", "test_a": "FAILED"}'},
+    ),
+    **{
+        name: ("x.jsonl", {"question": "Who?", "answer": ["Ada"]})
+        for name in ("hotpotqa", "2wiki", "musique", "bamboogle", "webwalker", "xbench", "simpleqa")
+    },
+    "gsm8k": ("x.jsonl", {"question": "Who?", "answer": "1 + 1 = 2\n#### 1,002"}),
+    "math500": ("x.jsonl", {"problem": "Who?", "solution": "...", "answer": "Ada", "level": 5}),
+    "aime24": ("x.parquet", {"ID": "2024-I-1", "Problem": "Who?", "Solution": "", "Answer": 204}),
+    "aime25": ("x.jsonl", {"problem": "Who?", "answer": "Ada", "id": 0}),
+    "amc23": ("x.jsonl", {"question": "Who?", "answer": 27.0}),
+    "olympiad": ("x.jsonl", {"question": "Who?", "final_answer": ["Ada"]}),
+    "minerva": ("x.jsonl", {"problem": "Who?", "answer": "Ada"}),
+    "gaia": ("x.jsonl", {"task_id": "t1", "Question": "Who?", "Level": 1, "Final answer": "Ada"}),
+    "hle": ("x.jsonl", {"question": "Who?", "answer": "Ada", "category": "Math"}),
+    "spider": ("x.json", {"question": "Who?", "query": "Ada", "db_id": "bank"}),
+    "spider_prompts": ("x.json", {"input_seq": SPIDER_PROMPT, "output_seq": "Ada"}),
+    "v_star": ("x.jsonl", {"qid": 7, "question": "Who?", "image": ["a.png"], "answer": "Ada"}),
+    "swe_bench_verified": (
+        "x.parquet",
+        {"instance_id": "x__x-1", "repo": "x/x", "base_commit": "abc", "problem_statement": "Who?",
+         "patch": "...", "test_patch": "...", "FAIL_TO_PASS": '["test_b"]',
+         "PASS_TO_PASS": '["test_a"]', "image_name": "swe/x:1"},
+    ),
+}  # fmt: skip
+ANSWERS = {
+    "r2e_gym_lite": '{"test_a": "FAILED", "test_b": "PASSED"}',
+    "gsm8k": "1002",
+    "aime24": "204",
+    "amc23": "27",
+    "swe_bench_verified": '{"test_a": "PASSED", "test_b": "PASSED"}',
+}
+EXTRAS: Mapping[str, Mapping[str, Any]] = {
+    "searl": {"tool_call_count": 2, "mcp_worthiness": 0.5},
+    "deepmath": {"difficulty": 5.0, "topic": "Algebra"},
+    "skyrl_sql": {"database": "bank", "index": 0},
+    "spider": {"database": "bank"},
+    "spider_prompts": {"database": "bank"},
+    "r2e_gym_lite": {
+        "image": "r2e/x:1", "repo": "x", "commit_hash": "abc", "verification": "abc"
+    },
+    "swe_bench_verified": {
+        "image": "swe/x:1", "repo": "x/x", "base_commit": "abc", "verification": "x__x-1"
+    },
+    "gaia": {"level": 1},
+}  # fmt: skip
+
+
+def written(path: Path, rows: Iterable[Mapping[str, Any]]) -> Path:
+    rows = list(rows)
+    if path.suffix == ".parquet":
+        pa.parquet.write_table(pa.Table.from_pylist([dict(row) for row in rows]), path)
+    elif path.suffix == ".json":
+        path.write_text(json.dumps(rows, indent=1))
+    else:
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def gold_of(name: str, folder: Path, rows: int) -> dict[str, Path]:
+    if not SETS[name].gold:
+        return {}
+    path = folder / "gold.sql"
+    path.write_text("SELECT\t1\tbank\n" * rows)
+    return {"gold": path}
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_a_set_in_its_published_layout(name: str, tmp_path: Path) -> None:
+    file, row = LAYOUTS[name]
+    path = written(tmp_path / file, [row] * 3)
+    records = list(Reading(name, path, **gold_of(name, tmp_path, 3)))
+    assert len(records) == (2 if SETS[name].held_out else 3)
+    record = records[0]
+    assert record.answer == (ANSWERS.get(name, "Ada"),)
+    assert record.task == SETS[name].task
+    assert record.split
+    if name in ("search_r1", "skyrl_sql"):
+        assert [dict(message) for message in record.messages] == PROMPT
+    else:
+        assert record.question == (SPIDER_PROMPT if name == "spider_prompts" else "Who?")
+    assert len(record.images) == len(row.get("image", ()))
+    for key, value in EXTRAS.get(name, {}).items():
+        assert record.extra[key] == value
+    said = json.dumps(record.row()["metadata"])
+    assert "Ada" not in said, "tools are told the metadata"
+    assert "..." not in said, "nor solutions"
+    assert record.as_task().answers == record.answer
+
+
+def test_where_a_record_is_from(tmp_path: Path) -> None:
+    def first(name: str) -> Record:
+        file, row = LAYOUTS[name]
+        return next(iter(Reading(name, written(tmp_path / file, [row, row]))))
+
+    assert first("search_r1").data_source == "nq"
+    assert first("search_r1").split == "test"
+    assert first("search_r1").id == "search_r1-0", "both of its sets have a train_0"
+    assert first("arpo").split == "valid"
+    assert first("flashrag_nq").split == "dev"
+    assert first("flashrag_nq").id == "dev_0"
+    assert first("hotpotqa").id == "hotpotqa-0"
+    assert first("gaia").id == "t1"
+    assert first("v_star").id == "7"
+
+
+@pytest.mark.parametrize(
+    ("truth", "answer"),
+    [
+        ("Ada", ("Ada",)),
+        ([" Ada ", "Ada", "", "Lovelace"], ("Ada", "Lovelace")),
+        (np.array(["Ada", "Lovelace"]), ("Ada", "Lovelace")),
+        ({"target": ["Ada"]}, ("Ada",)),
+        ({"target": np.array([["Ada"], ["L"]])}, ("Ada", "L")),
+        (3, ("3",)),
+        (3.0, ("3",)),
+        (0.5, ("0.5",)),
+        (np.float64(7.0), ("7",)),
+        (0, ("0",)),
+        (["None"], ("None",)),
+    ],
+)
+def test_a_ground_truth_of_any_kind(truth: Any, answer: tuple[str, ...]) -> None:
+    assert answers_of(truth) == answer
+
+
+@pytest.mark.parametrize("answer", [None, "", "  ", [], [""], [None, " "], float("nan")])
+def test_rows_without_an_answer_are_rejected_and_counted(
+    answer: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"question": "a?", "answer": answer}, {"question": "b?", "answer": "x"}]
+    rows += [{"question": " ", "answer": "x"}]
+    reading = Reading("hotpotqa", written(tmp_path / "x.jsonl", rows))
+    assert [record.question for record in reading] == ["b?"]
+    assert reading.rejected == {"no answer": 1, "no question": 1}
+    assert "x.jsonl:1" in reading.why_rejected()
+    assert "rows were rejected" in capsys.readouterr().out
+
+
+def test_a_set_of_which_nothing_is_left_says_so(tmp_path: Path) -> None:
+    path = written(tmp_path / "x.jsonl", [{"question": "a?", "answer": ""}] * 4)
+    with pytest.raises(WrongLayout, match=r"none of 4 rows .* 4 with no answer"):
+        list(Reading("hotpotqa", path))
+    (tmp_path / "empty.jsonl").write_text("")
+    with pytest.raises(WrongLayout, match="there are no rows"):
+        list(Reading("hotpotqa", tmp_path / "empty.jsonl"))
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "says"),
+    [
+        ("hotpotqa", {"query": "a"}, r"hotpotqa: x.jsonl:2 has no question .* no answer .* query"),
+        ("search_r1", {"prompt": PROMPT}, r"no answer \(looked for reward_model.ground_truth"),
+        ("search_r1", {"prompt": 5, "reward_model": TRUTH}, "messages that are no list"),
+        ("search_r1", {"prompt": PROMPT, "reward_model": {"ground_truth": {"x": 1}}}, '"target"'),
+        ("gsm8k", {"question": "a", "answer": "72"}, "####"),
+        ("v_star", {"question": "a", "answer": "b"}, "no image"),
+        ("v_star", {"question": "a", "answer": "b", "image": [5]}, "neither a path nor bytes"),
+        ("r2e_gym_lite", {"problem_statement": "a", "expected_output_json": "{"}, "no JSON"),
+        ("swe_bench_verified", {"problem_statement": "a", "FAIL_TO_PASS": "5"}, "no list of tests"),
+        ("hotpotqa", {}, "columns are none"),
+    ],
+)
+def test_a_wrong_layout_names_set_row_and_fields(
+    name: str, row: Mapping[str, Any], says: str, tmp_path: Path
+) -> None:
+    good = LAYOUTS[name][1]
+    with pytest.raises(WrongLayout, match=says) as found:
+        list(Reading(name, written(tmp_path / "x.jsonl", [good, row])))
+    assert f"set {name}: x.jsonl:2" in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "says"),
+    [
+        ("x.jsonl", b'{"question": ', "x.jsonl:1 is no JSON"),
+        ("x.jsonl", b"[1]\n", "x.jsonl:1 is list"),
+        ("x.jsonl", b'{"question": "\xff"}', "not UTF-8"),
+        ("x.jsonl", b"[" * 100_000, "no JSON"),
+        ("x.json", b'[{"question": "a"}', "ends inside of its list"),
+        ("x.json", b"[1, 2]", "row 1 is int"),
+        ("x.json", b"[{]", "ends inside of its list"),
+        ("x.csv", b"question,answer\na,b,c\n", "more cells"),
+        ("x.csv", b"question,answer\n" + b"a" * 200_000 + b",b\n", "no CSV"),
+        ("x.parquet", b"PAR1", "no Parquet"),
+        ("x.parquet", b"", "no Parquet"),
+        ("x.xlsx", b"", "ends in none of"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_told_of(
+    file: str, content: bytes, says: str, tmp_path: Path
+) -> None:
+    (tmp_path / file).write_bytes(content)
+    with pytest.raises(UnreadableFile, match=says):
+        list(Reading("hotpotqa", tmp_path / file))
+
+
+def test_lists_are_read_piece_by_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [
+        {"question": 'a "quoted\\" {[,]}"? \\', "answer": ["x", ["y"]], "more": {"a": [1, {}]}},
+        {"question": "é\U0001f600?", "answer": "]"},
+    ] * 3
+    for pretty in (None, 2):
+        (tmp_path / "x.json").write_text(json.dumps(rows, indent=pretty, ensure_ascii=False))
+        for chunk in (1, 2, 7, 1 << 20):
+            monkeypatch.setattr("tasks.sets.rows._CHUNK", chunk)
+            found = list(Reading("hotpotqa", tmp_path / "x.json"))
+            assert [record.question for record in found] == [row["question"] for row in rows]
+    (tmp_path / "x.json").write_text('\ufeff{"question": "a", "answer": "b"}\r\n\r\n')
+    assert [record.answer for record in Reading("hotpotqa", tmp_path / "x.json")] == [("b",)]
+
+
+def test_csv_and_a_folder_of_files_in_order(tmp_path: Path) -> None:
+    (tmp_path / "2.csv").write_bytes(b'question,answer\r\n"c, ""d""?\nx","3"\r\n')
+    (tmp_path / "1.tsv").write_text("question\tanswer\na?\t1\n")
+    (tmp_path / "notes.txt").write_text("no set")
+    found = list(Reading("simpleqa", tmp_path))
+    assert [record.question for record in found] == ["a?", 'c, "d"?\nx']
+    assert [record.id for record in found] == ["simpleqa-0", "simpleqa-1"]
+    with pytest.raises(UnreadableFile, match="holds no file"):
+        (tmp_path / "empty").mkdir()
+        Reading("simpleqa", tmp_path / "empty")
+    with pytest.raises(UnreadableFile, match="no file"):
+        Reading("simpleqa", tmp_path / "gone.jsonl")
+
+
+def test_the_held_out_rows_are_those_of_hugging_face() -> None:
+    found = held_out_rows(HeldOut(rows=500, seed=42), 103_000)
+    assert len(found) == 500
+    order = np.random.default_rng(42).permutation(103_000)
+    assert found == set(order[:500].tolist())
+    assert not held_out_rows(HeldOut(rows=500, seed=42), 1)
+
+
+def test_held_out_rows_are_in_no_training(tmp_path: Path) -> None:
+    rows = [{"question": f"{n}?", "final_answer": n} for n in range(1200)]
+    written(tmp_path / "a.parquet", rows[:700])
+    written(tmp_path / "b.parquet", rows[700:])
+    train = [record.question for record in Reading("deepmath", tmp_path)]
+    held = [record.question for record in Reading("deepmath", tmp_path, heldout=True)]
+    assert (len(train), len(held)) == (700, 500)
+    assert set(train).isdisjoint(held)
+    with pytest.raises(TaskFault, match="no rows that are held out"):
+        Reading("gsm8k", tmp_path, heldout=True)
+
+
+def test_question_marks(tmp_path: Path) -> None:
+    rows = [
+        {"question": "who", "golden_answers": ["x"]},
+        {"question": "who?", "golden_answers": [1]},
+    ]
+    path = written(tmp_path / "dev.jsonl", rows)
+    found = [record.question for record in Reading("flashrag_nq", path, question_marks=True)]
+    assert found == ["who?", "who?"]
+
+
+def test_prompts_and_their_gold_file_belong_together(tmp_path: Path) -> None:
+    path = written(tmp_path / "x.json", [LAYOUTS["spider_prompts"][1]] * 2)
+    with pytest.raises(TaskFault, match="second file"):
+        Reading("spider_prompts", path)
+    gold = tmp_path / "gold.sql"
+    gold.write_text("SELECT 1\tbank\n")
+    with pytest.raises(WrongLayout, match=r"gold.sql has fewer rows than .*x.json"):
+        list(Reading("spider_prompts", path, gold=gold))
+    gold.write_text("SELECT 1 bank\n")
+    with pytest.raises(WrongLayout, match=r"gold.sql:1 is no line"):
+        list(Reading("spider_prompts", path, gold=gold))
+    with pytest.raises(UnreadableFile, match=r"gone.sql"):
+        list(Reading("spider_prompts", path, gold=tmp_path / "gone.sql"))
+    with pytest.raises(TaskFault, match="one by one"):
+        written(tmp_path / "y.json", [LAYOUTS["spider_prompts"][1]])
+        Reading("spider_prompts", tmp_path, gold=gold)
+    with pytest.raises(TaskFault, match="no second file"):
+        Reading("spider", path, gold=gold)
+
+
+def test_an_unknown_set_is_answered_with_near_ones(tmp_path: Path) -> None:
+    with pytest.raises(UnknownName, match=r"did you mean .*flashrag_hotpotqa"):
+        Reading("HotpotQA", tmp_path)
+    with pytest.raises(UnknownName, match="tasks list"):
+        Reading("mmlu", tmp_path)
+
+
+def test_a_source_goes_on_for_ever_in_an_order_of_the_seed(tmp_path: Path) -> None:
+    rows = [{"question": f"{n}?", "answer": n} for n in range(WINDOW + 50)]
+    path = written(tmp_path / "x.jsonl", rows)
+
+    def drawn(seed: int, count: int) -> list[str]:
+        tasks = endless("hotpotqa", path, seed)
+        return [next(tasks).prompt for _ in range(count)]
+
+    pass_by_pass = drawn(1, 2 * len(rows))
+    assert pass_by_pass == drawn(1, 2 * len(rows))
+    first, second = pass_by_pass[: len(rows)], pass_by_pass[len(rows) :]
+    assert sorted(first) == sorted(second) == sorted(row["question"] for row in rows)
+    assert first != second
+    assert first[:50] != drawn(2, 50)
+    assert [task.prompt for task in once("hotpotqa", path)] == [row["question"] for row in rows]
+
+
+def test_a_function_hands_no_images_over(tmp_path: Path) -> None:
+    path = written(tmp_path / "x.jsonl", [LAYOUTS["v_star"][1]])
+    with pytest.raises(TaskFault, match="tasks convert"):
+        next(endless("v_star", path, 0))
+
+
+def test_the_function_source_of_the_docs(tmp_path: Path) -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs/tasks.md").read_text()
+    (code,) = (block for block in page.split("```") if block.startswith("python\n# questions.py"))
+    (tmp_path / "questions.py").write_text(code.removeprefix("python\n"))
+    written(tmp_path / "train.parquet", [LAYOUTS["search_r1"][1]] * 2)
+    written(tmp_path / "test.jsonl", [LAYOUTS["hotpotqa"][1]])
+    training = load_object("./questions.py:training", tmp_path)(3)
+    assert [next(training).answers for _ in range(5)] == [("Ada",)] * 5
+    heldout = load_object("./questions.py:heldout", tmp_path)(3)
+    assert [task.prompt for task in heldout] == ["Who?"]
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("x.jsonl", '{"question": "a?", "answer": "b"}\n{'),
+        ("x.json", '[{"question": "a?", "answer": "b"}, {'),
+        ("x.csv", "question,answer\na?,b\nc,d,e\n"),
+    ],
+)
+def test_a_row_is_there_before_the_file_is_read_to_its_end(
+    file: str, content: str, tmp_path: Path
+) -> None:
+    (tmp_path / file).write_text(content)
+    records = iter(Reading("hotpotqa", tmp_path / file))
+    assert next(records).answer == ("b",)
+    with pytest.raises(UnreadableFile):
+        next(records)
+
+
+def test_a_row_as_pandas_has_it() -> None:
+    row = {
+        "prompt": np.array([{"role": "user", "content": "Who?"}]),
+        "reward_model": {"ground_truth": {"target": np.array(["Ada", "Lovelace"])}},
+        "extra_info": {"index": np.int64(3), "split": "train"},
+    }
+    record = record_of(SETS["search_r1"], row, number=0, where="here")
+    assert record.answer == ("Ada", "Lovelace")
+    assert json.loads(line_of(record.row()))["messages"] == PROMPT
+    assert record.extra["index"] == 3
+
+
+def test_a_visual_question_without_an_image_is_rejected(tmp_path: Path) -> None:
+    row = LAYOUTS["v_star"][1]
+    reading = Reading("v_star", written(tmp_path / "x.jsonl", [{**row, "image": []}, row]))
+    assert len(list(reading)) == 1
+    assert reading.rejected == {"no image": 1}

@@ -1,0 +1,123 @@
+"""Mathematics compared as expressions, in processes that hostile ones may kill."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import psutil
+import pytest
+
+from tasks.judging import symbols
+from tasks.judging.symbols import LONGEST, MathJudge
+from toolwright.imports import load_object
+
+
+@pytest.fixture(scope="module")
+def judge() -> Iterator[MathJudge]:
+    with MathJudge(seconds=3.0, workers=1) as made:
+        assert made.symbolic
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold", "right"),
+    [
+        ("1/2", r"\frac{1}{2}", True),
+        ("0.5", r"\dfrac12", True),
+        ("1+x", "x+1", True),
+        (r"(x-1)(x+1)", "x^2-1", True),
+        (r"\sqrt{8}", r"2\sqrt{2}", True),
+        (r"$\frac{\pi}{4}$", r"\pi/4", True),
+        ("1,000", "1000", True),
+        ("{2, 1}", r"\{1,2\}", True),
+        ("x+2", "x+1", False),
+        (r"\sqrt{2", r"\sqrt{2}", False),
+        ("hello", "5", False),
+        ("\x00", "5", False),
+        ("}}}{{{", "5", False),
+    ],
+)
+def test_equal_expressions_are_one(judge: MathJudge, answer: str, gold: str, right: bool) -> None:
+    assert judge.right(answer, ["17", gold]) is right
+
+
+def test_what_needs_no_process(judge: MathJudge) -> None:
+    before = judge.counts["asked"]
+    assert judge.right(" 204 ", ["204"])
+    assert judge.right("+007", ["7"])
+    assert not judge.right("205", ["204", "203"])
+    assert not judge.right(None, ["204"])
+    assert not judge.right("", [""])
+    assert not judge.right("x" * (LONGEST + 1), ["x+1"])
+    assert not judge.right("1/2", [])
+    assert judge.counts["asked"] == before
+
+
+def test_an_expression_without_end_is_wrong_and_nothing_is_left_of_it() -> None:
+    before = _workers()
+    with MathJudge(seconds=0.7, workers=1) as judge:
+        for answer in ("9**9**9**9", "9^{9^{9^{9}}}", "99999999!!!!", "\\frac{1}{" * 300):
+            assert not judge.right(answer, ["1/3"])
+        assert judge.counts["died"]
+        assert judge.right("1/2", ["0.5"]), "the next question is answered"
+    assert _workers() == before
+
+
+def test_threads_ask_one_judge(judge: MathJudge) -> None:
+    found: dict[int, bool] = {}
+
+    def ask(number: int) -> None:
+        found[number] = judge.right(f"{number}/2", [rf"\frac{{{number - number % 2}}}{{2}}"])
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(1, 7)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert found == {number: number % 2 == 0 for number in range(1, 7)}
+
+
+def test_a_killed_process_is_replaced(judge: MathJudge) -> None:
+    assert judge.right("1/2", ["0.5"])
+    for worker in _workers():
+        worker.kill()
+        worker.wait()
+    died = judge.counts["died"]
+    assert not judge.right("1/2", ["0.5"])
+    assert judge.counts["died"] == died + 1
+    assert judge.right("1/2", ["0.5"])
+
+
+def test_without_the_package_numbers_and_texts_are_compared(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(symbols.importlib.util, "find_spec", lambda name: None)
+    before = _workers()
+    with MathJudge() as judge:
+        assert judge.right("1/2", ["0.50001"])
+        assert not judge.right("x+1", ["1+x"])
+        assert _workers() == before
+    assert "toolwright[tasks]" in capsys.readouterr().out
+
+
+def test_the_reward_of_the_docs(tmp_path: Path) -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs/tasks.md").read_text()
+    (code,) = (block for block in page.split("```") if block.startswith("python\n# reward.py"))
+    (tmp_path / "reward.py").write_text(code.removeprefix("python\n"))
+    reward = load_object("./reward.py:Right", tmp_path)()
+    task = SimpleNamespace(answers=("12",))
+    for texts, worth in (
+        (["hm", "so \\boxed{12}"], 1.0),
+        (["<answer>13</answer>"], 0.0),
+        ([], 0.0),
+    ):
+        assert reward(SimpleNamespace(metadata={"texts": texts}, task=task)) == worth
+
+
+def _workers() -> list[psutil.Process]:
+    own = psutil.Process(os.getpid()).children(recursive=True)
+    return [one for one in own if any("symbols_worker" in word for word in one.cmdline())]
