@@ -51,7 +51,7 @@ def figures(runs: Sequence[RunFiles], *, output: Path) -> dict[str, Any]:
         "runs": [_run(run, asked, main) for run in runs],
         "tiles": _tiles(runs, learnt, main),
         "curve": plots.curve(runs, main, every),
-        "suite_plots": plots.suites(runs, every),
+        "suite_plots": [*plots.suites(runs, every), *plots.beside(runs, asked)],
         "plots": plots.training(runs),
         "evaluations": _evaluations(runs),
         "breakdowns": _breakdowns(first),

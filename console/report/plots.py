@@ -194,6 +194,30 @@ def suites(runs: Sequence[RunFiles], asked: Iterable[Asked]) -> list[Plot]:
     return found
 
 
+def beside(runs: Sequence[RunFiles], asked: Iterable[Asked]) -> list[Plot]:
+    """A plot for each part of the rewards of evaluations, a line a suite: what the policy did
+    beside being right. A part that is all of the reward everywhere is left out, and one that was
+    measured once."""
+    suites = [(one.main, one.title) for one in asked]
+    measured = [e for run in runs for suite, _ in suites for e in run.record.curve(suite)]
+    names = dict.fromkeys(name for one in measured for name in one.parts)
+    told = [
+        name for name in names if any(e.parts.get(name, e.reward) != e.reward for e in measured)
+    ]
+    found = []
+    for name in told[:MOST_PARTS]:
+        lines = [
+            _part(run, suite, name, number, title, _whose(run, runs))
+            for number, (suite, title) in enumerate(suites)
+            for run in runs
+        ]
+        low = 0.0 if all(y >= 0 for one in lines for y in one["y"]) else None
+        drawn = plot(f"part:{name}", name, "mean of the suite", lines, low=low)
+        if drawn is not None and any(len(of["x"]) > 1 for of in drawn["lines"]):
+            found.append(drawn)
+    return found
+
+
 def training(runs: Sequence[RunFiles]) -> list[Plot]:
     """Everything that the learner's lines tell, those plots left out that have no point."""
     found = [_parts_of_reward(runs), *(_metrics(runs, one) for one in METRICS)]
@@ -315,6 +339,15 @@ def _evaluated(
     style = f"{way}{also}{' control' if run.resolved.control else ''}"
     drawn = line(name, style, points, "seen", whose)
     return {**drawn, "error": [short(errors[x]) for x in drawn["x"]]}
+
+
+def _part(
+    run: RunFiles, suite: str, part: str, number: int, title: str, whose: str
+) -> dict[str, Any]:
+    """The line of one part of a suite's reward; the same suite has the same colour in all plots."""
+    control = " control" if run.resolved.control else ""
+    points = [(float(e.step), e.parts[part]) for e in run.record.curve(suite) if part in e.parts]
+    return line(title, f"c{number % COLOURS}{control}", points, "seen", whose)
 
 
 def _whose(run: RunFiles, runs: Sequence[RunFiles]) -> str:

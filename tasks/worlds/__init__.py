@@ -15,6 +15,7 @@ from collections.abc import Mapping
 
 WORLDS: Mapping[str, str] = {
     "atlas": "tasks.worlds.atlas",
+    "encyclopedia": "tasks.worlds.encyclopedia",
 }
 """Module by name; the first sentence of its docstring is what `tasks list` says."""
 

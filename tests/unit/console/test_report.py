@@ -122,6 +122,37 @@ def test_every_plot_is_drawn_from_the_summary(seeds: list[Path]) -> None:
     }  # fmt: skip
 
 
+def test_what_stands_beside_an_evaluations_reward_is_drawn(tmp_path: Path) -> None:
+    """A line a suite; what is the reward itself is not drawn again."""
+    folder = bare(tmp_path / "run")
+    rows = [
+        evaluation(f"{name}-{way}", at, 0.5, parts={"answer": 0.5, "searches": searches - at / 2})
+        for at in (0, 2)
+        for name, searches in (("easy", 2.0), ("hard", 3.0))
+        for way in ("sampled", "greedy")
+    ]
+    lines(folder / "evaluations.jsonl", rows)
+    text, data = report(folder)
+    (drawn,) = [plot for plot in data["suite_plots"] if plot["key"].startswith("part:")]
+    assert drawn["title"] == "searches"
+    assert [(one["name"], one["x"], one["y"]) for one in drawn["lines"]] == [
+        ("easy", [0, 2], [2, 1]),
+        ("hard", [0, 2], [3, 2]),
+    ]
+    assert draw(drawn, wide=False) in text
+
+
+def test_parts_that_were_measured_once_or_lack_somewhere_draw_no_plot(tmp_path: Path) -> None:
+    folder = bare(tmp_path / "run")
+    rows = [
+        evaluation("easy-sampled", 0, 0.5, parts={"once": 0.1}),
+        evaluation("easy-sampled", 2, 0.5, parts={"answer": 0.5}),
+    ]
+    lines(folder / "evaluations.jsonl", rows)
+    _, data = report(folder)
+    assert not [plot for plot in data["suite_plots"] if plot["key"].startswith("part:")]
+
+
 def test_every_part_is_there(seeds: list[Path]) -> None:
     text, _ = report(*seeds)
     for words in (
