@@ -19,6 +19,8 @@ WINDOW = 5
 """Steps that the line of the reward is a mean of."""
 MOST_PARTS = 7
 """Parts of the reward, and stop reasons: their names are a stranger's."""
+ROUNDING = 1e-9
+"""Two means of the same numbers differ by no more."""
 COLOURS = 8
 """Styles c0, c1, ... of the page."""
 
@@ -202,7 +204,9 @@ def beside(runs: Sequence[RunFiles], asked: Iterable[Asked]) -> list[Plot]:
     measured = [e for run in runs for suite, _ in suites for e in run.record.curve(suite)]
     names = dict.fromkeys(name for one in measured for name in one.parts)
     told = [
-        name for name in names if any(e.parts.get(name, e.reward) != e.reward for e in measured)
+        name
+        for name in names
+        if any(abs(e.parts.get(name, e.reward) - e.reward) > ROUNDING for e in measured)
     ]
     found = []
     for name in told[:MOST_PARTS]:

@@ -126,7 +126,9 @@ def test_what_stands_beside_an_evaluations_reward_is_drawn(tmp_path: Path) -> No
     """A line a suite; what is the reward itself is not drawn again."""
     folder = bare(tmp_path / "run")
     rows = [
-        evaluation(f"{name}-{way}", at, 0.5, parts={"answer": 0.5, "searches": searches - at / 2})
+        evaluation(
+            f"{name}-{way}", at, 0.1 + 0.2, parts={"answer": 0.3, "searches": searches - at / 2}
+        )
         for at in (0, 2)
         for name, searches in (("easy", 2.0), ("hard", 3.0))
         for way in ("sampled", "greedy")
