@@ -34,9 +34,12 @@ from tests.support.openai_api import (
 )
 from tests.support.waiting import until
 from toolwright.recipe import Sampler
+from toolwright.recipe.spelling import url_fault
 from toolwright.types import FinishKind, SamplingParams, Task
 
 KEY = "sk-very-secret-0123"
+SLASHED = "sk-very/secret-0123"
+"""JSON may spell it with a backslash."""
 
 
 class Talk:
@@ -241,6 +244,35 @@ async def test_what_no_request_can_succeed_with_ends_the_evaluation(
     assert here.asked[0].headers["Authorization"] == f"Bearer {KEY}"
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        answer(401, b'{"error": {"message": "wrong sk-very\\/secret-0123"}}'),
+        answer(401, {"error": {"message": "x" * 282 + SLASHED}}),
+        answer(400, {"error": {"message": f"bad header: Bearer {SLASHED}"}}),
+        answer(200, [f"Authorization: Bearer {SLASHED}"]),
+        answer(200, b"no JSON: sk-very\\/secret-0123"),
+        answer(302, b"", Location=f"/login?key={SLASHED}"),
+        STREAM + f"data: {SLASHED}\n\n".encode(),
+        STREAM + b'data: {"error": {"message": "sk-very\\/secret-0123"}}\n\n',
+        STREAM + event(delta={}, finish_reason=SLASHED),
+    ],
+    ids=range(9),
+)
+async def test_no_sentence_has_the_key(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOOLWRIGHT_TEST_KEY", SLASHED)
+    async with (
+        api(said) as here,
+        talk(here, key_env="TOOLWRIGHT_TEST_KEY", patience_s=0.01) as one,
+    ):
+        with pytest.raises((EndpointUnusable, SamplerFailed)) as raised:
+            await one.act()
+    found = str(raised.value)
+    assert "secret" not in found
+    assert "sk-very" not in found
+    assert "***" in found
+
+
 async def test_a_request_that_is_refused_is_this_tasks_fault() -> None:
     refused = answer(400, {"error": {"message": "maximum context length is 8"}})
     async with api(refused) as here, talk(here) as one:
@@ -416,3 +448,23 @@ def test_only_a_known_kind_of_api_and_only_its_keys() -> None:
         Sampler(endpoints=("http://x",), model="m")
     with pytest.raises(ValueError, match="no URL"):
         Sampler(api="openai-chat", endpoints=("x/v1",))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://user:hunter2@host/v1",
+        "https://hunter2@host",
+        "user:hunter2@host:80",
+        "http://user:hunter2/x@host:80",
+        "ftp://user:hunter2@host",
+        "https://user:hunter2@host?x=1",
+    ],
+)
+def test_an_address_holds_no_password(url: str) -> None:
+    assert "hunter2" not in url_fault(url)
+    assert "sampler.key_env" in url_fault(url)
+
+
+def test_an_at_sign_in_a_path_is_no_password() -> None:
+    assert url_fault("https://host/@cf/ai") == ""
