@@ -142,6 +142,8 @@ class ApiClient:
                     else:
                         await reading.read(response)
             except TimeoutError as error:
+                if isinstance(error, aiohttp.ServerTimeoutError):  # of connecting, not of silence
+                    raise
                 if reading.over:  # it was only waited for its usage
                     return
                 raise ServerSilent(f"{where}: silent for {self._silence:g} s") from error
@@ -253,7 +255,7 @@ class _Reading:
         return False
 
     def _hear(self, delta: Delta) -> None:
-        self._empty = 0 if delta.text or delta.calls or delta.thought else self._empty + 1
+        self._empty = 0 if delta.brings else self._empty + 1
         if self._empty > MAX_EMPTY_EVENTS:
             raise WireError(f"{self._empty} events in a row brought no text")
         self._heard, self._told_quiet = self._loop.time(), False
@@ -301,6 +303,8 @@ def _plainly(error: Exception) -> str:
         return "no such host is known here; correct sampler.endpoints"
     if isinstance(error, aiohttp.ClientConnectorSSLError):
         return "it does not speak TLS; write http:// in sampler.endpoints"
+    if isinstance(error, aiohttp.ServerTimeoutError):
+        return f"no connection within {CONNECT_SECONDS:g} s"
     if isinstance(error, aiohttp.ClientResponseError):
         return "it answers, and not in HTTP"
     if isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno:

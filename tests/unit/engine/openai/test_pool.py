@@ -8,12 +8,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import aiohttp
 import pytest
 
 from engine.errors import SamplerFailed, StartupError
 from engine.protocols.tagged import Tagged
 from engine.sampler.openai.answers import EndpointUnusable
+from engine.sampler.openai.endpoint import MOST_ALIKE
 from engine.sampler.openai.pool import OpenAIPool
+from engine.sampler.openai.text import TextAction
 from engine.sampler.stops import StopTable
 from engine.text.codec import HuggingFaceCodec
 from engine.text.turns import PackedBytes, TurnCodec
@@ -32,7 +35,6 @@ from tests.support.openai_api import (
     text,
     usage,
 )
-from tests.support.waiting import until
 from toolwright.recipe import Sampler
 from toolwright.recipe.spelling import url_fault
 from toolwright.types import FinishKind, SamplingParams, Task
@@ -196,13 +198,14 @@ async def test_a_broken_chat_begins_anew_where_the_server_does_not_continue() ->
         STREAM + b"data: " + b"x" * (5 << 20),
         STREAM + b"\xff\xfe\xfd\n\n",
         STREAM + event(delta={}) * 20_100,
+        STREAM + event(delta={"tool_calls": [{"index": 0}]}) * 20_100,
         STREAM,
         b"",
         b"SSH-2.0-OpenSSH\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Type: text/event-stream\r\n"
         b"Connection: close\r\n\r\n\x1f\x8b\x08\x00bomb",
     ],
-    ids=range(15),
+    ids=range(16),
 )
 async def test_after_a_fault_it_is_asked_again(first: bytes) -> None:
     async with api(first, chat("Yes.")) as here, talk(here) as one:
@@ -291,6 +294,68 @@ async def test_a_key_of_the_body_that_changes_nothing_is_given_up() -> None:
     assert ["stream_options" in asked.body for asked in here.asked] == [True, False, False]
 
 
+def never(message: str) -> bytes:
+    return answer(400, {"error": {"message": message}})
+
+
+async def test_what_every_request_is_refused_for_ends_the_evaluation() -> None:
+    async with api(never("'temperature' does not support 0")) as here, talk(here) as one:
+        for _ in range(MOST_ALIKE - 1):
+            with pytest.raises(SamplerFailed):
+                await one.act()
+        with pytest.raises(EndpointUnusable, match=r"does not support 0.*--fresh"):
+            await one.act()
+
+
+@pytest.mark.parametrize(
+    "plays",
+    [
+        [never("maximum context length is 8")],
+        [chat("x"), never("never 'temperature'")],
+        [never(f"bad word {number}") for number in range(MOST_ALIKE + 2)],
+    ],
+    ids=["length", "served", "other words"],
+)
+async def test_refusals_of_some_rows_end_only_those(plays: list[bytes]) -> None:
+    async with api(*plays) as here, talk(here) as one:
+        for _ in range(MOST_ALIKE + 2):
+            try:
+                await one.act()
+                one.observe("next")
+            except SamplerFailed as error:
+                assert error.permanent
+        assert len(here.asked) == MOST_ALIKE + 2
+
+
+async def test_a_pause_that_the_server_asks_for_takes_no_patience() -> None:
+    busy = answer(429, b"slow", Retry_After="0.4")
+    async with api(busy, busy, busy, chat("Yes.")) as here, talk(here, patience_s=0.5) as one:
+        assert await one.say() == "Yes." + END
+
+
+async def test_a_busy_start_is_waited_for_and_then_told_as_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("engine.sampler.openai.pool.START_SECONDS", 0.01)
+    busy = answer(429, b"slow", Retry_After="0.02")
+    async with api(chat("x"), models=busy) as here:
+        with pytest.raises(StartupError, match="pauses in a row: try again later"):
+            async with talk(here):
+                pass
+
+
+async def test_a_connection_that_never_comes_is_not_told_as_silence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def stuck(*_: Any, **__: Any) -> Any:
+        raise aiohttp.ConnectionTimeoutError("connecting")
+
+    async with api(chat("x")) as here, talk(here, patience_s=0.01) as one:
+        monkeypatch.setattr(aiohttp.ClientSession, "post", stuck)
+        with pytest.raises(SamplerFailed, match="no connection within 10 s"):
+            await one.act()
+
+
 async def test_patience_ends() -> None:
     async with api(answer(500, b"no")) as here, talk(here, patience_s=0.3) as one:
         with pytest.raises(SamplerFailed, match="500") as raised:
@@ -351,7 +416,7 @@ async def test_of_two_endpoints_the_other_one_goes_on() -> None:
         assert await one.say() == "Yes." + END
 
 
-async def test_cancellation_hangs_up() -> None:
+async def test_cancellation_hangs_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """And the record keeps what came."""
 
     async def begins(writer: asyncio.StreamWriter) -> None:
@@ -360,9 +425,19 @@ async def test_cancellation_hangs_up() -> None:
 
     parts: list[Generated] = []
     async with api(begins) as here, talk(here) as one:
+        came = asyncio.Event()
+        feed = TextAction.feed
+
+        def seen(action: TextAction, text: str, *more: Any, **named: Any) -> bool:
+            wanted = feed(action, text, *more, **named)
+            if text:
+                came.set()
+            return wanted
+
+        monkeypatch.setattr(TextAction, "feed", seen)
         acting = asyncio.create_task(one.act(on_progress=parts.append))
-        await until(lambda: len(here.asked) == 1, "the request")
-        await asyncio.sleep(0.1)
+        async with asyncio.timeout(10):
+            await came.wait()
         acting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await acting
