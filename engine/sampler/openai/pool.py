@@ -354,7 +354,11 @@ class OpenAIPool:
         )
         if isinstance(decision, Over):
             raise SamplerFailed(cause, permanent=decision.permanent)
-        return decision.after
+        # A pause that was asked for uses up no patience, the one that Retry adds does: a server
+        # that asks for pauses without end is given up.
+        left = min((one.wait for one in self._able(asked)), default=0.0)
+        asked.retry.waited(left)
+        return left + decision.after
 
     def _spared(
         self, endpoint: Endpoint, asked: _Asked, action: TextAction, cause: str
@@ -362,12 +366,17 @@ class OpenAIPool:
         key = refused_key(cause, self._request_of(endpoint, action, asked).body)
         return key if key not in endpoint.refused_keys else None
 
+    def _able(self, asked: _Asked) -> list[Endpoint]:
+        """Endpoints that have not refused it; all of them where each has."""
+        able = [one for name, one in self._endpoints.items() if name not in asked.refused]
+        return able or list(self._endpoints.values())
+
     async def _pick(self, asked: _Asked) -> Endpoint:
         """The trajectory's endpoint, or the one with the fewest requests; waits where all of them
         asked for that."""
         while True:
-            able = [one for n, one in self._endpoints.items() if n not in asked.refused]
-            ready = [one for one in able or self._endpoints.values() if one.wait <= 0]
+            able = self._able(asked)
+            ready = [one for one in able if one.wait <= 0]
             if ready:
                 kept = self._endpoint_of.get(asked.key)
                 chosen = min(
@@ -375,7 +384,7 @@ class OpenAIPool:
                 )
                 self._endpoint_of[asked.key] = chosen.name
                 return chosen
-            waits = [one.wait for one in able or self._endpoints.values()]
+            waits = [one.wait for one in able]
             asked.waiting.begin(Cause.BROKEN, asyncio.get_running_loop().time())
             began = time.monotonic()
             await asyncio.sleep(max(min(waits), 0.01) * (1 + SPREAD * random.random()))

@@ -198,7 +198,9 @@ async def test_a_broken_chat_begins_anew_where_the_server_does_not_continue() ->
         STREAM + b"data: " + b"x" * (5 << 20),
         STREAM + b"\xff\xfe\xfd\n\n",
         STREAM + event(delta={}) * 20_100,
-        STREAM + event(delta={"tool_calls": [{"index": 0}]}) * 20_100,
+        STREAM
+        + event(delta={"tool_calls": [{"index": 0}]}) * 20_100
+        + event(delta={}, finish_reason="stop"),
         STREAM,
         b"",
         b"SSH-2.0-OpenSSH\r\n",
@@ -328,9 +330,16 @@ async def test_refusals_of_some_rows_end_only_those(plays: list[bytes]) -> None:
 
 
 async def test_a_pause_that_the_server_asks_for_takes_no_patience() -> None:
-    busy = answer(429, b"slow", Retry_After="0.4")
-    async with api(busy, busy, busy, chat("Yes.")) as here, talk(here, patience_s=0.5) as one:
+    busy, still = (answer(429, b"slow", Retry_After=seconds) for seconds in ("0.7", "0"))
+    async with api(busy, still, chat("Yes.")) as here, talk(here, patience_s=0.5) as one:
         assert await one.say() == "Yes." + END
+
+
+async def test_pauses_without_end_are_given_up() -> None:
+    busy = answer(429, b"slow", Retry_After="0.01")
+    async with api(busy) as here, talk(here, patience_s=0.2) as one:
+        with pytest.raises(SamplerFailed, match="429"):
+            await one.act()
 
 
 async def test_a_busy_start_is_waited_for_and_then_told_as_it_is(
