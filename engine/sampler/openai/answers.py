@@ -17,6 +17,10 @@ from engine.sampler.wire.client import ServerRefused, ServerUnreachable
 from engine.sampler.wire.events import WireError
 
 MOST_SAID = 300
+LEAST_OF_A_KEY = 8
+"""Characters of a key that are worth hiding, where a sentence was cut inside it."""
+_MOST_BACKSLASHES = 4
+"""Before one character: JSON inside JSON inside a sentence."""
 LONGEST_PAUSE_S = 120.0
 """That a Retry-After is obeyed for; a longer one ends no wait early, it is asked again then."""
 FIRST_PAUSE_S = 2.0
@@ -89,6 +93,36 @@ def refusal(
             "API's address ends in /v1, which the engine adds where it is missing"
         )
     return ServerRefused(told)
+
+
+def without_key(text: str, key: str) -> str:
+    """`text` with `***` for the key, for its beginning where the text was cut, and for a key that
+    JSON has spelled with backslashes. Takes len(text) * len(key) at most."""
+    least = min(len(key), LEAST_OF_A_KEY)
+    kept: list[str] = []
+    at = done = 0
+    while least and (at := text.find(key[0], at)) >= 0:
+        end, matched = _match(text, at, key)
+        if matched >= least:
+            kept += (text[done:at], "***")
+            at = done = end
+        else:
+            at += 1
+    return "".join((*kept, text[done:]))
+
+
+def _match(text: str, at: int, key: str) -> tuple[int, int]:
+    """Where the key's beginning that stands at `at` ends, and how many characters of it there
+    are."""
+    end, matched = at, 0
+    while matched < len(key):
+        found = end
+        while found - end < _MOST_BACKSLASHES and text[found : found + 1] == "\\" != key[matched]:
+            found += 1
+        if text[found : found + 1] != key[matched]:
+            break
+        end, matched = found + 1, matched + 1
+    return end, matched
 
 
 def is_page(headers: Mapping[str, str], body: bytes) -> bool:

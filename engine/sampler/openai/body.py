@@ -7,6 +7,7 @@ where it is; that is exact, so they are.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
@@ -56,7 +57,7 @@ _CONTINUING: dict[Kind, Body] = {
     Kind.VLLM: {"continue_final_message": True, "add_generation_prompt": False},
 }
 REPLACED = {"max_tokens": "max_completion_tokens"}
-"""Keys that some models take under another name alone."""
+"""Keys that some models take in chat under another name alone."""
 SPARED = ("stream_options", "seed")
 """Keys that a server may refuse and that change nothing of what is measured; without a seed the
 same request may bring another text."""
@@ -124,8 +125,26 @@ def without(body: Body, refused: Sequence[str]) -> Body:
 
 
 def refused_key(told: str, body: Body) -> str | None:
-    """The key of `REPLACED` or `SPARED` that a refusal names."""
-    for key in (*REPLACED, *SPARED):
-        if key in body and key in told:
+    """The key of `REPLACED` or `SPARED` that a refusal says the server does not take.
+
+    A refusal of a number names keys too: vLLM's of a prompt that is too long names `max_tokens`
+    and the other name. So a key is replaced only where it is said to be unsupported.
+    """
+    low = told.lower()
+    for key, other in REPLACED.items():
+        takes_other = "messages" in body and _names(told, other)
+        if key in body and takes_other and _names(told, key) and _UNSUPPORTED.search(low):
             return key
-    return None
+    return next((key for key in SPARED if key in body and _names(told, key)), None)
+
+
+_UNSUPPORTED = re.compile(r"unsupported|not supported|isn't supported")
+
+
+def _names(told: str, key: str) -> bool:
+    """`key` stands there as a word. One that is also English counts only in quotes: a model's name
+    may have it."""
+    word = re.escape(key)
+    if "_" in key:
+        return re.search(rf"(?<![\w-]){word}(?![\w-])", told) is not None
+    return re.search(rf"(?P<quote>['\"`]){word}(?P=quote)", told) is not None

@@ -1,8 +1,8 @@
 """One endpoint over HTTP: its list of models, and one streamed request.
 
 Invariants
-- The key stands in a header and nowhere else: what a server says is cleaned of it before it
-  becomes a message, and no redirect is followed.
+- The key stands in a header and nowhere else: the finished sentence of every error is cleaned of
+  it, and no redirect is followed.
 - A stream is complete only when an event carried a finish reason. After that, and after the reader
   has said stop, the usage is waited for a moment and no longer.
 - Connecting has a deadline, a stream has a longest silence. Only a whole event breaks the silence.
@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import orjson
 
-from engine.sampler.openai.answers import WrongAddress, not_the_api, refusal
+from engine.sampler.openai.answers import not_the_api, refusal, without_key
 from engine.sampler.openai.body import Body
 from engine.sampler.openai.events import Delta, SseReader, read_delta
 from engine.sampler.wire.client import ServerRefused, ServerSilent, ServerUnreachable
@@ -142,6 +142,8 @@ class ApiClient:
                     else:
                         await reading.read(response)
             except TimeoutError as error:
+                if isinstance(error, aiohttp.ServerTimeoutError):  # of connecting, not of silence
+                    raise
                 if reading.over:  # it was only waited for its usage
                     return
                 raise ServerSilent(f"{where}: silent for {self._silence:g} s") from error
@@ -154,7 +156,7 @@ class ApiClient:
                 where,
                 response.status,
                 response.headers,
-                self._clean(body.decode(errors="replace")).encode(),
+                body,
                 key_env=self._key_env,
                 model=self._model,
             )
@@ -168,18 +170,17 @@ class ApiClient:
             raise ServerUnreachable(self._clean(f"{where}: {_plainly(error)}")) from None
         except TimeoutError:
             raise ServerUnreachable(f"{where}: no answer in time") from None
-        except WireError as error:
-            if isinstance(error, WrongAddress):
-                raise
-            raise WireError(
-                self._clean(f"{where}: {error}".replace(f"{where}: {where}", where)),
-                retryable=error.retryable,
-            ) from None
+        except (ServerUnreachable, ServerRefused, WireError) as error:
+            told = str(error)
+            named = told if told.startswith(where) else f"{where}: {told}"
+            # The type tells what follows, so it stays; a cause would show the bytes uncleaned.
+            error.args = (self._clean(named),)
+            raise error from None
         except ValueError as error:  # what aiohttp says of a URL or header that cannot be sent
             raise ServerRefused(self._clean(f"{where}: {error}")) from None
 
     def _clean(self, text: str) -> str:
-        return text.replace(self._key, "***") if self._key else text
+        return without_key(text, self._key)
 
 
 class _Reading:
@@ -254,7 +255,7 @@ class _Reading:
         return False
 
     def _hear(self, delta: Delta) -> None:
-        self._empty = 0 if delta.text or delta.calls or delta.thought else self._empty + 1
+        self._empty = 0 if delta.brings else self._empty + 1
         if self._empty > MAX_EMPTY_EVENTS:
             raise WireError(f"{self._empty} events in a row brought no text")
         self._heard, self._told_quiet = self._loop.time(), False
@@ -302,6 +303,8 @@ def _plainly(error: Exception) -> str:
         return "no such host is known here; correct sampler.endpoints"
     if isinstance(error, aiohttp.ClientConnectorSSLError):
         return "it does not speak TLS; write http:// in sampler.endpoints"
+    if isinstance(error, aiohttp.ServerTimeoutError):
+        return f"no connection within {CONNECT_SECONDS:g} s"
     if isinstance(error, aiohttp.ClientResponseError):
         return "it answers, and not in HTTP"
     if isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno:

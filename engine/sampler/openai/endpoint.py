@@ -14,6 +14,11 @@ from engine.sampler.openai.events import Usage
 from engine.sampler.retry import Fault
 from engine.sampler.routing import FIRST_SUSPICION, LONGEST_SUSPICION
 
+MOST_ALIKE = 8
+"""Refusals in the same words before anything succeeded. So many rows are lost at most; fewer would
+end an evaluation whose first rows happen to be at fault."""
+_OF_LENGTH = ("context", "too long", "too large", "too many", "length", "exceed")
+"""A refusal that says one of these is about one prompt, in words that many prompts may share."""
 MOST_LISTED = 20
 """Models of a server of one's own. One that lists more is a hosted API, and those serve aliases
 that they do not list."""
@@ -37,6 +42,7 @@ class Endpoint:
         self.usage: Counter[str] = Counter()
         """Tokens as it told them, over requests whose usage came."""
         self.requests = 0
+        self._refusal, self._alike = "", 0
         self._not_before = 0.0
         self._suspicion = 0.0
         self._suspect_until = 0.0
@@ -69,6 +75,15 @@ class Endpoint:
     def leave_alone(self, seconds: float) -> None:
         """It asked for that."""
         self._not_before = max(self._not_before, time.monotonic() + seconds)
+
+    def refused(self, told: str) -> bool:
+        """A request was refused in these words. Whether every request will be: it never served one
+        and has said so `MOST_ALIKE` times in a row."""
+        if self.served or any(word in told.lower() for word in _OF_LENGTH):
+            return False
+        self._alike = self._alike + 1 if told == self._refusal else 1
+        self._refusal = told
+        return self._alike >= MOST_ALIKE
 
     def failed(self) -> bool:
         """Others are asked first for a while, which every failure in a row doubles. Whether that is

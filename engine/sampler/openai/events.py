@@ -146,6 +146,13 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     usage: Usage | None = None
     model: str = ""
 
+    @property
+    def brings(self) -> bool:
+        """Something that counts as written; a call without a name and arguments does not."""
+        return bool(
+            self.text or self.thought or any(part.name or part.arguments for part in self.calls)
+        )
+
 
 _DECODE = msgspec.json.Decoder(_Payload).decode
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import time
 from array import array
 from collections.abc import Mapping
@@ -37,7 +38,7 @@ from engine.sampler.openai.answers import (
 )
 from engine.sampler.openai.body import refused_key, without
 from engine.sampler.openai.client import ApiClient
-from engine.sampler.openai.endpoint import Endpoint
+from engine.sampler.openai.endpoint import MOST_ALIKE, Endpoint
 from engine.sampler.openai.events import Delta, Usage
 from engine.sampler.openai.messages import Span
 from engine.sampler.openai.request import Request, Requests
@@ -54,6 +55,11 @@ from toolwright.types import SamplingParams, WeightVersion
 
 START_SECONDS = 3.0
 """How long a silent endpoint is no error at the start."""
+MOST_PAUSES_AT_START = 5
+"""That an endpoint may ask for before it has told its models."""
+SPREAD = 0.25
+"""Part of a pause by which those that wait for it come back apart; all at once would be refused
+again."""
 NOTE = "ids re-encoded from text, log-probs absent"
 _Failed = ServerUnreachable | ServerRefused | WireError
 
@@ -330,6 +336,13 @@ class OpenAIPool:
         news = fault is Fault.REFUSED or endpoint.failed()
         if fault is Fault.REFUSED:
             asked.refused.add(endpoint.name)
+            served = any(one.served for one in self._endpoints.values())
+            if endpoint.refused(cause) and not served:
+                raise EndpointUnusable(
+                    f"{cause}; it has served nothing and said this {MOST_ALIKE} times: correct "
+                    "[sampler] or the suites' sampling, then evaluate with --fresh, since the rows "
+                    "until here count as bad rows"
+                ) from error
         # People read the first of those that fail together, the log's file has them all.
         tell = log.warning if news else log.info
         tell("request_failed", endpoint=endpoint.name, fault=str(fault), error=cause)
@@ -341,7 +354,11 @@ class OpenAIPool:
         )
         if isinstance(decision, Over):
             raise SamplerFailed(cause, permanent=decision.permanent)
-        return decision.after
+        # A pause that was asked for uses up no patience, the one that Retry adds does: a server
+        # that asks for pauses without end is given up.
+        left = min((one.wait for one in self._able(asked)), default=0.0)
+        asked.retry.waited(left)
+        return left + decision.after
 
     def _spared(
         self, endpoint: Endpoint, asked: _Asked, action: TextAction, cause: str
@@ -349,12 +366,17 @@ class OpenAIPool:
         key = refused_key(cause, self._request_of(endpoint, action, asked).body)
         return key if key not in endpoint.refused_keys else None
 
+    def _able(self, asked: _Asked) -> list[Endpoint]:
+        """Endpoints that have not refused it; all of them where each has."""
+        able = [one for name, one in self._endpoints.items() if name not in asked.refused]
+        return able or list(self._endpoints.values())
+
     async def _pick(self, asked: _Asked) -> Endpoint:
         """The trajectory's endpoint, or the one with the fewest requests; waits where all of them
         asked for that."""
         while True:
-            able = [one for n, one in self._endpoints.items() if n not in asked.refused]
-            ready = [one for one in able or self._endpoints.values() if one.wait <= 0]
+            able = self._able(asked)
+            ready = [one for one in able if one.wait <= 0]
             if ready:
                 kept = self._endpoint_of.get(asked.key)
                 chosen = min(
@@ -362,23 +384,36 @@ class OpenAIPool:
                 )
                 self._endpoint_of[asked.key] = chosen.name
                 return chosen
-            waits = [one.wait for one in able or self._endpoints.values()]
+            waits = [one.wait for one in able]
             asked.waiting.begin(Cause.BROKEN, asyncio.get_running_loop().time())
-            await asyncio.sleep(max(min(waits), 0.01))
+            began = time.monotonic()
+            await asyncio.sleep(max(min(waits), 0.01) * (1 + SPREAD * random.random()))
+            asked.retry.waited(time.monotonic() - began)  # obeying is no failure
 
     async def _meet(self, endpoint: Endpoint) -> None:
         deadline = time.monotonic() + START_SECONDS
+        pauses = 0
         while True:
             try:
                 models = await endpoint.client.models()
+            except Later as error:
+                pauses += 1
+                if pauses > MOST_PAUSES_AT_START:
+                    raise StartupError(
+                        f"{error}; it asked for {MOST_PAUSES_AT_START} pauses in a row: try again "
+                        "later"
+                    ) from error
+                log.warning("endpoint_busy", endpoint=endpoint.name, seconds=error.seconds)
+                await asyncio.sleep(error.seconds * (1 + SPREAD * random.random()))
+                deadline = time.monotonic() + START_SECONDS
             except (ServerUnreachable, ServerRefused, WireError) as error:
                 refused = isinstance(error, ServerRefused | WrongAddress)
                 if refused or time.monotonic() > deadline:
                     mend = "" if refused else "; start it or correct sampler.endpoints"
                     raise StartupError(f"{error}{mend}") from error
+                await asyncio.sleep(0.2)
             else:
                 return endpoint.meet(models)
-            await asyncio.sleep(0.2)
 
 
 def key_of(table: SamplerTable) -> str:

@@ -2,8 +2,9 @@
 
 Invariants
 - The action ends with its first stop; what follows is dropped.
-- `on_mark` is called for each mark as it completes, in order.
-- Each new piece is searched once, with as many characters before it as a stop can have.
+- `on_mark` is called for each of the first `MOST_MARKS` marks as it completes, in order.
+- Each new piece is searched once, with as many characters before it as a stop can have, and only
+  as far as the action may still grow.
 - Token ids are the engine's own encoding of the text, log-probs are NaN: there are none.
 """
 
@@ -26,6 +27,8 @@ MOST_BYTES_A_TOKEN = 64
 """Of text on the average; a server that writes more does not count as it was told to."""
 LEAST_BYTES = 4096
 """That are taken in any case."""
+MOST_MARKS = 256
+"""Of an action: each is told with all ids before it. Calls beyond it go out at the action's end."""
 
 _LENGTH = FinishReason(kind=FinishKind.LENGTH)
 _CONTINUED = FinishReason(kind=FinishKind.CONTINUED)
@@ -64,8 +67,8 @@ class TextAction:
         self._texts = stops.texts
         self._marks = stops.marks if on_mark is not None else ()
         self._window = max((len(one) for one in (*self._texts, *self._marks)), default=1) - 1
-        self._calls: dict[int, list[str]] = {}
-        """By index: name, then pieces of the arguments."""
+        self._calls: dict[int, tuple[list[str], list[str]]] = {}
+        """By index: pieces of the name and of the arguments."""
         self._begin(text)
 
     def _begin(self, text: str) -> None:
@@ -74,6 +77,7 @@ class TextAction:
         self._bytes = len(text.encode(errors="replace"))
         self._told: list[int] = []
         """Ids up to the last mark."""
+        self._marks_told = 0
         self._since = list(self._parts)
 
     @property
@@ -114,7 +118,9 @@ class TextAction:
         unseen: bytes that came and are no part of the text."""
         if self.generated is not None:
             return False
-        self._bytes += len(text.encode(errors="replace")) + unseen
+        most = LEAST_BYTES + self.most * MOST_BYTES_A_TOKEN
+        text, size = _first_bytes(text, most - self._bytes)
+        self._bytes += size + unseen
         if text:
             window, before = self._tail + text, len(self._tail)
             stop = self._search(window, before, read_ns)
@@ -122,7 +128,7 @@ class TextAction:
                 self._stopped(stop, read_ns)
                 return False
             self._tail = window[-self._window :] if self._window else ""
-        if self._bytes > LEAST_BYTES + self.most * MOST_BYTES_A_TOKEN:
+        if self._bytes > most:
             self.generated = self._made(_LENGTH, read_ns=read_ns)
             return False
         return True
@@ -130,11 +136,11 @@ class TextAction:
     def add_calls(self, parts: Sequence[CallPart]) -> None:
         """Pieces of tool calls that the server tells beside the text."""
         for part in parts:
-            self._calls.setdefault(part.index, [""])
+            names, arguments = self._calls.setdefault(part.index, ([], []))
             if part.name:
-                self._calls[part.index][0] += part.name
+                names.append(part.name)
             if part.arguments:
-                self._calls[part.index].append(part.arguments)
+                arguments.append(part.arguments)
             self._bytes += len(part.arguments) + len(part.name)
 
     def end(self, finish: str, hint: Hint | None, read_ns: int, *, sent: Sequence[str]) -> None:
@@ -178,7 +184,7 @@ class TextAction:
         end, _, stop = min(_ends(window, before, self._texts), default=(len(window), 0, None))
         for mark_end, _, mark in sorted(_ends(window, before, self._marks)):
             # Of marks that end together the longest counts; one beyond the stop is dropped.
-            if at < mark_end <= end:
+            if at < mark_end <= end and self._marks_told < MOST_MARKS:
                 self._take(window[at:mark_end])
                 at = mark_end
                 self._tell_mark(mark, read_ns)
@@ -189,6 +195,7 @@ class TextAction:
         self._told += self._encode("".join(self._since))
         self._since.clear()
         self.marked = True
+        self._marks_told += 1
         if self._on_mark is not None:
             hit = StopHit(keep=len(self._told), matched_text=mark)
             self._on_mark(array("i", self._told), hit, read_ns)
@@ -220,10 +227,19 @@ class TextAction:
         """The calls as text, as a policy without a parser in its server writes them."""
         opened, closed = self._tags
         texts = []
-        for _, (name, *arguments) in sorted(self._calls.items()):
-            spelled, given = json.dumps(name, ensure_ascii=False), "".join(arguments) or "{}"
+        for _, (names, arguments) in sorted(self._calls.items()):
+            spelled = json.dumps("".join(names), ensure_ascii=False)
+            given = "".join(arguments) or "{}"
             texts.append(f'{opened}\n{{"name": {spelled}, "arguments": {given}}}\n{closed}')
         return "".join(texts)
+
+
+def _first_bytes(text: str, most: int) -> tuple[str, int]:
+    """What of `text` fits into so many bytes, and the bytes of all of it."""
+    data = text.encode(errors="replace")
+    if len(data) <= most:
+        return text, len(data)
+    return data[: max(most, 0)].decode(errors="ignore"), len(data)
 
 
 def open_stop(text: str, stops: Sequence[str]) -> str | None:

@@ -25,9 +25,28 @@ def grpc_fault(address: str) -> str:
     return ""
 
 
+def _authority(url: str) -> str:
+    """What stands before the path; all of it where that is no host, since a password may have a
+    slash."""
+    _, found, rest = url.partition("://")
+    host, _, _ = (rest if found else url).partition("/")
+    try:
+        plain = urlsplit(f"//{host}").port is not None or ":" not in host
+    except ValueError:
+        plain = False
+    return host if plain else url
+
+
 def url_fault(url: str) -> str:
     """Why this is no URL of a server, with the mend; empty where it is."""
     wanted = 'write "http://HOST:PORT"'
+    # Before every sentence that shows the address, and shows none itself: it ends in logs.
+    if "@" in _authority(url):
+        return (
+            "an address with a user or password before an @ would be written into logs and "
+            "settings: leave them out, and name the environment variable that holds the key in "
+            "sampler.key_env"
+        )
     if not url.startswith(("http://", "https://")):
         if _HOST_PORT.fullmatch(url.rstrip("/")):
             wanted = f'write "http://{url.rstrip("/")}"'

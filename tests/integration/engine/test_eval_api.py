@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from typing import Any
 
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.evaluated import asked, lines
 from tests.support.evaluations import lane, suite
-from tests.support.openai_api import DONE, STREAM, api, event, listed, usage
+from tests.support.openai_api import DONE, STREAM, answer, api, event, listed, usage
+from tests.support.recipes import merged, write_recipe
+from tests.support.waiting import until
 
 
 def said(text: str) -> bytes:
@@ -32,3 +36,37 @@ async def test_a_model_behind_an_api_is_asked_in_chat(world: MakeWorld) -> None:
     assert again["sets"] == found["sets"]
     assert not here.sampler.requests
     assert [row["errored"] for row in lines(here.folder / "eval")] == [""] * 3
+
+
+async def test_a_key_that_is_refused_ends_the_command_with_one_line(world: MakeWorld) -> None:
+    """While two rows are asked at once, so that their errors come in a group."""
+    here = await world(engine=lane(suite("nq", 3)))
+
+    async def refuses(writer: asyncio.StreamWriter) -> None:
+        await until(lambda: len(server.asked) >= 2, "two rows in flight")
+        writer.write(answer(401, {"error": {"message": "no such key"}}))
+
+    async with api(refuses, models=listed("big")) as server:
+        changes = {"sampler": {"api": "openai-chat", "endpoints": [server.url], "model": "big"}}
+        file = write_recipe(here.folder, merged(here.tables, changes))
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "engine.cli", "eval", str(file)),
+            *("--output", str(here.folder / "eval"), "--concurrency", "2"),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            async with asyncio.timeout(60):
+                out, error = await process.communicate()
+        finally:
+            if process.returncode is None:
+                process.kill()
+    said = error.decode()
+    assert process.returncode == 1, said
+    assert len(server.asked) == 2
+    assert "Traceback" not in said + out.decode()
+    (line,) = [line for line in said.splitlines() if line.startswith("engine: ")]
+    assert said.splitlines()[-1] == line
+    assert "answered 401: no such key" in line
+    assert "sampler.key_env" in line
+    assert lines(here.folder / "eval") == []

@@ -8,12 +8,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import aiohttp
 import pytest
 
 from engine.errors import SamplerFailed, StartupError
 from engine.protocols.tagged import Tagged
 from engine.sampler.openai.answers import EndpointUnusable
+from engine.sampler.openai.endpoint import MOST_ALIKE
 from engine.sampler.openai.pool import OpenAIPool
+from engine.sampler.openai.text import TextAction
 from engine.sampler.stops import StopTable
 from engine.text.codec import HuggingFaceCodec
 from engine.text.turns import PackedBytes, TurnCodec
@@ -32,11 +35,13 @@ from tests.support.openai_api import (
     text,
     usage,
 )
-from tests.support.waiting import until
 from toolwright.recipe import Sampler
+from toolwright.recipe.spelling import url_fault
 from toolwright.types import FinishKind, SamplingParams, Task
 
 KEY = "sk-very-secret-0123"
+SLASHED = "sk-very/secret-0123"
+"""JSON may spell it with a backslash."""
 
 
 class Talk:
@@ -193,13 +198,16 @@ async def test_a_broken_chat_begins_anew_where_the_server_does_not_continue() ->
         STREAM + b"data: " + b"x" * (5 << 20),
         STREAM + b"\xff\xfe\xfd\n\n",
         STREAM + event(delta={}) * 20_100,
+        STREAM
+        + event(delta={"tool_calls": [{"index": 0}]}) * 20_100
+        + event(delta={}, finish_reason="stop"),
         STREAM,
         b"",
         b"SSH-2.0-OpenSSH\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Type: text/event-stream\r\n"
         b"Connection: close\r\n\r\n\x1f\x8b\x08\x00bomb",
     ],
-    ids=range(15),
+    ids=range(16),
 )
 async def test_after_a_fault_it_is_asked_again(first: bytes) -> None:
     async with api(first, chat("Yes.")) as here, talk(here) as one:
@@ -241,6 +249,35 @@ async def test_what_no_request_can_succeed_with_ends_the_evaluation(
     assert here.asked[0].headers["Authorization"] == f"Bearer {KEY}"
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        answer(401, b'{"error": {"message": "wrong sk-very\\/secret-0123"}}'),
+        answer(401, {"error": {"message": "x" * 282 + SLASHED}}),
+        answer(400, {"error": {"message": f"bad header: Bearer {SLASHED}"}}),
+        answer(200, [f"Authorization: Bearer {SLASHED}"]),
+        answer(200, b"no JSON: sk-very\\/secret-0123"),
+        answer(302, b"", Location=f"/login?key={SLASHED}"),
+        STREAM + f"data: {SLASHED}\n\n".encode(),
+        STREAM + b'data: {"error": {"message": "sk-very\\/secret-0123"}}\n\n',
+        STREAM + event(delta={}, finish_reason=SLASHED),
+    ],
+    ids=range(9),
+)
+async def test_no_sentence_has_the_key(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOOLWRIGHT_TEST_KEY", SLASHED)
+    async with (
+        api(said) as here,
+        talk(here, key_env="TOOLWRIGHT_TEST_KEY", patience_s=0.01) as one,
+    ):
+        with pytest.raises((EndpointUnusable, SamplerFailed)) as raised:
+            await one.act()
+    found = str(raised.value)
+    assert "secret" not in found
+    assert "sk-very" not in found
+    assert "***" in found
+
+
 async def test_a_request_that_is_refused_is_this_tasks_fault() -> None:
     refused = answer(400, {"error": {"message": "maximum context length is 8"}})
     async with api(refused) as here, talk(here) as one:
@@ -257,6 +294,75 @@ async def test_a_key_of_the_body_that_changes_nothing_is_given_up() -> None:
         one.observe("after the end of a turn")
         await one.act()
     assert ["stream_options" in asked.body for asked in here.asked] == [True, False, False]
+
+
+def never(message: str) -> bytes:
+    return answer(400, {"error": {"message": message}})
+
+
+async def test_what_every_request_is_refused_for_ends_the_evaluation() -> None:
+    async with api(never("'temperature' does not support 0")) as here, talk(here) as one:
+        for _ in range(MOST_ALIKE - 1):
+            with pytest.raises(SamplerFailed):
+                await one.act()
+        with pytest.raises(EndpointUnusable, match=r"does not support 0.*--fresh"):
+            await one.act()
+
+
+@pytest.mark.parametrize(
+    "plays",
+    [
+        [never("maximum context length is 8")],
+        [chat("x"), never("never 'temperature'")],
+        [never(f"bad word {number}") for number in range(MOST_ALIKE + 2)],
+    ],
+    ids=["length", "served", "other words"],
+)
+async def test_refusals_of_some_rows_end_only_those(plays: list[bytes]) -> None:
+    async with api(*plays) as here, talk(here) as one:
+        for _ in range(MOST_ALIKE + 2):
+            try:
+                await one.act()
+                one.observe("next")
+            except SamplerFailed as error:
+                assert error.permanent
+        assert len(here.asked) == MOST_ALIKE + 2
+
+
+async def test_a_pause_that_the_server_asks_for_takes_no_patience() -> None:
+    busy, still = (answer(429, b"slow", Retry_After=seconds) for seconds in ("0.7", "0"))
+    async with api(busy, still, chat("Yes.")) as here, talk(here, patience_s=0.5) as one:
+        assert await one.say() == "Yes." + END
+
+
+async def test_pauses_without_end_are_given_up() -> None:
+    busy = answer(429, b"slow", Retry_After="0.01")
+    async with api(busy) as here, talk(here, patience_s=0.2) as one:
+        with pytest.raises(SamplerFailed, match="429"):
+            await one.act()
+
+
+async def test_a_busy_start_is_waited_for_and_then_told_as_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("engine.sampler.openai.pool.START_SECONDS", 0.01)
+    busy = answer(429, b"slow", Retry_After="0.02")
+    async with api(chat("x"), models=busy) as here:
+        with pytest.raises(StartupError, match="pauses in a row: try again later"):
+            async with talk(here):
+                pass
+
+
+async def test_a_connection_that_never_comes_is_not_told_as_silence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def stuck(*_: Any, **__: Any) -> Any:
+        raise aiohttp.ConnectionTimeoutError("connecting")
+
+    async with api(chat("x")) as here, talk(here, patience_s=0.01) as one:
+        monkeypatch.setattr(aiohttp.ClientSession, "post", stuck)
+        with pytest.raises(SamplerFailed, match="no connection within 10 s"):
+            await one.act()
 
 
 async def test_patience_ends() -> None:
@@ -319,7 +425,7 @@ async def test_of_two_endpoints_the_other_one_goes_on() -> None:
         assert await one.say() == "Yes." + END
 
 
-async def test_cancellation_hangs_up() -> None:
+async def test_cancellation_hangs_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """And the record keeps what came."""
 
     async def begins(writer: asyncio.StreamWriter) -> None:
@@ -328,9 +434,19 @@ async def test_cancellation_hangs_up() -> None:
 
     parts: list[Generated] = []
     async with api(begins) as here, talk(here) as one:
+        came = asyncio.Event()
+        feed = TextAction.feed
+
+        def seen(action: TextAction, text: str, *more: Any, **named: Any) -> bool:
+            wanted = feed(action, text, *more, **named)
+            if text:
+                came.set()
+            return wanted
+
+        monkeypatch.setattr(TextAction, "feed", seen)
         acting = asyncio.create_task(one.act(on_progress=parts.append))
-        await until(lambda: len(here.asked) == 1, "the request")
-        await asyncio.sleep(0.1)
+        async with asyncio.timeout(10):
+            await came.wait()
         acting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await acting
@@ -416,3 +532,23 @@ def test_only_a_known_kind_of_api_and_only_its_keys() -> None:
         Sampler(endpoints=("http://x",), model="m")
     with pytest.raises(ValueError, match="no URL"):
         Sampler(api="openai-chat", endpoints=("x/v1",))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://user:hunter2@host/v1",
+        "https://hunter2@host",
+        "user:hunter2@host:80",
+        "http://user:hunter2/x@host:80",
+        "ftp://user:hunter2@host",
+        "https://user:hunter2@host?x=1",
+    ],
+)
+def test_an_address_holds_no_password(url: str) -> None:
+    assert "hunter2" not in url_fault(url)
+    assert "sampler.key_env" in url_fault(url)
+
+
+def test_an_at_sign_in_a_path_is_no_password() -> None:
+    assert url_fault("https://host/@cf/ai") == ""

@@ -10,7 +10,13 @@ from collections.abc import Sequence
 import pytest
 
 from engine.sampler.openai.events import CallPart, Hint
-from engine.sampler.openai.text import TextAction, open_stop
+from engine.sampler.openai.text import (
+    LEAST_BYTES,
+    MOST_BYTES_A_TOKEN,
+    MOST_MARKS,
+    TextAction,
+    open_stop,
+)
 from engine.sampler.stops import StopTable
 from engine.sampler.wire.events import WireError
 from engine.text.turns import PackedBytes, TurnCodec
@@ -199,3 +205,30 @@ def test_nothing_at_all_is_an_empty_action() -> None:
     empty = action()
     empty.end("length", None, 1, sent=())
     assert made(empty).versions == ()
+
+
+def test_a_piece_is_searched_only_as_far_as_the_action_may_grow() -> None:
+    told: list[tuple[str, str | None]] = []
+    most = LEAST_BYTES + 10 * MOST_BYTES_A_TOKEN
+    one = action(marks=["</m>"], told=told, most=10)
+    assert not one.feed("é" * most + "</m>" * 1000, 1)
+    assert told == []
+    assert len(one.text.encode()) <= most
+    assert made(one).finish.kind is FinishKind.LENGTH
+
+
+def test_marks_of_an_action_are_bounded() -> None:
+    told: list[tuple[str, str | None]] = []
+    one = action(marks=["</m>"], told=told, most=100_000)
+    for _ in range(2 * MOST_MARKS):
+        one.feed("a</m>", 1)
+    assert len(told) == MOST_MARKS
+    assert one.text == "a</m>" * (2 * MOST_MARKS)
+
+
+def test_a_name_in_many_pieces_is_joined_once() -> None:
+    one = action(most=100_000)
+    for _ in range(1000):
+        one.add_calls([CallPart(index=0, name="ab", arguments="")])
+    one.end("tool_calls", None, 1, sent=())
+    assert f'"name": "{"ab" * 1000}", "arguments": {{}}' in said(one)
