@@ -179,20 +179,20 @@ class _Worker:
         assert self._process.stdout is not None
         assert self._process.stderr is not None
         replies, errors = self._process.stdout.fileno(), self._process.stderr.fileno()
-        begun, end, said = select.poll(), time.monotonic() + _START_SECONDS, b""
+        watched, end, said = select.poll(), time.monotonic() + _START_SECONDS, b""
         for descriptor in (replies, errors):
-            begun.register(descriptor, select.POLLIN)
-        open_still, held = {replies, errors}, b""
-        while open_still and not held.endswith(b"\n"):
+            watched.register(descriptor, select.POLLIN)
+        still_open, held = {replies, errors}, b""
+        while still_open and not held.endswith(b"\n"):
             left = end - time.monotonic()
-            ready = [at for at, _ in begun.poll(left * 1000)] if left > 0 else []
+            ready = [at for at, _ in watched.poll(left * 1000)] if left > 0 else []
             if not ready:
                 raise _not_started(f"is silent after {_START_SECONDS:g} s", said)
             for descriptor in ready:
                 piece = os.read(descriptor, 4096)
                 if not piece:
-                    begun.unregister(descriptor)
-                    open_still.discard(descriptor)
+                    watched.unregister(descriptor)
+                    still_open.discard(descriptor)
                 elif descriptor == replies:
                     held += piece
                 else:
