@@ -12,13 +12,12 @@ from protocol import (
     SEARCH_CLOSE,
     SEARCH_OPEN,
     Prompting,
-    answer_in,
-    last_between,
     question_of,
 )
 
 from engine.protocols.conversation import nothing_done
 from engine.types import Answer, Codec, Decision, Say, View
+from tasks.judging.extract import last_block
 from toolwright.types import Author
 
 
@@ -105,7 +104,7 @@ class SearchO1(Prompting):
         if stop == SEARCH_CLOSE:
             if made >= self._searches:
                 return Say(text=prompts.SEARCH_O1_ENOUGH)
-            query = last_between(text, SEARCH_OPEN, SEARCH_CLOSE)
+            query = last_block(text, "search")
             return self.search(text, query) if query else Say(text=prompts.SEARCH_O1_GO_ON)
         if stop == "</notes>":
             left = made < self._searches
@@ -176,7 +175,7 @@ def answer_of(text: str, form: Literal["tags", "line", "finish"]) -> str | None:
     if form == "finish":
         found = action_in(text)
         return found[1] if found and found[0] == "finish" else None
-    answer = answer_in(text)
+    answer = last_block(text)
     if answer is None and form == "line" and text.endswith("\n"):
         _, tag, rest = text.rpartition(ANSWER_OPEN)
         answer = rest.strip() or None if tag else None

@@ -18,6 +18,7 @@ from typing import Any
 from engine.protocols.chat import Chat
 from engine.protocols.conversation import nothing_done
 from engine.types import Answer, Call, Calls, Codec, Decision, ToolSpec, View
+from tasks.judging.extract import last_block
 from toolwright.filling import filled
 from toolwright.types import Author, Task
 
@@ -115,7 +116,7 @@ class Prompting(Chat):
 
     def decide(self, text: str, stop: str, view: View, codec: Codec) -> Decision:
         body = text.removesuffix(codec.end_of_turn)
-        answer = answer_in(body)
+        answer = last_block(body)
         return nothing_done(body) if answer is None else Answer(text=answer)
 
 
@@ -134,15 +135,3 @@ def question_of(task: Task) -> str:
 def query_of(text: str) -> str:
     """A query on one line."""
     return " ".join(text[: 4 * LONGEST_QUERY].split())[:LONGEST_QUERY]
-
-
-def last_between(text: str, opens: str, closes: str) -> str | None:
-    """What stands in the last closed pair of tags, stripped; None without one."""
-    end = text.rfind(closes)
-    start = text.rfind(opens, 0, max(end, 0))
-    return text[start + len(opens) : end].strip() if end >= 0 and start >= 0 else None
-
-
-def answer_in(text: str) -> str | None:
-    """The answer of an action that ends with one in tags; None without."""
-    return last_between(text, ANSWER_OPEN, ANSWER_CLOSE)

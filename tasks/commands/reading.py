@@ -22,5 +22,7 @@ Heldout = Annotated[
 ]
 QuestionMarks = Annotated[
     bool,
-    typer.Option("--question-marks", help="put ? behind questions without one, as Search-R1 does"),
+    typer.Option(
+        "--question-marks", help="put ? behind bare questions without one, as Search-R1 does"
+    ),
 ]

@@ -1,4 +1,4 @@
-"""An answer against the right ones, and how sure a score is.
+"""An answer against the right ones. How sure a score is says `toolwright.statistics`.
 
 extract.py    the final answer in what a policy wrote
 words.py      of open questions: exact match, cover match, F1
@@ -8,5 +8,4 @@ choices.py    one of several
 tables.py     the rows of a query
 opinion.py    what a language model says of it
 outcomes.py   what right and wrong are worth in VerlTool's tasks
-estimates.py  means with their errors, pass@k, ranks, differences
 """

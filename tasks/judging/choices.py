@@ -1,7 +1,7 @@
 """Answers that choose one of several: a letter, or the text that stands beside it. Pure.
 
-A letter is read where it cannot be a word: alone, with a mark behind it, or after "answer",
-"option" or "choice". "A cat" chooses nothing.
+A letter is read where it cannot be a word: alone, after "answer", "option" or "choice", or at the
+beginning with a mark behind it, in this order. What is named last counts. "A cat" chooses nothing.
 """
 
 from __future__ import annotations
@@ -15,16 +15,20 @@ LONGEST = 4000
 """Characters that are looked at, from the end: a choice comes last."""
 _ALONE = re.compile(r"[\s(\[{*_\"'`$]{0,16}([A-Za-z])[\s)\]}*_\"'`$.:,]{0,16}")
 _FIRST = re.compile(r"[\s(\[*_]{0,16}([A-Za-z])[)\].:](?=[\s*_]|$)")
-_NAMED = re.compile(
-    r"(?i:\b(?:answer|option|choice)\b)(?i:\s{1,4}is)?[\s:*_=]{0,8}(?i:option\s{1,4}|choice\s{1,4})?"
+_BEHIND = (
+    r"(?i:\s{1,4}is)?[\s:*_=]{0,8}(?i:option\s{1,4}|choice\s{1,4})?"
     r"[(\[]?([A-Z])(?![\w'\u2019])(?!\s[a-z])"
 )
+_ANSWER = re.compile(r"(?i:\banswer\b)" + _BEHIND)
+_OPTION = re.compile(r"(?i:\b(?:option|choice)\b)" + _BEHIND)
 
 
 def choice(text: str, letters: str = "ABCDEFGHIJ") -> str | None:
     """The letter that a text chooses, in upper case; None where it chooses none of `letters`."""
-    text = text[-LONGEST:]
-    for found in (_ALONE.fullmatch(text), _FIRST.match(text), *reversed(_named(text))):
+    end = text[-LONGEST:]
+    first = _FIRST.match(text) if len(text) <= LONGEST else None  # else its beginning is cut off
+    named = (*_from_the_end(_ANSWER, end), *_from_the_end(_OPTION, end))
+    for found in (_ALONE.fullmatch(end), *named, first):
         if found is not None and (letter := found[1].upper()) in letters:
             return letter
     return None
@@ -57,5 +61,5 @@ def _same(answer: str, gold: str, options: Mapping[str, str], letters: str) -> b
     return said == meant or (chosen is not None and normalise(options.get(chosen, "")) == meant)
 
 
-def _named(text: str) -> list[re.Match[str]]:
-    return list(_NAMED.finditer(text))
+def _from_the_end(pattern: re.Pattern[str], text: str) -> list[re.Match[str]]:
+    return list(pattern.finditer(text))[::-1]

@@ -24,11 +24,14 @@ def response(trajectory: Trajectory) -> str:
 
 def last_block(text: str, tag: str = "answer") -> str | None:
     """What stands in the last complete `<tag>...</tag>`, without the blanks around it; None where
-    there is no such block."""
+    there is no such block. A block ends at the first closing tag behind its opening."""
     opening, closing = f"<{tag}>", f"</{tag}>"
-    end = text.rfind(closing)
-    start = text.rfind(opening, 0, end) if end >= 0 else -1
-    return text[start + len(opening) : end].strip() if start >= 0 else None
+    last = text.rfind(closing)
+    start = text.rfind(opening, 0, last) if last >= 0 else -1
+    if start < 0:
+        return None
+    start += len(opening)
+    return text[start : text.find(closing, start)].strip()
 
 
 def last_box(text: str) -> str | None:

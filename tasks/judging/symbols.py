@@ -6,6 +6,7 @@ Invariants
 - A judge may be asked from any thread, by several at once, and each question has an end: `seconds`
   of CPU, and the time to start a process. An expression that takes longer, or kills its process, is
   wrong. Seconds of CPU are the same on a busy machine; those of the clock are bounded more loosely.
+- A process that does not start is a TaskFault and no verdict: no answer is to blame for it.
 - What is the same text, or two whole numbers, needs no process. Processes start when they are
   needed.
 - Without `math-verify` the comparison is that of `numbers`, and a judge says so once.
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import os
 import queue
 import re
@@ -30,6 +32,7 @@ from typing import Self
 
 import structlog
 
+from tasks.errors import TaskFault
 from tasks.judging.numbers import same_number_or_text
 
 WORKER = Path(__file__).with_name("symbols_worker.py")
@@ -39,13 +42,15 @@ MOST_GOLDS = 32
 _START_SECONDS = 120.0
 _SLOWER = 20.0
 """How much slower than the CPU's the clock may be, before a process is killed from here."""
+_MOST_STDERR = 4000
+"""Bytes, the last ones, of what a process says while it starts."""
 _WHOLE = re.compile(r"[-+]?\d{1,300}")
 
 log = structlog.get_logger(__name__)
 
 
 class _WorkerDied(Exception):
-    """The process ended, or did not answer in time."""
+    """The process ended over a question, or did not answer in time."""
 
 
 class MathJudge:
@@ -56,6 +61,11 @@ class MathJudge:
     """
 
     def __init__(self, *, seconds: float = 5.0, workers: int = 2) -> None:
+        """TaskFault where no question could ever be answered."""
+        if workers < 1:
+            raise TaskFault(f"MathJudge(workers={workers}): at least 1, or every question waits")
+        if not (math.isfinite(seconds) and seconds > 0):
+            raise TaskFault(f"MathJudge(seconds={seconds}): a finite number above 0")
         self.symbolic = importlib.util.find_spec("math_verify") is not None
         """Whether expressions are compared, and not only numbers and texts."""
         self.counts: Counter[str] = Counter()
@@ -71,7 +81,7 @@ class MathJudge:
 
     def right(self, answer: str | None, golds: Sequence[str]) -> bool:
         """Whether an answer is one of the right ones; None is no answer. Blocks: not for an event
-        loop's thread."""
+        loop's thread. TaskFault where no process can be started."""
         if answer is None or not answer.strip():
             return False
         known = _by_text(answer, golds)
@@ -110,6 +120,9 @@ class MathJudge:
         self.counts["asked"] += 1
         worker = self._places.get()
         try:
+            if worker is not None and worker.ended():  # nobody was asking: no answer killed it
+                worker.close()
+                worker = None
             worker = worker or _Worker()
             return worker.ask(answer, golds, self._seconds)
         except _WorkerDied:
@@ -132,19 +145,25 @@ class _Worker:
 
     def __init__(self) -> None:
         # By its file, and -P: the folder of this package must not hide modules of Python's.
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", str(WORKER)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            bufsize=0,
-        )
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", str(WORKER)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+            )
+        except OSError as error:
+            raise TaskFault(f"no process to compare expressions can be started: {error}") from error
         self._ready = False
 
+    def ended(self) -> bool:
+        return self._process.poll() is not None
+
     def ask(self, answer: str, golds: list[str], seconds: float) -> bool:
-        """_WorkerDied where no reply comes."""
+        """_WorkerDied where no reply comes, TaskFault where the process does not start."""
         if not self._ready:
-            self._reply(_START_SECONDS)
+            self._await_start()
             self._ready = True
         line = json.dumps({"answer": answer, "golds": golds, "seconds": seconds})
         assert self._process.stdin is not None
@@ -153,6 +172,33 @@ class _Worker:
         except OSError as error:
             raise _WorkerDied from error
         return self._reply(_SLOWER * (seconds + 1)).get("right") is True
+
+    def _await_start(self) -> None:
+        """Until its first line. What it says on stderr is read all the while, so that it never
+        waits for a reader; from its first line on it says nothing there."""
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        replies, errors = self._process.stdout.fileno(), self._process.stderr.fileno()
+        watched, end, said = select.poll(), time.monotonic() + _START_SECONDS, b""
+        for descriptor in (replies, errors):
+            watched.register(descriptor, select.POLLIN)
+        still_open, held = {replies, errors}, b""
+        while still_open and not held.endswith(b"\n"):
+            left = end - time.monotonic()
+            ready = [at for at, _ in watched.poll(left * 1000)] if left > 0 else []
+            if not ready:
+                raise _not_started(f"is silent after {_START_SECONDS:g} s", said)
+            for descriptor in ready:
+                piece = os.read(descriptor, 4096)
+                if not piece:
+                    watched.unregister(descriptor)
+                    still_open.discard(descriptor)
+                elif descriptor == replies:
+                    held += piece
+                else:
+                    said = (said + piece)[-_MOST_STDERR:]
+        if not held.endswith(b"\n"):
+            raise _not_started("ends at its start", said)
 
     def _reply(self, seconds: float) -> dict[str, bool]:
         assert self._process.stdout is not None
@@ -173,9 +219,17 @@ class _Worker:
     def close(self) -> None:
         self._process.kill()
         self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             if pipe is not None:
                 pipe.close()
+
+
+def _not_started(what: str, said: bytes) -> TaskFault:
+    lines = said.decode(errors="replace").strip().splitlines()
+    return TaskFault(
+        f"the process that compares expressions {what}: {lines[-1] if lines else 'no word'}; "
+        f"`{sys.executable} -P {WORKER}` shows more, and without math-verify numbers are compared"
+    )
 
 
 def _by_text(answer: str, golds: Sequence[str]) -> bool | None:

@@ -20,12 +20,13 @@ MOST_TRIES = 2000
 MOST_STEPS = 20_000_000
 """Rows in all of these passes; two passes a column are always made."""
 DIGITS = 10
-"""Of a number that is no whole one: databases add up in any order."""
+"""Of a number that is no whole one, or is larger than floats count: databases add in any order."""
 _TOKENS = re.compile(
-    r"'(?:[^']|'')*+(?:'|\Z)|\"(?:[^\"]|\"\")*+(?:\"|\Z)|`[^`]*(?:`|\Z)"
-    r"|--[^\n]*|/\*|\*/|[()]|\border\s+by\b",
-    re.IGNORECASE,
+    r"/\*.*?(?:\*/|\Z)|'(?:[^']|'')*+(?:'|\Z)|\"(?:[^\"]|\"\")*+(?:\"|\Z)|`[^`]*(?:`|\Z)"
+    r"|--[^\n]*|[()]|\border\s+by\b",
+    re.IGNORECASE | re.DOTALL,
 )
+"""A comment or a quoted text is one token: whatever stands in it is no mark."""
 
 Rows = Sequence[Sequence[Any]]
 
@@ -49,14 +50,10 @@ def same_rows(pred: Rows, gold: Rows, *, ordered: bool) -> bool:
 
 def asks_for_order(sql: str) -> bool:
     """Whether a query orders its result: ORDER BY outside of parentheses, strings and comments."""
-    depth, comment = 0, False
+    depth = 0
     for token in _TOKENS.finditer(sql):
         mark = token[0]
-        if comment:
-            comment = mark != "*/"
-        elif mark == "/*":
-            comment = True
-        elif mark == "(":
+        if mark == "(":
             depth += 1
         elif mark == ")":
             depth -= 1
@@ -124,6 +121,8 @@ def _cell(value: Any) -> Hashable:
     if isinstance(value, Decimal):
         value = float(value)
     if isinstance(value, float):
+        if value.is_integer() and abs(value) < 2**53:
+            return int(value)
         return "NaN" if math.isnan(value) else float(f"{value:.{DIGITS}g}")
     if value is None or isinstance(value, int | str | bytes):
         return value

@@ -105,7 +105,7 @@ EVALUATION = (
         rows="-",
         where="VerlTool, dev_spider.json with dev_gold.sql",
         question=("input_seq",),
-        answer=("output_seq",),
+        answer=("gold_sql", "output_seq"),
         extra={"database": ("gold_database",)},
         gold=True,
     ),

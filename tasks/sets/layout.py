@@ -7,9 +7,10 @@ a row has counts.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from tasks.errors import WrongLayout
 from tasks.record import Record, answers_of, plain
@@ -36,6 +37,7 @@ class HeldOut:
 class Layout:
     """One set.
 
+    task: of its rows, but for those that name another in one of the columns `kind`.
     title: what it asks for. rows: as published. where: the name under which it is published.
     question, messages, answer, id, images: columns. extra: metadata, by the columns it may be from.
     reshape: a row with what is no column of its own; ValueError says what is wrong with it.
@@ -53,6 +55,7 @@ class Layout:
     answer: tuple[str, ...]
     id: tuple[str, ...] = ("id",)
     images: tuple[str, ...] = ()
+    kind: tuple[str, ...] = ()
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     reshape: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
     held_out: HeldOut | None = None
@@ -102,7 +105,7 @@ def record_of(
         messages=said,
         images=shown,
         answer=answers,
-        task=layout.task,
+        task=_kind(_first(row, layout.kind)) or layout.task,
         split=split or _own_split(row) or layout.split,
         extra={
             key: plain(value)
@@ -156,7 +159,15 @@ def _at(row: Any, path: str) -> Any:
     return row
 
 
+def _kind(found: Any) -> str:
+    """One of Kind; empty where another word, or none, stands there."""
+    said = found.strip().lower() if isinstance(found, str) else ""
+    return said if said in get_args(Kind) else ""
+
+
 def _question(found: Any) -> str:
+    if isinstance(found, bool) or (isinstance(found, float) and not math.isfinite(found)):
+        return ""  # how tables write that there is nothing
     return str(found).strip() if isinstance(found, str | int | float) else ""
 
 

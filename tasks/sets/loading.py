@@ -58,7 +58,7 @@ class Reading:
         """path: a file, or a folder of files that are one after the other in the order of their
         names. gold: the second file of a set that has one. heldout: the rows that the set's users
         keep out of training, and not the others. question_marks: put one behind each question that
-        has none, as Search-R1 does.
+        has none, as Search-R1 does; a row with a prompt in place of a question is a TaskFault then.
         """
         self.layout = layout_of(name)
         self.files = files_of(path)
@@ -101,7 +101,7 @@ class Reading:
                     self.first_rejected.setdefault(str(rejected), where)
                     continue
                 found += 1
-                yield self._finished(record)
+                yield self._finished(record, where)
         if self.rejected:
             log.warning(
                 "rows were rejected", set=self.layout.name, kept=found, **dict(self.rejected)
@@ -119,8 +119,14 @@ class Reading:
             for reason, count in self.rejected.items()
         )
 
-    def _finished(self, record: Record) -> Record:
+    def _finished(self, record: Record, where: str) -> Record:
         if self._question_marks:
+            if not record.question:
+                raise TaskFault(
+                    f"set {self.layout.name}: {where} is a finished prompt, in which no question "
+                    "mark can be put behind the question: leave question_marks out, or read a set "
+                    "of bare questions (flashrag_nq, flashrag_hotpotqa)"
+                )
             record = replace(record, question=with_mark(record.question))
         if self.layout.held_out is not None:
             record = replace(record, split="heldout" if self._heldout else "train")

@@ -151,8 +151,8 @@ def _opened_parquet(file: Path) -> Any:
 
     try:
         return pyarrow.parquet.ParquetFile(file, buffer_size=_CHUNK, pre_buffer=False)
-    except pyarrow.ArrowException as error:
-        raise UnreadableFile(f"{file} is no Parquet: {error}") from error
+    except (pyarrow.ArrowException, OSError) as error:  # of a file that was cut off, either
+        raise UnreadableFile(f"{file} is no Parquet, or cut off: {error}") from error
 
 
 def _parquet(file: Path) -> Iterator[tuple[str, Row]]:

@@ -28,6 +28,7 @@ TRAINING = (
         where="Tool-Star, grpo_mix_train.parquet",
         question=("question",),
         answer=_TRUTH,
+        kind=("ability",),
         extra=_ABILITY,
     ),
     Layout(
@@ -40,6 +41,7 @@ TRAINING = (
         question=("extra_info.question",),
         messages=("prompt",),
         answer=_TRUTH,
+        kind=("ability",),
         extra=_ABILITY,
     ),
     Layout(
@@ -52,6 +54,7 @@ TRAINING = (
         question=("question", "extra_info.question"),
         messages=("prompt",),
         answer=_TRUTH,
+        kind=("ability",),
         extra={
             **_ABILITY,
             "tool_call_count": ("tool_call_count",),

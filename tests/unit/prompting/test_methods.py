@@ -281,3 +281,19 @@ def test_what_is_decided_is_a_decision(part: Part, name: str) -> None:
         for author in (Author.TOOL, Author.SYSTEM):
             head, tail = protocol.frame(stop, CODEC, author)
             assert all(isinstance(one, int) for one in (*head, *tail))
+
+
+@pytest.mark.parametrize(
+    ("text", "form", "answer"),
+    [
+        ("<answer>5</answer> so </answer>", "tags", "5"),
+        ("<answer>5</answer> or <answer>6</answer>", "tags", "6"),
+        ("<answer>5</answer> so </answer>", "line", "5"),
+        ("<answer> 5\n", "line", "5"),
+        ("</answer><answer>", "tags", None),
+    ],
+)
+def test_an_answer_ends_at_the_first_closing_tag(
+    part: Part, text: str, form: str, answer: str | None
+) -> None:
+    assert part("methods.answer_of")(text, form) == answer

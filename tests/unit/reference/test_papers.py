@@ -58,6 +58,21 @@ def test_what_is_not_complete_says_so(found: tuple[Paper, PaperTable]) -> None:
     assert all(one.where in whole.tables and one.what for one in whole.contradictions)
 
 
+def test_a_source_names_a_place_in_the_paper_and_no_history_of_the_file(
+    found: tuple[Paper, PaperTable],
+) -> None:
+    _, table = found
+    for words in ("compared", " also at ", "seen", "again"):
+        assert words not in table.source
+        assert words not in table.notes
+
+
+def test_the_first_row_of_se_searchs_ablation_has_no_name_of_ours() -> None:
+    _, table = find("se_search:ablation")
+    assert (table.rows[0].system, table.rows[0].cells) == ("base", {"average EM": 0.344})
+    assert "base" in table.missing
+
+
 def test_printed_averages_are_those_of_their_cells(found: tuple[Paper, PaperTable]) -> None:
     """But for those that the file lists as contradictions, which have to be wrong indeed."""
     whole, table = found

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from engine.tasks.source import TaskSource
 from tasks.cli import app
 from tasks.commands.writing import write_new
+from tasks.errors import NotMade
 from tasks.sets import SETS
 from tasks.worlds import WORLDS
 
@@ -151,6 +152,26 @@ def test_what_is_interrupted_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         write_new(tmp_path / "out.jsonl", stopped())
     assert list(tmp_path.iterdir()) == []
+
+
+def test_only_its_own_errors_are_those_of_the_file(tmp_path: Path) -> None:
+    def failing() -> Iterator[str]:
+        yield "a\n"
+        raise OSError("the source is gone")
+
+    with pytest.raises(OSError, match="the source is gone"):
+        write_new(tmp_path / "out.jsonl", failing())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_one_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    full = Path("/dev/full")
+    opened = Path.open
+    monkeypatch.setattr(Path, "open", lambda path, mode, **more: opened(full, "w", **more))
+    with pytest.raises(NotMade, match="No space left"):
+        write_new(tmp_path / "out.jsonl", iter(["a\n"] * 3))
+    with pytest.raises(NotMade, match="No space left"):
+        write_new(tmp_path / "out.jsonl", iter(["a\n" * 100_000]))
 
 
 def test_half_a_surrogate_pair_is_written_and_shown(tmp_path: Path) -> None:

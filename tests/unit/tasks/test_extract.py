@@ -17,6 +17,8 @@ from tasks.judging.extract import final_answer, hash_number, last_block, last_bo
         ("<answer>a</answer> and then <answer>cut off", "a"),
         ("<answer>an <answer>inner</answer>", "inner"),
         ("<answer>one\r\ntwo</answer>", "one\r\ntwo"),
+        ("<answer>5</answer> so </answer>", "5"),
+        ("<answer>5</answer> </answer> <answer>6", "5"),
         ("</answer><answer>", None),
         ("no tag", None),
         ("", None),

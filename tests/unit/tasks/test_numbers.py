@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tasks.judging.choices import choice, same_choice
+from tasks.judging.choices import LONGEST, choice, same_choice
 from tasks.judging.numbers import number_of, same_number_or_text
 
 
@@ -78,6 +78,13 @@ def test_hostile_numbers_take_linear_time(text: str) -> None:
         ("A. A cat", "A"),
         ("The answer is (C).", "C"),
         ("Option A is tempting, but the answer is: D", "D"),
+        ("A. is wrong, since it is hot. The answer is B", "B"),
+        ("I. think so. The answer is (C).", "C"),
+        ("The answer is B, not option A.", "B"),
+        ("The answer is B. No: the answer is C.", "C"),
+        ("Option A, or rather choice D", "D"),
+        ("x" * LONGEST + "y" * (LONGEST - 7) + "B. none", None),
+        ("x" * LONGEST + "B. " + "y" * (LONGEST - 3), None),  # no beginning, but for the cut
         ("$\\text{x}$", None),
         ("A cat", None),
         ("the answer is A cat", None),

@@ -110,6 +110,7 @@ ANSWERS = {
     "aime24": "204",
     "amc23": "27",
     "swe_bench_verified": '{"test_a": "PASSED", "test_b": "PASSED"}',
+    "spider_prompts": "SELECT\t1",
 }
 EXTRAS: Mapping[str, Mapping[str, Any]] = {
     "searl": {"tool_call_count": 2, "mcp_worthiness": 0.5},
@@ -333,6 +334,42 @@ def test_question_marks(tmp_path: Path) -> None:
     path = written(tmp_path / "dev.jsonl", rows)
     found = [record.question for record in Reading("flashrag_nq", path, question_marks=True)]
     assert found == ["who?", "who?"]
+    name, row = LAYOUTS["search_r1"]
+    with pytest.raises(TaskFault, match=r"row 1 is a finished prompt.*flashrag_nq"):
+        next(iter(Reading("search_r1", written(tmp_path / name, [row]), question_marks=True)))
+
+
+@pytest.mark.parametrize("name", ["tool_star", "arpo", "searl"])
+@pytest.mark.parametrize(
+    ("ability", "task"),
+    [
+        ("math", "math"),
+        (" QA ", "qa"),
+        ("fact-reasoning", "qa"),
+        ("", "qa"),
+        (None, "qa"),
+        (3, "qa"),
+    ],
+)
+def test_a_mixed_set_says_of_each_row_what_it_is(name: str, ability: Any, task: str) -> None:
+    row = {**LAYOUTS[name][1], "ability": ability}
+    assert record_of(SETS[name], row, number=0, where="here").task == task
+
+
+@pytest.mark.parametrize("question", [float("nan"), float("inf"), True, False, np.float64("nan")])
+def test_what_is_no_question_is_rejected(question: Any) -> None:
+    with pytest.raises(ValueError, match="no question"):
+        record_of(SETS["hotpotqa"], {"question": question, "answer": "x"}, number=0, where="here")
+
+
+def test_a_parquet_that_was_cut_off_is_told_of(tmp_path: Path) -> None:
+    path = written(tmp_path / "x.parquet", [LAYOUTS["deepmath"][1]] * 50)
+    whole = path.read_bytes()
+    spoilt = whole[:-300] + b"\xff" * 292 + whole[-8:]  # pyarrow raises a bare OSError
+    for content in (spoilt, whole[:-200], whole[100:], whole[: len(whole) // 2], whole[-50:]):
+        path.write_bytes(content)
+        with pytest.raises(UnreadableFile, match=r"x.parquet"):
+            list(Reading("deepmath", path))
 
 
 def test_prompts_and_their_gold_file_belong_together(tmp_path: Path) -> None:
@@ -389,10 +426,11 @@ def test_the_function_source_of_the_docs(tmp_path: Path) -> None:
     page = (Path(__file__).resolve().parents[3] / "docs/tasks.md").read_text()
     (code,) = (block for block in page.split("```") if block.startswith("python\n# questions.py"))
     (tmp_path / "questions.py").write_text(code.removeprefix("python\n"))
-    written(tmp_path / "train.parquet", [LAYOUTS["search_r1"][1]] * 2)
+    written(tmp_path / "train.jsonl", [{**LAYOUTS["flashrag_nq"][1], "question": "Who"}] * 2)
     written(tmp_path / "test.jsonl", [LAYOUTS["hotpotqa"][1]])
     training = load_object("./questions.py:training", tmp_path)(3)
-    assert [next(training).answers for _ in range(5)] == [("Ada",)] * 5
+    found = [next(training) for _ in range(5)]
+    assert [(task.prompt, task.answers) for task in found] == [("Who?", ("Ada",))] * 5
     heldout = load_object("./questions.py:heldout", tmp_path)(3)
     assert [task.prompt for task in heldout] == ["Who?"]
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
 
+from tasks.errors import TaskFault
 from tasks.judging import symbols
 from tasks.judging.symbols import LONGEST, MathJudge
 from toolwright.imports import load_object
@@ -87,9 +90,57 @@ def test_a_killed_process_is_replaced(judge: MathJudge) -> None:
         worker.kill()
         worker.wait()
     died = judge.counts["died"]
-    assert not judge.right("1/2", ["0.5"])
-    assert judge.counts["died"] == died + 1
-    assert judge.right("1/2", ["0.5"])
+    assert judge.right("1/2", ["0.5"]), "it died of no answer"
+    assert judge.counts["died"] == died
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        (
+            "import sys; sys.exit('x' * 200_000 + '\\nno module sympy')",
+            "ends at its .*no module sympy",
+        ),
+        ("import no_such_module_at_all", "ends at its start.*No module named"),
+        ("raise SystemExit", "ends at its start: no word"),
+        ("import time; time.sleep(60)", "is silent after 1 s"),
+    ],
+)
+def test_a_process_that_does_not_start_is_no_verdict(
+    code: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "symbols_worker.py").write_text(code)
+    with MathJudge(workers=1) as judge:
+        with monkeypatch.context() as patched:
+            patched.setattr(symbols, "WORKER", tmp_path / "symbols_worker.py")
+            if "sleep" in code:
+                patched.setattr(symbols, "_START_SECONDS", 1.0)
+            with pytest.raises(TaskFault, match=says):
+                judge.right("1/2", ["0.5"])
+        assert not judge.counts["died"]
+        assert judge._places.qsize() == 1, "the place is free for the next question"
+
+
+def test_words_of_a_library_do_not_stop_a_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shouting = symbols.WORKER.read_text().replace(
+        "asked = json.loads(line)", "asked = json.loads(line); print('x' * 200_000, flush=True)"
+    )
+    (tmp_path / "symbols_worker.py").write_text(shouting)
+    monkeypatch.setattr(symbols, "WORKER", tmp_path / "symbols_worker.py")
+    with MathJudge(workers=1) as judge:
+        assert judge.right("1/2", ["0.5"])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"workers": 0}, {"workers": -1}, {"seconds": 0.0}, {"seconds": float("nan")},
+     {"seconds": float("inf")}],
+)  # fmt: skip
+def test_a_judge_that_could_answer_nothing_is_refused(options: Any) -> None:
+    with pytest.raises(TaskFault, match=next(iter(options))):
+        MathJudge(**options)
 
 
 def test_without_the_package_numbers_and_texts_are_compared(
@@ -119,5 +170,9 @@ def test_the_reward_of_the_docs(tmp_path: Path) -> None:
 
 
 def _workers() -> list[psutil.Process]:
-    own = psutil.Process(os.getpid()).children(recursive=True)
-    return [one for one in own if any("symbols_worker" in word for word in one.cmdline())]
+    found = []
+    for one in psutil.Process(os.getpid()).children(recursive=True):
+        with contextlib.suppress(psutil.Error):  # a zombie, or just gone
+            if any("symbols_worker" in word for word in one.cmdline()):
+                found.append(one)
+    return found
