@@ -192,7 +192,7 @@ class Evaluator:
         suite, limits = one.suite, limits_of(one.suite, self._recipe.shared.task.limits)
         sampling = sampling_of(suite, build_sampling(self._recipe))
         return {
-            "questions": [source, one.questions],
+            "questions": [one.questions, one.drawn, source],
             "sampling": asdict(sampling),
             "limits": limits.model_dump(),
             "metadata": suite.metadata,
