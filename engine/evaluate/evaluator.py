@@ -162,13 +162,16 @@ class Evaluator:
         """What all rows of the folder have in common. Addresses, numbers of processes and whatever
         else changes no score are left out."""
         shared, wanted = self._recipe.shared, self._wanted
-        task, subset = shared.task, wanted.subset
+        task, tools, sampler, subset = shared.task, shared.tools, shared.sampler, wanted.subset
         settings = {
             "weights": served.name,
             "policy": codec.hash[:12],
             "protocol": short([task.protocol, task.protocol_options, self._table.observation_keep]),
             "reward": short([task.reward, task.reward_options, task.reward_per_group]),
-            "tools": short([(n, shared.tools[n].names) for n in task.tools or shared.tools]),
+            "sampler": short([sampler.api, served.kind, sampler.observations, sampler.send_stops]),
+            "tools": short(
+                [(n, tools[n].names, tools[n].serve) for n in task.tools or list(tools)]
+            ),
             "suites": ", ".join(one.suite.name for one in asked),
             "--samples": str(wanted.samples),
             "--subset": f"{subset.n} of seed {subset.seed}" if subset else "all",
