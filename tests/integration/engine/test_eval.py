@@ -92,6 +92,8 @@ async def test_a_subset_asks_the_same_questions_again(world: MakeWorld) -> None:
     assert ids == sorted(row["task_id"] for row in lines(here.folder / "again"))
     assert len(ids) == 5 + 4
     assert [one for one in ids if one[0] == "a"] != [f"a{n}" for n in range(5)]
+    rows = lines(here.folder / "eval")
+    assert all(row["task_id"] == f"{row['suite']}{row['position']}" for row in rows)
     shorter = {"engine": lane(suite("a", 20, source="a.jsonl"), suite("b", 4, source="b.jsonl"))}
     with pytest.raises(StartupError, match="begun with questions of suite a "):
         await asked(here, **few | {"changes": shorter})
