@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
-from engine.commands.stopping import until_stopped
+from engine.commands.stopping import stoppable, until_stopped
 from engine.config import EngineTable
 from engine.evaluate.asked import Subset
 from engine.evaluate.evaluator import Evaluator, Wanted
@@ -55,7 +55,8 @@ async def evaluate(
         )
         evaluator = Evaluator(recipe, table, folder, wanted)
         await until_stopped(evaluator.run(options.progress, options.reading.by, show))
-        found = write_results(path, options.reading)
+        with stoppable():
+            found = write_results(path, options.reading)
         show(f"{path}")
         return found
     finally:

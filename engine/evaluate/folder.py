@@ -118,7 +118,7 @@ class EvaluationFolder:
                 f"{self.path} cannot be a folder ({error.strerror}): choose another --output"
             ) from error
         there = (one.name for one in self.path.iterdir())
-        others = sorted(one for one in there if one.removesuffix(_UNFINISHED) not in _OWN)
+        others = sorted(one for one in there if not _is_own(one))
         if others and not (self.path / _SETTINGS).exists():
             raise StartupError(
                 f"{self.path} holds {others[0]!r} and no evaluation: choose another --output"
@@ -133,6 +133,14 @@ class EvaluationFolder:
                 "--output"
             ) from error
         self._lock = lock
+
+
+def _is_own(name: str) -> bool:
+    """Whether an evaluation, or what a kill left of it, has files of that name."""
+    if name.endswith(_UNFINISHED):
+        whole, _, number = name.removesuffix(_UNFINISHED).rpartition(".")
+        return number.isdecimal() and whole in _OWN
+    return name in _OWN
 
 
 def read_begun(folder: Path) -> Begun:
@@ -166,7 +174,8 @@ def read_begun(folder: Path) -> Begun:
 
 def write_whole(file: Path, data: bytes) -> None:
     """The file is there whole, or as it was before."""
-    unfinished = file.with_name(file.name + _UNFINISHED)
+    # With the process's number: `show` may write beside a run that is ending.
+    unfinished = file.with_name(f"{file.name}.{os.getpid()}{_UNFINISHED}")
     try:
         with unfinished.open("wb") as out:
             out.write(data)

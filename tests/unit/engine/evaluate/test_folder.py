@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from engine.errors import StartupError
-from engine.evaluate.folder import EvaluationFolder, read_begun
+from engine.evaluate.folder import EvaluationFolder, read_begun, write_whole
+from engine.lanes.evaluation.results import rows_file
 from tests.support.evaluated import begun
 
 
@@ -72,7 +73,7 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_start_that_was_killed_leaves_a_folder_that_can_be_begun(tmp_path: Path) -> None:
-    (tmp_path / "settings.json.unfinished").write_text('{"form')
+    (tmp_path / "settings.json.4711.unfinished").write_text('{"form')
     (tmp_path / "lock").touch()
     folder = EvaluationFolder(tmp_path)
     folder.claim(fresh=False)
@@ -107,3 +108,31 @@ def test_fields_of_the_wrong_type_are_one_sentence(tmp_path: Path, field: str) -
     (tmp_path / "settings.json").write_text(json.dumps({**data, field: "many"}))
     with pytest.raises(StartupError, match="is not what `engine eval` wrote"):
         read_begun(tmp_path)
+
+
+def test_two_processes_that_write_one_file_have_unfinished_ones_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`show` writes while a run ends: each sees its own file only."""
+    replaced: list[str] = []
+    replace = Path.replace
+
+    def noted(self: Path, target: Path) -> Path:
+        replaced.append(self.name)
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", noted)
+    for number in (1, 2):
+        monkeypatch.setattr("os.getpid", lambda number=number: number)
+        write_whole(tmp_path / "results.json", b"{}")
+    assert replaced == ["results.json.1.unfinished", "results.json.2.unfinished"]
+
+
+def test_rows_of_weights_whose_name_is_a_long_path_have_a_file(tmp_path: Path) -> None:
+    (tmp_path / "evaluations").mkdir()
+    versions = [f"{'/models' * 40}/{name}.0" for name in "ab"]
+    files = {rows_file(tmp_path, "nq", version) for version in versions}
+    for file in files:
+        file.touch()
+    assert len(files) == 2
+    assert rows_file(tmp_path, "nq", "default.0").name == "nq@default.0.jsonl"
