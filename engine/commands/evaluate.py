@@ -43,8 +43,7 @@ async def evaluate(
     path = options.output or recipe.run_folder / "eval"
     folder = EvaluationFolder(path)
     try:
-        if aside := folder.claim(fresh=options.fresh):
-            show(f"the earlier evaluation is in {aside} now")
+        folder.claim()
         log_to(path / LOG)
         wanted = Wanted(
             suites=options.suites,
@@ -52,6 +51,7 @@ async def evaluate(
             samples=options.samples,
             temperature=options.temperature,
             concurrency=options.concurrency,
+            fresh=options.fresh,
         )
         evaluator = Evaluator(recipe, table, folder, wanted)
         await until_stopped(evaluator.run(options.progress, options.reading.by, show))

@@ -1,9 +1,10 @@
 """Two evaluations question by question: what differs, and what chance alone would give.
 
 Pairs are rows of one question, told by its id, in one suite and data source; questions that share
-an id are told by their place in the source as well. What a question is to both cancels, so that a paired test sees less than two standard errors would. 0/1 scores are compared by
-the exact test of McNemar, others by drawing the signs of the differences anew (see
-`toolwright.statistics`). A question without a score on either side makes no pair.
+an id are told by their place in the source as well. What a question is to both cancels, so that a
+paired test sees less than two standard errors would. 0/1 scores are compared by the exact test of
+McNemar, others by drawing the signs of the differences anew (see `toolwright.statistics`). A
+question without a score on either side makes no pair.
 """
 
 from __future__ import annotations
@@ -143,8 +144,8 @@ def sets_of(one: Scored, other: Scored) -> dict[str, Mapping[Question, float]]:
     for (name, source), own in sorted(one.scores.items(), key=lambda item: places[item[0]]):
         again = one.again.get(name, set()) | other.again.get(name, set())
         found = sets.setdefault(names[name, source if sources[name] else ""], {})
-        for (task_id, place), score in own.items():
-            found[task_id, place if task_id in again else 0] = score
+        for (task_id, place), value in own.items():
+            found[task_id, place if task_id in again else 0] = value
     return dict(sets)
 
 

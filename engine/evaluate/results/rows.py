@@ -30,8 +30,9 @@ _OPEN, _MEASURED, _BAD, _ERRORED = range(4)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A measured row. question: its number in the suite. position: in the suite's source. parts: of the reward, which is one of
-    them. input_tokens, output_tokens: see the docs' page. seconds: wall clock."""
+    """A measured row. question: its number in the suite. position: in the suite's source. parts: of
+    the reward, which is one of them. input_tokens, output_tokens: see the docs' page. seconds: wall
+    clock."""
 
     question: int
     position: int

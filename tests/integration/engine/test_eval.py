@@ -203,6 +203,9 @@ async def test_other_settings_are_refused_and_fresh_begins_anew(world: MakeWorld
         await asked(here, subset=1)
     await asked(here)
     assert len(here.sampler.requests) == seen
+    with pytest.raises(StartupError, match="--suite popqa"):
+        await asked(here, suites=("popqa",), fresh=True)
+    assert not (here.folder / "eval.before-1").exists()
     await asked(here, subset=1, fresh=True)
     assert len(lines(here.folder / "eval")) == 1
     assert len(lines(here.folder / "eval.before-1")) == 2

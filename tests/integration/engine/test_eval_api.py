@@ -45,9 +45,9 @@ async def test_how_a_conversation_is_sent_is_a_setting(world: MakeWorld) -> None
     async with api(answer, models=listed("big")) as one, api(answer, models=own) as other:
         table = {"api": "openai-chat", "model": "big", "endpoints": [one.url + "/v1"]}
         await asked(here, changes={"sampler": table})
-        with pytest.raises(StartupError, match="was begun with sampler .*vllm"):
+        with pytest.raises(StartupError, match=r"was begun with sampler .*vllm"):
             await asked(here, changes={"sampler": table | {"endpoints": [other.url + "/v1"]}})
-        with pytest.raises(StartupError, match='was begun with sampler .*"user"'):
+        with pytest.raises(StartupError, match=r'was begun with sampler .*"user"'):
             await asked(here, changes={"sampler": table | {"observations": "user"}})
         both = table | {"endpoints": [one.url + "/v1", other.url + "/v1"]}
         with pytest.raises(StartupError, match=r"different kinds, other at .*, vllm at .*: set "):

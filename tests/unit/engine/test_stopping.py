@@ -13,7 +13,8 @@ from engine.commands.stopping import Stopped, stoppable
 
 
 def ended(program: str) -> tuple[int, str, str]:
-    """Exit code, standard output and standard error of a process of its own: a signal is the whole process's."""
+    """Exit code, standard output and standard error of a process of its own: a signal is all of a
+    process's."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(program)],
         capture_output=True,
