@@ -6,10 +6,12 @@ somebody to ask.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import Protocol as Shape
 
 from engine.build import build_codec
+from engine.errors import StartupError
 from engine.protocols import Protocol
 from engine.sample.weights import Served, fix
 from engine.sampler.asking import PolicySampler
@@ -17,7 +19,7 @@ from engine.sampler.openai.pool import OpenAIPool
 from engine.sampler.pool import SamplerPool
 from engine.text.turns import CALL_TAGS, PackedBytes, TurnCodec
 from engine.types import Codec
-from toolwright.recipe import Recipe
+from toolwright.recipe import Recipe, Sampler
 
 
 class PolicyCodec(Codec, Shape):
@@ -58,4 +60,18 @@ async def evaluated_sampler(
     )
     stack.push_async_callback(api.close)
     await api.open()
-    return api, Served(version=api.version, name=f"{api.version.lineage} of {table.api}")
+    kind = _kind_of({name: str(one["kind"]) for name, one in api.statistics().items()}, table)
+    name = f"{api.version.lineage} of {table.api}"
+    return api, Served(version=api.version, name=name, kind=kind)
+
+
+def _kind_of(kinds: Mapping[str, str], table: Sampler) -> str:
+    """kinds: by endpoint. StartupError where conversations would be sent in several ways, one of
+    each endpoint."""
+    if len(set(kinds.values())) > 1 and table.api == "openai-chat" and table.observations == "auto":
+        raise StartupError(
+            f"the endpoints are of different kinds, "
+            f"{', '.join(f'{kind} at {name}' for name, kind in kinds.items())}, and may be sent "
+            'observations in different ways: set sampler.observations to "assistant" or "user"'
+        )
+    return ", ".join(sorted(set(kinds.values())))

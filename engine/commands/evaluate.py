@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
-from engine.commands.stopping import until_stopped
+from engine.commands.stopping import stoppable, until_stopped
 from engine.config import EngineTable
 from engine.evaluate.asked import Subset
 from engine.evaluate.evaluator import Evaluator, Wanted
@@ -43,8 +43,7 @@ async def evaluate(
     path = options.output or recipe.run_folder / "eval"
     folder = EvaluationFolder(path)
     try:
-        if aside := folder.claim(fresh=options.fresh):
-            show(f"the earlier evaluation is in {aside} now")
+        folder.claim()
         log_to(path / LOG)
         wanted = Wanted(
             suites=options.suites,
@@ -52,10 +51,12 @@ async def evaluate(
             samples=options.samples,
             temperature=options.temperature,
             concurrency=options.concurrency,
+            fresh=options.fresh,
         )
         evaluator = Evaluator(recipe, table, folder, wanted)
         await until_stopped(evaluator.run(options.progress, options.reading.by, show))
-        found = write_results(path, options.reading)
+        with stoppable():
+            found = write_results(path, options.reading)
         show(f"{path}")
         return found
     finally:

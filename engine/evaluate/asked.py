@@ -8,6 +8,7 @@ Invariants
 
 from __future__ import annotations
 
+import hashlib
 import random
 from array import array
 from collections.abc import Sequence
@@ -38,6 +39,12 @@ class Asked:
     suite: Suite
     positions: Sequence[int]
     questions: int
+
+    @property
+    def drawn(self) -> str:
+        """The same for the same positions of a source. Their number alone does not tell: the
+        subset of a longer suite has other questions."""
+        return hashlib.sha256(array("Q", self.positions).tobytes()).hexdigest()[:12]
 
 
 def ask(

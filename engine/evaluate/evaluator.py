@@ -7,12 +7,10 @@ here are many suites at once, with what an engine without a learner needs around
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any, TextIO
 
 from engine.begun_with import short
@@ -20,7 +18,7 @@ from engine.build import build_protocol, build_rewards, build_sampling, build_to
 from engine.config import EngineTable
 from engine.errors import StartupError
 from engine.evaluate.asked import Asked, Subset, ask, suites_of
-from engine.evaluate.folder import AskedOf, Begun, EvaluationFolder
+from engine.evaluate.folder import LOG, AskedOf, Begun, EvaluationFolder
 from engine.evaluate.progress import SECONDS, Progress
 from engine.evaluated import PolicyCodec, evaluated_codec, evaluated_sampler
 from engine.lanes.evaluation.lane import check_suites, limits_of, sampling_of
@@ -36,6 +34,7 @@ from engine.sample.weights import Served
 from engine.sampler.asking import PolicySampler
 from engine.sampler.context import check_context
 from engine.tasks import BadRow
+from engine.telemetry.logs import log_to
 from engine.tools.services import ToolServices
 from toolwright.recipe import Recipe
 from toolwright.types import WeightVersion
@@ -44,13 +43,15 @@ from toolwright.types import WeightVersion
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
     """suites: names; empty = all. samples: of each question. temperature: None = each suite's.
-    concurrency: rows in flight; None = engine.evaluation.max_concurrent."""
+    concurrency: rows in flight; None = engine.evaluation.max_concurrent. fresh: an evaluation that
+    is there is set aside."""
 
     suites: Sequence[str] = ()
     subset: Subset | None = None
     samples: int = 1
     temperature: float | None = None
     concurrency: int | None = None
+    fresh: bool = False
 
 
 class Evaluator:
@@ -84,8 +85,10 @@ class Evaluator:
                 identities[name] = await own.open()
             pool, served = await self._samplers(stack, codec, protocol, asked)
             begun = self._begun(asked, identities, codec, served)
-            self._folder.begin(begun)
-            services = build_tools(recipe, _owner(self._folder.path))
+            if aside := self._folder.begin(begun, fresh=self._wanted.fresh):
+                log_to(self._folder.path / LOG)  # the one so far went aside
+                told(f"the earlier evaluation is in {aside} now")
+            services = build_tools(recipe, self._folder.owner())
             stack.push_async_callback(services.close)
             await services.open()
             await services.close_strangers(())  # of a life that was killed
@@ -162,13 +165,16 @@ class Evaluator:
         """What all rows of the folder have in common. Addresses, numbers of processes and whatever
         else changes no score are left out."""
         shared, wanted = self._recipe.shared, self._wanted
-        task, subset = shared.task, wanted.subset
+        task, tools, sampler, subset = shared.task, shared.tools, shared.sampler, wanted.subset
         settings = {
             "weights": served.name,
             "policy": codec.hash[:12],
             "protocol": short([task.protocol, task.protocol_options, self._table.observation_keep]),
             "reward": short([task.reward, task.reward_options, task.reward_per_group]),
-            "tools": short([(n, shared.tools[n].names) for n in task.tools or shared.tools]),
+            "sampler": short([sampler.api, served.kind, sampler.observations, sampler.send_stops]),
+            "tools": short(
+                [(n, tools[n].names, tools[n].serve) for n in task.tools or list(tools)]
+            ),
             "suites": ", ".join(one.suite.name for one in asked),
             "--samples": str(wanted.samples),
             "--subset": f"{subset.n} of seed {subset.seed}" if subset else "all",
@@ -192,7 +198,7 @@ class Evaluator:
         suite, limits = one.suite, limits_of(one.suite, self._recipe.shared.task.limits)
         sampling = sampling_of(suite, build_sampling(self._recipe))
         return {
-            "questions": [source, one.questions],
+            "questions": [one.questions, one.drawn, source],
             "sampling": asdict(sampling),
             "limits": limits.model_dump(),
             "metadata": suite.metadata,
@@ -281,8 +287,3 @@ async def _report(runs: Sequence[SuiteRun], results: Results, progress: Progress
         rolling = sum(run.rolling for run in runs)
         state = "disk full, waiting" if results.full else f"{rolling} in flight"
         progress.show(sum(run.done for run in runs), [run.tally for run in runs], by, state)
-
-
-def _owner(folder: Path) -> str:
-    """The same for every life of one evaluation, so that sessions of a killed one are closed."""
-    return hashlib.sha256(f"eval {folder.resolve()}".encode()).hexdigest()[:32]

@@ -2,7 +2,8 @@
 
 settings.json says what it was begun with, evaluations/ has a line a row (see
 `lanes/evaluation/results.py`), samples.jsonl a few trajectories as text, engine.jsonl the log;
-results.json and page.html are made of those, at the end and whenever they are asked for again.
+owner tells its tool sessions from those of others. results.json and page.html are made of those, at
+the end and whenever they are asked for again.
 
 Invariants
 - settings.json is there before the first row, whole, and never changes. A start with others is
@@ -16,6 +17,8 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import count
@@ -33,8 +36,9 @@ RESULTS = "results.json"
 PAGE = "page.html"
 _SETTINGS = "settings.json"
 _LOCK = "lock"
+_OWNER = "owner"
 _UNFINISHED = ".unfinished"
-_OWN = frozenset((LOG, RESULTS, PAGE, _SETTINGS, _LOCK, "evaluations", "samples.jsonl"))
+_OWN = frozenset((LOG, RESULTS, PAGE, _SETTINGS, _LOCK, _OWNER, "evaluations", "samples.jsonl"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,27 +79,16 @@ class EvaluationFolder:
         self.path = path
         self._lock: BinaryIO | None = None
 
-    def claim(self, *, fresh: bool) -> Path | None:
-        """Nobody else has it from now on. fresh: what is there is renamed first; its new name.
+    def claim(self) -> None:
+        """Nobody else has it from now on. StartupError where another process has it, or where it
+        is something else's folder; OSError where it cannot be made."""
+        while not self._take_lock():
+            pass
 
-        StartupError where another process has it, or where it is something else's folder; OSError
-        where it cannot be made.
-        """
-        self._take_lock()
-        if not fresh or not (self.path / _SETTINGS).exists():
-            return None
-        aside = next(
-            name
-            for number in count(1)
-            if not (name := self.path.with_name(f"{self.path.name}.before-{number}")).exists()
-        )
-        self.path.rename(aside)
-        self.close()
-        self._take_lock()
-        return aside
-
-    def begin(self, begun: Begun) -> None:
-        """StartupError where the folder was begun with other settings."""
+    def begin(self, begun: Begun, *, fresh: bool = False) -> Path | None:
+        """fresh: what is there is renamed, now that nothing keeps the new one from its beginning;
+        its new name. StartupError where the folder was begun with other settings."""
+        aside = self._set_aside() if fresh and (self.path / _SETTINGS).exists() else None
         if not (self.path / _SETTINGS).exists():
             data = {"format": FORMAT, **asdict(begun), "settings": dict(begun.settings)}
             write_whole(self.path / _SETTINGS, orjson.dumps(data, option=orjson.OPT_INDENT_2))
@@ -104,13 +97,35 @@ class EvaluationFolder:
                 f"{self.path} {differs}: go on with what it was begun with, choose another "
                 "--output, or set it aside with --fresh"
             )
+        return aside
+
+    def owner(self) -> str:
+        """Of tool sessions: drawn once, the same in every life of this evaluation, so that sessions
+        of a killed one are closed. A path would not do: two hosts may have the same one."""
+        file = self.path / _OWNER
+        if not (found := _owner_in(file)):
+            found = uuid.uuid4().hex
+            write_whole(file, found.encode())
+        return found
+
+    def _set_aside(self) -> Path:
+        aside = next(
+            name
+            for number in count(1)
+            if not (name := self.path.with_name(f"{self.path.name}.before-{number}")).exists()
+        )
+        self.path.rename(aside)
+        self.close()
+        self.claim()
+        return aside
 
     def close(self) -> None:
         if self._lock is not None:
             self._lock.close()
             self._lock = None
 
-    def _take_lock(self) -> None:
+    def _take_lock(self) -> bool:
+        """False where the folder was set aside meanwhile: the lock is that of another folder."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, FileNotFoundError, NotADirectoryError) as error:
@@ -118,7 +133,7 @@ class EvaluationFolder:
                 f"{self.path} cannot be a folder ({error.strerror}): choose another --output"
             ) from error
         there = (one.name for one in self.path.iterdir())
-        others = sorted(one for one in there if one.removesuffix(_UNFINISHED) not in _OWN)
+        others = sorted(one for one in there if not _is_own(one))
         if others and not (self.path / _SETTINGS).exists():
             raise StartupError(
                 f"{self.path} holds {others[0]!r} and no evaluation: choose another --output"
@@ -132,7 +147,36 @@ class EvaluationFolder:
                 f"{self.path} is written by another `engine eval`: wait for it, or choose another "
                 "--output"
             ) from error
+        if not _is_there(lock, self.path / _LOCK):
+            lock.close()
+            return False
         self._lock = lock
+        return True
+
+
+def _is_there(file: BinaryIO, path: Path) -> bool:
+    """Whether the open file is the one that has this path now."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _owner_in(file: Path) -> str:
+    """ "" where there is none, or none that this wrote."""
+    try:
+        found = file.read_bytes()[:64]
+    except FileNotFoundError:
+        return ""
+    return found.decode() if re.fullmatch(rb"[0-9a-f]{32}", found) else ""
+
+
+def _is_own(name: str) -> bool:
+    """Whether an evaluation, or what a kill left of it, has files of that name."""
+    if name.endswith(_UNFINISHED):
+        whole, _, number = name.removesuffix(_UNFINISHED).rpartition(".")
+        return number.isdecimal() and whole in _OWN
+    return name in _OWN
 
 
 def read_begun(folder: Path) -> Begun:
@@ -166,7 +210,8 @@ def read_begun(folder: Path) -> Begun:
 
 def write_whole(file: Path, data: bytes) -> None:
     """The file is there whole, or as it was before."""
-    unfinished = file.with_name(file.name + _UNFINISHED)
+    # With the process's number: `show` may write beside a run that is ending.
+    unfinished = file.with_name(f"{file.name}.{os.getpid()}{_UNFINISHED}")
     try:
         with unfinished.open("wb") as out:
             out.write(data)

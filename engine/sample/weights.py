@@ -14,10 +14,12 @@ from toolwright.types import WeightVersion
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
     """What the samplers serve. name: for people and for telling it from others; where no engine
-    has published the weights, their version says little, so their folder is named as well."""
+    has published the weights, their version says little, so their folder is named as well. kind:
+    whose servers they are, which decides how a conversation is sent."""
 
     version: WeightVersion
     name: str
+    kind: str = "sglang"
 
 
 def fix(fleet: Fleet) -> Served:

@@ -9,6 +9,7 @@ Invariants
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -88,8 +89,9 @@ class Moments:
 
 
 def share_error(share: float, n: int) -> float | None:
-    """Standard error of a share of n yes-or-no answers: sqrt(p (1 - p) / n); None where n is 0."""
-    return math.sqrt(max(0.0, share * (1.0 - share)) / n) if n else None
+    """Standard error of a share of n yes-or-no answers: sqrt(p (1 - p) / n); None
+    where fewer than two tell."""
+    return math.sqrt(max(0.0, share * (1.0 - share)) / n) if n > 1 else None
 
 
 def student(degrees: int) -> float:
@@ -128,7 +130,7 @@ def mcnemar(better: int, worse: int) -> float:
 def sign_flips(differences: Sequence[float], *, seed: int = 0) -> float:
     """Two-sided p of paired differences whose signs are drawn anew: how often chance gives a mean
     as far from 0. Above PERMUTED pairs, that of the paired t by the normal distribution. The same
-    numbers and seed give the same p."""
+    numbers and seed give the same p, which is above 0."""
     values = np.asarray(differences, dtype=np.float64)
     values = values[values != 0.0]
     n = len(differences)
@@ -137,9 +139,12 @@ def sign_flips(differences: Sequence[float], *, seed: int = 0) -> float:
     # Scaled, so that no sum of large differences is infinite.
     values = values / np.abs(values).max()
     if n > PERMUTED:
-        mean = float(values.sum()) / n
-        spread = math.sqrt((float((values * values).sum()) - n * mean * mean) / (n - 1))
-        return math.erfc(abs(mean) / (spread / math.sqrt(n)) / math.sqrt(2)) if spread else 0.0
+        mean = math.fsum(values) / n
+        # Around the mean: a difference of two large sums may come out negative. Zeros count too.
+        squares = math.fsum((values - mean) ** 2) + (n - len(values)) * mean * mean
+        error = math.sqrt(squares / (n - 1) / n)
+        p = math.erfc(abs(mean) / error / math.sqrt(2)) if error else 0.0
+        return max(p, sys.float_info.min)
     found = abs(float(values.sum())) * (1 - 1e-12)
     draws = np.random.default_rng(seed)
     as_far = 0

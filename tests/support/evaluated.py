@@ -50,7 +50,7 @@ def evaluation(
     found = {name: list(lines) for name, lines in rows.items()}
     what = begun(*((name, n or len(lines)) for name, lines in found.items()), samples=samples)
     folder = EvaluationFolder(path)
-    folder.claim(fresh=False)
+    folder.claim()
     folder.begin(what)
     folder.close()
     for name, lines in found.items():

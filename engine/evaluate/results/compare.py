@@ -1,14 +1,15 @@
 """Two evaluations question by question: what differs, and what chance alone would give.
 
-Pairs are rows of one question, told by its id, in sets of one name; what a question is to both
-cancels, so that a paired test sees less than two standard errors would. 0/1 scores are compared by
-the exact test of McNemar, others by drawing the signs of the differences anew (see
-`toolwright.statistics`). A question without a score on either side makes no pair.
+Pairs are rows of one question, told by its id, in one suite and data source; questions that share
+an id are told by their place in the source as well. What a question is to both cancels, so that a
+paired test sees less than two standard errors would. 0/1 scores are compared by the exact test of
+McNemar, others by drawing the signs of the differences anew (see `toolwright.statistics`). A
+question without a score on either side makes no pair.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,16 +23,18 @@ from toolwright.page.text import plain
 from toolwright.statistics import mcnemar, mean_of, sign_flips
 
 Question = tuple[str, int]
-"""Its id, and a number that tells questions of one id in one set apart."""
+"""Its id and its position in the source; 0 where the id alone tells."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
-    """One evaluation. sets: score by question by set. complete: every row is over."""
+    """One evaluation. scores: by question by (suite, data source). again: ids that several
+    questions of a suite share, as far as its rows tell. complete: every row is over."""
 
     folder: Path
     weights: str
-    sets: Mapping[str, Mapping[Question, float]]
+    scores: Mapping[tuple[str, str], Mapping[Question, float]]
+    again: Mapping[str, Set[str]]
     complete: bool
 
 
@@ -39,26 +42,27 @@ def compare(a: Path, b: Path, *, by: str = "") -> dict[str, Any]:
     """The figures of B less A. by: the part of the reward; "" = the reward. StartupError for a
     folder that is no evaluation's, and where the two have no question in common."""
     ours, theirs = read_scores(b, by), read_scores(a, by)
-    shared = [name for name in ours.sets if name in theirs.sets]
-    sets = [paired(name, theirs.sets[name], ours.sets[name]) for name in shared]
+    before, after = sets_of(theirs, ours), sets_of(ours, theirs)
+    shared = [name for name in after if name in before]
+    sets = [paired(name, before[name], after[name]) for name in shared]
     if not any(one["n"] for one in sets):
         raise StartupError(
             f"{a} and {b} have no question in common that both scored: sets "
-            f"{', '.join(theirs.sets) or 'none'} there, {', '.join(ours.sets) or 'none'} here"
+            f"{', '.join(before) or 'none'} there, {', '.join(after) or 'none'} here"
         )
     pooled = None
     if len(sets) > 1:
-        before = {(name, *key): v for name in shared for key, v in theirs.sets[name].items()}
-        after = {(name, *key): v for name in shared for key, v in ours.sets[name].items()}
-        pooled = paired("all questions", before, after)
+        all_before = {(name, *key): v for name in shared for key, v in before[name].items()}
+        all_after = {(name, *key): v for name in shared for key, v in after[name].items()}
+        pooled = paired("all questions", all_before, all_after)
     return {
         "a": {"folder": str(a), "weights": theirs.weights, "complete": theirs.complete},
         "b": {"folder": str(b), "weights": ours.weights, "complete": ours.complete},
         "score": by or REWARD,
         "sets": sets,
         "all": pooled,
-        "only_a": [name for name in theirs.sets if name not in ours.sets],
-        "only_b": [name for name in ours.sets if name not in theirs.sets],
+        "only_a": [name for name in before if name not in after],
+        "only_b": [name for name in after if name not in before],
     }
 
 
@@ -89,36 +93,60 @@ def paired(name: str, a: Mapping[Any, float], b: Mapping[Any, float]) -> dict[st
 def read_scores(folder: Path, by: str) -> Scored:
     """The scores of a folder; of several samples of a question their mean."""
     begun = read_begun(folder)
-    sums: dict[tuple[str, str], dict[tuple[str, int], tuple[float, int]]] = {}
-    sources: dict[str, list[str]] = {}
+    sums: dict[tuple[str, str], dict[Question, tuple[float, int]]] = {}
+    again: dict[str, set[str]] = {}
     known: set[str] = set()
     complete = True
     for suite in begun.suites:
         rows = SuiteRows(folder, begun, suite)
+        first: dict[str, int] = {}
+        twice = again[suite.name] = set()
         for row in rows.walk():
             known.update(row.parts)
             own = sums.setdefault((suite.name, row.data_source), {})
-            key = (row.task_id, row.question)
+            key = (row.task_id, row.position)
             total, count = own.get(key, (0.0, 0))
             own[key] = (total + row.parts.get(by or REWARD, 0.0), count + 1)
+            if first.setdefault(row.task_id, row.question) != row.question:
+                twice.add(row.task_id)
+        for index, task_id, _ in rows.without.named:
+            question = index // max(1, begun.samples)
+            if first.setdefault(task_id, question) != question:
+                twice.add(task_id)
         complete = complete and not rows.without.open
-        of_suite = [source for name, source in sums if name == suite.name]
-        sources[suite.name] = of_suite if 1 < len(of_suite) <= MOST_SOURCES else []
     if by and known and by not in known:
         raise StartupError(
             f"--by {by}: no row of {folder} has such a part: {', '.join(sorted(known))}"
         )
-    names = names_of_sets(sources)
-    sets: dict[str, dict[tuple[str, int], tuple[float, int]]] = {}
-    first = {key: min(question for _, question in own) for key, own in sums.items()}
-    for (name, source), own in sorted(sums.items(), key=lambda one: first[one[0]]):
-        sets.setdefault(names[name, source if sources[name] else ""], {}).update(own)
+    means = {
+        key: {question: total / count for question, (total, count) in own.items()}
+        for key, own in sums.items()
+    }
     return Scored(
-        folder=folder,
-        weights=begun.weights,
-        sets={name: _numbered(own) for name, own in sets.items()},
-        complete=complete,
+        folder=folder, weights=begun.weights, scores=means, again=again, complete=complete
     )
+
+
+def sets_of(one: Scored, other: Scored) -> dict[str, Mapping[Question, float]]:
+    """The sets of the one, by name. A suite has the data sources that either of the two has, so
+    that both are split alike, however much of them is scored."""
+    suites = {name: list[str]() for name, _ in (*one.scores, *other.scores)}
+    for name, source in (*one.scores, *other.scores):
+        if source not in suites[name]:
+            suites[name].append(source)
+    sources = {
+        name: sorted(own) if 1 < len(own) <= MOST_SOURCES else []
+        for name, own in sorted(suites.items())
+    }
+    names = names_of_sets(sources)
+    sets: dict[str, dict[Question, float]] = {}
+    places = {key: min(place for _, place in own) for key, own in one.scores.items()}
+    for (name, source), own in sorted(one.scores.items(), key=lambda item: places[item[0]]):
+        again = one.again.get(name, set()) | other.again.get(name, set())
+        found = sets.setdefault(names[name, source if sources[name] else ""], {})
+        for (task_id, place), value in own.items():
+            found[task_id, place if task_id in again else 0] = value
+    return dict(sets)
 
 
 def table(found: Mapping[str, Any]) -> list[str]:
@@ -169,16 +197,3 @@ def _row(one: Mapping[str, Any]) -> list[str]:
         f"{one['p']:.2g}" if one["p"] < 0.1 else f"{one['p']:.2f}",
         one["test"],
     ]
-
-
-def _numbered(own: Mapping[tuple[str, int], tuple[float, int]]) -> dict[Question, float]:
-    """By id; questions of one id get numbers in the order in which they were asked."""
-    seen: dict[str, int] = {}
-    found: dict[Question, float] = {}
-    ordered: Sequence[tuple[str, int]] = sorted(own, key=lambda key: key[1])
-    for task_id, question in ordered:
-        number = seen.get(task_id, 0)
-        seen[task_id] = number + 1
-        total, count = own[task_id, question]
-        found[task_id, number] = total / count
-    return found

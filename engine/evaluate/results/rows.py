@@ -30,10 +30,12 @@ _OPEN, _MEASURED, _BAD, _ERRORED = range(4)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A measured row. question: its number in the suite. parts: of the reward, which is one of
-    them. input_tokens, output_tokens: see the docs' page. seconds: wall clock."""
+    """A measured row. question: its number in the suite. position: in the suite's source. parts: of
+    the reward, which is one of them. input_tokens, output_tokens: see the docs' page. seconds: wall
+    clock."""
 
     question: int
+    position: int
     task_id: str
     data_source: str
     parts: Mapping[str, float]
@@ -93,8 +95,10 @@ class SuiteRows:
         try:
             parts = {str(name): float(value) for name, value in line["parts"].items()}
             parts = {REWARD: float(line["reward"]), **_without_reward(parts)}
+            question = int(line["index"]) // self._each
             row = Row(
-                question=int(line["index"]) // self._each,
+                question=question,
+                position=int(line.get("position", question)),
                 task_id=str(line["task_id"]),
                 data_source=str(line.get("data_source", "")),
                 parts=parts,

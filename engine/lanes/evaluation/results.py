@@ -5,11 +5,13 @@ evaluations/SUITE@VERSION.jsonl one line a row, written as soon as the row is do
 
 Invariants
 - A row's line names what it was measured with (`settings`); lines of other settings do not count.
-- Of several lines of one row the last one counts.
+- Of several lines of one row the first that is measured counts, or that cannot be asked; an errored
+  one counts while there is no other.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,8 @@ from toolwright.types import Trajectory, WeightVersion
 
 TOLD = ("prompt_tokens", "completion_tokens")
 """What an API says of an action's tokens."""
+LONGEST_NAME = 200
+"""Bytes of a file's name before its ending; of a longer one the version is hashed."""
 MOST_REASON = 500
 """Characters of an error in a row."""
 
@@ -65,7 +69,10 @@ class Results:
 
 def rows_file(run_folder: Path, suite: str, version: str) -> Path:
     """Where the lines of one evaluation are."""
-    return run_folder / "evaluations" / f"{suite}@{quote(version, safe='')}.jsonl"
+    name = f"{suite}@{quote(version, safe='')}"
+    if len(name.encode()) > LONGEST_NAME:  # a file system takes 255 bytes
+        name = f"{suite}@{hashlib.sha256(version.encode()).hexdigest()[:32]}"
+    return run_folder / "evaluations" / f"{name}.jsonl"
 
 
 def earlier_rows(rows: Lines, settings: str, n: int) -> Iterator[dict[str, Any]]:

@@ -294,6 +294,7 @@ class SuiteRun:
             sample = sample_of(trajectory, self.suite.name, self.version, codec)
             await context.results.samples.append(sample)
         row = row_of(trajectory, self.suite.name, self.version, self._settings, errored)
+        row["position"] = self._tasks.position(trajectory.index)
         await self._rows.append(row)
         self._enter(row, trajectory.index)
 

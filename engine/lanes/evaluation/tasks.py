@@ -95,6 +95,10 @@ class SuiteTasks:
         metadata = {**drawn.task.metadata, **laid}
         return replace(drawn, task=replace(drawn.task, metadata=metadata))
 
+    def position(self, index: int) -> int:
+        """Of a row in the suite's source."""
+        return self._positions[index]
+
     @property
     def file(self) -> TaskSource | None:
         """Its source where that is a file and open."""

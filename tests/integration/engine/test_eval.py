@@ -92,6 +92,11 @@ async def test_a_subset_asks_the_same_questions_again(world: MakeWorld) -> None:
     assert ids == sorted(row["task_id"] for row in lines(here.folder / "again"))
     assert len(ids) == 5 + 4
     assert [one for one in ids if one[0] == "a"] != [f"a{n}" for n in range(5)]
+    rows = lines(here.folder / "eval")
+    assert all(row["task_id"] == f"{row['suite']}{row['position']}" for row in rows)
+    shorter = {"engine": lane(suite("a", 20, source="a.jsonl"), suite("b", 4, source="b.jsonl"))}
+    with pytest.raises(StartupError, match="begun with questions of suite a "):
+        await asked(here, **few | {"changes": shorter})
 
 
 async def test_samples_of_a_question_are_rolled_out_one_by_one(world: MakeWorld) -> None:
@@ -198,6 +203,9 @@ async def test_other_settings_are_refused_and_fresh_begins_anew(world: MakeWorld
         await asked(here, subset=1)
     await asked(here)
     assert len(here.sampler.requests) == seen
+    with pytest.raises(StartupError, match="--suite popqa"):
+        await asked(here, suites=("popqa",), fresh=True)
+    assert not (here.folder / "eval.before-1").exists()
     await asked(here, subset=1, fresh=True)
     assert len(lines(here.folder / "eval")) == 1
     assert len(lines(here.folder / "eval.before-1")) == 2

@@ -6,6 +6,9 @@ import asyncio
 import sys
 from typing import Any
 
+import pytest
+
+from engine.errors import StartupError
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.evaluated import asked, lines
 from tests.support.evaluations import lane, suite
@@ -70,3 +73,20 @@ async def test_a_key_that_is_refused_ends_the_command_with_one_line(world: MakeW
     assert "answered 401: no such key" in line
     assert "sampler.key_env" in line
     assert lines(here.folder / "eval") == []
+
+
+async def test_how_a_conversation_is_sent_is_a_setting(world: MakeWorld) -> None:
+    """Of one model, so that nothing else tells the two from each other."""
+    here = await world(engine=lane(suite("nq", 1)))
+    answer = said("<answer> 2</answer>")
+    own = listed("big", owned_by="vllm")
+    async with api(answer, models=listed("big")) as one, api(answer, models=own) as other:
+        table = {"api": "openai-chat", "model": "big", "endpoints": [one.url + "/v1"]}
+        await asked(here, changes={"sampler": table})
+        with pytest.raises(StartupError, match=r"was begun with sampler .*vllm"):
+            await asked(here, changes={"sampler": table | {"endpoints": [other.url + "/v1"]}})
+        with pytest.raises(StartupError, match=r'was begun with sampler .*"user"'):
+            await asked(here, changes={"sampler": table | {"observations": "user"}})
+        both = table | {"endpoints": [one.url + "/v1", other.url + "/v1"]}
+        with pytest.raises(StartupError, match=r"different kinds, other at .*, vllm at .*: set "):
+            await asked(here, changes={"sampler": both})

@@ -69,6 +69,7 @@ def test_a_share_has_the_error_of_a_share_and_other_scores_that_of_their_spread(
     assert share_error(0.335, 200) == pytest.approx(0.0334, abs=1e-4)
     assert moments([1.0, 0.0, 0.0, 1.0]).stderr == pytest.approx(math.sqrt(0.25 / 4))
     assert moments([1.0, 0.0, 0.5]).stderr == pytest.approx(stdev([1.0, 0.0, 0.5]) / math.sqrt(3))
+    assert moments([1.0]).stderr is moments([0.0]).stderr is share_error(1.0, 1) is None
     assert (share_error(0.5, 0), Moments().stderr, moments([0.3]).stderr) == (None, None, None)
 
 
@@ -119,7 +120,15 @@ def test_many_pairs_are_judged_like_fewer() -> None:
 @pytest.mark.parametrize("size", [3, PERMUTED + 1])
 def test_differences_that_are_huge_or_equal_have_a_p(size: int) -> None:
     assert 0.0 <= sign_flips([1e308, -1e308, 1e308] * (size // 3)) <= 1.0
-    assert 0.0 <= sign_flips([1e-308] * size) <= 1.0
+    assert 0.0 < sign_flips([1e-308] * size) <= 1.0
+
+
+def test_many_differences_that_are_nearly_equal_have_a_small_p_and_no_root_of_rounding() -> None:
+    near = [0.7, math.nextafter(0.7, 1.0)] * (PERMUTED + 1)
+    assert 0.0 < sign_flips(near) < 1e-9
+    # As many zeros again: a mean of 0.5 with a spread of 0.5, not one without a spread.
+    halves = [0.001] * 50 + [0.0] * PERMUTED
+    assert sign_flips(halves) == pytest.approx(math.erfc(7.15 / math.sqrt(2)), rel=0.1)
 
 
 def test_answers_to_one_question_do_not_make_it_surer() -> None:

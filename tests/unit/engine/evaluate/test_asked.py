@@ -47,6 +47,15 @@ def test_samples_of_a_question_stand_side_by_side() -> None:
     assert list(found.positions) == [0, 0, 1, 1, 2, 2]
 
 
+def test_as_many_questions_of_a_longer_suite_are_told_apart() -> None:
+    def drawn(n: int, seed: int = 0) -> str:
+        subset = Subset(n=5, seed=seed)
+        return ask([suite(n=n)], subset=subset, samples=1, temperature=None)[0].drawn
+
+    assert drawn(10) == drawn(10)
+    assert len({drawn(10), drawn(20), drawn(10, seed=1)}) == 3
+
+
 async def test_only_chosen_rows_are_drawn_and_each_as_often_as_it_is_asked(tmp_path: Path) -> None:
     (tmp_path / "nq.jsonl").write_text(
         "".join(f'{{"id": "q{n}", "prompt": "{n}?"}}\n' for n in range(9))

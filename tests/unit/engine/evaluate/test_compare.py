@@ -69,6 +69,28 @@ def test_questions_of_one_id_are_paired_in_the_order_of_asking(tmp_path: Path) -
     assert (one["n"], one["better"], one["worse"]) == (2, 0, 0)
 
 
+def test_a_question_without_a_score_does_not_shift_others_of_its_id(tmp_path: Path) -> None:
+    def asked_again(place: int, reward: float, **fields: object) -> dict[str, object]:
+        return row(place, reward, task_id="again", position=10 * place, **fields)
+
+    a = evaluation(tmp_path / "a", {"nq": [asked_again(0, 0.0), asked_again(1, 1.0)]})
+    lost = asked_again(0, 0.0, errored="away")
+    b = evaluation(tmp_path / "b", {"nq": [lost, asked_again(1, 1.0)]})
+    (one,) = compare(a, b)["sets"]
+    assert (one["n"], one["a"], one["difference"], one["only_a"]) == (1, 1.0, 0.0, 1)
+    other = compare(b, b)["sets"][0]
+    assert (other["n"], other["difference"]) == (1, 0.0)
+
+
+def test_a_data_source_that_one_has_not_scored_yet_hides_no_pairs(tmp_path: Path) -> None:
+    rows = [row(n, 1.0, data_source="nq") for n in range(2)]
+    a = evaluation(tmp_path / "a", {"qa": rows}, n=3)
+    b = evaluation(tmp_path / "b", {"qa": [*rows, row(2, 0.0, data_source="popqa")]})
+    found = compare(a, b)
+    assert [(one["name"], one["n"]) for one in found["sets"]] == [("nq", 2)]
+    assert (found["only_a"], found["only_b"]) == ([], ["popqa"])
+
+
 def test_of_samples_their_mean_is_compared_and_sets_are_pooled(tmp_path: Path) -> None:
     def rows(source: str, first: int, *rewards: float) -> list[dict[str, object]]:
         return [

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import re
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
 from engine.errors import StartupError
-from engine.evaluate.folder import EvaluationFolder, read_begun
+from engine.evaluate.folder import EvaluationFolder, read_begun, write_whole
+from engine.lanes.evaluation.results import rows_file
 from tests.support.evaluated import begun
 
 
 def test_what_it_was_begun_with_is_read_back_and_stays(tmp_path: Path) -> None:
     folder = EvaluationFolder(tmp_path / "eval")
-    assert folder.claim(fresh=False) is None
-    folder.begin(begun(("nq", 4), subset="2 of seed 7"))
+    folder.claim()
+    assert folder.begin(begun(("nq", 4), subset="2 of seed 7")) is None
     before = (tmp_path / "eval" / "settings.json").read_bytes()
     folder.begin(begun(("nq", 4), subset="2 of seed 7"))
     folder.close()
@@ -26,7 +29,7 @@ def test_what_it_was_begun_with_is_read_back_and_stays(tmp_path: Path) -> None:
 
 def test_other_settings_are_refused_by_name(tmp_path: Path) -> None:
     folder = EvaluationFolder(tmp_path)
-    folder.claim(fresh=False)
+    folder.claim()
     folder.begin(begun(("nq", 4), subset="all"))
     says = r"was begun with subset 'all', not '2 of seed 7': .* --fresh"
     with pytest.raises(StartupError, match=says):
@@ -38,12 +41,12 @@ def test_other_settings_are_refused_by_name(tmp_path: Path) -> None:
 
 def test_two_at_once_are_refused(tmp_path: Path) -> None:
     first = EvaluationFolder(tmp_path)
-    first.claim(fresh=False)
+    first.claim()
     with pytest.raises(StartupError, match="is written by another `engine eval`"):
-        EvaluationFolder(tmp_path).claim(fresh=True)
+        EvaluationFolder(tmp_path).claim()
     first.close()
     second = EvaluationFolder(tmp_path)
-    second.claim(fresh=False)
+    second.claim()
     second.close()
 
 
@@ -51,31 +54,69 @@ def test_fresh_sets_aside_what_is_there(tmp_path: Path) -> None:
     path = tmp_path / "eval"
     for number in (1, 2):
         folder = EvaluationFolder(path)
-        folder.claim(fresh=False)
-        folder.begin(begun(("nq", number)))
+        folder.claim()
+        folder.begin(begun(("nq", number)), fresh=True)
         folder.close()
-        assert folder.claim(fresh=True) == tmp_path / f"eval.before-{number}"
+        folder.claim()
+        aside = folder.begin(begun(("nq", number + 1)), fresh=True)
+        assert aside == tmp_path / f"eval.before-{2 * number - 1}"
+        with pytest.raises(StartupError, match="is written by another"):
+            EvaluationFolder(path).claim()
         folder.close()
     assert read_begun(tmp_path / "eval.before-1").suites[0].n == 1
-    assert not (path / "settings.json").exists()
+    assert read_begun(path).suites[0].n == 3
+
+
+def test_a_lock_of_a_folder_that_was_set_aside_meanwhile_is_no_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, moved = tmp_path / "eval", tmp_path / "eval.before-1"
+    flock = fcntl.flock
+
+    def late(lock: BinaryIO, how: int) -> None:
+        """The folder is renamed between the opening of its lock and the locking."""
+        if not moved.exists():
+            path.rename(moved)
+        flock(lock, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    folder = EvaluationFolder(path)
+    folder.claim()
+    with pytest.raises(StartupError, match="is written by another"):
+        EvaluationFolder(path).claim()
+    folder.close()
+
+
+def test_an_owner_is_drawn_once_a_folder(tmp_path: Path) -> None:
+    found = EvaluationFolder(tmp_path)
+    owner = found.owner()
+    assert EvaluationFolder(tmp_path).owner() == owner
+    # Another host's folder of the same path.
+    (tmp_path / "owner").unlink()
+    other = found.owner()
+    assert other != owner
+    (tmp_path / "owner").write_bytes(b"\xff" * 32)
+    assert found.owner() not in (owner, other)
+    found.claim()  # of a life that ended before it began
+    found.close()
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("precious")
     with pytest.raises(StartupError, match=r"holds 'thesis\.tex' and no evaluation"):
-        EvaluationFolder(tmp_path).claim(fresh=True)
+        EvaluationFolder(tmp_path).claim()
     assert [one.name for one in tmp_path.iterdir()] == ["thesis.tex"]
     with pytest.raises(StartupError, match="cannot be a folder"):
-        EvaluationFolder(tmp_path / "thesis.tex").claim(fresh=False)
+        EvaluationFolder(tmp_path / "thesis.tex").claim()
     with pytest.raises(StartupError, match="holds no evaluation"):
         read_begun(tmp_path)
 
 
 def test_a_start_that_was_killed_leaves_a_folder_that_can_be_begun(tmp_path: Path) -> None:
-    (tmp_path / "settings.json.unfinished").write_text('{"form')
+    (tmp_path / "settings.json.4711.unfinished").write_text('{"form')
     (tmp_path / "lock").touch()
     folder = EvaluationFolder(tmp_path)
-    folder.claim(fresh=False)
+    folder.claim()
     folder.begin(begun(("nq", 1)))
     folder.close()
     assert read_begun(tmp_path).suites[0].n == 1
@@ -100,10 +141,38 @@ def test_settings_that_nobody_wrote_are_one_sentence(tmp_path: Path, text: str, 
 @pytest.mark.parametrize("field", ["samples", "suites", "settings"])
 def test_fields_of_the_wrong_type_are_one_sentence(tmp_path: Path, field: str) -> None:
     folder = EvaluationFolder(tmp_path)
-    folder.claim(fresh=False)
+    folder.claim()
     folder.begin(begun(("nq", 1)))
     folder.close()
     data = json.loads((tmp_path / "settings.json").read_text())
     (tmp_path / "settings.json").write_text(json.dumps({**data, field: "many"}))
     with pytest.raises(StartupError, match="is not what `engine eval` wrote"):
         read_begun(tmp_path)
+
+
+def test_two_processes_that_write_one_file_have_unfinished_ones_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`show` writes while a run ends: each sees its own file only."""
+    replaced: list[str] = []
+    replace = Path.replace
+
+    def noted(self: Path, target: Path) -> Path:
+        replaced.append(self.name)
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", noted)
+    for number in (1, 2):
+        monkeypatch.setattr("os.getpid", lambda number=number: number)
+        write_whole(tmp_path / "results.json", b"{}")
+    assert replaced == ["results.json.1.unfinished", "results.json.2.unfinished"]
+
+
+def test_rows_of_weights_whose_name_is_a_long_path_have_a_file(tmp_path: Path) -> None:
+    (tmp_path / "evaluations").mkdir()
+    versions = [f"{'/models' * 40}/{name}.0" for name in "ab"]
+    files = {rows_file(tmp_path, "nq", version) for version in versions}
+    for file in files:
+        file.touch()
+    assert len(files) == 2
+    assert rows_file(tmp_path, "nq", "default.0").name == "nq@default.0.jsonl"
