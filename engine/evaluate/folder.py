@@ -2,8 +2,8 @@
 
 settings.json says what it was begun with, evaluations/ has a line a row (see
 `lanes/evaluation/results.py`), samples.jsonl a few trajectories as text, engine.jsonl the log;
-owner tells its tool sessions from
-others'; results.json and page.html are made of those, at the end and whenever they are asked for again.
+owner tells its tool sessions from those of others. results.json and page.html are made of those, at
+the end and whenever they are asked for again.
 
 Invariants
 - settings.json is there before the first row, whole, and never changes. A start with others is
