@@ -6,11 +6,14 @@ import asyncio
 
 from tests.contract.sampler.target import Target, finished
 
+LONG = 300
+"""Tokens of a stream that is still running when it is paused, on a busy machine too."""
+
 
 async def check_update_in_a_pause(t: Target) -> None:
     """pause, update, continue: later tokens carry the new version, and so does the server."""
     before, after = await t.version(), f"update-{next(t.serial)}"
-    async with t.client.streaming(t.body("update", 60), after=5) as (stream, task):
+    async with t.client.streaming(t.body("update", LONG), after=5) as (stream, task):
         async with t.paused("retract"):
             status, answer = await t.client.post(
                 "/update_weights_from_disk",
@@ -29,7 +32,7 @@ async def check_update_in_place_needs_no_flush(t: Target) -> None:
     """Under in_place an update must not ask for a flush: it loads, fails, and is not reported."""
     before, after = await t.version(), f"kept-{next(t.serial)}"
     update = {"model_path": str(t.weights[1]), "weight_version": after}
-    async with t.client.streaming(t.body("noflush", 60), after=5) as (stream, task):
+    async with t.client.streaming(t.body("noflush", LONG), after=5) as (stream, task):
         async with t.paused("in_place"):
             status, answer = await t.client.post("/update_weights_from_disk", update)
             assert (status, answer["success"]) == (400, False)
