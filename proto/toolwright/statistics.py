@@ -153,23 +153,3 @@ def sign_flips(differences: Sequence[float], *, seed: int = 0) -> float:
         as_far += int((np.abs(signs @ values) >= found).sum())
     # The draw that was measured is one of them: no p is 0.
     return (as_far + 1) / (PERMUTATIONS + 1)
-
-
-def clustered_mean(groups: Iterable[Iterable[float]]) -> Mean | None:
-    """The mean over all finite values of all groups, its standard error clustered by group: answers
-    to one question are not independent, so k answers to each of n questions are less sure than k n
-    questions. n: groups with a value. None without one.
-
-    With equally many values in each group it is `mean_of` the groups' means.
-    """
-    found = [[value for value in group if math.isfinite(value)] for group in groups]
-    found = [group for group in found if group]
-    if not found:
-        return None
-    n, total = len(found), sum(map(len, found))
-    mean = math.fsum(value / total for group in found for value in group)
-    if n == 1:
-        return Mean(mean=mean, stderr=None, n=1)
-    # hypot, and shares of the total: squares of large values are no numbers.
-    moved = (math.fsum(value / total - mean / total for value in group) for group in found)
-    return Mean(mean=mean, stderr=math.hypot(*moved) * math.sqrt(n / (n - 1)), n=n)

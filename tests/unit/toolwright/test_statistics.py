@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from toolwright.statistics import (
     PERMUTED,
     Moments,
-    clustered_mean,
     mcnemar,
     mean_of,
     pass_at,
@@ -129,32 +128,3 @@ def test_many_differences_that_are_nearly_equal_have_a_small_p_and_no_root_of_ro
     # As many zeros again: a mean of 0.5 with a spread of 0.5, not one without a spread.
     halves = [0.001] * 50 + [0.0] * PERMUTED
     assert sign_flips(halves) == pytest.approx(math.erfc(7.15 / math.sqrt(2)), rel=0.1)
-
-
-def test_answers_to_one_question_do_not_make_it_surer() -> None:
-    once = clustered_mean([[1.0], [0.0], [1.0], [0.0]])
-    often = clustered_mean([[1.0] * 8, [0.0] * 8, [1.0] * 8, [0.0] * 8])
-    plain = mean_of([1.0, 0.0, 1.0, 0.0])
-    assert plain and once and often
-    assert once.stderr == pytest.approx(plain.stderr)
-    assert (often.mean, often.n) == (0.5, 4)
-    assert often.stderr == pytest.approx(once.stderr)
-    mixed = clustered_mean([[1.0, 0.0, 1.0, 0.0]] * 4)
-    assert mixed and mixed.stderr == pytest.approx(0.0)
-
-
-def test_groups_of_any_size_and_none() -> None:
-    uneven = clustered_mean([[1.0, 1.0, 1.0], [0.0], [], [NAN]])
-    assert uneven
-    assert (uneven.mean, uneven.n) == (0.75, 2)
-    # Their sums differ from what the mean says by 0.75 and -0.75.
-    assert uneven.stderr == pytest.approx(math.sqrt(2 * 0.75**2 * 2) / 4)
-    assert clustered_mean([]) is None
-    assert clustered_mean([[], [INF]]) is None
-    alone = clustered_mean([[1.0, 0.0]])
-    assert alone
-    assert (alone.mean, alone.stderr) == (0.5, None)
-    large = clustered_mean([[1e308, 1e308], [-1e308]])
-    assert large
-    assert math.isfinite(large.mean)
-    assert math.isfinite(large.stderr or NAN)
