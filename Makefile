@@ -67,8 +67,7 @@ real: setup ## train a pretrained model: make real [SEEDS=3] [CONTROL=1] [DEVICE
 	$(call train,recipes/arithmetic/$(if $(filter cuda,$(DEVICE)),gpu,recipe).toml $(if $(SAMPLER_PYTHON),--set console.sampler.python=$(abspath $(SAMPLER_PYTHON))),real)
 
 test: setup test-packages house ## everything that can be tested on this machine
-	@$(VENV_PYTHON) -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder -m "not alone"
-	$(VENV_PYTHON) -m pytest -m alone $$(grep -rl --include='test_*.py' 'mark\.alone' tests)
+	@$(VENV_PYTHON) tests/run.py $(TEST_WORKERS)
 
 test-packages: # what only the tests need of Debian
 	@deploy/setup/system.sh $(TEST_PACKAGES)
