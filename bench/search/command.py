@@ -110,7 +110,7 @@ def table(report: Report) -> Table:
         out.add_column(name, no_wrap=True)
     for name in ("recall@3", "p50 ms", "p90 ms", "p99 ms", "CPU ms", "batch"):
         out.add_column(name, justify="right")
-    for name in ("build s", "build MiB", "disk MiB", "RSS MiB"):
+    for name in ("build s", "build CPU s", "build MiB", "disk MiB", "RSS MiB"):
         out.add_column(name, justify="right")
     out.add_column("promised", no_wrap=True)
     for row in report.rows:
@@ -135,6 +135,7 @@ def _cells(row: Row) -> list[str]:
         f"{row.cpu_ms:.2f}",
         f"{row.batch:.0f}",
         f"{row.build_s:.1f}",
+        f"{row.build_cpu_s:.1f}",
         f"{row.build_mib:.0f}",
         f"{row.disk_mib:.0f}",
         f"{row.rss_mib:.0f}",

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from bench.search import data
 from bench.search.client import Burst, actions, bursts
-from bench.search.footprint import on_disk, peak_beside
+from bench.search.footprint import cpu_of_ended, on_disk, peak_beside
 from bench.tools.reading.figures import Spread
 from console.machine.processes import Command, Processes, Running
 from console.machine.ready import free_ports, grpc_ready
@@ -64,8 +64,9 @@ CASES = (
 class Row:
     """Latencies are medians over bursts; `recall` is at 3, against comparing with all vectors,
     None where nothing is the truth; `cpu_ms`: of the service, a query; `rss_mib` counts the mapped
-    pages of the index that were touched. `build_mib`: peak of the build's private memory;
-    `disk_mib`: of the index, the corpus apart."""
+    pages of the index that were touched. `build_cpu_s`: of all cores, which a busy machine
+    stretches less than `build_s`; `build_mib`: peak of the build's private memory; `disk_mib`: of
+    the index, the corpus apart."""
 
     case: Case
     recall: float | None
@@ -73,6 +74,7 @@ class Row:
     batch: float
     cpu_ms: float
     build_s: float
+    build_cpu_s: float
     build_mib: float
     disk_mib: float
     rss_mib: float
@@ -179,8 +181,9 @@ async def _row(case: Case, laid: Laid, folder: Path, processes: Processes) -> Ro
         build += ["--vectors", str(laid.file(case.data))]
     if case.kind == "hybrid":
         build += ["--dense", "ivf"]
+    cpu = cpu_of_ended()
     built, peak = await peak_beside(processes.run(_command(f"build-{folder.name}", *build)))
-    disk = on_disk(folder)
+    cpu, disk = cpu_of_ended() - cpu, on_disk(folder)
     async with _served(folder, processes) as (address, service):
         calls = actions(laid.texts, laid.vectors(case))
         began = _cpu_seconds(service)
@@ -195,6 +198,7 @@ async def _row(case: Case, laid: Laid, folder: Path, processes: Processes) -> Ro
         batch=sum(burst.batch for burst in seen) / BURSTS,
         cpu_ms=cpu_s * 1e3 / (len(calls) * (BURSTS + 1)),
         build_s=built.seconds,
+        build_cpu_s=cpu,
         build_mib=peak / MIB,
         disk_mib=disk / MIB,
         rss_mib=rss / MIB,
