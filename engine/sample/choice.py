@@ -19,9 +19,9 @@ class Verdict(StrEnum):
 
     KEPT = "kept"
     FILTERED = "filtered"
-    """The function of --keep said no."""
+    """A criterion of --keep said no."""
     DUPLICATE = "duplicate"
-    """Another one with this prompt says the same, action for action."""
+    """Another one says the same: action for action, or call for call (--dedupe)."""
     OVER_CAP = "over_the_cap"
     """--most-per-task others of its task were kept."""
     MASKED = "masked"
@@ -32,11 +32,12 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A scored trajectory. wanted: what --keep said. mark: the same for duplicates."""
+    """A scored trajectory. refused_by: the criteria that said no, in their order. mark: the same
+    for duplicates."""
 
     errored: bool
     masked: bool
-    wanted: bool
+    refused_by: tuple[str, ...] = ()
     mark: str
 
 
@@ -73,4 +74,4 @@ def _alone(candidate: Candidate) -> Verdict:
         return Verdict.ERRORED
     if candidate.masked:
         return Verdict.MASKED
-    return Verdict.KEPT if candidate.wanted else Verdict.FILTERED
+    return Verdict.FILTERED if candidate.refused_by else Verdict.KEPT
