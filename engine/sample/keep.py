@@ -19,7 +19,6 @@ from engine.rewards.threads import RewardThreads
 from toolwright.imports import ImportPathError, load_object
 from toolwright.types import Trajectory
 
-
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 
 

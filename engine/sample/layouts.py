@@ -48,6 +48,14 @@ class Layout(StrEnum):
         return ".jsonl" if self is Layout.JSONL else f".{self}.jsonl"
 
 
+def row_in(layout: Layout, conversation: Mapping[str, Any], functions: Sequence[Function]) -> Row:
+    """A conversation of `messages`, with its session's tools. Unsayable."""
+    if layout is Layout.JSONL:
+        return dict(conversation)
+    to = to_openai if layout is Layout.OPENAI else to_hermes
+    return to(conversation["messages"], functions)
+
+
 def to_openai(messages: Sequence[Message], tools: Sequence[Function]) -> Row:
     """OpenAI's chat format: an assistant that calls and says nothing has content None."""
     return _row([_openai(message) for message in messages], tools)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from bench.scripted import ScriptRequest
 from engine.commands.sample import Options, sample
 from engine.config import EngineTable
+from engine.sample.layouts import Layout
 from tests.support.dialogue import ANSWER, CALL
 from tests.support.recipes import merged, write_recipe
 from toolwright.recipe import load_recipe
@@ -25,6 +26,10 @@ async def collect(here: World, *, changes: dict[str, Any] | None = None, **optio
     file = write_recipe(here.folder, merged(here.tables, changes or {}))
     recipe = load_recipe(file)
     given = {"output": here.folder / "kept", "folder": here.folder, "n": 4, **options}
+    if isinstance(one := given.get("keep"), str):
+        given["keep"] = (one,)
+    if given.get("export") is True:
+        given["export"] = (Layout.JSONL,)
     shown: list[str] = []
     async with asyncio.timeout(30):
         return await sample(

@@ -89,7 +89,7 @@ async def test_a_file_that_is_something_else_is_left_alone(world: MakeWorld) -> 
 
 async def test_two_at_once_are_refused(world: MakeWorld) -> None:
     here = await world()
-    other = Store(here.folder / "kept", export=False)
+    other = Store(here.folder / "kept")
     await other.open({})
     with pytest.raises(StartupError, match="is written by another `engine sample`"):
         await collect(here)

@@ -12,14 +12,14 @@ from toolwright.types import ids
 
 
 def candidate(mark: str = "a", **fields: Any) -> Candidate:
-    return Candidate(**{"errored": False, "masked": False, "wanted": True, "mark": mark, **fields})
+    return Candidate(**{"errored": False, "masked": False, "mark": mark, **fields})
 
 
 def test_each_reason_in_its_order() -> None:
     candidates = [
         candidate("a", errored=True, masked=True),
-        candidate("a", masked=True, wanted=False),
-        candidate("a", wanted=False),
+        candidate("a", masked=True, refused_by=("right",)),
+        candidate("a", refused_by=("right", "short")),
         candidate("a"),
         candidate("a"),
         candidate("old"),
@@ -43,7 +43,7 @@ def test_without_a_cap_all_that_differ_stay() -> None:
             Candidate,
             errored=st.booleans(),
             masked=st.booleans(),
-            wanted=st.booleans(),
+            refused_by=st.sampled_from([(), ("right",), ("right", "short")]),
             mark=st.sampled_from("abcd"),
         )
     ),
@@ -55,7 +55,7 @@ def test_what_stays_is_new_distinct_wanted_and_within_the_cap(
 ) -> None:
     verdicts = choose(candidates, seen, most)
     kept = [c for c, v in zip(candidates, verdicts, strict=True) if v is Verdict.KEPT]
-    assert all(c.wanted and not c.errored and not c.masked for c in kept)
+    assert all(not c.refused_by and not c.errored and not c.masked for c in kept)
     assert len({c.mark for c in kept}) == len(kept)
     assert not seen & {c.mark for c in kept}
     assert most is None or len(kept) <= most
