@@ -281,7 +281,7 @@ class Collector:
                 for layout in layouts:
                     untold[layout].append(str(reason))
                 continue
-            functions = functions_of(protocol, state.tools)
+            functions = functions_of(state.tools)
             for layout in layouts:
                 try:
                     row = row_in(layout, conversation, functions)

@@ -48,11 +48,9 @@ def conversation_of(
     return found
 
 
-def functions_of(protocol: Chat | Tagged, tools: Sequence[ToolSpec]) -> list[Mapping[str, Any]]:
-    """Function-calling schemas of the session's tools, for rows that hold them whatever the prompt
-    shows. A tool with a tag alone has the one argument that its body is."""
-    if isinstance(protocol, Chat):
-        return protocol.functions(tools)
+def functions_of(tools: Sequence[ToolSpec]) -> list[Mapping[str, Any]]:
+    """Function-calling schemas of a session's tools, for rows that hold them whether or not the
+    prompt shows them. A tool with a tag alone has the one argument that its body is."""
     return [
         {
             "type": "function",

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.sample.choice import Candidate, Verdict, choose, mark_of
+from engine.sample.choice import Candidate, Totals, Verdict, choose, mark_of
 from toolwright.types import ids
 
 
@@ -59,6 +59,55 @@ def test_what_stays_is_new_distinct_wanted_and_within_the_cap(
     assert len({c.mark for c in kept}) == len(kept)
     assert not seen & {c.mark for c in kept}
     assert most is None or len(kept) <= most
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.lists(
+                st.tuples(
+                    st.booleans(),
+                    st.booleans(),
+                    st.sets(st.sampled_from(["right", "short", "clean"])).map(
+                        lambda found: tuple(sorted(found))
+                    ),
+                    st.sampled_from("abcd"),
+                ),
+                max_size=6,
+            ),
+            st.integers(1, 3),
+        )
+    )
+)
+def test_counts_add_up(tasks: list[Any]) -> None:
+    totals, alone = Totals(), 0
+    for members, most in tasks:
+        candidates = [
+            Candidate(errored=e, masked=m, refused_by=by, mark=mark) for e, m, by, mark in members
+        ]
+        verdicts = choose(candidates, set(), most)
+        refused = [
+            c.refused_by for c, v in zip(candidates, verdicts, strict=True) if v is Verdict.FILTERED
+        ]
+        alone += sum(len(by) == 1 for by in refused)
+        totals.enter(
+            {
+                "verdicts": [str(v) for v in verdicts],
+                "refused": refused,
+                "untold": {},
+                "read": 2,
+                "written": 1,
+                "seconds": 1.0,
+                "bad": "",
+            }
+        )
+    counts = totals.verdicts
+    others = ("kept", "errored", "masked", "duplicate", "over_the_cap")
+    assert totals.rolled_out == sum(len(members) for members, _ in tasks)
+    assert totals.rolled_out == totals.refused_first.total() + sum(counts[o] for o in others)
+    assert totals.refused_alone.total() == alone
+    assert all(totals.refused[n] >= totals.refused_first[n] for n in totals.refused_first)
+    assert totals.read == 2 * totals.written == 2 * len(tasks)
 
 
 def test_marks_tell_prompts_and_actions_apart() -> None:
