@@ -52,11 +52,11 @@ async def test_filtered_deduplicated_capped(world: MakeWorld) -> None:
 async def test_the_filter_of_the_documentation(world: MakeWorld) -> None:
     page = Path(__file__).parents[3] / "docs" / "2-your-own-run.md"
     (code,) = re.findall(
-        r"```python\n(def good\(trajectory\):\n.*?)```", page.read_text(), re.DOTALL
+        r"```python\n(def short\(trajectory\):\n.*?)```", page.read_text(), re.DOTALL
     )
     here = await world()
-    (here.folder / "good.py").write_text(code)
-    told = await collect(here, n=2, keep="good.py:good", export=True)
+    (here.folder / "mine.py").write_text(code)
+    told = await collect(here, n=2, keep="mine.py:short", export=True)
     assert told.splitlines()[0] == "2 of 2 tasks: 2 kept, 0 bad rows"
 
 
