@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import signal
 import sys
 from contextlib import closing
@@ -47,6 +48,12 @@ class Dedupe(StrEnum):
 
     ACTIONS = "actions"
     CALLS = "calls"
+
+
+def _finite(seconds: float | None) -> float | None:
+    if seconds is not None and not math.isfinite(seconds):
+        raise typer.BadParameter(f"{seconds} is no time: leave it out for no bound")
+    return seconds
 
 
 RecipeArgument = Annotated[Path, typer.Argument(help="the run's TOML file, see docs/3-recipe.md")]
@@ -160,7 +167,8 @@ def sample(
         int | None, typer.Option(min=1, help="that the policy may write, in all lives together")
     ] = None,
     budget_seconds: Annotated[
-        float | None, typer.Option(min=0, help="of rolling out, in all lives together")
+        float | None,
+        typer.Option(min=0, callback=_finite, help="of rolling out, in all lives together"),
     ] = None,
     price_in: Annotated[
         float | None, typer.Option(min=0, help="of a million tokens read, for the cost")

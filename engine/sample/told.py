@@ -173,7 +173,7 @@ def yield_so_far(totals: Totals, criteria: Sequence[str]) -> str:
         return "0 kept"
     parts = [f"{totals.kept:,} of {whole:,} kept ({totals.kept / whole:.0%})"]
     parts += [
-        f"{name} {totals.refused[name]:,} ({totals.refused_alone[name]:,} alone)"
+        f"refused by {name} {totals.refused[name]:,} ({totals.refused_alone[name]:,} alone)"
         for name in criteria
     ]
     others = (

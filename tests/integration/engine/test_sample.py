@@ -14,7 +14,7 @@ from bench.scripted import ScriptedSampler, Timing
 from engine.errors import EngineError, StartupError
 from engine.sample.store import Store
 from tests.integration.engine.conftest import MakeWorld
-from tests.support.collected import Choosy, collect, keep, kept
+from tests.support.collected import Choosy, collect, keep, kept, progress
 from tests.support.dialogue import ANSWER, CALL
 from tests.support.waiting import holds_for, until
 from toolwright.common.v1 import reasons_pb2 as reasons
@@ -151,10 +151,13 @@ async def test_bad_rows_are_counted_and_cost_only_themselves(world: MakeWorld) -
     here = await world()
     (here.folder / "some.jsonl").write_text(
         '{"id": "a", "prompt": "1?"}\n{"id": "b"}\nnot JSON\n{"id": "d", "prompt": "4?"}\n'
+        '{"id": "\\ud800", "prompt": "5?"}\n'
     )
     told = await collect(here, n=None, tasks="some.jsonl")
-    assert told.splitlines()[0] == "4 of 4 tasks: 2 kept, 2 bad rows"
-    assert "some.jsonl:3" in told
+    assert told.splitlines()[0] == "5 of 5 tasks: 2 kept, 3 bad rows"
+    assert {row["bad"].partition(":")[2].partition(":")[0] for row in progress(here)} == {
+        "", "2", "3", "5",
+    }  # fmt: skip
     assert sorted(t.task.id for t in kept(here)) == ["a", "d"]
 
 
