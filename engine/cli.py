@@ -161,7 +161,10 @@ def sample(
     ] = None,
     export: Annotated[
         list[Export] | None,
-        typer.Option(help="chat messages for other trainers beside it; may be repeated"),
+        typer.Option(
+            metavar="jsonl|openai|hermes",
+            help="chat messages for other trainers beside it; may be repeated",
+        ),
     ] = None,
     budget_tokens: Annotated[
         int | None, typer.Option(min=1, help="that the policy may write, in all lives together")

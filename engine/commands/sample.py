@@ -74,6 +74,8 @@ async def sample_and_tell(recipe: Recipe, table: EngineTable, options: Options) 
     """`engine sample`: progress and the log beside the output, the summary on standard output."""
     refuse_open_ports(recipe, "sampler", "tools")
     refuse_api(recipe, "`engine sample`")
+    if options.output.name in ("", ".."):
+        raise StartupError(f"--output {options.output}: name a file, or a folder of its own")
     log_to(options.output.with_name(options.output.name + ".log.jsonl"))
     typer.echo(await sample(recipe, table, options, tell_people))
 
