@@ -96,8 +96,8 @@ def looks(record: Record) -> list[Look]:
 
 
 class Shelf:
-    """The passages, with a search that finds what shares rare words with a query, the shorter first,
-    as BM25 does."""
+    """The passages. Its search finds what shares rare words with a query, the shorter first.
+    So does BM25."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
