@@ -67,7 +67,7 @@ def run(recipe: RecipePath, set_: Overrides = None) -> None:
 
 @app.command()
 def sft(recipe: RecipePath, set_: Overrides = None) -> None:
-    """Fits the trainable tokens of sft.data, which `engine render RECIPE` writes.
+    """Fits the trainable tokens of sft.data, which `engine render` or `engine sample` writes.
 
     Starts from sft.model (or policy.model) and leaves a Hugging Face folder in sft.output.
     Signals and the same command's second start are as with `learner run`.
