@@ -67,7 +67,7 @@ def search(
         print(
             f"encoder {report.encoder.name}: {report.encoder.alone_ms:.1f} ms a query alone, "
             f"{report.encoder.batched_ms:.2f} ms in a batch of {queries}; "
-            f"{report.encoder.passage_ms:.1f} ms a passage of an index"
+            f"{report.encoder.passage_cpu_ms:.1f} ms of CPU a passage of an index"
         )
     if json_file is not None:
         json_file.write_text(json.dumps(report.to_json(), indent=1))
