@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -66,7 +67,8 @@ def data_in(text: str, what: str) -> Any:
         if len(text) > LONGEST_LITERAL:
             raise
         try:
-            found = ast.literal_eval(text)
+            with warnings.catch_warnings(action="ignore"):  # of odd escapes and numbers in it
+                found = ast.literal_eval(text)
             check_depth(found)
             json.dumps(found, allow_nan=False)
         except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):

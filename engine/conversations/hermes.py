@@ -57,6 +57,8 @@ def conversation(row: Mapping[str, Any], identity: str) -> Conversation:
             if rest := _without_frame(text, span):
                 messages.append({"role": role, "content": rest})
             continue
+        if role == "tool" and not (messages and messages[-1].get("tool_calls")):
+            raise BrokenRow(f"message {number} answers no call: put it right after the calls")
         read = list(_read(number, role, text))
         messages += read
         told += read
