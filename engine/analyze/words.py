@@ -67,7 +67,11 @@ class Vocabulary:
 
     def telling(self, words: Iterable[str]) -> set[str]:
         """Those whose frequency says something."""
-        return {word for word in words if len(word) > 2 and word not in self.left_out}
+        return {
+            word
+            for word in words
+            if len(word) > 2 and not word.isnumeric() and word not in self.left_out
+        }
 
 
 def read_vocabulary(file: Path | None = None) -> Vocabulary:

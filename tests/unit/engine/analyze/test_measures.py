@@ -233,6 +233,7 @@ def test_bounds() -> None:
     words = counted({f"common_word{n}": 1 for n in range(500)}, most_words=50).words
     assert len(words) <= 100
     assert words["common"] == 500
+    assert not counted({"film_1895": 1}).words.keys() & {"1895"}, "a number is no word"
 
 
 def test_ranks_of_many_tools_are_few() -> None:
