@@ -8,7 +8,8 @@ recording does not explain goes on as a name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 from google.protobuf.message import DecodeError
@@ -19,6 +20,7 @@ from engine.conversations.types import BrokenRow, Conversation
 from engine.errors import StartupError
 from engine.journal.logs import LogState
 from engine.journal.reader import JournalReader, reading
+from engine.journal.schema import FILE_NAME
 from engine.rollout.events import Answered, Forked, Opened
 from engine.types import ToolSpec, tools_of
 from toolwright.common.v1 import trajectory_pb2
@@ -26,19 +28,35 @@ from toolwright.trajectory_files import UnreadableTrajectories, read_trajectorie
 from toolwright.types import Trajectory
 from toolwright.wire import trajectory_from_proto
 
+_SHARDS = (".openai.jsonl", ".hermes.jsonl", ".jsonl", ".trajectories")
+"""Endings of files in a folder of shards; those that tell most of tools come first."""
+
 
 def tally_of(source: Path, tally: Tally) -> list[str]:
     """Adds a recording to the tally; returns what it lacks, as sentences. StartupError for what is
     no recording, or is damaged; it names file and line where there are lines."""
     if source.is_dir():
-        return _run(source, tally)
+        return _folder(source, tally)
     if not source.exists():
         raise StartupError(
             f"no file {source}: name a run's folder, a trajectories file or conversations as .jsonl"
         )
     if source.suffix in (".jsonl", ".json"):
-        return _conversations(source, tally)
-    return _trajectories(source, tally)
+        return _conversations([source], tally)
+    return _trajectories(source, [source], tally)
+
+
+def _folder(folder: Path, tally: Tally) -> list[str]:
+    """A run, or the shards of `engine sample`: of one kind, for all kinds tell the same."""
+    if not (folder / FILE_NAME).exists():
+        for suffix in _SHARDS:
+            files = sorted(file for file in folder.iterdir() if file.name.endswith(suffix))
+            if files and suffix == ".trajectories":
+                return _trajectories(folder, files, tally)
+            if files:
+                notes = _conversations(files, tally)
+                return [*notes, f"{folder}: of its files those were read that end in {suffix}"]
+    return _run(folder, tally)
 
 
 def _run(folder: Path, tally: Tally) -> list[str]:
@@ -88,10 +106,10 @@ def _tools(reader: JournalReader, attempt: str) -> Mapping[str, ToolSpec]:
     return found
 
 
-def _trajectories(file: Path, tally: Tally) -> list[str]:
+def _trajectories(source: Path, files: Sequence[Path], tally: Tally) -> list[str]:
     shared, before = _Shared(), tally.invocations
     try:
-        for trajectory in read_trajectories(file):
+        for trajectory in chain.from_iterable(map(read_trajectories, files)):
             if trajectory.group_id != shared.group:
                 shared = _Shared(trajectory.group_id)
             _add(trajectory, shared, tally, {})
@@ -100,8 +118,8 @@ def _trajectories(file: Path, tally: Tally) -> list[str]:
     if tally.invocations == before:
         return []
     return [
-        f"{file}: trajectories record the names of tools alone; an export of `engine sample` and a "
-        'run with engine.history = "all" record descriptions and schemas too'
+        f"{source}: trajectories record the names of tools alone; exports of `engine sample` and "
+        'runs with engine.history = "all" record descriptions and schemas too'
     ]
 
 
@@ -124,14 +142,15 @@ def _add(
         _count(call.tool, tools, tally)
 
 
-def _conversations(file: Path, tally: Tally) -> list[str]:
-    for number, found in conversations(file):
-        if isinstance(found, BrokenRow):
-            raise StartupError(f"{file}:{number}: {found}") from found
-        tally.trajectories += 1
-        tools = {tool.name: tool for tool in found.tools or ()}
-        for name in _called(found):
-            _count(name, tools, tally)
+def _conversations(files: Sequence[Path], tally: Tally) -> list[str]:
+    for file in files:
+        for number, found in conversations(file):
+            if isinstance(found, BrokenRow):
+                raise StartupError(f"{file}:{number}: {found}") from found
+            tally.trajectories += 1
+            tools = {tool.name: tool for tool in found.tools or ()}
+            for name in _called(found):
+                _count(name, tools, tally)
     return []
 
 

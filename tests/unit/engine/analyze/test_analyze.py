@@ -190,6 +190,20 @@ def test_conversations_and_several_recordings_together(tmp_path: Path) -> None:
     assert twice["unique_tools"] == found["unique_tools"]
 
 
+def test_a_folder_of_shards_is_counted_once(tmp_path: Path) -> None:
+    for shard in range(2):
+        for end in (".openai.jsonl", ".hermes.jsonl"):
+            (tmp_path / f"0000{shard}{end}").write_text(json.dumps(ROW) + "\n")
+        write_trajectories(tmp_path / f"0000{shard}.trajectories", [])
+    found = found_of(tmp_path)
+    assert (found["trajectories"], found["invocations"]) == (2, 4)
+    assert found["notes"] == [f"{tmp_path}: of its files those were read that end in .openai.jsonl"]
+    for file in tmp_path.glob("*.jsonl"):
+        file.unlink()
+    write_trajectories(tmp_path / "00002.trajectories", [trajectory("g1-0", log("g1-0/0"))])
+    assert found_of(tmp_path)["invocations"] == 1
+
+
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
