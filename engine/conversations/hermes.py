@@ -34,13 +34,18 @@ _FRAMES = ("You are a function calling AI model", "# Tools", "Functions may be c
 call, and what comes of one."""
 
 
-def lists_tools(message: Any) -> bool:
-    """A message whose text has <tools>: what tells this layout where messages have the names of the
-    other."""
-    if not isinstance(message, Mapping) or message.get("role") != "system":
-        return False
-    content = message.get("content")
-    return isinstance(content, str) and _listed(content) is not None
+def writes_so(messages: Any) -> bool:
+    """Messages with the other layout's names whose texts are of this one: the first lists tools in
+    <tools>, or answers are tagged."""
+    for place, one in enumerate(messages if isinstance(messages, list) else ()):
+        content = one.get("content") if isinstance(one, Mapping) else None
+        if not isinstance(content, str):
+            continue
+        if place == 0 and one.get("role") == "system" and _listed(content) is not None:
+            return True
+        if one.get("role") == "tool" and content.lstrip().startswith(f"<{_RESPONSE}>"):
+            return True
+    return False
 
 
 def conversation(row: Mapping[str, Any], identity: str) -> Conversation:
@@ -57,7 +62,8 @@ def conversation(row: Mapping[str, Any], identity: str) -> Conversation:
             if rest := _without_frame(text, span):
                 messages.append({"role": role, "content": rest})
             continue
-        if role == "tool" and not (messages and messages[-1].get("tool_calls")):
+        last = messages[-1] if messages else {}
+        if role == "tool" and last.get("role") != "tool" and not last.get("tool_calls"):
             raise BrokenRow(f"message {number} answers no call: put it right after the calls")
         read = list(_read(number, role, text))
         messages += read

@@ -17,8 +17,7 @@ _WANTED = (
 def conversation(row: Any, number: int) -> Conversation:
     """A row, numbered from 1 in its file, as a conversation. BrokenRow says what is wrong with it.
 
-    `conversations` is Hermes' key. `messages` is OpenAI's, and Hermes' too where a system message
-    lists tools in <tools>.
+    `conversations` is Hermes' key. `messages` is OpenAI's, and Hermes' too where texts say so.
     """
     if not isinstance(row, Mapping):
         raise BrokenRow(f"{_WANTED}; this one is a {type(row).__name__}")
@@ -28,7 +27,6 @@ def conversation(row: Any, number: int) -> Conversation:
     if "messages" not in row:
         keys = ", ".join(str(key)[:40] for key in list(row)[:8]) or "none"
         raise BrokenRow(f"{_WANTED}; this one has the keys {keys}")
-    messages = row["messages"]
-    if isinstance(messages, list) and any(map(hermes.lists_tools, messages[:1])):
+    if hermes.writes_so(row["messages"]):
         return hermes.conversation(row, identity)
     return openai.conversation(row, identity)

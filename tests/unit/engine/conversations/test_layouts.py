@@ -198,6 +198,29 @@ def test_a_recording_may_end_with_a_call() -> None:
     assert len(conversation(row, 1).messages) == 3
 
 
+def test_hermes_texts_without_tools_are_told_by_their_answers() -> None:
+    row = roles_and_contents(HERMES)
+    row["messages"][0]["content"] = "Be brief."
+    row["messages"][3:4] = [
+        {"role": "tool", "content": f'<tool_response>\n{{"sky": "{sky}"}}\n</tool_response>'}
+        for sky in ("blue", "grey")
+    ]
+    found = conversation(row, 1)
+    assert plain(found) == EXPECTED
+    assert found.tools is None and found.told is None
+
+
+def test_calls_in_texts_of_our_own_stay_texts() -> None:
+    row = {
+        "messages": [
+            {"role": "user", "content": "x"},
+            {"role": "assistant", "content": CALL},
+            {"role": "tool", "content": "1"},
+        ]
+    }
+    assert list(conversation(row, 1).messages) == row["messages"]
+
+
 def changed(message: int, **change: Any) -> dict[str, Any]:
     messages = [dict(one) for one in OPENAI["messages"]]
     messages[message] |= change
