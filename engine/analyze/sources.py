@@ -9,7 +9,6 @@ recording does not explain goes on as a name.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 
 from google.protobuf.message import DecodeError
@@ -24,12 +23,17 @@ from engine.journal.schema import FILE_NAME
 from engine.rollout.events import Answered, Forked, Opened
 from engine.types import ToolSpec, tools_of
 from toolwright.common.v1 import trajectory_pb2
-from toolwright.trajectory_files import UnreadableTrajectories, read_trajectories
+from toolwright.trajectory_files import (
+    SUFFIX,
+    UNFINISHED,
+    UnreadableTrajectories,
+    read_trajectories,
+)
 from toolwright.types import Trajectory
 from toolwright.wire import trajectory_from_proto
 
-_SHARDS = (".openai.jsonl", ".hermes.jsonl", ".jsonl", ".trajectories")
-"""Endings of files in a folder of shards; those that tell most of tools come first."""
+_EXPORTS = (".openai.jsonl", ".hermes.jsonl", ".jsonl")
+"""Endings of files in a folder of shards; those that always have tools come first."""
 
 
 def tally_of(source: Path, tally: Tally) -> list[str]:
@@ -43,19 +47,23 @@ def tally_of(source: Path, tally: Tally) -> list[str]:
         )
     if source.suffix in (".jsonl", ".json"):
         return _conversations([source], tally)
-    return _trajectories(source, [source], tally)
+    return _trajectories(source, tally)
 
 
 def _folder(folder: Path, tally: Tally) -> list[str]:
     """A run, or the shards of `engine sample`: of one kind, for all kinds tell the same."""
-    if not (folder / FILE_NAME).exists():
-        for suffix in _SHARDS:
-            files = sorted(file for file in folder.iterdir() if file.name.endswith(suffix))
-            if files and suffix == ".trajectories":
-                return _trajectories(folder, files, tally)
-            if files:
-                notes = _conversations(files, tally)
-                return [*notes, f"{folder}: of its files those were read that end in {suffix}"]
+    if (folder / FILE_NAME).exists():
+        return _run(folder, tally)
+    names = sorted(file.name for file in folder.iterdir())
+    for suffix in _EXPORTS:
+        if files := [folder / name for name in names if name.endswith(suffix)]:
+            notes = _conversations(files, tally)
+            notes.append(f"{folder}: of its files those were read that end in {suffix}")
+            if any(name.endswith(UNFINISHED) for name in names):
+                notes.append(f"{folder} is still written to: unfinished files are left out")
+            return notes
+    if any(name.endswith((SUFFIX, UNFINISHED)) for name in names):
+        return _trajectories(folder, tally)
     return _run(folder, tally)
 
 
@@ -106,10 +114,11 @@ def _tools(reader: JournalReader, attempt: str) -> Mapping[str, ToolSpec]:
     return found
 
 
-def _trajectories(source: Path, files: Sequence[Path], tally: Tally) -> list[str]:
+def _trajectories(source: Path, tally: Tally) -> list[str]:
+    """A file, or a folder of them."""
     shared, before = _Shared(), tally.invocations
     try:
-        for trajectory in chain.from_iterable(map(read_trajectories, files)):
+        for trajectory in read_trajectories(source):
             if trajectory.group_id != shared.group:
                 shared = _Shared(trajectory.group_id)
             _add(trajectory, shared, tally, {})

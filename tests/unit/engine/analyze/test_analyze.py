@@ -198,7 +198,9 @@ def test_a_folder_of_shards_is_counted_once(tmp_path: Path) -> None:
     found = found_of(tmp_path)
     assert (found["trajectories"], found["invocations"]) == (2, 4)
     assert found["notes"] == [f"{tmp_path}: of its files those were read that end in .openai.jsonl"]
-    for file in tmp_path.glob("*.jsonl"):
+    (tmp_path / "00002.openai.jsonl.unfinished").write_text("{")
+    assert "is still written to" in found_of(tmp_path)["notes"][1]
+    for file in tmp_path.glob("*.jsonl*"):
         file.unlink()
     write_trajectories(tmp_path / "00002.trajectories", [trajectory("g1-0", log("g1-0/0"))])
     assert found_of(tmp_path)["invocations"] == 1
