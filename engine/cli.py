@@ -112,7 +112,14 @@ def check(
 
 @app.command()
 def render(recipe: RecipeArgument, set_: Overrides = None) -> None:
-    """Turn recorded conversations (JSONL) into the trajectories file that `learner sft` reads."""
+    """Turn recorded conversations (JSONL) into the trajectories file that `learner sft` reads.
+
+    [render] of the recipe names the files. A line is a conversation: {"messages": [...]}, with
+    "tools" where it has its own, as OpenAI's fine-tuning has them; or {"conversations": [...]} of
+    the Hermes layout, with <tools>, <tool_call> and <tool_response> in its texts. What comes out
+    are the tokens of a rollout with the recipe's protocol. A line that is broken is named with the
+    mend; render.max_bad_rows are passed over.
+    """
     with one_sentence():
         from engine.commands.render import render_recipe
 
