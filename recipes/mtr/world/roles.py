@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from task import SHAPE
 
@@ -35,25 +35,24 @@ OPTIONS = ("{}", "name")
 """Names of tools for a fact, of tools for all that is told of an entity, and of arguments."""
 
 Json = dict[str, Any]
+_T = TypeVar("_T")
 
 
 def tool_set(question: str) -> list[Json]:
     """The tools of a question, as ToolMaker writes them; the same for the same question."""
-    spoken = [one for one in SHAPE.told if _speaks_of(question, one)] or list(SHAPE.told)
-    others = [one for one in SHAPE.told if one not in spoken]
-    if others:
-        spoken.append(others[drawn(len(others), "other", question)])
+    spoken = [one for one in SHAPE.told if _speaks_of(question, one)]
     argument = OPTIONS[drawn(len(OPTIONS), "argument", question)]
     edition = None
     if not drawn(WITH_EDITION, "edition", question):
         edition = EDITIONS[drawn(len(EDITIONS), "which", question)]
     if drawn(2, "record", question):
         form = RECORDS[drawn(len(RECORDS), "name", question)]
-        kinds = list(dict.fromkeys(one.of for one in spoken))
+        kinds = _and_one_more([one.of for one in spoken], [one.of for one in SHAPE.told], question)
         tools = [_record(kind, form, argument, edition) for kind in kinds]
     else:
         form = NAMES[drawn(len(NAMES), "name", question)]
-        tools = [_fact(one, form, argument, edition) for one in spoken]
+        facts = _and_one_more(spoken, SHAPE.told, question)
+        tools = [_fact(one, form, argument, edition) for one in facts]
     return sorted(tools, key=lambda one: drawn(1 << 30, one["function"]["name"], question))
 
 
@@ -121,6 +120,13 @@ def pieces_told() -> Iterator[str]:
     for form in (*NAMES, *RECORDS):
         yield form.replace("{}", "")
     yield from (" of a ", "all about a ", *EDITIONS)
+
+
+def _and_one_more(some: Sequence[_T], every: Sequence[_T], question: str) -> list[_T]:
+    """Each once, and one of the others; all where there are none."""
+    chosen = list(dict.fromkeys(some or every))
+    others = [one for one in dict.fromkeys(every) if one not in chosen]
+    return [*chosen, others[drawn(len(others), "other", question)]] if others else chosen
 
 
 def _speaks_of(question: str, relation: Relation) -> bool:
