@@ -44,15 +44,13 @@ def intermediate_answer(texts: Sequence[str]) -> str | None:
 
 def said_in(text: str) -> str | None:
     """The last answer that a text of reasoning names."""
-    said = None
-    for said in _SAID.finditer(text):
-        pass
-    if said is None:
+    ends = [found.end() for found in _SAID.finditer(text)]
+    if not ends:
         return last_box(text)
-    boxed = last_box(text[said.end() :])
+    boxed = last_box(text[ends[-1] :])
     if boxed is not None:
         return boxed
-    return _sentence(text[said.end() : said.end() + LONGEST]) or last_box(text)
+    return _sentence(text[ends[-1] : ends[-1] + LONGEST]) or last_box(text)
 
 
 def without_calls(text: str) -> str:

@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from tasks.judging import words
@@ -35,7 +36,7 @@ class Tiers:
         ladder = (self.perfect, self.partial, self.single, self.none)
         for number in (*ladder, self.soft):
             _check_number("tiers", number)
-        if not all(above > below for above, below in zip(ladder, ladder[1:], strict=False)):
+        if not all(above > below for above, below in pairwise(ladder)):
             raise ValueError(
                 f"tiers {ladder}: write perfect > partial > single > none, as the paper orders them"
             )

@@ -20,7 +20,9 @@ from task import SHAPE
 from tasks.worlds.names import PIECES
 from toolwright.tiny_policy import write_policy
 
-TAGS = tuple(tag for role in ("think", "tool_call", "answer") for tag in (f"<{role}>", f"</{role}>"))
+TAGS = tuple(
+    tag for role in ("think", "tool_call", "answer") for tag in (f"<{role}>", f"</{role}>")
+)
 FIXED = (
     "the answer is ",
     " of ",

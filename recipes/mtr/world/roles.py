@@ -96,7 +96,9 @@ def fits(tool: Mapping[str, Any], arguments: Mapping[str, Any]) -> bool:
     wanted = _properties(tool, "parameters")
     if set(wanted) != set(arguments):
         return False
-    return all(arguments[name] in one.get("enum", [arguments[name]]) for name, one in wanted.items())
+    return all(
+        arguments[name] in one.get("enum", [arguments[name]]) for name, one in wanted.items()
+    )
 
 
 def _properties(tool: Mapping[str, Any], schema: str) -> dict[str, Mapping[str, Any]]:
