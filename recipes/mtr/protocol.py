@@ -143,7 +143,7 @@ class AutoAgent(Chat):
     def _call(self, text: str, view: View) -> Call:
         call = read_json_call(text, *self.call_tags)
         if call.invalid_reason:
-            told = {"type": "parse_error", "message": call.invalid_reason}
+            told: dict[str, Any] = {"type": "parse_error", "message": call.invalid_reason}
             return Call(action=text, tool=call.tool, invalid_reason=_error(told))
         names = [tool.name for tool in view.tools] if self._has_tools(view.task) else []
         if call.tool not in names:
