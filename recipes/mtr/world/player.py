@@ -53,31 +53,21 @@ class Player:
         say = self._actor.observation if len(asked) > 1 else self._actor.slip
         return json.dumps(say(*call))
 
-    async def complete(self, request: web.Request) -> web.Response:
+    async def complete(self, request: web.Request) -> web.StreamResponse:
         try:
             body = await request.json()
-            messages = body["messages"]
+            messages, streams = body["messages"], body.get("stream")
             text = self.reply([one for one in messages if isinstance(one, Mapping)])
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             told = {"error": {"message": f"no chat request: {error!r}", "code": 400}}
             return web.json_response(told, status=400)
-        words = len(text.split())
-        choice = {
-            "index": 0,
-            "finish_reason": "stop",
-            "message": {"role": "assistant", "content": text},
-        }
-        usage = {"prompt_tokens": 0, "completion_tokens": words, "total_tokens": words}
-        return web.json_response(
-            {
-                "id": "played",
-                "object": "chat.completion",
-                "created": 0,
-                "model": MODEL,
-                "choices": [choice],
-                "usage": usage,
-            }
-        )
+        said = {"role": "assistant", "content": text}
+        if streams is True:
+            lines = (_completion("chat.completion.chunk", "delta", said), "[DONE]")
+            events = "".join(f"data: {one}\n\n" for one in lines)
+            return web.Response(text=events, content_type="text/event-stream")
+        answer = _completion("chat.completion", "message", said)
+        return web.Response(text=answer, content_type="application/json")
 
     async def models(self, request: web.Request) -> web.Response:
         return web.json_response({"object": "list", "data": [{"id": MODEL, "object": "model"}]})
@@ -98,6 +88,20 @@ def application() -> web.Application:
         ]
     )
     return app
+
+
+def _completion(kind: str, said_as: str, said: Mapping[str, str]) -> str:
+    """The body of an answer, or of the only event of a stream."""
+    words = len(said["content"].split())
+    body = {
+        "id": "played",
+        "object": kind,
+        "created": 0,
+        "model": MODEL,
+        "choices": [{"index": 0, "finish_reason": "stop", said_as: said}],
+        "usage": {"prompt_tokens": 0, "completion_tokens": words, "total_tokens": words},
+    }
+    return json.dumps(body)
 
 
 def _call(text: str) -> tuple[Mapping[str, Any], Mapping[str, Any]] | None:

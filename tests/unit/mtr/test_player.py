@@ -219,6 +219,20 @@ async def test_any_request_is_answered(part: Part) -> None:
             assert (await answer.json())["data"][0]["id"] == "player"
 
 
+async def test_a_stream_says_the_same(part: Part) -> None:
+    """`engine eval --api openai-chat` asks for one: the actor's closed-book answer."""
+    asked = {"messages": [{"role": "user", "content": "Who governs Norwick?"}]}
+    async with playing(part) as here, aiohttp.ClientSession() as session:
+        url = f"{here.url}/v1/chat/completions"
+        async with session.post(url, json=asked) as answer:
+            whole = (await answer.json())["choices"][0]["message"]["content"]
+        async with session.post(url, json={**asked, "stream": True}) as answer:
+            assert answer.content_type == "text/event-stream"
+            first, last, rest = (await answer.text()).split("\n\n")
+    assert json.loads(first.removeprefix("data: "))["choices"][0]["delta"]["content"] == whole
+    assert (last, rest) == ("data: [DONE]", "")
+
+
 def test_closed_book_it_knows_nothing(part: Part) -> None:
     """Its exact match without tools is 0, which is printed beside the policy's."""
     player = part("world/player.Player")(None)
