@@ -80,7 +80,10 @@ def judge(
     """Of one run. evaluations: those of the suite that counts. planned: steps of the whole run.
     ended: its exit status; None while it goes on, and where nobody wrote it down."""
     if not steps:
-        return Judgement(verdict=Verdict.TOO_EARLY, why="No step has been made.")
+        why = "No step has been made."
+        if planned == 0:
+            why = "The policy was not trained: run.steps is 0, and evaluations say what it is."
+        return Judgement(verdict=Verdict.TOO_EARLY, why=why)
     if reason := why_nothing(steps, planned=planned):
         return Judgement(verdict=Verdict.NOTHING, why=reason)
     if ended is not None and (reason := _why_no_more(steps, fruitless=ended == FRUITLESS)):

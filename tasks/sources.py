@@ -22,10 +22,14 @@ from collections.abc import Iterator
 from itertools import count, islice
 from pathlib import Path
 
+import structlog
+
 from tasks.errors import TaskFault
 from tasks.record import Record
 from tasks.sets import Reading
 from toolwright.types import Task
+
+log = structlog.get_logger("tasks")
 
 WINDOW = 4096
 """Records that are shuffled among themselves: all that are in memory."""
@@ -49,6 +53,8 @@ def endless(
         drawn = random.Random(f"{seed}.{epoch}")
         for record in _shuffled(iter(reading), drawn):
             yield _task(record)
+        if epoch == 0:
+            _warn(reading)
 
 
 def once(
@@ -63,6 +69,13 @@ def once(
     reading = Reading(name, path, gold=gold, heldout=heldout, question_marks=question_marks)
     for record in reading:
         yield _task(record)
+    _warn(reading)
+
+
+def _warn(reading: Reading) -> None:
+    """Once the files are read to their end, of what was rejected."""
+    if reading.rejected:
+        log.warning("rows were rejected", set=reading.layout.name, why=reading.why_rejected())
 
 
 def _shuffled(records: Iterator[Record], drawn: random.Random) -> Iterator[Record]:

@@ -4,9 +4,9 @@ Text. About 60 words a passage, words drawn by the Zipf-Mandelbrot law p(rank) ~
 (Mandelbrot 1953), as English has them. The commonest are English function words, which a BM25
 index leaves out, the others are made of syllables. A query is seven words of one passage.
 
-Clustered vectors. 500 centres in 32 dimensions, points around them, turned into 384 dimensions by
-orthonormal directions, plus noise in all 384, scaled to length 1: as an encoder's vectors, whose
-dimension of variation is far below their number. Queries come from the same mixture.
+Clustered vectors. 500 centres in 32 dimensions, points around them, turned into the vectors'
+dimensions by orthonormal directions, plus noise in all of them, scaled to length 1: as an encoder's
+vectors, whose dimension of variation is far below their number. Queries come from the same mixture.
 
 Isotropic vectors. Independent directions: the worst case of every approximate index, since the
 nearest neighbour is hardly nearer than any other point.
@@ -15,7 +15,8 @@ nearest neighbour is hardly nearer than any other point.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -31,12 +32,21 @@ MANDELBROT = 2.7
 FUNCTION_WORDS = STOPWORDS_EN
 
 DIMENSIONS = 384
+"""Of a vector, as MiniLM's; E5-base has 768."""
 CLUSTERS = 500
 LATENT = 32
 SPREAD = 0.5
 """Of a cluster, in standard deviations of the centres."""
 NOISE = 0.1
-"""In each of the 384 dimensions, in the same unit: a tenth of the squared length."""
+"""In each of DIMENSIONS dimensions, in the same unit: a tenth of the squared length. In more
+dimensions each has less of it, so that this share stays."""
+PIECE = 1 << 16
+"""Vectors that are made at once: a million of 768 dimensions would take 3 GB, and their making as
+much three times over."""
+
+Vectors = NDArray[np.float32]
+Draw = Callable[[int], Vectors]
+"""So many new vectors, [count, dimensions], rows of length 1."""
 
 _SYLLABLES = [a + b for a in "bcdfghjklmnprstvwz" for b in "aeiou"]
 
@@ -90,41 +100,48 @@ def queries(texts: list[str], count: int, seed: int) -> list[str]:
     return found
 
 
-def clustered(
-    count: int, query_count: int, seed: int
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """[count, 384] and [query_count, 384], rows of length 1."""
+def clustered(seed: int, dimensions: int = DIMENSIONS) -> Draw:
+    """Draws vectors that have near neighbours."""
     rng = np.random.default_rng((seed, 3))
     centres = rng.standard_normal((CLUSTERS, LATENT), np.float32)
-    directions = np.linalg.qr(rng.standard_normal((DIMENSIONS, LATENT)))[0].T.astype(np.float32)
+    directions = np.linalg.qr(rng.standard_normal((dimensions, LATENT)))[0].T.astype(np.float32)
+    share = np.float32(NOISE * math.sqrt(DIMENSIONS / dimensions))
 
-    def draw(size: int) -> NDArray[np.float32]:
+    def draw(size: int) -> Vectors:
         latent = centres[rng.integers(CLUSTERS, size=size)]
         latent = latent + SPREAD * rng.standard_normal((size, LATENT), np.float32)
-        noise = NOISE * rng.standard_normal((size, DIMENSIONS), np.float32)
+        noise = share * rng.standard_normal((size, dimensions), np.float32)
         return unit(latent @ directions + noise)
 
-    return draw(count), draw(query_count)
+    return draw
 
 
-def isotropic(
-    count: int, query_count: int, seed: int
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """As `clustered`, without any structure."""
+def isotropic(seed: int, dimensions: int = DIMENSIONS) -> Draw:
+    """Draws vectors without any structure."""
     rng = np.random.default_rng((seed, 4))
-    return (
-        unit(rng.standard_normal((count, DIMENSIONS), np.float32)),
-        unit(rng.standard_normal((query_count, DIMENSIONS), np.float32)),
-    )
+    return lambda size: unit(rng.standard_normal((size, dimensions), np.float32))
 
 
-def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+def unit(vectors: Vectors) -> Vectors:
     """Every row at length 1."""
-    scaled: NDArray[np.float32] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    scaled: Vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     return scaled
 
 
-def nearest(vectors: NDArray[np.float32], wanted: NDArray[np.float32], k: int) -> NDArray[np.int64]:
-    """[queries, k]: the rows of highest inner product, in no order; by comparing with all."""
-    scores = wanted @ vectors.T
-    return np.argpartition(scores, -k, axis=1)[:, -k:]
+def write_vectors(path: Path, draw: Draw, count: int, wanted: Vectors, k: int) -> NDArray[np.int64]:
+    """`count` vectors to a .npy file, a piece at a time. Returns, for each row of `wanted`, which k
+    of them have the highest inner product, in no order: [queries, k]."""
+    shape = (count, wanted.shape[1])
+    file = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
+    best = np.full((len(wanted), k), -np.inf, np.float32)
+    rows = np.full((len(wanted), k), -1, np.int64)
+    for first in range(0, count, PIECE):
+        piece = draw(min(PIECE, count - first))
+        file[first : first + len(piece)] = piece
+        numbers = np.broadcast_to(np.arange(first, first + len(piece)), (len(wanted), len(piece)))
+        scores = np.concatenate([best, wanted @ piece.T], axis=1)
+        chosen = np.argpartition(scores, -k, axis=1)[:, -k:]
+        best = np.take_along_axis(scores, chosen, axis=1)
+        rows = np.take_along_axis(np.concatenate([rows, numbers], axis=1), chosen, axis=1)
+    file.flush()
+    return rows

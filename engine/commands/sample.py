@@ -7,7 +7,7 @@ import hashlib
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import typer
@@ -31,10 +31,13 @@ from engine.lanes.places import Places
 from engine.rollout.assignment import Surroundings, stored_nowhere
 from engine.rollout.decide import Rules
 from engine.rollout.log import keep_nothing
-from engine.sample.collect import Collector, Plan
-from engine.sample.keep import Keep
+from engine.sample.budget import Budget, Prices
+from engine.sample.collect import Collector, Dedupe, Plan
+from engine.sample.keep import Criteria
+from engine.sample.layouts import Layout
 from engine.sample.messages import tellable
 from engine.sample.store import Store
+from engine.sample.told import Told
 from engine.sample.weights import fix
 from engine.sampler.context import check_context
 from engine.sampler.pool import SamplerPool
@@ -49,7 +52,8 @@ KEEP_THREADS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What the command line says. tasks: "" = task.source. Paths are relative to `folder`, where
+    """What the command line says. tasks: "" = task.source. keep: NAME=PATH or PATH. export: each
+    layout once. shard_size: trajectories; None = one file. Paths are relative to `folder`, where
     the command was given."""
 
     output: Path
@@ -57,15 +61,21 @@ class Options:
     tasks: str = ""
     n: int | None = None
     per_task: int = 1
-    keep: str = ""
+    keep: tuple[str, ...] = ()
+    dedupe: Dedupe = Dedupe.ACTIONS
     most_per_task: int | None = None
-    export: bool = False
+    shard_size: int | None = None
+    export: tuple[Layout, ...] = ()
+    budget: Budget = field(default_factory=Budget)
+    prices: Prices = field(default_factory=Prices)
 
 
 async def sample_and_tell(recipe: Recipe, table: EngineTable, options: Options) -> None:
     """`engine sample`: progress and the log beside the output, the summary on standard output."""
     refuse_open_ports(recipe, "sampler", "tools")
     refuse_api(recipe, "`engine sample`")
+    if options.output.name in ("", ".."):
+        raise StartupError(f"--output {options.output}: name a file, or a folder of its own")
     log_to(options.output.with_name(options.output.name + ".log.jsonl"))
     typer.echo(await sample(recipe, table, options, tell_people))
 
@@ -85,20 +95,20 @@ async def _sample(
         protocol = build_protocol(recipe)
         if options.export and not tellable(protocol):
             raise StartupError(
-                f"--export jsonl: trajectories of {shared.task.protocol} cannot be told as chat "
-                "messages, those of Chat and Tagged can"
+                f"--export {options.export[0]}: trajectories of {shared.task.protocol} cannot be "
+                "told as chat messages, those of Chat and Tagged can"
             )
         rewards, hook = build_rewards(recipe), build_group_hook(recipe)
         stack.callback(rewards.close)
-        keep = None
+        criteria = None
         if options.keep:
-            keep = Keep(
+            criteria = Criteria(
                 options.keep,
                 options.folder,
                 seconds=shared.task.reward_seconds,
                 threads=KEEP_THREADS,
             )
-            stack.callback(keep.close)
+            stack.callback(criteria.close)
         codec = build_codec(recipe)
         source = await TaskSource.opened(
             options.tasks or shared.task.source,
@@ -113,7 +123,7 @@ async def _sample(
         await pool.open()
         check_context("task.limits.model", shared.task.limits.model, pool.longest_prompt)
         served = fix(pool)
-        store = Store(options.output, export=options.export)
+        store = Store(options.output, layouts=options.export, shard_size=options.shard_size)
         stack.callback(store.close)
         await store.open(_settings(recipe, options, codec, source, served.name))
         services = build_tools(recipe, _owner(options.output))
@@ -146,14 +156,17 @@ async def _sample(
             n=options.n,
             per_task=options.per_task,
             most_per_task=options.most_per_task,
-            keep=keep,
+            criteria=criteria,
+            dedupe=options.dedupe,
+            budget=options.budget,
             sampling=build_sampling(recipe),
             version=served.version,
             max_bad_rows=table.max_bad_rows,
         )
         collector = Collector(lane, source, store, plan)
-        done = store.totals.tasks
-        show(f"[     0 s] {collector.total} tasks, {done} done before, weights {served.name}")
+        told = Told(store, collector, criteria.paths if criteria else {}, options.prices)
+        stack.callback(told.keep_yield)
+        show(f"[     0 s] {told.beginning()}, weights {served.name}")
         async with asyncio.TaskGroup() as group:
             beside = [
                 group.create_task(one)
@@ -161,48 +174,21 @@ async def _sample(
                     pool.keep_alive(),
                     services.keep_leases(),
                     services.keep_processes(),
-                    _report(collector, store, show),
+                    _report(told, show),
                 )
             ]
             await collector.run()
             for task in beside:
                 task.cancel()
         store.finish()
-        return summary(store, collector.total)
+        return told.summary()
 
 
-async def _report(collector: Collector, store: Store, show: Callable[[str], None]) -> None:
-    began = then = time.monotonic()
-    before = 0
+async def _report(told: Told, show: Callable[[str], None]) -> None:
     while True:
         await asyncio.sleep(PROGRESS_SECONDS)
-        now, totals = time.monotonic(), store.totals
-        rate = (collector.tokens - before) / (now - then)
-        then, before = now, collector.tokens
-        state = "disk full, waiting" if store.full else f"{collector.in_flight} in flight"
-        show(
-            f"[{now - began:6.0f} s] {totals.tasks}/{collector.total} tasks, "
-            f"{totals.verdicts['kept']} kept, {state}, {rate:,.0f} tokens/s"
-        )
-
-
-def summary(store: Store, total: int) -> str:
-    """What became of everything, for people."""
-    totals = store.totals
-    counts = dict(totals.verdicts)
-    words = [f"{counts.pop('kept', 0)} kept"]
-    words += [f"{count} {name.replace('_', ' ')}" for name, count in sorted(counts.items())]
-    words.append("1 bad row" if totals.bad_rows == 1 else f"{totals.bad_rows} bad rows")
-    lines = [f"{totals.tasks} of {total} tasks: {', '.join(words)}"]
-    if totals.last_bad:
-        lines.append(f"the last bad row: {totals.last_bad}")
-    lines.append(str(store.output))
-    if store.exported is not None:
-        missing = sum(totals.untold.values())
-        why = ", ".join(f"{count} {reason}" for reason, count in totals.untold.most_common())
-        rest = f" without {missing} that messages cannot tell: {why}" if missing else ""
-        lines.append(f"{store.exported}{rest}")
-    return "\n".join(lines)
+        show(told.line())
+        told.keep_yield()
 
 
 def _settings(
@@ -231,8 +217,10 @@ def _settings(
         "policy": codec.hash[:12],
         "--per-task": str(options.per_task),
         "--most-per-task": str(options.most_per_task or "all"),
-        "--keep": options.keep or "all",
-        "--export": "jsonl" if options.export else "none",
+        "--keep": ", ".join(options.keep) or "all",
+        "--dedupe": str(options.dedupe),
+        "--shard-size": str(options.shard_size or "one file"),
+        "--export": ", ".join(options.export) or "none",
         **{name: short(value) for name, value in said.items()},
     }
 

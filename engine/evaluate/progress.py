@@ -48,7 +48,7 @@ class Progress:
             f"[{seconds:6.0f} s] {done:,}/{self._asked:,} {self._words}",
             *score_so_far(tallies, by),
             f"{pace:.1f}/s",
-            f"{_duration((self._asked - done) / pace)} left" if pace else "",
+            f"{duration((self._asked - done) / pace)} left" if pace else "",
             state,
         ]
         return ", ".join(part for part in parts if part)
@@ -89,7 +89,8 @@ def score_so_far(tallies: Sequence[Tally], by: str) -> list[str]:
     return [f"score {mean:.3f} ± {error:.3f}"]
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """In the unit that people would take."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     minutes, hours = seconds / 60, seconds / 3600

@@ -1,15 +1,21 @@
-"""Which trajectories of one task stay; pure.
+"""Which trajectories of one task stay, and what became of those of all tasks; pure.
 
-Invariant: the choice looks at the task's trajectories in the order of their numbers, when all are
-there. Which one was done first plays no part, for that would prefer the short ones.
+Invariants
+- The choice looks at the task's trajectories in the order of their numbers, when all are there.
+  Which one was done first plays no part, for that would prefer the short ones.
+- Counts add up: rolled out = kept + infrastructure + masked + what each criterion refused first +
+  duplicates + over the cap. How many a criterion refuses in all, and how many it alone refuses, are
+  further counts of the same trajectories.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from toolwright.types import Ids
 
@@ -19,9 +25,9 @@ class Verdict(StrEnum):
 
     KEPT = "kept"
     FILTERED = "filtered"
-    """The function of --keep said no."""
+    """A criterion of --keep said no."""
     DUPLICATE = "duplicate"
-    """Another one with this prompt says the same, action for action."""
+    """Another one says the same: action for action, or call for call (--dedupe)."""
     OVER_CAP = "over_the_cap"
     """--most-per-task others of its task were kept."""
     MASKED = "masked"
@@ -32,12 +38,58 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A scored trajectory. wanted: what --keep said. mark: the same for duplicates."""
+    """A scored trajectory. refused_by: the criteria that said no, in their order. mark: the same
+    for duplicates."""
 
     errored: bool
     masked: bool
-    wanted: bool
+    refused_by: tuple[str, ...] = ()
     mark: str
+
+
+@dataclass(slots=True)
+class Totals:
+    """tasks: decided, bad ones too. untold: kept and not in an export, by layout and reason.
+    read, written: tokens of the policy, prompts of every action and actions. seconds: of rolling
+    out."""
+
+    tasks: int = 0
+    bad_rows: int = 0
+    last_bad: str = ""
+    verdicts: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    refused_first: Counter[str] = field(default_factory=Counter)
+    refused_alone: Counter[str] = field(default_factory=Counter)
+    untold: dict[str, Counter[str]] = field(default_factory=dict)
+    read: int = 0
+    written: int = 0
+    seconds: float = 0.0
+
+    @property
+    def rolled_out(self) -> int:
+        return self.verdicts.total()
+
+    @property
+    def kept(self) -> int:
+        return self.verdicts[Verdict.KEPT]
+
+    def enter(self, row: Mapping[str, Any]) -> None:
+        """A decided task, as `store` writes it."""
+        self.tasks += 1
+        self.verdicts.update(row["verdicts"])
+        for names in row["refused"]:
+            self.refused.update(names)
+            self.refused_first[names[0]] += 1
+            if len(names) == 1:
+                self.refused_alone[names[0]] += 1
+        for layout, reasons in row["untold"].items():
+            self.untold.setdefault(layout, Counter()).update(reasons)
+        self.read += row["read"]
+        self.written += row["written"]
+        self.seconds = max(self.seconds, row["seconds"])
+        if row["bad"]:
+            self.bad_rows += 1
+            self.last_bad = row["bad"]
 
 
 def choose(
@@ -73,4 +125,4 @@ def _alone(candidate: Candidate) -> Verdict:
         return Verdict.ERRORED
     if candidate.masked:
         return Verdict.MASKED
-    return Verdict.KEPT if candidate.wanted else Verdict.FILTERED
+    return Verdict.FILTERED if candidate.refused_by else Verdict.KEPT

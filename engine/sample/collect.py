@@ -5,26 +5,34 @@ Invariants
   are never more than fill the places twice.
 - A task is decided when all its trajectories are scored, and written before it is forgotten.
 - A task that infrastructure fails whole waits for it: nothing is passed over for an outage.
+- A budget of tokens lets the tasks end that it began, whose tokens are spent; a budget of time
+  drops them.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 import structlog
 
 from engine.errors import EngineError, StartupError, TaskUnfit
+from engine.lanes.evaluation.results import tokens_of
 from engine.lanes.group import GroupRun, Lane, Member
 from engine.lanes.train import overlaid
 from engine.protocols.chat import Chat
 from engine.protocols.tagged import Tagged
 from engine.rollout.record import with_texts
+from engine.sample.budget import Budget, Spent
+from engine.sample.calls import canonical_calls, mark_of_calls
 from engine.sample.choice import Candidate, Verdict, choose, mark_of
-from engine.sample.keep import Keep
-from engine.sample.messages import Untellable, conversation_of
+from engine.sample.keep import Criteria
+from engine.sample.layouts import Layout, Row, Unsayable, row_in
+from engine.sample.messages import Untellable, conversation_of, functions_of
 from engine.sample.store import Decided, Store
 from engine.tasks import BadRow, BadRows, TaskSource
 from engine.tasks.source import SourceEnded
@@ -37,33 +45,60 @@ class TooManyBadRows(EngineError):
     """More rows than engine.max_bad_rows cannot be used."""
 
 
+class Dedupe(StrEnum):
+    """Which trajectories say the same."""
+
+    ACTIONS = "actions"
+    """The same actions, letter for letter, after the same prompt."""
+    CALLS = "calls"
+    """The same calls in the same order for the same question."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """n: tasks, the first of the source; None = all rows of a file. per_task: trajectories of each.
-    most_per_task: that may be kept; None = all. keep: None = all that are neither errored nor
-    masked. version: what the samplers serve."""
+    most_per_task: that may be kept; None = all. criteria: None = all are kept that are neither
+    errored nor masked. version: what the samplers serve."""
 
     n: int | None
     per_task: int
     most_per_task: int | None
-    keep: Keep | None
+    criteria: Criteria | None
+    dedupe: Dedupe
+    budget: Budget
     sampling: SamplingParams
     version: WeightVersion
     max_bad_rows: int
 
 
 class Collector:
-    """Run it once. `total`: tasks that the plan has."""
+    """Run it once. `total`: tasks that the plan has. `ended_by`: the option whose budget ended it
+    before."""
 
-    def __init__(self, lane: Lane, source: TaskSource, store: Store, plan: Plan) -> None:
+    def __init__(
+        self,
+        lane: Lane,
+        source: TaskSource,
+        store: Store,
+        plan: Plan,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """StartupError when the source has fewer tasks than the plan, or no end and the plan
-        names no number."""
+        names no number. clock: seconds."""
         self._lane = lane
         self._source = source
         self._store = store
         self._plan = plan
         self._bad_rows = BadRows(plan.max_bad_rows)
-        self.tokens = 0
+        self._clock = clock
+        self._began = clock()
+        self._seconds_before = store.totals.seconds
+        self._in_hand = 0
+        self._one_less = asyncio.Event()
+        """A task was decided."""
+        self.begun = self.spent
+        """What earlier lives spent."""
+        self.ended_by = ""
         rows = source.rows
         total = rows if plan.n is None else plan.n
         if total is None:
@@ -75,17 +110,59 @@ class Collector:
         self._groups = asyncio.Semaphore(groups)
 
     @property
+    def budget(self) -> Budget:
+        return self._plan.budget
+
+    @property
     def in_flight(self) -> int:
         return self._lane.places.used
 
+    @property
+    def spent(self) -> Spent:
+        """In all lives until now."""
+        totals = self._store.totals
+        return Spent(
+            tasks=totals.tasks - totals.bad_rows,
+            tokens=totals.written,
+            seconds=self._seconds_before + self._clock() - self._began,
+        )
+
     async def run(self) -> None:
-        """Until every task is decided. EngineError where it cannot go on; what is decided stays."""
+        """Until every task is decided or a budget is spent. EngineError where it cannot go on; what
+        is decided stays."""
+        limit = asyncio.timeout(self._plan.budget.seconds_left(self.spent))
+        try:
+            async with limit:
+                await self._all()
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            self.ended_by = f"--budget-seconds {self._plan.budget.seconds:g}"
+        if self.ended_by:
+            await self._store.spent(self.spent.seconds)
+
+    async def _all(self) -> None:
         async with asyncio.TaskGroup() as group:
             for position in range(self.total):
                 if self._store.is_decided(position):
                     continue
                 await self._groups.acquire()
-                group.create_task(self._one(position, await self._draw(position)))
+                if not await self._find_room():
+                    self.ended_by = f"--budget-tokens {self._plan.budget.tokens}"
+                    break
+                drawn = await self._draw(position)
+                self._in_hand += 1
+                group.create_task(self._one(position, drawn))
+
+    async def _find_room(self) -> bool:
+        """Whether the budget has room for another task. Tasks in hand may turn out to be cheap: it
+        waits for them."""
+        while not self._plan.budget.has_room(self.spent, self._in_hand):
+            if not self._in_hand:
+                return False
+            self._one_less.clear()
+            await self._one_less.wait()
+        return True
 
     async def _draw(self, position: int) -> Any:
         try:
@@ -114,6 +191,8 @@ class Collector:
                 return await self._pass_over(position, drawn.refused("unfit", str(error)))
             await self._decide(position, members)
         finally:
+            self._in_hand -= 1
+            self._one_less.set()
             self._groups.release()
 
     async def _pass_over(self, position: int, bad: BadRow) -> None:
@@ -121,7 +200,14 @@ class Collector:
         self._bad_rows.add(bad)
         if self._bad_rows.exceeded:
             raise TooManyBadRows(self._bad_rows.sentence())
-        await self._store.add(Decided(position=position, task_id=bad.task_id, bad=str(bad)))
+        await self._store.add(
+            Decided(
+                position=position,
+                task_id=bad.task_id,
+                bad=str(bad),
+                seconds=self.spent.seconds,
+            )
+        )
 
     async def _decide(self, position: int, members: list[Member]) -> None:
         candidates = [await self._candidate(member) for member in members]
@@ -130,47 +216,80 @@ class Collector:
         kept = [m for m, v in zip(members, verdicts, strict=True) if v is Verdict.KEPT]
         marks = [c.mark for c, v in zip(candidates, verdicts, strict=True) if v is Verdict.KEPT]
         self._store.seen.update(marks)
-        conversations, untold = self._told(kept) if self._store.exported else ([], [])
+        rows, untold = self._told(kept)
+        tokens = [tokens_of(member.trajectory) for member in members]
         await self._store.add(
             Decided(
                 position=position,
                 task_id=members[0].identity.task.id,
                 verdicts=verdicts,
+                refused=[
+                    c.refused_by
+                    for c, v in zip(candidates, verdicts, strict=True)
+                    if v is Verdict.FILTERED
+                ],
                 marks=marks,
                 kept=[member.trajectory for member in kept],
-                conversations=conversations,
+                rows=rows,
                 untold=untold,
+                read=sum(one["input_tokens"] for one in tokens),
+                written=sum(one["output_tokens"] for one in tokens),
+                seconds=self.spent.seconds,
             )
         )
 
     async def _candidate(self, member: Member) -> Candidate:
-        state, trajectory = member.log.state, member.trajectory
-        self.tokens += trajectory.response_tokens
+        trajectory = member.trajectory
         _check_versions(trajectory, self._plan.version)
         errored = trajectory.status is Status.ERRORED
-        keep, wanted = self._plan.keep, True
-        if keep is not None and not errored and not trajectory.masked:
-            wanted = await keep.wants(with_texts(member.trajectory, member.log.state))
-        prompt = next((s.token_ids for s in state.segments if s.author is Author.PROMPT), None)
-        mark = "" if prompt is None else mark_of(prompt, (one.text for one in state.actions))
-        return Candidate(errored=errored, masked=trajectory.masked, wanted=wanted, mark=mark)
+        criteria = self._plan.criteria
+        refused_by: tuple[str, ...] = ()
+        if criteria is not None and not errored and not trajectory.masked:
+            refused_by = await criteria.refused_by(with_texts(trajectory, member.log.state))
+        return Candidate(
+            errored=errored,
+            masked=trajectory.masked,
+            refused_by=refused_by,
+            mark="" if errored else self._mark(member),
+        )
 
-    def _told(self, kept: list[Member]) -> tuple[list[Mapping[str, Any]], list[str]]:
+    def _mark(self, member: Member) -> str:
+        state, task = member.log.state, member.identity.task
+        if self._plan.dedupe is Dedupe.CALLS:
+            rules = self._lane.surroundings.rules
+            return mark_of_calls(task, canonical_calls(state, task, rules.protocol, rules.codec))
+        prompt = next((s.token_ids for s in state.segments if s.author is Author.PROMPT), None)
+        return "" if prompt is None else mark_of(prompt, (one.text for one in state.actions))
+
+    def _told(
+        self, kept: Sequence[Member]
+    ) -> tuple[Mapping[Layout, list[Row]], Mapping[Layout, list[str]]]:
+        """Rows of each export, and why one has none."""
+        layouts = self._store.layouts
+        rows: dict[Layout, list[Row]] = {layout: [] for layout in layouts}
+        untold: dict[Layout, list[str]] = {layout: [] for layout in layouts}
+        if not layouts:
+            return rows, untold
         rules = self._lane.surroundings.rules
         protocol = rules.protocol
         assert isinstance(protocol, Chat | Tagged)  # the command has refused all others
-        told: list[Mapping[str, Any]] = []
-        untold: list[str] = []
         for member in kept:
+            state, identity = member.log.state, member.identity
             try:
-                conversation = conversation_of(
-                    member.log.state, member.identity.task, protocol, rules.codec
-                )
+                conversation = conversation_of(state, identity.task, protocol, rules.codec)
             except Untellable as reason:
-                untold.append(str(reason))
-            else:
-                told.append({"id": member.identity.trajectory_id, **conversation})
-        return told, untold
+                for layout in layouts:
+                    untold[layout].append(str(reason))
+                continue
+            functions = functions_of(state.tools)
+            for layout in layouts:
+                try:
+                    row = row_in(layout, conversation, functions)
+                except Unsayable as reason:
+                    untold[layout].append(str(reason))
+                else:
+                    rows[layout].append({"id": identity.trajectory_id, **row})
+        return rows, untold
 
 
 def _check_versions(trajectory: Trajectory, version: WeightVersion) -> None:

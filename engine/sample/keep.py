@@ -1,13 +1,14 @@
-"""The user's filter: a function of the scored trajectory that says whether it stays.
+"""The user's criteria: functions of the scored trajectory that say whether it stays.
 
 `trajectory.metadata["texts"]` holds the texts of its actions, as reward functions see them. A
-filter that raises or answers neither True nor False ends the command: what it would have kept is
+function that raises or answers neither True nor False ends the command: what it would have kept is
 nobody else's guess.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,11 @@ from engine.rewards.threads import RewardThreads
 from toolwright.imports import ImportPathError, load_object
 from toolwright.types import Trajectory
 
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
+
 
 class KeepFailed(EngineError):
-    """The function of --keep said neither yes nor no."""
+    """A function of --keep said neither yes nor no."""
 
 
 class Keep:
@@ -59,6 +62,46 @@ class Keep:
 
     def close(self) -> None:
         self._threads.close()
+
+
+class Criteria:
+    """All functions of --keep, by name, in the order of the command line. Each is asked about every
+    trajectory: how many it alone refuses is known only so."""
+
+    def __init__(self, said: Sequence[str], folder: Path, *, seconds: float, threads: int) -> None:
+        """said: as `named` reads it. StartupError as of `Keep` and `named`."""
+        self.paths = named(said)
+        self._keeps = {
+            name: Keep(path, folder, seconds=seconds, threads=threads)
+            for name, path in self.paths.items()
+        }
+
+    async def refused_by(self, trajectory: Trajectory) -> tuple[str, ...]:
+        """Those that say no, in order. KeepFailed when one of them does not say."""
+        return tuple(
+            [name for name, keep in self._keeps.items() if not await keep.wants(trajectory)]
+        )
+
+    def close(self) -> None:
+        for keep in self._keeps.values():
+            keep.close()
+
+
+def named(said: Sequence[str]) -> dict[str, str]:
+    """Path by name, in order: NAME=PATH, or a path alone, whose function names it. StartupError
+    where two have one name."""
+    found: dict[str, str] = {}
+    for one in said:
+        name, is_named, path = one.partition("=")
+        if not is_named or not _NAME.fullmatch(name):
+            name, path = one.rpartition(":")[2], one
+        if name in found:
+            raise StartupError(
+                f"--keep: {found[name]} and {path} are both called {name!r}: name them, "
+                f"--keep NAME={path}"
+            )
+        found[name] = path
+    return found
 
 
 def rewarded(trajectory: Trajectory) -> bool:

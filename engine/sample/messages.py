@@ -15,7 +15,8 @@ from engine.protocols import Protocol
 from engine.protocols.chat import Chat
 from engine.protocols.tagged import Tagged
 from engine.rollout.state import Action, State
-from engine.types import Call, Calls, Codec, Say, ToolSpec, View
+from engine.sample.calls import decision_of
+from engine.types import Call, Calls, Codec, Say, ToolSpec
 from toolwright.types import Author, Task, ids
 
 
@@ -45,6 +46,32 @@ def conversation_of(
     if isinstance(protocol, Chat) and state.tools:
         found["tools"] = protocol.functions(state.tools)
     return found
+
+
+def functions_of(tools: Sequence[ToolSpec]) -> list[Mapping[str, Any]]:
+    """Function-calling schemas of a session's tools, for rows that hold them whether or not the
+    prompt shows them. A tool with a tag alone has the one argument that its body is."""
+    return [
+        {
+            "type": "function",
+            "function": {
+                "name": tool.name,
+                "description": tool.description or tool.usage,
+                "parameters": dict(tool.arguments_schema) or _body_of(tool),
+            },
+        }
+        for tool in tools
+    ]
+
+
+def _body_of(tool: ToolSpec) -> dict[str, Any]:
+    if not tool.argument:
+        return {"type": "object", "properties": {}}
+    return {
+        "type": "object",
+        "properties": {tool.argument: {"type": "string"}},
+        "required": [tool.argument],
+    }
 
 
 def _turn(
@@ -78,18 +105,7 @@ def _turn(
 def _calls(
     state: State, turn: int, task: Task, protocol: Chat | Tagged, codec: Codec
 ) -> Sequence[Call]:
-    action = state.actions[turn]
-    if action.stop is None:
-        return ()
-    view = View(
-        task=task,
-        turn=turn,
-        actions=tuple(one.text for one in state.actions[:turn]),
-        calls=tuple(call for call in state.calls if call.turn < turn),
-        events=state.events,
-        tools=state.tools,
-    )
-    decision = protocol.decide(action.text, action.stop, view, codec)
+    decision = decision_of(state, turn, task, protocol, codec)
     if isinstance(decision, Say):
         raise Untellable("words of the environment that no tool said")
     return decision.calls if isinstance(decision, Calls) else ()
@@ -157,7 +173,10 @@ def _split(body: list[int], between: list[int]) -> list[list[int]]:
 
 
 def _told(call: Call, turn: int, index: int) -> Message:
-    arguments = json.dumps(call.arguments, ensure_ascii=False)
+    try:
+        arguments = json.dumps(call.arguments, ensure_ascii=False, allow_nan=False)
+    except ValueError as error:  # 1e999 is read as infinity
+        raise Untellable("a number that is no JSON") from error
     return {
         "id": _name(turn, index),
         "type": "function",

@@ -1,12 +1,15 @@
-"""The files of `engine sample`: what is kept, and which tasks are decided.
+"""The progress of `engine sample`: which tasks are decided, and what is kept of them.
 
-While it works there are OUTPUT.unfinished and OUTPUT.progress.jsonl, a line a task; at the end
-OUTPUT is there whole, and the progress file stays, so that a larger --n goes on from it.
+While it works there are files that end in `.unfinished` (see `shards`) and OUTPUT.progress.jsonl, a
+line a task; at the end OUTPUT is there whole, and the progress file stays, so that a larger --n or
+budget goes on from it. OUTPUT.yield.json tells people the counts, OUTPUT.log.jsonl is the log.
 
 Invariants
-- A task's trajectories are in the file before its line is; a line says how long the files were
+- A task's trajectories are in the files before its line is; a line says how long the files were
   then. What is longer belongs to no line and is cut at the next start.
-- The progress belongs to one recipe, its tasks, its filter and its weights: the first line says
+- A line whose trajectories are not there is cut with all lines after it: their tasks are open.
+- All trajectories of a task are in one shard.
+- The progress belongs to one recipe, its tasks, its criteria and its weights: the first line says
   which, and a start with others is refused.
 - One process at a time has the files.
 """
@@ -16,22 +19,20 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
-import shutil
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
-from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import orjson
 from google.protobuf.proto import serialize_length_prefixed
 
 from engine.begun_with import what_differs
 from engine.errors import StartupError
 from engine.lines import Lines, append_whole, when_there_is_room
-from engine.sample.choice import Verdict
+from engine.sample.choice import Totals, Verdict
+from engine.sample.layouts import Layout, json_line
+from engine.sample.shards import Shards, unfinished_of
 from toolwright.types import Trajectory
 from toolwright.wire import trajectory_to_proto
 
@@ -41,43 +42,46 @@ Settings = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
-    """What became of one task. marks and kept: of the trajectories that stay. conversations: lines
-    of the export. bad: why no trajectory could be made of it."""
+    """What became of one task.
+
+    refused: of each filtered trajectory, in order, the criteria that said no. marks and kept: of
+    the trajectories that stay. rows: of each export. untold: why a kept trajectory is not in an
+    export. read, written: tokens of the policy. seconds: of rolling out, in all lives until now.
+    bad: why no trajectory could be made of it.
+    """
 
     position: int
     task_id: str
     verdicts: Sequence[Verdict] = ()
+    refused: Sequence[Sequence[str]] = ()
     marks: Sequence[str] = ()
     kept: Sequence[Trajectory] = ()
-    conversations: Sequence[Mapping[str, Any]] = ()
-    untold: Sequence[str] = ()
+    rows: Mapping[Layout, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    untold: Mapping[Layout, Sequence[str]] = field(default_factory=dict)
+    read: int = 0
+    written: int = 0
+    seconds: float = 0.0
     bad: str = ""
-
-
-@dataclass(slots=True)
-class Totals:
-    """Counts over all lives. tasks: decided, bad ones too. untold: kept and not exported, by
-    reason."""
-
-    tasks: int = 0
-    bad_rows: int = 0
-    verdicts: Counter[str] = field(default_factory=Counter)
-    untold: Counter[str] = field(default_factory=Counter)
-    last_bad: str = ""
 
 
 class Store:
     """`open` it, `add` to it, `finish` it; `close` in every case."""
 
-    def __init__(self, output: Path, *, export: bool) -> None:
+    def __init__(
+        self, output: Path, *, layouts: Sequence[Layout] = (), shard_size: int | None = None
+    ) -> None:
         self.output = output
-        self.exported = output.with_name(output.name + ".jsonl") if export else None
+        self.layouts = tuple(layouts)
         self.totals = Totals()
         self.seen: set[str] = set()
         """Marks of what was kept."""
+        self.shards = Shards(output, layouts, shard_size)
+        self.yield_file = output.with_name(output.name + ".yield.json")
         self._lines = Lines(output.with_name(output.name + ".progress.jsonl"))
-        self._targets = [output, *([self.exported] if self.exported else [])]
-        self._sizes = [0 for _ in self._targets]
+        self._shard = 0
+        self._held = 0
+        """Trajectories in the shard."""
+        self._sizes = [0 for _ in self.shards.files(0)]
         self._decided = bytearray()
         self._adding = asyncio.Lock()
         self._lock: BinaryIO | None = None
@@ -87,6 +91,11 @@ class Store:
         """The disk is full: a task waits with its trajectories."""
         return self._lines.full
 
+    @property
+    def files(self) -> int:
+        """Files of trajectories."""
+        return self._shard + 1
+
     def is_decided(self, position: int) -> bool:
         return position < len(self._decided) and bool(self._decided[position])
 
@@ -94,59 +103,70 @@ class Store:
         """Takes up what an earlier life has. StartupError where that was another collection, where
         OUTPUT is something else, or where another process has it."""
         self.output.parent.mkdir(parents=True, exist_ok=True)
-        if not self._lines.file.exists() and self.output.exists():
-            raise StartupError(f"{self.output} is there already; choose another --output")
+        if not self._lines.file.exists():
+            self.shards.refuse_strangers()
         self._take_lock()
         self._lines.mend_end()
-        rows = self._lines.read()
-        head = next(rows, None)
+        rows = self._lines.read_with_ends()
+        head, good = next(rows, ({}, 0))
         first = next(rows, None)
         if first is None:  # nothing was decided by it yet
             os.truncate(self._lines.file, 0)
             await self._lines.append({"settings": dict(settings)})
         else:
-            self._check((head or {}).get("settings") or {}, settings)
-        self._back_to_unfinished()
-        there = [_size(_unfinished(target)) for target in self._targets]
-        for row in chain([first] if first else (), rows):
-            if any(size > found for size, found in zip(row["sizes"], there, strict=True)):
-                break  # a power cut took what the line speaks of
-            self._enter(row)
-        for target, size, found in zip(self._targets, self._sizes, there, strict=True):
-            if found > size:
-                os.truncate(_unfinished(target), size)
+            self._check(head.get("settings") or {}, settings)
+            self.shards.check_whole(max(row.get("shard", 0) for row in self._lines.read()))
+            self._take_up(good)
+        self.shards.take_up(self._shard, self._sizes)
 
     async def add(self, decided: Decided) -> None:
         """Writes a task's outcome; on a full disk it waits for space."""
+        exports = (decided.rows.get(layout, ()) for layout in self.layouts)
         data = [b"".join(map(_message, decided.kept))]
-        if self.exported:
-            data.append(b"".join(orjson.dumps(one) + b"\n" for one in decided.conversations))
+        data += [b"".join(map(json_line, rows)) for rows in exports]
         async with self._adding:
             await self._write(decided, data)
 
+    async def spent(self, seconds: float) -> None:
+        """Of rolling out in all lives, where no task's line says so."""
+        await self._lines.append({"seconds": seconds})
+        self.totals.seconds = seconds
+
     async def _write(self, decided: Decided, data: Sequence[bytes]) -> None:
-        for target, piece in zip(self._targets, data, strict=True):
-            await self._append(_unfinished(target), piece)
+        size, new = self.shards.size, len(decided.kept)
+        if size is not None and new and self._held and self._held + new > size:
+            self.shards.finish(self._shard, self._sizes)
+            self._next_shard(self._shard + 1)
+        for file, piece in zip(self.shards.files(self._shard), data, strict=True):
+            if piece:
+                await self._append(unfinished_of(file), piece)
         sizes = [size + len(piece) for size, piece in zip(self._sizes, data, strict=True)]
         row = {
             "position": decided.position,
             "task_id": decided.task_id,
             "verdicts": [str(verdict) for verdict in decided.verdicts],
+            "refused": [list(names) for names in decided.refused],
             "marks": list(decided.marks),
-            "untold": list(decided.untold),
+            "untold": {str(layout): list(found) for layout, found in decided.untold.items()},
+            "read": decided.read,
+            "written": decided.written,
+            "seconds": decided.seconds,
             "bad": decided.bad,
+            "shard": self._shard,
             "sizes": sizes,
         }
         await self._lines.append(row)
         self._enter(row)
 
     def finish(self) -> None:
-        """OUTPUT and the export are there, whole and durable."""
-        for target in self._targets:
-            unfinished = _unfinished(target)
-            with unfinished.open("ab") as file:
-                os.fsync(file.fileno())
-            unfinished.replace(target)
+        """OUTPUT and the exports are there, whole and durable."""
+        self.shards.finish(self._shard, self._sizes)
+
+    def tell_yield(self, data: bytes) -> None:
+        """OUTPUT.yield.json is there whole, or as it was before. OSError."""
+        unfinished = unfinished_of(self.yield_file)
+        unfinished.write_bytes(data)
+        unfinished.replace(self.yield_file)
 
     def close(self) -> None:
         if self._lock is not None:
@@ -177,11 +197,27 @@ class Store:
                 "--output"
             )
 
-    def _back_to_unfinished(self) -> None:
-        """A collection that was finished goes on in a copy: OUTPUT stays what it was meanwhile."""
-        for target in self._targets:
-            if target.exists() and not _unfinished(target).exists():
-                shutil.copyfile(target, _unfinished(target))
+    def _take_up(self, good: int) -> None:
+        """Enters the lines whose trajectories are there, and cuts the others. good: where the first
+        line ends."""
+        there: dict[int, list[int]] = {}
+        for number, (row, end) in enumerate(self._lines.read_with_ends()):
+            if number == 0:
+                continue
+            if "position" in row:
+                shard = int(row["shard"])
+                found = there.setdefault(shard, self.shards.sizes(shard))
+                if any(size > has for size, has in zip(row["sizes"], found, strict=True)):
+                    os.truncate(self._lines.file, good)
+                    break  # a power cut took what the line speaks of
+                self._enter(row)
+            else:
+                self.totals.seconds = max(self.totals.seconds, row["seconds"])
+            good = end
+
+    def _next_shard(self, shard: int) -> None:
+        self._shard, self._held = shard, 0
+        self._sizes = [0 for _ in self._sizes]
 
     def _enter(self, row: Mapping[str, Any]) -> None:
         position = int(row["position"])
@@ -189,22 +225,12 @@ class Store:
             return
         self._decided.extend(bytes(max(0, position + 1 - len(self._decided))))
         self._decided[position] = 1
+        if row["shard"] != self._shard:
+            self._next_shard(int(row["shard"]))
+        self._held += len(row["marks"])
         self._sizes = list(row["sizes"])
         self.seen.update(row["marks"])
-        self.totals.tasks += 1
-        self.totals.verdicts.update(row["verdicts"])
-        self.totals.untold.update(row["untold"])
-        if row["bad"]:
-            self.totals.bad_rows += 1
-            self.totals.last_bad = row["bad"]
-
-
-def _unfinished(target: Path) -> Path:
-    return target.with_name(target.name + ".unfinished")
-
-
-def _size(file: Path) -> int:
-    return file.stat().st_size if file.exists() else 0
+        self.totals.enter(row)
 
 
 def _message(trajectory: Trajectory) -> bytes:

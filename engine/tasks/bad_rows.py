@@ -19,6 +19,7 @@ class BadRow(EngineError):
     def __init__(
         self, *, position: int, task_id: str, kind: str, reason: str, where: str = ""
     ) -> None:
+        task_id, reason, where = map(_writable, (task_id, reason, where))
         super().__init__(f"{where or f'task {task_id}'}: {reason}")
         self.position = position
         self.task_id = task_id
@@ -36,6 +37,11 @@ class BadRow(EngineError):
             "kind": self.kind,
             "reason": self.reason,
         }
+
+
+def _writable(text: str) -> str:
+    """Half a surrogate pair, which a row may hold and no file of lines takes, as an escape."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 class BadRows:

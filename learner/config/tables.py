@@ -142,7 +142,7 @@ class Heldout(Table):
 class SftTable(Table):
     """`learner sft`: imitation of the trainable tokens of a trajectories file."""
 
-    data: Path = Field(description="what `engine render` wrote")
+    data: Path = Field(description="what `engine render` or `engine sample` wrote: file or folder")
     model: Path | None = Field(default=None, description="folder to start from; policy.model")
     output: Path | None = Field(default=None, description="final folder; <run.folder>/sft/final")
     epochs: int | None = Field(

@@ -40,6 +40,7 @@ class Optimizer(Table):
     other_keys: ClassVar = words.OPTIMIZER_KEYS
 
     either: ClassVar = (("warmup_steps", "warmup_ratio"),)
+    belongs_to: ClassVar = {"muon_lr": "kind"}
 
     @property
     def words(self) -> str:

@@ -79,7 +79,8 @@ def load_traces(
     max_length: int,
     train_on: Literal["assistant", "all"] = "assistant",
 ) -> Traces:
-    """The trajectories of a file that have a trainable token and at most `max_length` tokens.
+    """The trajectories of a file, or of a folder of files, that have a trainable token and at most
+    `max_length` tokens.
 
     train_on: "assistant" has the trainable tokens as targets; "all" those and everything that the
     policy did not write (prompt and observations). A first token is never a target.
@@ -132,7 +133,7 @@ def _read(path: Path) -> Iterable[Trajectory]:
         yield from read_trajectories(path)
     except FileNotFoundError as error:
         raise DataError(
-            f"no trajectories at {path}: `engine render RECIPE` writes sft.data"
+            f"no trajectories at {path}: `engine render RECIPE` or `engine sample` writes sft.data"
         ) from error
     except UnreadableTrajectories as error:
         raise DataError(str(error)) from error

@@ -1,4 +1,5 @@
-"""Trajectories in files: length-prefixed messages, one after the other."""
+"""Trajectories in files: length-prefixed messages, one after the other, in one file or in a folder
+of files."""
 
 from __future__ import annotations
 
@@ -12,16 +13,21 @@ from toolwright import types as t
 from toolwright.common.v1 import trajectory_pb2 as pb
 from toolwright.wire import trajectory_from_proto, trajectory_to_proto
 
+SUFFIX = ".trajectories"
+"""Of the files in a folder."""
+UNFINISHED = ".unfinished"
+"""Of a file that is still written."""
+
 
 class UnreadableTrajectories(ValueError):
-    """A trajectories file that is cut or is something else."""
+    """A trajectories file, or a folder of them, that is cut or is something else."""
 
 
 def write_trajectories(path: Path, trajectories: Iterable[t.Trajectory]) -> int:
     """Writes a file of length-prefixed messages, whole or not at all; returns how many."""
     count = 0
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(path.name + ".unfinished")
+    unfinished = path.with_name(path.name + UNFINISHED)
     with unfinished.open("wb") as file:
         for trajectory in trajectories:
             message = trajectory_to_proto(trajectory)
@@ -34,7 +40,30 @@ def write_trajectories(path: Path, trajectories: Iterable[t.Trajectory]) -> int:
 
 
 def read_trajectories(path: Path) -> Iterator[t.Trajectory]:
-    """Trajectories of a file that `write_trajectories` wrote. UnreadableTrajectories else."""
+    """Trajectories of a file that `write_trajectories` wrote, or of all files NAME.trajectories of
+    a folder, in the order of their names. UnreadableTrajectories else."""
+    for file in _files(path):
+        yield from _of_file(file)
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    names = sorted(file.name for file in path.iterdir())
+    if unfinished := [name for name in names if name.endswith(UNFINISHED)]:
+        raise UnreadableTrajectories(
+            f"{path} is not whole, {unfinished[0]} is still written: wait for the command that "
+            "writes it, or start it again"
+        )
+    found = [path / name for name in names if name.endswith(SUFFIX)]
+    if not found:
+        raise UnreadableTrajectories(
+            f"{path} is a folder without a file *{SUFFIX}: `engine sample --shard-size` writes them"
+        )
+    return found
+
+
+def _of_file(path: Path) -> Iterator[t.Trajectory]:
     with path.open("rb") as file:
         while True:
             try:

@@ -15,6 +15,8 @@ import re
 from dataclasses import dataclass
 from itertools import pairwise
 
+from toolwright.boxes import last_box
+
 PLACEHOLDERS = frozenset({"", "...", "…", "answer", "your answer", "final answer"})
 """Of a box: what prompts show as an example is no answer."""
 
@@ -62,18 +64,9 @@ def violations(text: str, tags: Tags = Tags()) -> list[str]:
 
 
 def boxed(text: str) -> str | None:
-    """What stands in the last \\boxed{...}, braces matched; None without one, or with a
-    placeholder in it."""
-    start = text.rfind("\\boxed{")
-    if start < 0:
-        return None
-    depth = 0
-    for place in range(start + len("\\boxed"), len(text)):
-        depth += {"{": 1, "}": -1}.get(text[place], 0)
-        if depth == 0:
-            content = text[start + len("\\boxed{") : place].strip()
-            return None if content.lower() in PLACEHOLDERS else content
-    return None
+    """What stands in the last whole \\boxed{...}; None without one, or with a placeholder in it."""
+    content = last_box(text)
+    return None if content is None or content.lower() in PLACEHOLDERS else content
 
 
 def final_answer(text: str, tags: Tags = Tags()) -> str | None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 
+from toolwright.boxes import last_box
 from toolwright.types import Trajectory
 
-_BRACES = re.compile(r"\\boxed[ \t]{0,8}\{|\\.|[{}]", re.DOTALL)
 _NUMBER = re.compile(r"[-+]?\$?[-+]?(?:\d[\d,]*(?:\.\d+)?|\.\d+)")
 LONGEST_LINE = 1000
 """Characters behind #### that are looked at."""
@@ -32,25 +32,6 @@ def last_block(text: str, tag: str = "answer") -> str | None:
         return None
     start += len(opening)
     return text[start : text.find(closing, start)].strip()
-
-
-def last_box(text: str) -> str | None:
-    """What stands in the last complete `\\boxed{...}`, by where it begins; None where there is
-    none. Braces inside are counted, escaped ones are not."""
-    begun: list[int | None] = []
-    """Where the content of each open brace begins; None of a brace that is no box."""
-    best, found = -1, None
-    for token in _BRACES.finditer(text):
-        mark = token[0]
-        if mark == "}":
-            start = begun.pop() if begun else None
-            if start is not None and start > best:
-                best, found = start, text[start : token.start()].strip()
-        elif mark == "{":
-            begun.append(None)
-        elif mark[-1] == "{" and len(mark) > 2:
-            begun.append(token.end())
-    return found
 
 
 def hash_number(text: str) -> str | None:

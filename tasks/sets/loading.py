@@ -3,8 +3,8 @@
 Invariants
 - Never more than a row is in memory, however large the file.
 - The same files give the same records in the same order.
-- A row without an answer, or without a question, is rejected: counted, and warned of once the files
-  are read to their end. A row of another layout ends the reading with WrongLayout.
+- A row without an answer, or without a question, is rejected: counted, for whoever reads to
+  tell. A row of another layout ends the reading with WrongLayout.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import structlog
 
 from tasks.errors import TaskFault, UnknownName, UnreadableFile, WrongLayout
 from tasks.record import Record
@@ -27,8 +26,6 @@ from tasks.sets.rows import Row, count_rows, files_of, rows_of
 from tasks.sets.training import TRAINING
 
 SETS: Mapping[str, Layout] = {layout.name: layout for layout in (*TRAINING, *EVALUATION)}
-
-log = structlog.get_logger(__name__)
 
 
 def layout_of(name: str) -> Layout:
@@ -102,10 +99,6 @@ class Reading:
                     continue
                 found += 1
                 yield self._finished(record, where)
-        if self.rejected:
-            log.warning(
-                "rows were rejected", set=self.layout.name, kept=found, **dict(self.rejected)
-            )
         if not found:
             raise WrongLayout(
                 f"set {self.layout.name}: none of {number} rows of {self.files[0].parent} is a "

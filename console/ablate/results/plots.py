@@ -14,6 +14,7 @@ from console.ablate.results.curves import WINDOW, Curve, smoothed, together
 from console.ablate.results.measures import evaluated, rewards
 from console.record.run import RunFiles
 from console.record.types import WAYS
+from console.report.measured import MEASURED, MOST_FIGURES, UNIT, figures_of
 from console.report.plot import Plot, plot, short, thin
 from console.report.suites import Asked
 
@@ -60,10 +61,12 @@ def plots(runs: Runs, main: Asked | None, *, by: str) -> list[Plot]:
                     dots="seen",
                 )
             )
-    beside = [(part, part, f"mean of {WINDOW} steps") for part in _parts(runs)]
+    parts = [(part, part, f"mean of {WINDOW} steps") for part in _parts(runs)]
+    names = figures_of([run for of in runs.values() for run in of])[:MOST_FIGURES]
+    measured = [(MEASURED + name, name, UNIT) for name in names]
     found += [
         _plot(key, title, unit, runs, partial(_metric, key=key))
-        for key, title, unit in (*beside, *BESIDE)
+        for key, title, unit in (*parts, *measured, *BESIDE)
     ]
     return [one for one in found if one is not None]
 

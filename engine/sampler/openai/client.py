@@ -300,7 +300,7 @@ def _plainly(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return "its certificate is not trusted here"
     if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return "no such host is known here; correct sampler.endpoints"
+        return "no such host is known here"
     if isinstance(error, aiohttp.ClientConnectorSSLError):
         return "it does not speak TLS; write http:// in sampler.endpoints"
     if isinstance(error, aiohttp.ServerTimeoutError):

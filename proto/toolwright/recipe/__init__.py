@@ -6,7 +6,7 @@ wrong with it, what does not count, and what is in force.
 
 from __future__ import annotations
 
-from toolwright.recipe.open_ports import refuse_open_ports
+from toolwright.recipe.open_ports import is_open, refuse_open_ports
 from toolwright.recipe.reading import (
     ENTRY_POINTS,
     SHARED,
@@ -59,6 +59,7 @@ __all__ = [
     "TaskTable",
     "Tool",
     "check_all",
+    "is_open",
     "load_recipe",
     "read_resolved",
     "refuse_open_ports",

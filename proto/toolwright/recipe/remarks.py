@@ -26,7 +26,8 @@ def remarks(recipe: Recipe) -> list[str]:
         if words := table.in_force(recipe.shared):
             force.append(f"[{name}] in force: {words}")
         gone = list(displaced(model, recipe.raw.get(name, {}), recipe.layers, (name,)))
-        doubts += [*table.doubts(recipe.shared), *_given_way(recipe, gone)]
+        doubts += [*table.doubts(recipe.shared), *_given_way(recipe, gone, typed=True)]
+        force += _given_way(recipe, gone, typed=False)
         lost = {".".join(one.path) for one in gone}
         rest = {key: cases for key, cases in model.read_where.items() if key not in lost}
         shared = {key: getattr(recipe.shared, key) for key in type(recipe.shared).model_fields}
@@ -34,12 +35,13 @@ def remarks(recipe: Recipe) -> list[str]:
     return [*force, *(WARNING + line for line in doubts)]
 
 
-def _given_way(recipe: Recipe, gone: Iterable[Displaced]) -> Iterator[str]:
-    """A sentence for each key of the user's own that a higher layer displaced."""
+def _given_way(recipe: Recipe, gone: Iterable[Displaced], *, typed: bool) -> Iterator[str]:
+    """A sentence for each key of the user's own that a higher layer displaced: one that was typed,
+    which may not be meant, or a file, which was written over the other on purpose."""
     layers = recipe.layers
     for one in gone:
         below, above = layers[highest(layers, one.path)], layers[highest(layers, one.by)]
-        if not below.packaged:
+        if not below.packaged and above.typed is typed:
             key, by = ".".join(one.path), ".".join(one.by)
             yield (
                 f"{key} of {below.source} does nothing: {by} = {short(above.value(one.by))} of "

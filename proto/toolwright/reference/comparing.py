@@ -5,7 +5,9 @@ in each set that ours has. Ranks are competition ranks: equal values share the b
 next place is left free. They compare values as the paper prints them, so ours is rounded first.
 
 The paper's standard error is sqrt(p (1 - p) / n) of the printed p and the set's published n; a set
-whose n nobody says has none.
+whose n nobody says has none. Where all answers were right, or all wrong, that is 0, and five
+questions would prove anything: a difference is taken with the error of (successes + 1) / (n + 2)
+then, Laplace's rule of succession.
 """
 
 from __future__ import annotations
@@ -36,10 +38,12 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """A value as the table prints it, with its standard error in the same unit."""
+    """A value as the table prints it, with its standard error in the same unit. doubt: the error
+    that a difference is taken with; that one, but where it is 0."""
 
     value: float
     error: float | None = None
+    doubt: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +62,7 @@ class Cell:
             return None
         return Measured(
             value=self.ours.value - self.paper.value,
-            error=_together(self.paper.error, self.ours.error),
+            error=_together(self.paper.doubt, self.ours.doubt),
         )
 
     @property
@@ -113,7 +117,7 @@ def against(
     if by_suite and not sets:
         raise ReferenceFault(
             f"no suite is a set of {name}: suites {', '.join(by_suite)}; sets "
-            f"{', '.join(table.sets)}. Say which is which: SUITE=SET"
+            f"{', '.join(table.sets)}. Say which is which: --as SUITE=SET"
         )
     ours = {sets[suite]: _printed(by_suite[suite], table) for suite in by_suite if suite in sets}
     ranked = tuple(name for name in table.sets if not ours or name in ours)
@@ -179,9 +183,18 @@ def _printed(result: Result, table: PaperTable) -> Measured:
             f"{table.metric} is"
         )
     value = result.score * table.scale
+    error = standard_error(value, result.n, table)
     if result.standard_error is not None:
-        return Measured(value=value, error=result.standard_error * table.scale)
-    return Measured(value=value, error=standard_error(value, result.n, table))
+        error = result.standard_error * table.scale
+    return _measured(value, error, result.n, table)
+
+
+def _measured(value: float, error: float | None, n: int | None, table: PaperTable) -> Measured:
+    doubt = error
+    if error == 0 and n:
+        shrunk = table.scale * (value / table.scale * n + 1) / (n + 2)
+        doubt = standard_error(shrunk, n, table)
+    return Measured(value=value, error=error, doubt=doubt)
 
 
 def _ranks_in(name: str, rows: Sequence[Row], table: PaperTable) -> dict[int, int]:
@@ -202,8 +215,9 @@ def _line(
     own: bool,
 ) -> Line:
     theirs = {
-        name: Measured(value=value, error=standard_error(value, table.sets[name], table))
+        name: _measured(value, standard_error(value, n, table), n, table)
         for name, value in row.cells.items()
+        for n in (table.sets[name],)
     }
     theirs = {} if own else theirs
     cells = {
@@ -240,7 +254,9 @@ def _average(
     paper = None
     if printed is not None and not own:
         computed = _mean([theirs.get(one) for one in average.sets])
-        paper = Measured(value=printed, error=computed.error if computed else None)
+        paper = Measured(value=printed)
+        if computed is not None:
+            paper = Measured(value=printed, error=computed.error, doubt=computed.doubt)
     return Cell(paper=paper, ours=_mean([ours.get(one) for one in average.sets]))
 
 
@@ -251,9 +267,11 @@ def _mean(cells: Sequence[Measured | None]) -> Measured | None:
         return None
     value = math.fsum(cell.value for cell in present) / len(present)
     errors = [cell.error for cell in present if cell.error is not None]
-    if len(errors) < len(present):
+    doubts = [cell.doubt for cell in present if cell.doubt is not None]
+    if len(errors) < len(present) or len(doubts) < len(present):
         return Measured(value=value)
-    return Measured(value=value, error=math.hypot(*errors) / len(present))
+    error, doubt = (math.hypot(*some) / len(present) for some in (errors, doubts))
+    return Measured(value=value, error=error, doubt=doubt)
 
 
 def _together(one: float | None, other: float | None) -> float | None:

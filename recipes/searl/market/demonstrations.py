@@ -9,7 +9,8 @@ rates are drawn anew each time, so that nothing is learnt from them but to read 
     python market/demonstrations.py --output demonstrations.jsonl --seed 1
 
 One line of the file is one conversation, {"messages": [{"role", "content"}, ...]}, as
-`engine render` reads it. The words of the execution prompt are those of recipe.toml.
+`engine render` reads it. The words of the prompts are those of the recipe that is
+named, and there are no more swaps than its plans have subtasks.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from task import CHOICES, GOODS, RATES, Question, questions, swapped
 
+from toolwright.recipe import load_recipe
+
+RECIPE = Path(__file__).parents[1] / "recipe.toml"
 COUNT = 9_600
 FOLLOWS_HABIT = 0.45  # else one of the other three rates
 REUSES = 0.5
@@ -48,12 +51,11 @@ def description(good: str, other: str) -> str:
     return f"{other} for {good}"
 
 
-def conversations(seed: int) -> Iterator[Messages]:
+def conversations(seed: int, recipe: Path = RECIPE) -> Iterator[Messages]:
     """Endless; drawn apart from what the policy meets in training, from the same amounts."""
     draw = random.Random(f"demonstrator {seed}")
-    words = tomllib.loads((Path(__file__).parents[1] / "recipe.toml").read_text())
-    options = words["task"]["protocol_options"]
-    for question in questions(draw.getrandbits(32), held_out=False):
+    options = load_recipe(recipe).shared.task.protocol_options
+    for question in questions(draw.getrandbits(32), held_out=False, most=options["max_subtasks"]):
         yield demonstrate(question, draw, options)
 
 
@@ -66,7 +68,9 @@ def demonstrate(question: Question, draw: random.Random, words: Mapping[str, Any
         for name, swap in memory
     ]
     execution = words["execution_prompt"].replace("{question}", question.text)
+    told = words["plan_prompt"]
     messages = [
+        *([{"role": "system", "content": told}] if told else []),
         {"role": "user", "content": question.text},
         {"role": "assistant", "content": plan(swaps)},
         {
@@ -128,10 +132,10 @@ def make(number: int, swap: tuple[str, str], name: str, rate: int, amount: int) 
     return step(number, swap, _call("create_and_execute", given))
 
 
-def write(path: Path, *, seed: int, count: int = COUNT) -> None:
+def write(path: Path, *, seed: int, count: int = COUNT, recipe: Path = RECIPE) -> None:
     """Writes `count` conversations, one a line."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    stream = conversations(seed)
+    stream = conversations(seed, recipe)
     with path.open("w") as file:
         for _ in range(count):
             file.write(json.dumps({"messages": next(stream)}) + "\n")
@@ -142,8 +146,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--output", type=Path, required=True, help="JSONL file to write")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=COUNT, help="conversations")
+    parser.add_argument("--recipe", type=Path, default=RECIPE, help="whose prompts are written")
     given = parser.parse_args(arguments)
-    write(given.output, seed=given.seed, count=given.count)
+    write(given.output, seed=given.seed, count=given.count, recipe=given.recipe)
     print(f"{given.count} conversations: {given.output}")
 
 

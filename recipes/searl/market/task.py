@@ -70,11 +70,22 @@ def heldout(seed: int) -> Iterator[Task]:
     return _tasks("heldout", questions(seed, held_out=True))
 
 
-def questions(seed: int, *, held_out: bool) -> Iterator[Question]:
-    """Endless rounds; a round asks for every swap and every two in a row once, in random order."""
+def one_swap(seed: int) -> Iterator[Task]:
+    """As `training`, without the questions that take two swaps."""
+    return _tasks("one-swap", questions(seed, held_out=False, most=1))
+
+
+def one_swap_heldout(seed: int) -> Iterator[Task]:
+    """As `heldout`, without the questions that take two swaps."""
+    return _tasks("one-swap-heldout", questions(seed, held_out=True, most=1))
+
+
+def questions(seed: int, *, held_out: bool, most: int = 2) -> Iterator[Question]:
+    """Endless rounds; a round asks for every swap, and where `most` is 2 for every two in a row,
+    once, in random order."""
     draw = random.Random(f"market {seed}")
     while True:
-        round_ = [(start, swaps) for start in range(len(GOODS)) for swaps in (1, 2)]
+        round_ = [(start, swaps) for start in range(len(GOODS)) for swaps in range(1, most + 1)]
         draw.shuffle(round_)
         for start, swaps in round_:
             goods = tuple(GOODS[(start + place) % len(GOODS)] for place in range(swaps + 1))

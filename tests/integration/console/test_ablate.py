@@ -39,6 +39,7 @@ def recipe_of(folder: Path, policy: Path) -> Path:
         console={
             "ablations": [
                 {"name": "slow", "set": ["learner.optimizer.lr=1e-6"]},
+                {"name": "imitation", "set": ["run.steps=0"]},
                 {"name": "broken", "set": [
                     "console.prepare=[{name='numbers', run=['false'], makes='run/n.txt'}]",
                 ]},
@@ -69,7 +70,7 @@ def test_a_ladder_is_stopped_gone_on_with_and_tells_of_a_run_that_failed(
 
     code, output = said(*command)
     assert code == 1, output
-    assert "3 runs of 8 steps in " in output and ", 1 of them done" in output
+    assert "4 runs of 8 steps in " in output and ", 1 of them done" in output
     assert len(read_course(base).starts) == 1, "what is done is not run again"
     assert len(read_course(slow).starts) == 2
     assert steps(base) == steps(slow) == STEPS
@@ -79,9 +80,12 @@ def test_a_ladder_is_stopped_gone_on_with_and_tells_of_a_run_that_failed(
     assert any(line.startswith("  less base") and "one seed" in line for line in lines)
     rows = {row["name"]: row for row in json.loads((home / "ablate.json").read_text())["rows"]}
     assert rows["slow"]["shares_policy"] and not rows["broken"]["shares_policy"]
-    assert [rows[name]["runs"][0]["word"] for name in ("base", "slow", "broken")] == [
-        *("done", "done", "failed")
+    assert [rows[name]["runs"][0]["word"] for name in ("base", "slow", "imitation", "broken")] == [
+        *("done", "done", "done", "failed")
     ]
+    alone = rows["imitation"]
+    assert alone["shares_policy"] and set(alone["runs"][0]["values"]) == {"heldout"}
+    assert steps(home / "imitation/seed-1") == 0
     assert set(rows["slow"]["runs"][0]["values"]) >= {"heldout", "reward", "area"}
     assert "less base" in (home / "ablate.html").read_text()
 

@@ -14,7 +14,7 @@ from bench.scripted import ScriptedSampler, Timing
 from engine.errors import EngineError, StartupError
 from engine.sample.store import Store
 from tests.integration.engine.conftest import MakeWorld
-from tests.support.collected import Choosy, collect, keep, kept
+from tests.support.collected import Choosy, collect, keep, kept, progress
 from tests.support.dialogue import ANSWER, CALL
 from tests.support.waiting import holds_for, until
 from toolwright.common.v1 import reasons_pb2 as reasons
@@ -52,11 +52,11 @@ async def test_filtered_deduplicated_capped(world: MakeWorld) -> None:
 async def test_the_filter_of_the_documentation(world: MakeWorld) -> None:
     page = Path(__file__).parents[3] / "docs" / "2-your-own-run.md"
     (code,) = re.findall(
-        r"```python\n(def good\(trajectory\):\n.*?)```", page.read_text(), re.DOTALL
+        r"```python\n(def short\(trajectory\):\n.*?)```", page.read_text(), re.DOTALL
     )
     here = await world()
-    (here.folder / "good.py").write_text(code)
-    told = await collect(here, n=2, keep="good.py:good", export=True)
+    (here.folder / "mine.py").write_text(code)
+    told = await collect(here, n=2, keep="mine.py:short", export=True)
     assert told.splitlines()[0] == "2 of 2 tasks: 2 kept, 0 bad rows"
 
 
@@ -89,7 +89,7 @@ async def test_a_file_that_is_something_else_is_left_alone(world: MakeWorld) -> 
 
 async def test_two_at_once_are_refused(world: MakeWorld) -> None:
     here = await world()
-    other = Store(here.folder / "kept", export=False)
+    other = Store(here.folder / "kept")
     await other.open({})
     with pytest.raises(StartupError, match="is written by another `engine sample`"):
         await collect(here)
@@ -151,10 +151,13 @@ async def test_bad_rows_are_counted_and_cost_only_themselves(world: MakeWorld) -
     here = await world()
     (here.folder / "some.jsonl").write_text(
         '{"id": "a", "prompt": "1?"}\n{"id": "b"}\nnot JSON\n{"id": "d", "prompt": "4?"}\n'
+        '{"id": "\\ud800", "prompt": "5?"}\n'
     )
     told = await collect(here, n=None, tasks="some.jsonl")
-    assert told.splitlines()[0] == "4 of 4 tasks: 2 kept, 2 bad rows"
-    assert "some.jsonl:3" in told
+    assert told.splitlines()[0] == "5 of 5 tasks: 2 kept, 3 bad rows"
+    assert {row["bad"].partition(":")[2].partition(":")[0] for row in progress(here)} == {
+        "", "2", "3", "5",
+    }  # fmt: skip
     assert sorted(t.task.id for t in kept(here)) == ["a", "d"]
 
 

@@ -1,5 +1,6 @@
 """`toolsvc serve browser` as people run it: the contract, and its sudden death."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -50,14 +51,25 @@ def test_the_contract_is_kept_and_a_killed_service_leaves_nothing(
     assert code == 0, shown
     assert found["passed"] == len(CHECKS)
 
-    family = psutil.Process(service.process.pid).children(recursive=True)
-    (profile,) = {word for process in family for word in words_of(process) if is_profile(word)}
+    family, profile = browser_of(service)
     folder = Path(profile.partition("=")[2])
     assert folder.is_dir()
     service.process.kill()
     _, left = psutil.wait_procs(family, timeout=40)
     assert not left
     assert not folder.exists()
+
+
+def browser_of(service: Service) -> tuple[list[psutil.Process], str]:
+    """Its processes and the word that names its profile. One that is being replaced is awaited."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        family = psutil.Process(service.process.pid).children(recursive=True)
+        profiles = {word for process in family for word in words_of(process) if is_profile(word)}
+        if len(profiles) == 1:
+            return family, profiles.pop()
+        time.sleep(0.05)
+    raise AssertionError("no browser, or more than one")
 
 
 def words_of(process: psutil.Process) -> list[str]:

@@ -20,13 +20,3 @@ def task() -> ModuleType:
 @pytest.fixture(scope="session")
 def demonstrations() -> ModuleType:
     return load_file(FOLDER / "demonstrations.py")
-
-
-@pytest.fixture(scope="session")
-def model() -> ModuleType:
-    return load_file(FOLDER / "model.py")
-
-
-@pytest.fixture(scope="session")
-def model_wheel() -> ModuleType:
-    return load_file(FOLDER / "model_wheel.py")

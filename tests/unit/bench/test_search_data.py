@@ -47,18 +47,29 @@ def test_queries_are_words_of_one_passage_in_their_order() -> None:
 
 
 def test_clustered_vectors_have_near_neighbours_and_isotropic_ones_have_not() -> None:
-    def nearest_cosine(vectors: np.ndarray, wanted: np.ndarray) -> float:
-        assert vectors.shape == (2000, data.DIMENSIONS)
+    def nearest_cosine(draw: data.Draw, dimensions: int) -> float:
+        wanted, vectors = draw(50), draw(2000)
+        assert vectors.shape == (2000, dimensions)
         assert np.linalg.norm(vectors, axis=1) == pytest.approx(np.ones(2000), abs=1e-5)
         return float((wanted @ vectors.T).max(axis=1).mean())
 
-    clustered = data.clustered(2000, 50, 0)
-    assert (clustered[0] == data.clustered(2000, 50, 0)[0]).all()
-    assert nearest_cosine(*clustered) > 0.6
-    assert nearest_cosine(*data.isotropic(2000, 50, 0)) < 0.3
+    assert (data.clustered(0)(99) == data.clustered(0)(99)).all()
+    for dimensions in (data.DIMENSIONS, 768):
+        near = nearest_cosine(data.clustered(0, dimensions), dimensions)
+        assert near == pytest.approx(0.8, abs=0.15)
+        assert nearest_cosine(data.isotropic(0, dimensions), dimensions) < 0.3
 
 
-def test_nearest_is_what_sorting_gives() -> None:
-    vectors, wanted = data.isotropic(200, 5, 3)
+def test_vectors_are_written_in_pieces_with_what_is_nearest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last piece is shorter than k."""
+    monkeypatch.setattr(data, "PIECE", 33)
+    draw = data.isotropic(3, 64)
+    wanted = draw(5)
+    found = data.write_vectors(tmp_path / "v.npy", draw, 100, wanted, 3)
+    vectors = np.load(tmp_path / "v.npy")
+    assert vectors.shape == (100, 64) and vectors.dtype == np.float32
+    assert len(np.unique(vectors[:, 0])) == 100
     truth = np.argsort(-wanted @ vectors.T, axis=1)[:, :3]
-    assert np.sort(data.nearest(vectors, wanted, 3)).tolist() == np.sort(truth).tolist()
+    assert np.sort(found).tolist() == np.sort(truth).tolist()

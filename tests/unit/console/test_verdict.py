@@ -165,3 +165,9 @@ def test_a_run_that_ended_without_a_signal_is_not_praised() -> None:
 def test_solved_tasks_are_a_success_although_they_teach_nothing_more() -> None:
     rows = [*steps([0.2] * 9), *(step(n, 1.0, taught=False) for n in range(10, 20))]
     assert verdict(rows, [measured(0, 0.1), measured(19, 0.9)], ended=4) is Verdict.ROSE
+
+
+def test_a_run_that_was_to_make_no_step_is_not_said_to_be_early_for_lack_of_one() -> None:
+    alone = judge([], [measured(0, 0.4)], planned=0, ended=0)
+    assert alone.verdict is Verdict.TOO_EARLY and "run.steps is 0" in alone.why
+    assert judge([], planned=5).why == "No step has been made."

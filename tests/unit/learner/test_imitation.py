@@ -155,3 +155,16 @@ def test_time_left_is_in_words_that_fit_it() -> None:
         "1 h 00 min",
         "25 h 01 min",
     ]
+
+
+def test_a_folder_of_shards_is_the_same_as_one_file(tmp_path: Path) -> None:
+    found = write(tmp_path)
+    write_trajectories(tmp_path / "shards" / "00000.trajectories", found[:3])
+    write_trajectories(tmp_path / "shards" / "00001.trajectories", found[3:])
+    one, many = (
+        load_traces(tmp_path / name, 64, NAMELESS, max_length=100) for name in ("traces", "shards")
+    )
+    assert one.digest() == many.digest()
+    (tmp_path / "shards" / "00002.trajectories.unfinished").touch()
+    with pytest.raises(DataError, match="is not whole"):
+        load_traces(tmp_path / "shards", 64, NAMELESS, max_length=100)

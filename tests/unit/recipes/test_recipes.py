@@ -60,8 +60,8 @@ def test_a_copied_folder_stands_alone(file: Path) -> None:
     made = [prepared.makes for prepared in console.prepare]
     for prepared in console.prepare:
         program, *words = prepared.run
-        assert program in ("python", "toolsvc")
-        assert program == "toolsvc" or (recipe.folder / words[0]).is_file()
+        assert program in ("python", "toolsvc", "learner")
+        assert program != "python" or (recipe.folder / words[0]).is_file()
     for output in (shared.run.folder, sft.output, render.output, *made):
         assert inside(recipe, output)
     assert shared.policy.model == sft.output

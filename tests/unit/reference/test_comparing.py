@@ -106,6 +106,20 @@ def test_an_average_of_ours_needs_all_of_its_sets() -> None:
     assert baseline.apart is None  # its cells are not known, so neither is its error
 
 
+def test_a_few_answers_that_are_all_wrong_prove_no_difference() -> None:
+    """The printed error is 0; the one of the difference is that of Laplace's rule."""
+    one = Result(name="nq", score=0.0, n=2, standard_error=0.0)
+    found = line("se_search:T1", "SE-Search", [one]).cells["NQ"]
+    assert found.ours is not None and found.ours.error == 0
+    assert found.difference is not None and found.difference.error is not None
+    assert found.difference.error > math.sqrt(0.25 * 0.75 / 2)
+    assert found.apart is False
+    many = Result(name="nq", score=1.0, n=1000, standard_error=0.0)
+    assert line("se_search:T1", "SE-Search", [many]).cells["NQ"].apart is True
+    single = Result(name="nq", score=1.0, n=1)
+    assert line("se_search:T1", "SE-Search", [single]).cells["NQ"].apart is False
+
+
 def test_no_error_where_nobody_says_how_many_were_asked() -> None:
     cells = [one.cells for one in against("mtr:main").lines if one.cells["HotpotQA"].paper]
     assert len(cells) == 2
@@ -145,7 +159,7 @@ def test_names_that_do_not_fit_are_refused(
 
 
 def test_no_suite_of_the_table_is_a_fault_and_some_are_not() -> None:
-    with pytest.raises(ReferenceFault, match=r"no suite is a set.*SUITE=SET"):
+    with pytest.raises(ReferenceFault, match=r"no suite is a set.*--as SUITE=SET"):
         against("se_search:T1", results(heldout=0.5))
     assert against("se_search:T1", results(heldout=0.5, nq=0.5)).not_compared == ("heldout",)
     assert against("se_search:T1", results(heldout=0.5), {"heldout": "nq"}).not_compared == ()

@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from console.config import ConsoleTable
+from engine.types import End, View
+from tests.support.codecs import ToyCodec
 from toolwright.imports import load_object
 from toolwright.recipe import Recipe, check_all, load_recipe
 from toolwright.recipe.remarks import remarks
+from toolwright.types import StopReason, Task
 
 RECIPES = Path(__file__).resolve().parents[3] / "recipes"
 FAMILY = ("se_search", "search_r1", "auto_refine", "verltool/search")
@@ -60,7 +63,9 @@ def test_tags_are_those_of_the_system(folder: str) -> None:
 def test_the_ladder() -> None:
     """From rung to rung something is added; the recipe itself is the last."""
     rungs = {one.name: one.set for one in of("se_search").table("console", ConsoleTable).ablations}
-    assert list(rungs) == ["se_search_r1", "se_autorefine", "se_mp", "se_mp_aq"]
+    assert list(rungs) == [
+        *("se_sft", "se_r1", "se_search_r1", "se_autorefine", "se_mp", "se_mp_aq")
+    ]
 
     def rung(name: str) -> tuple[Any, ...]:
         recipe = of("se_search", *rungs.get(name, ()))
@@ -70,8 +75,25 @@ def test_the_ladder() -> None:
         weights = [options[f"{part}_weight"] for part in ("memory", "query", "format")]
         return protocol.tags.memory, options["answer"], options.get("refined", 0.0), *weights
 
+    assert rung("se_sft") == rung("se_full")
+    assert of("se_search", *rungs["se_sft"]).shared.run.steps == 0
+    assert rung("se_r1") == ("", "em", 0.0, 0.0, 0.0, 0.0)
     assert rung("se_search_r1") == ("", "em", 0.0, 0.0, 0.0, 0.0)
     assert rung("se_autorefine") == ("refine", "f1", 0.1, 0.0, 0.0, 0.0)
     assert rung("se_mp") == ("memory", "em", 0.0, 0.1, 0.0, 0.0)
     assert rung("se_mp_aq") == ("memory", "em", 0.0, 0.1, 0.01, 0.0)
     assert rung("se_full") == ("memory", "f1", 0.0, 0.1, 0.01, 0.01)
+
+
+def test_r1_searches_nothing_and_is_not_told_that_it_could() -> None:
+    rungs = {one.name: one.set for one in of("se_search").table("console", ConsoleTable).ablations}
+    recipe = of("se_search", *rungs["se_r1"])
+    protocol, reward = made(recipe)
+    assert protocol.tags == reward._tags
+    task = Task(id="t", messages=({"role": "user", "content": "Who wrote Emma?"},))
+    (said,) = protocol.opening(task, [])
+    assert "Who wrote Emma?" in said["content"] and "<answer>" in said["content"]
+    assert "search" not in said["content"] and "information" not in said["content"]
+    now = View(task=task, turn=0, actions=(), calls=(), events=(), tools=())
+    decided = protocol.decide("<search> Emma </search>", "</search>", now, ToyCodec())
+    assert decided == End(reason=StopReason.MAX_TURNS)

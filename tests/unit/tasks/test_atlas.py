@@ -9,7 +9,7 @@ import pytest
 
 from tasks.judging.words import normalise
 from tasks.worlds import SPLITS, WORLDS
-from tasks.worlds.atlas import _countries, passages, questions
+from tasks.worlds.atlas import countries, passages, questions
 
 BY_TITLE = {
     title.strip('"'): text
@@ -38,7 +38,7 @@ def test_passages_are_as_search_r1_has_them() -> None:
 @pytest.mark.parametrize("split", SPLITS)
 def test_every_answer_stands_in_a_passage_of_its_country(split: str) -> None:
     told = {name: f" {normalise(' '.join(texts))} " for name, texts in by_country().items()}
-    names = {code: country.name for code, country in _countries().items()}
+    names = {code: country.name for code, country in countries().items()}
     found = list(questions(split, 0))
     assert len({record.id for record in found}) == len(found) > 300
     assert {record.extra["hops"] for record in found} == {1, 2}

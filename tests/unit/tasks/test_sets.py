@@ -207,17 +207,13 @@ def test_a_ground_truth_of_any_kind(truth: Any, answer: tuple[str, ...]) -> None
 
 
 @pytest.mark.parametrize("answer", [None, "", "  ", [], [""], [None, " "], float("nan")])
-def test_rows_without_an_answer_are_rejected_and_counted(
-    answer: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rows_without_an_answer_are_rejected_and_counted(answer: Any, tmp_path: Path) -> None:
     rows = [{"question": "a?", "answer": answer}, {"question": "b?", "answer": "x"}]
     rows += [{"question": " ", "answer": "x"}]
     reading = Reading("hotpotqa", written(tmp_path / "x.jsonl", rows))
     assert [record.question for record in reading] == ["b?"]
     assert reading.rejected == {"no answer": 1, "no question": 1}
     assert "x.jsonl:1" in reading.why_rejected()
-    said = capsys.readouterr()  # other tests may have sent the log to stderr
-    assert "rows were rejected" in said.out + said.err
 
 
 def test_a_set_of_which_nothing_is_left_says_so(tmp_path: Path) -> None:
@@ -471,3 +467,17 @@ def test_a_visual_question_without_an_image_is_rejected(tmp_path: Path) -> None:
     reading = Reading("v_star", written(tmp_path / "x.jsonl", [{**row, "image": []}, row]))
     assert len(list(reading)) == 1
     assert reading.rejected == {"no image": 1}
+
+
+def test_a_source_warns_once_of_what_was_rejected(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"question": "a?", "answer": ""}, {"question": "b?", "answer": "x"}]
+    path = written(tmp_path / "x.jsonl", rows)
+    tasks = endless("hotpotqa", path, 1)
+    assert [next(tasks).prompt for _ in range(4)] == ["b?"] * 4
+    said = capsys.readouterr()  # other tests may have sent the log to stderr
+    assert (said.out + said.err).count("rows were rejected") == 1
+    assert len(list(once("hotpotqa", path))) == 1
+    said = capsys.readouterr()
+    assert "x.jsonl:1" in said.out + said.err

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from toolsvc.errors import Reason, Refused, StartError
-from toolsvc.tools.judge.prompt import DEFAULT, fenced, judge_prompt, last_box, verdict
+from toolsvc.tools.judge.prompt import DEFAULT, boxed_or_whole, fenced, judge_prompt, verdict
 from toolsvc.tools.judge.references import Reference, References
 
 
@@ -46,7 +46,7 @@ def test_the_last_line_is_the_verdict(reply: str, says: int | None) -> None:
     ],
 )
 def test_the_last_whole_box_is_the_answer(answer: str, box: str) -> None:
-    assert last_box(answer) == box
+    assert boxed_or_whole(answer) == box
 
 
 def test_an_answer_cannot_end_its_own_fence() -> None:

@@ -155,6 +155,18 @@ def test_bounds_of_ones_own_give_way_aloud(tmp_path: Path) -> None:
     assert found.count("warning: ") == 2 and "clip_low = 0.1" not in found
 
 
+def test_a_file_over_another_gives_way_without_a_warning(tmp_path: Path) -> None:
+    own = "[learner.optimizer]\nkind = 'muon'\nmuon_lr = 0.01\nlr = 1e-5\n"
+    (tmp_path / "mine.toml").write_text(own)
+    found = said(tmp_path, extends=["mine.toml"], learner={"optimizer": {"kind": "adam"}})
+    assert "adam 1e-05" in found and "warning" not in found
+    assert "learner.optimizer.muon_lr of mine.toml does nothing: learner.optimizer.kind" in found
+    found = said(tmp_path, "learner.optimizer.kind=adam", extends=["mine.toml"])
+    assert "warning: learner.optimizer.muon_lr of mine.toml does nothing" in found
+    found = said(tmp_path, extends=["mine.toml"], learner={"optimizer": {"kind": "muon"}})
+    assert "muon 0.01 and adam 1e-05" in found and "does nothing" not in found
+
+
 def test_a_kind_that_a_fragment_names_keeps_its_bounds_under_the_same_name(tmp_path: Path) -> None:
     (tmp_path / "g.toml").write_text("[learner.loss]\nkind = 'gspo'\nclip_low = 1e-3\n")
     found = said(tmp_path, extends=["g.toml"], learner={"loss": {"kind": "gspo"}})

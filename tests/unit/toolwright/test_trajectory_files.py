@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -76,3 +77,27 @@ def test_a_writer_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError):
         write_trajectories(file, failing())  # type: ignore[arg-type]
     assert list(read_trajectories(file)) == [SIMPLE]
+
+
+def test_a_folder_is_read_in_the_order_of_its_names(tmp_path: Path) -> None:
+    for number, name in enumerate(["00001", "00000", "00010"]):
+        write_trajectories(
+            tmp_path / f"{name}.trajectories", [replace(SIMPLE, id=f"{name}-{number}")]
+        )
+    (tmp_path / "00000.jsonl").write_text("{}")
+    (tmp_path / "00000.openai.jsonl").write_text("{}")
+    assert [t.id for t in read_trajectories(tmp_path)] == ["00000-1", "00001-0", "00010-2"]
+
+
+def test_a_folder_that_is_still_written_is_refused_before_its_first_trajectory(
+    tmp_path: Path,
+) -> None:
+    write_trajectories(tmp_path / "00000.trajectories", [SIMPLE])
+    (tmp_path / "00001.jsonl.unfinished").touch()
+    with pytest.raises(UnreadableTrajectories, match=r"00001\.jsonl\.unfinished is still written"):
+        next(read_trajectories(tmp_path))
+
+
+def test_a_folder_of_other_things_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableTrajectories, match=r"without a file \*\.trajectories"):
+        list(read_trajectories(tmp_path))

@@ -43,6 +43,7 @@ START_SECONDS = 120.0
 _CLOSE_SECONDS = 8.0
 _ANSWER_SECONDS = 30.0
 """For a question that takes milliseconds: a machine may be busy, but not so busy."""
+_SETTLE_SECONDS = 5.0
 _WATCH_SECONDS = 1.0
 _BLAME_SECONDS = 5.0
 """For a page that was ended to be seen ending, and for what it held to be given back."""
@@ -202,14 +203,20 @@ class Chromium:
         self._devtools = await self._browser.new_browser_cdp_session()
 
     async def _examine(self) -> None:
-        """Looks at a renderer from outside."""
+        """Looks at a renderer from outside. One that has only just begun has no filter yet."""
         context = await self.context()
         await context.new_page()
-        renderers = await self._renderers()
+        deadline = self._now() + _SETTLE_SECONDS
+        while True:
+            renderers = await self._renderers()
+            faults = {fault for pid in renderers for fault in confined(pid)}
+            settled = renderers and not (faults and self._plan.sandboxed)
+            if settled or self._now() >= deadline:
+                break
+            await asyncio.sleep(_SETTLE_SECONDS / 50)
         await context.close()
         if not renderers:
             raise BrowserUnavailable(f"{self._plan.program} opened a page without a renderer")
-        faults = {fault for pid in renderers for fault in confined(pid)}
         if self._plan.sandboxed and faults:
             raise BrowserUnavailable(_no_sandbox(", ".join(sorted(faults))))
 

@@ -10,6 +10,7 @@ import hashlib
 import re
 
 from toolsvc.tools.judge.references import Reference
+from toolwright.boxes import last_box
 
 PLACES = ("{question}", "{references}", "{answer}")
 DEFAULT = """\
@@ -29,7 +30,6 @@ Does the answer say the same as one of the right answers? Wording, units written
 equal ways to write a number make no difference; a missing, additional or hedged answer is wrong.
 End with a line that holds 1 if it is right, or 0 if it is not, and nothing else."""
 
-_BOX = "\\boxed{"
 _PLACE = re.compile("|".join(map(re.escape, PLACES)))
 _VERDICT = re.compile(r"(?<![\w.])[01](?![\w])(?!\.\d)")
 
@@ -42,7 +42,7 @@ def judge_prompt(template: str, reference: Reference, answer: str) -> str:
             (
                 reference.question,
                 "\n".join(f"- {one}" for one in reference.answers),
-                fenced(last_box(answer)),
+                fenced(boxed_or_whole(answer)),
             ),
             strict=True,
         )
@@ -50,24 +50,17 @@ def judge_prompt(template: str, reference: Reference, answer: str) -> str:
     return _PLACE.sub(lambda place: found[place[0]], template)
 
 
+def boxed_or_whole(answer: str) -> str:
+    """What is judged: what stands in the last whole box, or the answer where there is none."""
+    box = last_box(answer)
+    return answer if box is None else box
+
+
 def fenced(answer: str) -> str:
     """Between marks that the answer cannot hold, since they are made of its hash: nobody can write
     a text that seems to end before it does. Equal answers have equal marks, for the cache."""
     mark = hashlib.sha256(answer.encode(errors="replace")).hexdigest()[:12]
     return f"<answer {mark}>\n{answer}\n</answer {mark}>"
-
-
-def last_box(answer: str) -> str:
-    """What stands in the last complete `\\boxed{...}`; the whole answer where there is none."""
-    start = answer.rfind(_BOX)
-    while start >= 0:
-        depth = 0
-        for at in range(start + len(_BOX) - 1, len(answer)):
-            depth += {"{": 1, "}": -1}.get(answer[at], 0)
-            if depth == 0:
-                return answer[start + len(_BOX) : at].strip()
-        start = answer.rfind(_BOX, 0, start)
-    return answer
 
 
 def verdict(reply: str) -> int | None:

@@ -220,6 +220,33 @@ def test_a_variation_of_the_steps_is_done_when_it_has_made_its_own(tmp_path: Pat
     assert "base, seed 1: unfinished: 10 of 20 steps" in shown(data)
 
 
+def test_imitation_alone_stands_in_the_table_with_the_scores_of_step_0(tmp_path: Path) -> None:
+    ablations = [{"name": "imitation", "set": ["run.steps=0"]}]
+    found = ladder(write_recipe(tmp_path, console={"ablations": ablations}), seeds=2)
+    for seed in found.seeds:
+        climb(found, seed, "base", height=0.8, late=4)
+        leave(found, "imitation", seed, [], scores=[("heldout-sampled", 0, 0.2)])
+    data = told(found)
+    alone = row(data, "imitation")
+    assert [run["word"] for run in alone["runs"]] == ["done", "done"]
+    assert alone["means"]["heldout-sampled"]["mean"] == 0.2
+    assert against(data, "imitation")["heldout-sampled"] == "lower"
+    assert alone["means"]["reward"]["mean"] is None
+    assert "imitation: changes run.steps: its budget is not the base's" in shown(data)
+    assert "no step has" not in shown(data)
+    assert parsed(render(data)).open == []
+
+
+def test_what_a_recipe_measures_is_drawn_by_variation(tmp_path: Path) -> None:
+    found = ladder(write_recipe(tmp_path), seeds=2)
+    for seed, searches in ((1, 1.0), (2, 2.0)):
+        climb(found, seed, "base", height=0.8, late=4, **{"measured/searches": searches})
+        climb(found, seed, "slow", height=0.8, late=4)
+    (drawn,) = [plot for plot in told(found)["plots"] if plot["key"] == "measured/searches"]
+    assert drawn["title"] == "searches"
+    assert [(one["name"], set(one["y"])) for one in drawn["lines"]] == [("base", {1.5})]
+
+
 def test_a_part_that_nobody_has_is_said(tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path, console={"ablations": ABLATIONS, "ablate_by": "corect"})
     found = ladder(recipe, seeds=1)

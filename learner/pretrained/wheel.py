@@ -17,13 +17,15 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from learner.errors import ModelError
+
 ATTEMPTS = 3
 """pip goes on after a lost connection by beginning again."""
 ATTEMPT_S = 900.0
 LAST_LINES = 6
 
 
-class Unavailable(Exception):
+class Unavailable(ModelError):
     """The model cannot be had; the message says why, and the mend."""
 
 

@@ -1,28 +1,25 @@
-"""The pretrained model as a Hugging Face folder: fetched, converted, checked.
+"""A pretrained model as a Hugging Face folder: fetched, converted, checked.
 
-    python model.py --output models/smollm2-135m-instruct
-
-prints the folder last. Every stage keeps what it finished beside the folder, so a second start goes
-on where the first one ended; a file in the folder says that the checks passed.
+Every stage keeps what it finished beside the folder, so a second start goes on where the first one
+ended; a file in the folder says that the checks passed.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from model_wheel import SMOLLM2, Unavailable, Wheel, fetch, unpack
+from learner.errors import ModelError
+from learner.pretrained.wheel import SMOLLM2, Unavailable, Wheel, fetch, unpack
 
 CHECK_S = 1800.0
 CHECKED = "checked.txt"
 """In the policy's folder, once its checks passed: what they said."""
-CONVERT = (str(Path(__file__).with_name("convert.py")),)
+CONVERT = ("-m", "learner.pretrained.convert")
 AGREEMENT = ("-m", "learner.cli", "check")
 
 
@@ -39,11 +36,21 @@ class Model:
     answer: str
 
 
-SMOLLM2_135M = Model(
-    wheel=SMOLLM2,
-    question="What is the capital of France?",
-    answer="The capital of France is Paris.",
-)
+MODELS = {
+    "smollm2-135m-instruct": Model(
+        wheel=SMOLLM2,
+        question="What is the capital of France?",
+        answer="The capital of France is Paris.",
+    )
+}
+"""By the name that `learner fetch` takes."""
+
+
+def named(name: str) -> Model:
+    """ModelError where nobody knows it."""
+    if name not in MODELS:
+        raise ModelError(f"no model {name!r} can be fetched: there is {', '.join(MODELS)}")
+    return MODELS[name]
 
 
 def prepare(model: Model, folder: Path) -> None:
@@ -84,18 +91,3 @@ def _run(program: tuple[str, ...], *arguments: str) -> str:
         last = "\n".join(f"    {line}" for line in found.stderr.splitlines()[-12:])
         raise Unavailable(f"{' '.join(program)} failed with exit code {found.returncode}:\n{last}")
     return found.stdout
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Make SmolLM2-135M-Instruct's folder.")
-    parser.add_argument("--output", type=Path, required=True, help="folder to make")
-    folder = parser.parse_args(arguments).output.resolve()
-    try:
-        prepare(SMOLLM2_135M, folder)
-    except Unavailable as error:
-        raise SystemExit(f"model.py: {error}") from error
-    print(folder)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,64 @@
+"""The plots of what a recipe measures beside its reward: `measured/NAME` of learner.jsonl. Pure.
+
+Names are a stranger's: of a reward function or a group hook. NAME and every NAME_if_CONDITION are
+one plot, since both count the same thing, the second over fewer trajectories; every other figure
+has a plot of its own, for nothing is known of its unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from console.record.run import RunFiles
+from console.report.plot import Plot, plot
+from console.report.plots import metric_line, told_apart
+
+MEASURED = "measured/"
+MOST_FIGURES = 32
+"""As many as the learner writes of a recipe; a file may hold more."""
+CONDITION = "_if_"
+UNIT = "mean over trajectories"
+
+
+def measured(runs: Sequence[RunFiles]) -> list[Plot]:
+    """A plot for each figure of any run, in the order of their names."""
+    names = figures_of(runs)
+    shown = names[:MOST_FIGURES]
+    found = [drawn for group in related(shown) if (drawn := _drawn(runs, group)) is not None]
+    if found and len(names) > len(shown):
+        found[-1]["note"] = f"{len(names) - len(shown)} more figures are in learner.jsonl."
+    return found
+
+
+def figures_of(runs: Sequence[RunFiles]) -> list[str]:
+    """Names of the figures, in any step of any run: one that needs two queries, say, is not in the
+    steps in which nobody made two."""
+    return sorted(
+        {
+            name.removeprefix(MEASURED)
+            for run in runs
+            for step in run.record.steps
+            for name in step.values
+            if name.startswith(MEASURED) and name != MEASURED
+        }
+    )
+
+
+def related(names: Sequence[str]) -> list[list[str]]:
+    """Figures that share a plot. names: sorted, so that NAME comes before NAME_if_CONDITION, which
+    stands alone where there is no NAME."""
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        whole = name.partition(CONDITION)[0]
+        groups.setdefault(whole if whole in groups else name, []).append(name)
+    return list(groups.values())
+
+
+def _drawn(runs: Sequence[RunFiles], names: Sequence[str]) -> Plot | None:
+    lines = [
+        metric_line(run, run.record.steps, MEASURED + name, number, name, told_apart(run, runs))
+        for number, name in enumerate(names)
+        for run in runs
+    ]
+    low = 0.0 if all(y >= 0 for one in lines for y in one["y"]) else None
+    return plot(f"measured:{names[0]}", names[0], UNIT, lines, low=low)

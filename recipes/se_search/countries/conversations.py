@@ -1,0 +1,174 @@
+"""Writes the demonstrations that a pretrained model is warmed up on: imperfect on purpose.
+
+They show the form of searches, notes and answers, about countries that training asks about. The
+demonstrator is bad at what reward can mend: it searches every second time for something that
+nobody asked for before it answers, and two times in five it answers with the name or the capital of
+some other country.
+
+    python countries/conversations.py --output demonstrations.jsonl --seed 1 --count 400
+
+One line of the file is one conversation, {"messages": [{"role", "content"}, ...]}, as
+`engine render` reads it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from questions import SPLIT
+
+from tasks.record import Record
+from tasks.worlds import atlas
+from tasks.worlds.atlas import Country
+
+COUNT = 400
+GOES_ON = 0.5  # with a search that is not needed
+ANSWERS_WRONG = 0.4
+TOP = 2
+"""Passages of a search, as search.topk has them."""
+
+Messages = list[dict[str, str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """A search, and what to note of what it finds."""
+
+    query: str
+    note: str
+
+
+def capital(country: Country) -> Look:
+    return Look(
+        query=f"capital of {country.name}",
+        note=f"{country.capital} is the capital of {country.name}",
+    )
+
+
+def currency(country: Country) -> Look:
+    return Look(
+        query=f"currency of {country.name}",
+        note=f"the currency of {country.name} is the {country.currency}",
+    )
+
+
+def code(country: Country) -> Look:
+    return Look(query=f"code {country.iso3}", note=f"{country.iso3} is {country.name}")
+
+
+def whose_capital(country: Country) -> Look:
+    return Look(
+        query=f"{country.capital} capital",
+        note=f"{country.capital} is the capital of {country.name}",
+    )
+
+
+def looks(record: Record) -> list[Look]:
+    """What has to be looked up for a question, in order."""
+    known = atlas.countries()
+    relation = record.extra["relation"]
+    about, *near = record.id.removeprefix(f"atlas-{relation}-").split("-")
+    country = known[about]
+    ways = {
+        "capital": [capital],
+        "country": [whose_capital],
+        "currency": [currency],
+        "code": [code],
+        "capital-currency": [whose_capital, currency],
+        "code-capital": [code, capital],
+        "border-capital": [capital],
+        "border-currency": [currency],
+    }
+    found = [way(country) for way in ways[relation]]
+    if near:
+        one, other = (known[neighbour].name for neighbour in near)
+        note = f"{country.name} borders {one} and {other}"
+        found.insert(0, Look(query=f"borders {one} and {other}", note=note))
+    return found
+
+
+class Shelf:
+    """The passages. Its search finds what shares rare words with a query, the shorter first.
+    So does BM25."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._words: list[set[str]] = []
+        self._lengths: list[int] = []
+        for passage in atlas.passages(SPLIT):
+            title, _, text = passage["contents"].partition("\n")
+            self._lines.append(f"(Title: {title.strip(chr(34))}) {text}")
+            words = _words(passage["contents"])
+            self._words.append(set(words))
+            self._lengths.append(len(words))
+        counts = Counter(word for words in self._words for word in words)
+        self._rare = {word: math.log(len(self._lines) / n) for word, n in counts.items()}
+
+    def search(self, query: str) -> str:
+        """The observation."""
+        wanted = set(_words(query))
+        scores = [sum(self._rare[one] for one in wanted & words) for words in self._words]
+        order = sorted(range(len(scores)), key=lambda one: (-scores[one], self._lengths[one], one))
+        best = order[:TOP]
+        return "\n".join(f"Doc {place}{self._lines[one]}" for place, one in enumerate(best, 1))
+
+
+def conversations(seed: int) -> Iterator[Messages]:
+    """Endless, easy and hard questions as they come."""
+    draw, shelf = random.Random(f"demonstrator {seed}"), Shelf()
+    every = list(atlas.questions("train", SPLIT))
+    others = sorted(atlas.countries().values(), key=lambda country: country.code)
+    while True:
+        draw.shuffle(every)
+        for record in every:
+            yield demonstrate(record, draw, shelf, others)
+
+
+def demonstrate(
+    record: Record, draw: random.Random, shelf: Shelf, others: Sequence[Country]
+) -> Messages:
+    """One conversation: searches, each followed by its note, and an answer."""
+    way = looks(record)
+    another = draw.choice(others)
+    if draw.random() < GOES_ON:
+        way.append(draw.choice([currency, capital])(another))
+    messages, begun = [{"role": "user", "content": record.question}], ""
+    for look in way:
+        asked = f"{begun}<search>{look.query}</search>"
+        messages.append({"role": "assistant", "content": asked})
+        messages.append({"role": "tool", "content": shelf.search(look.query)})
+        begun = f"<memory>{look.note}</memory>"
+    wrong = draw.random() < ANSWERS_WRONG
+    answer = draw.choice([another.name, another.capital]) if wrong else record.answer[0]
+    messages.append({"role": "assistant", "content": f"{begun}<answer>{answer}</answer>"})
+    return messages
+
+
+def _words(text: str) -> list[str]:
+    kept = (letter if letter.isalnum() else " " for letter in text.lower())
+    return "".join(kept).split()
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description="Write demonstrations about countries.")
+    parser.add_argument("--output", type=Path, required=True, help="JSONL file to write")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--count", type=int, default=COUNT, help="conversations")
+    given = parser.parse_args(arguments)
+    given.output.parent.mkdir(parents=True, exist_ok=True)
+    with given.output.open("w") as file:
+        for messages in islice(conversations(given.seed), given.count):
+            file.write(json.dumps({"messages": messages}) + "\n")
+    print(f"{given.count} conversations: {given.output}")
+
+
+if __name__ == "__main__":
+    main()

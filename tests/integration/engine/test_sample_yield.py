@@ -1,0 +1,213 @@
+"""`engine sample` as rejection sampling: several criteria, shards, and budgets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.scripted import Timing
+from engine.errors import StartupError
+from engine.sample.budget import Budget, Prices
+from engine.sample.collect import Dedupe
+from engine.sample.layouts import Layout
+from tests.integration.engine.conftest import MakeWorld, World
+from tests.support.collected import KEEPS, VARIANTS, Varied, collect, kept, progress, variant
+from tests.support.recipes import merged, write_recipe
+from tests.support.waiting import until
+
+MANY = 200
+PER_TASK = 3
+CALLS: dict[str, Any] = {"keep": KEEPS, "dedupe": Dedupe.CALLS, "per_task": PER_TASK}
+
+
+def expected(tasks: int) -> tuple[list[str], dict[str, Any]]:
+    """(names of what stays, the counts), from the table of what the policy says."""
+    names, first, refused, alone = [], Counter[str](), Counter[str](), Counter[str]()
+    duplicates = 0
+    for position in range(tasks):
+        new = 0
+        for index in range(PER_TASK):
+            said = variant(position, index)
+            refusing = [name for name in ("right", "called", "few") if name in VARIANTS[said][1]]
+            refused.update(refusing)
+            if refusing:
+                first[refusing[0]] += 1
+                alone.update(refusing if len(refusing) == 1 else ())
+            elif new:  # both that are not refused make one and the same call
+                duplicates += 1
+            else:
+                new += 1
+                names.append(f"s{position:07d}-{index}")
+    return names, {
+        "rolled_out": tasks * PER_TASK,
+        "kept": len(names),
+        "infrastructure": 0,
+        "masked": 0,
+        "duplicates": duplicates,
+        "over_the_cap": 0,
+        "criteria": {
+            name: (first[name], refused[name], alone[name]) for name in ("right", "called", "few")
+        },
+    }
+
+
+def told_yield(here: World) -> dict[str, Any]:
+    """OUTPUT.yield.json, and that it adds up."""
+    found: dict[str, Any] = json.loads((here.folder / "kept.yield.json").read_text())
+    others = ("kept", "infrastructure", "masked", "duplicates", "over_the_cap")
+    first = sum(one["refused_first"] for one in found["criteria"])
+    assert found["rolled_out"] == first + sum(found[name] for name in others)
+    return found
+
+
+def counts(found: dict[str, Any]) -> dict[str, Any]:
+    criteria = {
+        one["name"]: (one["refused_first"], one["refused"], one["refused_alone"])
+        for one in found["criteria"]
+    }
+    names = ("rolled_out", "kept", "infrastructure", "masked", "duplicates", "over_the_cap")
+    return {**{name: found[name] for name in names}, "criteria": criteria}
+
+
+async def test_killed_again_and_again_nothing_is_lost_or_double_and_yields_add_up(
+    world: MakeWorld,
+) -> None:
+    here = await world(**{"task": {"limits": {"turns": 8}}})
+    Varied().speak(here)
+    few = {"engine": {"max_concurrent": 8}}
+    file = write_recipe(here.folder, merged(here.tables, few))
+    lines = here.folder / "kept.progress.jsonl"
+    command = [
+        *(sys.executable, "-m", "engine.cli", "sample", str(file)),
+        *("--output", str(here.folder / "kept"), "--n", str(MANY), "--per-task", str(PER_TASK)),
+        *(word for one in KEEPS for word in ("--keep", one)),
+        *("--dedupe", "calls", "--shard-size", "25", "--export", "openai", "--export", "hermes"),
+    ]
+    for least in (3, 60, 130):
+        process = await asyncio.create_subprocess_exec(*command, cwd=here.folder)
+        await until(
+            lambda least=least: lines.exists() and lines.read_bytes().count(b"\n") > least,  # type: ignore[misc]
+            f"{least} tasks",
+            seconds=60,
+        )
+        process.kill()
+        await process.wait()
+    assert len(progress(here)) >= 130
+    exports = (Layout.OPENAI, Layout.HERMES)
+    told = await collect(here, n=MANY, changes=few, shard_size=25, export=exports, **CALLS)
+    names, figures = expected(MANY)
+    assert told.startswith(f"{MANY} of {MANY} tasks: {len(names)} kept")
+    assert sorted(one.id for one in kept(here)) == names
+    assert sorted(row["position"] for row in progress(here)) == list(range(MANY))
+    assert counts(told_yield(here)) == figures
+    assert told_yield(here)["complete"] is True
+    shards = sorted(path.name for path in (here.folder / "kept").glob("*.trajectories"))
+    assert len(shards) == -(-len(names) // 25)
+    for layout in exports:
+        files = sorted((here.folder / "kept").glob(f"*{layout.suffix}"))
+        ids = [json.loads(row)["id"] for one in files for row in one.read_text().splitlines()]
+        assert ids == [one.id for one in kept(here)]
+    assert not list(here.folder.rglob("*.unfinished"))
+    assert not here.tools.live
+
+
+async def test_every_criterion_is_asked_and_the_table_tells_what_it_alone_refuses(
+    world: MakeWorld,
+) -> None:
+    here = await world(**{"task": {"limits": {"turns": 8}}})
+    Varied().speak(here)
+    told = await collect(here, n=7, prices=Prices(read=1.0, written=1000.0), **CALLS)
+    names, figures = expected(7)
+    assert counts(told_yield(here)) == figures
+    table = [line.split() for line in told.splitlines()]
+    assert ["rolled", "out", "21", "100.0%"] in table
+    assert ["right", "9", "42.9%", "9", "3"] in table
+    assert ["called", "3", "14.3%", "6", "3"] in table
+    assert ["few", "3", "14.3%", "6", "3"] in table
+    assert ["kept", str(len(names)), f"{len(names) / 21:.1%}"] in table
+    found = told_yield(here)
+    spent = found["tokens"]
+    assert found["cost"] == pytest.approx((spent["read"] + 1000 * spent["written"]) / 1e6)
+    assert f"cost {found['cost']:.4g}" in told
+    written = sum(one.response_tokens for one in kept(here))
+    assert 0 < written < spent["written"]
+
+
+async def test_calls_that_are_equal_are_duplicates_whatever_was_thought(world: MakeWorld) -> None:
+    here = await world(**{"task": {"limits": {"turns": 8}}})
+    Varied().speak(here)
+    by_actions = await collect(here, n=7, per_task=7, keep=KEEPS, dedupe=Dedupe.ACTIONS)
+    assert by_actions.startswith("7 of 7 tasks: 14 kept, 35 filtered")
+    by_calls = await collect(
+        here, n=7, per_task=7, keep=KEEPS, dedupe=Dedupe.CALLS, output=here.folder / "calls"
+    )
+    assert by_calls.startswith("7 of 7 tasks: 7 kept, 7 duplicate, 35 filtered")
+
+
+async def test_another_criterion_is_another_collection(world: MakeWorld) -> None:
+    here = await world()
+    Varied().speak(here)
+    await collect(here, n=2, keep=KEEPS[:1])
+    with pytest.raises(StartupError, match="was begun with --keep"):
+        await collect(here, n=2, keep=KEEPS[:2])
+    with pytest.raises(StartupError, match="was begun with --dedupe 'actions', not 'calls'"):
+        await collect(here, n=2, keep=KEEPS[:1], dedupe=Dedupe.CALLS)
+    with pytest.raises(StartupError, match="was begun with --shard-size 'one file', not '5'"):
+        await collect(here, n=2, keep=KEEPS[:1], shard_size=5)
+
+
+async def test_a_budget_of_tokens_is_kept_and_a_larger_one_goes_on(world: MakeWorld) -> None:
+    here = await world()
+    one = {"engine": {"max_concurrent": 1}}
+    await collect(here, n=1, changes=one, output=here.folder / "a task")
+    cost = json.loads((here.folder / "a task.yield.json").read_text())["tokens"]["written"]
+    budget = Budget(tokens=10 * cost)
+    told = await collect(here, n=40, changes=one, budget=budget)
+    assert told.startswith("10 of 40 tasks: 10 kept")
+    assert f"ended by --budget-tokens {10 * cost}: the same command with more goes on" in told
+    found = told_yield(here)
+    assert (found["tokens"]["written"], found["complete"]) == (10 * cost, False)
+    assert found["ended_by"] == f"--budget-tokens {10 * cost}"
+    assert len(kept(here)) == 10
+    asked = len(here.sampler.requests)
+    assert (await collect(here, n=40, changes=one, budget=budget)).startswith("10 of 40")
+    assert len(here.sampler.requests) == asked
+    told = await collect(here, n=40, changes=one, budget=Budget(tokens=10**9))
+    assert told.startswith("40 of 40 tasks: 40 kept")
+    assert "ended by" not in told
+    assert told_yield(here)["ended_by"] is None
+    assert len({one.id for one in kept(here)}) == 40
+
+
+async def test_a_budget_of_time_drops_what_is_in_flight_and_leaves_what_there_is(
+    world: MakeWorld,
+) -> None:
+    here = await world(timing=Timing(tokens_per_second=100))
+    one = {"engine": {"max_concurrent": 1}}
+    told = await collect(here, n=100, changes=one, budget=Budget(seconds=2.0))
+    first = len(kept(here))
+    assert told.startswith(f"{first} of 100 tasks: {first} kept")
+    assert "ended by --budget-seconds 2:" in told
+    assert first < 100
+    assert not here.tools.live
+    assert not list(here.folder.glob("*.unfinished"))
+    asked = len(here.sampler.requests)
+    assert (await collect(here, n=100, changes=one, budget=Budget(seconds=2.0))).startswith(
+        f"{first} of 100 tasks"
+    )
+    assert len(here.sampler.requests) == asked
+    told = await collect(here, n=first + 3, changes=one, budget=Budget(seconds=60.0))
+    assert told.startswith(f"{first + 3} of {first + 3} tasks: {first + 3} kept")
+    assert len({one.id for one in kept(here)}) == first + 3
+
+
+async def test_no_room_for_the_yield_ends_nothing(world: MakeWorld, tmp_path: Path) -> None:
+    here = await world()
+    (here.folder / "kept.yield.json").mkdir()
+    assert (await collect(here, n=2)).startswith("2 of 2 tasks: 2 kept")

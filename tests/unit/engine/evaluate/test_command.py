@@ -1,0 +1,21 @@
+"""`engine eval` before its first question."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine.commands.evaluate import Options, evaluate
+from engine.config import EngineTable
+from engine.errors import StartupError
+from toolwright.recipe import load_recipe
+
+PROMPTING = Path(__file__).resolve().parents[4] / "recipes/prompting"
+
+
+async def test_a_recipe_of_toolwright_run_is_told_how_to_name_its_servers(tmp_path: Path) -> None:
+    recipe = load_recipe(PROMPTING / "direct.toml", [f"run.folder='{tmp_path}/run'"])
+    with pytest.raises(StartupError, match="with --endpoint http://HOST:PORT"):
+        await evaluate(recipe, EngineTable(), Options(), print)
+    assert not (tmp_path / "run").exists()

