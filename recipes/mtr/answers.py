@@ -13,7 +13,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tasks.judging.extract import last_block, last_box
+from tasks.judging.extract import last_block
+from toolwright.boxes import last_box
 
 ANSWER, CALL = "answer", "tool_call"
 """Tags."""

@@ -8,7 +8,7 @@ that nobody learns to (A-23); `errors_recovered` in its place keeps those whose 
 followed by a call of the same tool that worked.
 
 Equal traces and more of a question than it is worth are for the command to take away
-(--most-per-task).
+(--dedupe calls, --most-per-task).
 """
 
 from __future__ import annotations
