@@ -112,7 +112,14 @@ def check(
 
 @app.command()
 def render(recipe: RecipeArgument, set_: Overrides = None) -> None:
-    """Turn recorded conversations (JSONL) into the trajectories file that `learner sft` reads."""
+    """Turn recorded conversations (JSONL) into the trajectories file that `learner sft` reads.
+
+    [render] of the recipe names the files. A line is a conversation: {"messages": [...]}, with
+    "tools" where it has its own, as OpenAI's fine-tuning has them; or {"conversations": [...]} of
+    the Hermes layout, with <tools>, <tool_call> and <tool_response> in its texts. What comes out
+    are the tokens of a rollout with the recipe's protocol. A line that is broken is named with the
+    mend; render.max_bad_rows are passed over.
+    """
     with one_sentence():
         from engine.commands.render import render_recipe
 
@@ -279,6 +286,46 @@ def inspect(
         from engine.commands.show import show
 
         show(found)
+
+
+@app.command()
+def analyze(
+    recordings: Annotated[
+        list[Path],
+        typer.Argument(
+            help="run folders, trajectories files, conversations as .jsonl; counted together",
+            show_default=False,
+        ),
+    ],
+    domains: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.toml",
+            help="other words for the classes of tools: [domains] and [functions], lists of words "
+            "by name, as in engine/analyze/words.toml",
+        ),
+    ] = None,
+    page: Annotated[
+        Path | None, typer.Option(metavar="FILE.html", help="also write tables and plots there")
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="for machines, nothing rounded")] = False,
+) -> None:
+    """Tell which tools recordings called: how many, of what kind, how complex, how unevenly.
+
+    Counts invocations and unique tools (by name and schema), sorts tools into domains and function
+    types by their words, splits them into three tiers with a third of the invocations each, scores
+    how complex their schemas are, and fits a power law to frequency by rank. Schemas are found in
+    runs with engine.history = "all" and in conversations whose rows have tools, for example an
+    export of `engine sample`; elsewhere the names of tools have to do.
+
+    \b
+        engine analyze my-run/run --page tools.html
+        engine analyze kept.jsonl others.jsonl --json
+    """
+    with one_sentence():
+        from engine.commands.analyze import analyze_and_tell
+
+        analyze_and_tell(recordings, domains, page, as_json=json_)
 
 
 def main() -> None:

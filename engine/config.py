@@ -106,9 +106,18 @@ class RenderTable(Table):
     model: Path | None = Field(
         default=None, description="folder of tokenizer and template; policy.model"
     )
-    conversations: Path = Field(description='JSONL: {"messages": [{"role", "content"}, ...]}')
+    conversations: Path = Field(
+        description='JSONL: {"messages": [{"role", "content"}, ...]}, with "tools" or without; or '
+        "rows of the Hermes layout"
+    )
     output: Path
     ask_tools: bool = Field(
         default=False,
-        description="ask the services under [tools] what prompts that show tools have to show",
+        description="ask the services under [tools] what prompts that show tools have to show, for "
+        "rows that carry no tools of their own",
+    )
+    max_bad_rows: int = Field(
+        default=0,
+        ge=0,
+        description="lines that cannot be used and are passed over; one more ends it",
     )

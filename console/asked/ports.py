@@ -3,8 +3,9 @@
 Pure: free ports are given, and one that the recipe names or that was given before is passed over,
 since whoever is to have it may not listen yet. A port 0 stands in `run.engine`,
 `sampler.endpoints`, `memory.address`, the `service` of a tool or the `ready` of a
-[[console.services]] entry. The entry named as a tool is that tool's service; one named `sampler` is
-the sampler. A recipe's [memory] is a service like those, without an entry.
+[[console.services]] entry. The entry named as a tool is that tool's service, or, where the tool is
+served, what a URL with port 0 in the words of `serve` leads to: a model that plays it, say.
+One named `sampler` is the sampler. A recipe's [memory] is a service like those, without an entry.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from console.config import ConsoleTable, Service, port_of
 from console.errors import NothingStarted
 from toolwright.recipe import MEMORY_ADDRESS, Recipe
+from toolwright.recipe.open_ports import OPEN_URL
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 SAMPLER, MEMORY = "sampler", "memory"
@@ -124,6 +126,11 @@ def _endpoints(
 
 def _tools(recipe: Recipe, chosen: dict[str, Service]) -> Iterator[str]:
     for name, tool in recipe.shared.tools.items():
+        if tool.serve and name in chosen:
+            port = port_of(chosen[name].ready)
+            words = [OPEN_URL.sub(rf"\g<1>{port}", word) for word in tool.serve]
+            if words != list(tool.serve):
+                yield f"tools.{name}.serve={json.dumps(words)}"
         if port_of(tool.service) != 0:
             continue
         if name not in chosen:

@@ -1,18 +1,20 @@
 """Recorded conversations to trajectories for `learner sft`, token for token as rollouts are.
 
-Where the protocol's prompts show the tools, the same tools have to be given here.
+Where the protocol's prompts show the tools, a row's own tools are shown, or those of the services
+where it carries none. Rows may have the layouts that `engine.conversations` reads.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from engine.build import build_codec, build_protocol, tools_of
+from engine.commands.endings import tell_people
 from engine.config import RenderTable
+from engine.conversations.lines import conversations
+from engine.conversations.types import BrokenRow, Conversation
 from engine.errors import StartupError
 from engine.protocols import Protocol
 from engine.text.codec import HuggingFaceCodec
@@ -33,6 +35,9 @@ from toolwright.types import (
 
 _AUTHORS = {"prompt": Author.PROMPT, "model": Author.MODEL, "tool": Author.TOOL}
 
+Runs = list[tuple[str, list[int]]]
+"""What a protocol makes of a conversation."""
+
 
 def render_recipe(recipe: Recipe, table: RenderTable) -> str:
     """`engine render`: returns what was written, as a line. StartupError."""
@@ -40,48 +45,113 @@ def render_recipe(recipe: Recipe, table: RenderTable) -> str:
         refuse_open_ports(recipe, "tools")
     codec = build_codec(recipe, table.model)
     tools = asyncio.run(tools_of(recipe)) if table.ask_tools else []
-    output, conversations = recipe.resolve(table.output), recipe.resolve(table.conversations)
-    count = render(conversations, output, build_protocol(recipe), codec, tools)
+    output, file = recipe.resolve(table.output), recipe.resolve(table.conversations)
+    protocol = build_protocol(recipe)
+    count = render(
+        file, output, protocol, codec, tools, max_bad_rows=table.max_bad_rows, tell=tell_people
+    )
     return f"{count} trajectories: {output}"
 
 
 def render(
-    conversations: Path,
+    file: Path,
     output: Path,
     protocol: Protocol,
     codec: HuggingFaceCodec,
     tools: Iterable[ToolSpec] = (),
+    *,
+    max_bad_rows: int = 0,
+    tell: Callable[[str], None] = lambda line: None,
 ) -> int:
-    """Writes the trajectories file; returns how many. StartupError names file and line."""
-    return write_trajectories(output, _trajectories(conversations, protocol, codec, tuple(tools)))
+    """Writes the trajectories file; returns how many. StartupError names file and line.
+
+    tools: of rows that carry none. max_bad_rows: how many lines that cannot be used are passed
+    over. tell: hears of those, and of tools that no prompt shows.
+    """
+    if not file.is_file():
+        raise StartupError(f"render.conversations: no file {file}")
+    rendering = _Rendering(protocol, codec, tuple(tools))
+    count = write_trajectories(output, _trajectories(file, rendering, max_bad_rows, tell))
+    if rendering.unseen:
+        tell(
+            f"{file}: {rendering.unseen} rows carry tools that their prompts do not show, for "
+            "neither the protocol nor the policy's chat template has a place for them"
+        )
+    return count
 
 
 def _trajectories(
-    conversations: Path, protocol: Protocol, codec: HuggingFaceCodec, tools: tuple[ToolSpec, ...]
+    file: Path, rendering: _Rendering, most: int, tell: Callable[[str], None]
 ) -> Iterator[Trajectory]:
-    if not conversations.is_file():
-        raise StartupError(f"render.conversations: no file {conversations}")
-    with conversations.open() as lines:
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            try:
-                row: Mapping[str, Any] = json.loads(line)
-                runs = protocol.demonstration(row["messages"], codec, tools)
-            except ValueError as error:
-                raise StartupError(f"{conversations}:{number}: {error}") from error
-            except (KeyError, TypeError, AttributeError) as error:
-                raise StartupError(
-                    f'{conversations}:{number}: a line is {{"messages": [{{"role", "content"}}, '
-                    f"...]}} ({error!r})"
-                ) from error
-            yield _trajectory(str(row.get("id", number)), runs, codec.hash)
+    bad = 0
+    for number, found in conversations(file):
+        try:
+            if isinstance(found, BrokenRow):
+                raise found
+            trajectory = rendering.trajectory(found)
+        except ValueError as error:
+            bad += 1
+            said = f"{file}:{number}: {error}"
+            if bad > most:
+                over = f" ({bad} such lines, more than render.max_bad_rows = {most})" * (most > 0)
+                raise StartupError(said + over) from error
+            tell(f"passed over: {said}")
+        else:
+            yield trajectory
+
+
+class _Rendering:
+    """unseen: rows so far with tools that their prompts do not show."""
+
+    def __init__(
+        self, protocol: Protocol, codec: HuggingFaceCodec, tools: tuple[ToolSpec, ...]
+    ) -> None:
+        self._protocol = protocol
+        self._codec = codec
+        self._tools = tools
+        self._shows: bool | None = None
+        """Prompts show tools; unknown before the first row with its own."""
+        self._end = codec.token_id(codec.end_of_turn)
+        self.unseen = 0
+
+    def trajectory(self, conversation: Conversation) -> Trajectory:
+        """ValueError where the protocol cannot tell the conversation."""
+        try:
+            runs = self._runs(conversation)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(
+                f"the protocol or the chat template does not take its messages ({error!r})"
+            ) from error
+        for author, token_ids in runs:
+            if author == "model" and self._end in token_ids[:-1]:
+                raise ValueError(
+                    f"the assistant's text holds {self._codec.end_of_turn}, at which a rollout "
+                    "would have ended: take it out"
+                )
+        return _trajectory(conversation.id, runs, conversation.untrained, self._codec.hash)
+
+    def _runs(self, conversation: Conversation) -> Runs:
+        own = conversation.tools
+        runs = self._told(conversation, self._tools if own is None else own)
+        if not own:
+            return runs
+        if self._shows is None:
+            self._shows = runs[0] != self._told(conversation, ())[0]
+        if self._shows:
+            return runs
+        if conversation.told is not None:
+            return self._protocol.demonstration(conversation.told, self._codec, own)
+        self.unseen += 1
+        return runs
+
+    def _told(self, conversation: Conversation, tools: tuple[ToolSpec, ...]) -> Runs:
+        return self._protocol.demonstration(conversation.messages, self._codec, tools)
 
 
 def _trajectory(
-    identity: str, runs: list[tuple[str, list[int]]], tokenizer_hash: str
+    identity: str, runs: Runs, untrained: Collection[int], tokenizer_hash: str
 ) -> Trajectory:
-    segments, turn = [], 0
+    segments, turn, spoken = [], 0, 0
     for position, (author, token_ids) in enumerate(runs):
         wrote = author == "model"
         if wrote and position > 1:
@@ -91,10 +161,11 @@ def _trajectory(
                 author=_AUTHORS[author],
                 token_ids=ids(token_ids),
                 turn=turn,
-                trainable=wrote,
+                trainable=wrote and spoken not in untrained,
                 logprobs=floats([0.0] * len(token_ids)) if wrote else None,
             )
         )
+        spoken += wrote
     return Trajectory(
         id=f"demonstration-{identity}",
         group_id=f"demonstration-{identity}",

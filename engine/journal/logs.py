@@ -317,7 +317,9 @@ def read_log(db: sqlite3.Connection, attempt: str) -> list[AnyEvent]:
     """All events of one attempt, empty for one that has no log. ValueError for one that cannot be
     read."""
     row = db.execute(
-        "SELECT log, first, batches FROM logs WHERE attempt = ?", (attempt,)
+        # By its trajectory, which has an index: a run's logs are read one after the other.
+        "SELECT log, first, batches FROM logs WHERE trajectory = ? AND attempt = ?",
+        (trajectory_of(attempt), attempt),
     ).fetchone()
     if row is None:
         return []

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from engine.protocols.actions import read_call, read_json_call
@@ -121,8 +122,11 @@ class Chat:
 
     def ending(self, text: str, codec: Codec) -> str:
         """The stop at which a recorded message of the assistant ends: a rollout stops at the call,
-        the end of the turn is then the frame's and not the policy's."""
-        return self._call_close if text.endswith(self._call_close) else codec.end_of_turn
+        the end of the turn is then the frame's and not the policy's. With parallel calls the policy
+        ends the turn."""
+        if text.endswith(self._call_close) and not self._parallel:
+            return self._call_close
+        return codec.end_of_turn
 
     def _around(
         self, stop: str | None, codec: Codec, role: str
@@ -158,22 +162,36 @@ class Chat:
         task = Task(id="demonstration", messages=tuple(before))
         runs = [("prompt", self.prompt(task, tools, codec))]
         stop = codec.end_of_turn
-        for message in rest:
-            role = message.get("role")
+        for role, group in groupby(rest, key=lambda message: message.get("role")):
             if role == "assistant":
-                text = _assistant_text(message, self._call_open, self._call_close)
-                stop = self.ending(text, codec)
-                text = text + codec.end_of_turn if stop == codec.end_of_turn else text
-                runs.append(("model", codec.encode(text)))
+                for message in group:
+                    text = self._written(message)
+                    stop = self.ending(text, codec)
+                    text = text + codec.end_of_turn if stop == codec.end_of_turn else text
+                    runs.append(("model", codec.encode(text)))
             elif role in (self._role, self._system_role):
                 author = Author.TOOL if role == self._role else Author.SYSTEM
                 head, tail = self.frame(stop, codec, author)
-                runs.append(
-                    ("tool", [*head, *self.observation([content_of(message)], codec), *tail])
-                )
+                texts = [content_of(message) for message in group]
+                runs.append(("tool", [*head, *self.observation(texts, codec), *tail]))
             else:
-                raise ValueError(f"message of {role!r} after the first assistant message")
+                mend = ', set system_role = "user" in task.protocol_options' * (role == "user")
+                raise ValueError(f"message of {role!r} after the first assistant message{mend}")
         return runs
+
+    def _written(self, message: Mapping[str, Any]) -> str:
+        """What the policy would have written: the text, then each structured call."""
+        calls = [
+            json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False)
+            for name, arguments in calls_of(message)
+        ]
+        if len(calls) > 1 and not self._parallel:
+            raise ValueError(
+                f"a message with {len(calls)} calls, where a rollout stops at the first: set "
+                "parallel = true in task.protocol_options"
+            )
+        tagged = (f"{self._call_open}\n{call}\n{self._call_close}" for call in calls)
+        return content_of(message) + "\n".join(tagged)
 
     def _calls_in(self, text: str, tools: Sequence[ToolSpec]) -> tuple[Call, ...]:
         """All calls of an action whose closing tag is there, in order. In place of those above
@@ -204,11 +222,3 @@ def _function(tool: ToolSpec) -> Mapping[str, Any]:
             "parameters": dict(tool.arguments_schema) or {"type": "object", "properties": {}},
         },
     }
-
-
-def _assistant_text(message: Mapping[str, Any], call_open: str, call_close: str) -> str:
-    text = content_of(message)
-    for name, arguments in calls_of(message):
-        call = json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False)
-        text += f"{call_open}\n{call}\n{call_close}"
-    return text

@@ -103,9 +103,13 @@ class Tagged:
         for position, message in enumerate(rest):
             role = message.get("role")
             if role == "assistant":
-                text = content_of(message) + "".join(
-                    self._render_call(name, arguments) for name, arguments in calls_of(message)
-                )
+                calls = calls_of(message)
+                if len(calls) > 1:
+                    raise ValueError(
+                        f"a message with {len(calls)} calls, where a rollout stops at the first: "
+                        "give each a message of its own"
+                    )
+                text = content_of(message) + "".join(self._render_call(*call) for call in calls)
                 if position == len(rest) - 1:
                     text += codec.end_of_turn
                 runs.append(("model", codec.encode(text)))

@@ -16,6 +16,7 @@ from learner.config.objective import Correction, Reject
 from learner.maths import advantages, branches, correction, losses, returns, turns
 from tests.golden import published
 from tests.golden.engine_adapters import ENGINE_ADAPTERS
+from tests.golden.mtr_adapters import MTR_ADAPTERS
 from tests.golden.search_adapters import SEARCH_ADAPTERS
 from tests.golden.searl_adapters import SEARL_ADAPTERS
 from tests.golden.tasks_adapters import TASKS_ADAPTERS
@@ -261,4 +262,5 @@ ADAPTERS: dict[str, Adapter] = {
     **SEARL_ADAPTERS,
     **TASKS_ADAPTERS,
     **SEARCH_ADAPTERS,
+    **MTR_ADAPTERS,
 }

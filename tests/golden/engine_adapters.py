@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from engine.analyze.law import power_law
 from engine.branching.entropy import entropy, verdict
 from engine.lanes.capacity import staleness_room
 from engine.lanes.signal import dapo_filter
@@ -122,6 +123,7 @@ def _longest_match(vocab: Mapping[str, int], text: str) -> list[int]:
 
 
 ENGINE_ADAPTERS: dict[str, Callable[..., Any]] = {
+    "mtr.power_law": lambda frequencies: asdict(power_law(frequencies)),
     "common.arpo_branch": lambda **given: asdict(verdict(**given)),
     "common.arpo_entropy": entropy,
     "common.staleness_capacity": _staleness_capacity,

@@ -104,7 +104,7 @@ class Varied:
 
 
 def variant(position: int, index: int) -> int:
-    return (3 * position + index) % len(VARIANTS)
+    return (3 * position + 5 * index) % len(VARIANTS)
 
 
 def keep(here: World, body: str) -> str:

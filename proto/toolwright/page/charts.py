@@ -86,15 +86,19 @@ def line_chart(
     first: float | None = None,
     last: float | None = None,
     log: bool = False,
+    log_x: bool = False,
     labels: Sequence[str] = (),
     size: Size = WIDE,
 ) -> str:
     """Curves over each other. low, high: of the y axis; first, last: of the x axis; where they are
-    None, what there is decides. log: the y axis in powers of ten; what is not above 0 is left out.
-    labels: what stands below 0, 1, 2 ..., for an axis of names instead of numbers.
+    None, what there is decides. log, log_x: the y axis, the x axis in powers of ten; what is not
+    above 0 is left out. labels: what stands below 0, 1, 2 ..., for an axis of names in place of
+    numbers.
     """
     if log:
         lines = [_logarithms(line) for line in lines]
+    if log_x:
+        lines = [_logarithms_x(line) for line in lines]
     points = [point for line in lines for point in line.points]
     x_low, x_high = _range((p.x for p in points), first, last)
     ends = (y for p in points for y in (p.y - p.error, p.y + p.error))
@@ -102,13 +106,13 @@ def line_chart(
     at = _scale(size, x_low, x_high, y_low, y_high)
     whole = all(p.x == int(p.x) for p in points if abs(p.x) < 1e15)
     x_ticks = ticks(x_low, x_high, size.across)
-    if whole:
+    if whole or log_x:
         x_ticks = [x for x in x_ticks if abs(x - round(x)) < 1e-9] or [x_low]
     y_ticks = ticks(y_low, y_high, size.up)
     if log:
         y_ticks = [y for y in y_ticks if abs(y - round(y)) < 1e-9] or [y_low]
     named = [(float(x), name) for x, name in enumerate(labels)]
-    named = named or [(x, f"{x:.6g}") for x in x_ticks]
+    named = named or [(x, _power(x) if log_x else f"{x:.6g}") for x in x_ticks]
     parts = [*_frame(size, x_name, y_name), *_grid(size, at, named, y_ticks, log=log)]
     parts += [_band(line, at) for line in lines if line.band and line.points]
     for line in lines:
@@ -209,6 +213,15 @@ def _logarithms(line: Line) -> Line:
         if p.y > 0
     )
     return replace(line, points=tuple(points), band=False)
+
+
+def _logarithms_x(line: Line) -> Line:
+    points = (
+        replace(p, x=math.log10(p.x), says=p.says or f"{p.x:g}: {p.y:.4g}")
+        for p in line.points
+        if p.x > 0
+    )
+    return replace(line, points=tuple(points))
 
 
 def _range(values: Iterable[float], low: float | None, high: float | None) -> tuple[float, float]:

@@ -8,6 +8,9 @@ from collections.abc import Iterator
 from toolwright.recipe.reading import Recipe, RecipeError
 from toolwright.recipe.shared_tables import Shared
 
+OPEN_URL = re.compile(r"(https?://(?:127\.0\.0\.1|localhost|\[::1\]):)0+(?=/|$)")
+"""In a word of `tools.NAME.serve`: where a model is that plays the tool, say."""
+
 
 def refuse_open_ports(recipe: Recipe, *tables: str) -> None:
     """RecipeError for an address without a certain port, in these tables or in any."""
@@ -19,7 +22,7 @@ def refuse_open_ports(recipe: Recipe, *tables: str) -> None:
 def open_ports(shared: Shared) -> Iterator[tuple[str, str]]:
     """(key, sentence) of each address without a certain port."""
     for key, address in _addresses(shared):
-        if is_open(address):
+        if is_open(address) or (key.endswith(".serve") and OPEN_URL.search(address)):
             yield (
                 key,
                 f"{key} = {address!r} is any free port, which `toolwright run` chooses for all "
@@ -37,3 +40,4 @@ def _addresses(shared: Shared) -> Iterator[tuple[str, str]]:
     yield from (("sampler.endpoints", url) for url in shared.sampler.endpoints)
     for name in shared.task.tools or shared.tools:
         yield f"tools.{name}.service", shared.tools[name].service
+        yield from ((f"tools.{name}.serve", word) for word in shared.tools[name].serve)

@@ -22,7 +22,7 @@ from tests.support.recipes import merged, write_recipe
 from tests.support.waiting import until
 
 MANY = 200
-PER_TASK = 3
+PER_TASK = 2
 CALLS: dict[str, Any] = {"keep": KEEPS, "dedupe": Dedupe.CALLS, "per_task": PER_TASK}
 
 
@@ -89,16 +89,18 @@ async def test_killed_again_and_again_nothing_is_lost_or_double_and_yields_add_u
         *(word for one in KEEPS for word in ("--keep", one)),
         *("--dedupe", "calls", "--shard-size", "25", "--export", "openai", "--export", "hermes"),
     ]
-    for least in (3, 60, 130):
+    for least in (3, 90, 185):
         process = await asyncio.create_subprocess_exec(*command, cwd=here.folder)
-        await until(
-            lambda least=least: lines.exists() and lines.read_bytes().count(b"\n") > least,  # type: ignore[misc]
-            f"{least} tasks",
-            seconds=60,
-        )
-        process.kill()
-        await process.wait()
-    assert len(progress(here)) >= 130
+        try:
+            await until(
+                lambda least=least: lines.exists() and lines.read_bytes().count(b"\n") > least,  # type: ignore[misc]
+                f"{least} tasks",
+                seconds=300,
+            )
+        finally:
+            process.kill()
+            await process.wait()
+    assert len(progress(here)) >= 185
     exports = (Layout.OPENAI, Layout.HERMES)
     told = await collect(here, n=MANY, changes=few, shard_size=25, export=exports, **CALLS)
     names, figures = expected(MANY)
@@ -123,14 +125,15 @@ async def test_every_criterion_is_asked_and_the_table_tells_what_it_alone_refuse
     here = await world(**{"task": {"limits": {"turns": 8}}})
     Varied().speak(here)
     told = await collect(here, n=7, prices=Prices(read=1.0, written=1000.0), **CALLS)
-    names, figures = expected(7)
+    _, figures = expected(7)
     assert counts(told_yield(here)) == figures
     table = [line.split() for line in told.splitlines()]
-    assert ["rolled", "out", "21", "100.0%"] in table
-    assert ["right", "9", "42.9%", "9", "3"] in table
-    assert ["called", "3", "14.3%", "6", "3"] in table
-    assert ["few", "3", "14.3%", "6", "3"] in table
-    assert ["kept", str(len(names)), f"{len(names) / 21:.1%}"] in table
+    assert ["rolled", "out", "14", "100.0%"] in table
+    assert ["right", "6", "42.9%", "6", "2"] in table
+    assert ["called", "2", "14.3%", "4", "2"] in table
+    assert ["few", "2", "14.3%", "4", "2"] in table
+    assert ["duplicates", "1", "7.1%"] in table
+    assert ["kept", "3", "21.4%"] in table
     found = told_yield(here)
     spent = found["tokens"]
     assert found["cost"] == pytest.approx((spent["read"] + 1000 * spent["written"]) / 1e6)

@@ -61,6 +61,16 @@ def test_powers_of_ten_are_as_far_apart_as_each_other_and_nothing_has_no_logarit
     assert ">1e-06</text>" in chart and ">1e-02</text>" in chart
 
 
+def test_an_axis_of_places_in_powers_of_ten() -> None:
+    points = [(1.0, 100.0), (10.0, 10.0), (100.0, 1.0), (0.0, 5.0), (-1.0, 5.0)]
+    chart = line_chart([line(*points)], x_name="rank", y_name="calls", log=True, log_x=True)
+    ((first, second, third),) = drawn(chart)
+    assert second[0] - first[0] == pytest.approx(third[0] - second[0], abs=0.2)
+    assert second[1] - first[1] == pytest.approx(third[1] - second[1], abs=0.2)
+    assert chart.count("1e+01") == 2, "a name on each axis"
+    assert "a, rank 10: 10" in chart, "what is pointed at says the numbers themselves"
+
+
 def test_names_stand_below_an_axis_of_names() -> None:
     lines = [line((0, 1), (1, 2), dots="seen")]
     chart = line_chart(lines, x_name="sessions", y_name="ms", labels=["32", "<64>"])

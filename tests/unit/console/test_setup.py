@@ -157,6 +157,19 @@ def test_a_service_named_sampler_is_the_sampler(tmp_path: Path) -> None:
     assert setup.recipe.shared.sampler.endpoints == ("http://127.0.0.1:20002",)
 
 
+def test_a_service_named_as_a_served_tool_is_what_plays_it(tmp_path: Path) -> None:
+    words = [
+        "simulated:",
+        "--set",
+        "simulated.endpoint=http://127.0.0.1:0/v1",
+        "memory:127.0.0.1:0",
+    ]
+    changes = {"tools": {"python": {"serve": words, "service": ""}}}
+    tools = settled(asked(written(tmp_path, **changes))).recipe.shared.tools
+    played = "simulated.endpoint=http://127.0.0.1:20001/v1"
+    assert tools["python"].serve == ("simulated:", "--set", played, "memory:127.0.0.1:0")
+
+
 @pytest.mark.parametrize(
     ("changes", "says"),
     [

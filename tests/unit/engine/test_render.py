@@ -76,7 +76,7 @@ def test_blank_lines_are_skipped_and_lines_are_names(
         ("{", ":2: "),
         ({"conversation": []}, ':2: a line is {"messages"'),
         ([1], ':2: a line is {"messages"'),
-        ({"messages": ["hello"]}, ':2: a line is {"messages"'),
+        ({"messages": ["hello"]}, ":2: message 1 is a str"),
         ({"messages": [{"role": "user", "content": "x"}]}, ":2: a conversation needs messages"),
     ],
 )

@@ -15,8 +15,8 @@ from toolwright.recipe.remarks import remarks
 
 FILES = sorted(packaged("recipes").glob("*/*.toml"))
 RECIPES = [file for file in FILES if file.parent.name != "presets"]
-WHOLE = [file for file in RECIPES if "sft" in load_recipe(file).raw]
-"""Those that make their policy themselves; others are given one."""
+WHOLE = [file for file in RECIPES if {"render", "sft"} <= load_recipe(file).raw.keys()]
+"""Those that make their policy themselves; others are given one, or what it learns from."""
 
 
 def over(files: list[Path]) -> pytest.MarkDecorator:

@@ -91,3 +91,22 @@ def test_any_free_port_is_for_toolwright_run_alone(tmp_path: Path) -> None:
         refuse_open_ports(recipe, "sampler")
     with pytest.raises(RecipeError, match=r"run.engine = '127.0.0.1:0' .*or name a port"):
         refuse_open_ports(recipe)
+
+
+@pytest.mark.parametrize(
+    ("word", "open_"),
+    [
+        ("simulated.endpoint=http://127.0.0.1:0/v1", True),
+        ("simulated.endpoint=http://localhost:0", True),
+        ("simulated.endpoint=http://127.0.0.1:05/v1", False),
+        ("simulated.endpoint=http://127.0.0.1:30001/v1", False),
+        ("simulated.endpoint=http://far.example:0/v1", False),
+        ("memory:127.0.0.1:1", False),
+    ],
+)
+def test_a_url_of_what_plays_a_tool_needs_a_port_too(
+    tmp_path: Path, word: str, open_: bool
+) -> None:
+    tools = {"calculator": {"serve": ["simulated:", "--set", word], "service": ""}}
+    keys = [key for key, _ in open_ports(read(tmp_path, tools=tools).shared)]
+    assert ("tools.calculator.serve" in keys) is open_

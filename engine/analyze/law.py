@@ -1,0 +1,50 @@
+"""The power law of rank and frequency: f = C rank^-exponent. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerLaw:
+    """exponent: above 0 where frequencies fall. log_c: ln of the fitted frequency at rank 1. r2:
+    share of the variance of ln f that the line explains; None where all frequencies are equal, so
+    that there is nothing to explain. points: how many tools were fitted."""
+
+    exponent: float
+    log_c: float
+    r2: float | None
+    points: int
+
+    def at(self, rank: float) -> float:
+        """The fitted frequency."""
+        return math.exp(self.log_c - self.exponent * math.log(rank))
+
+
+def power_law(frequencies: Iterable[int]) -> PowerLaw | None:
+    """Least squares of ln f on ln rank, rank 1 = the largest (MTR, appendix E: the exponent and R2
+    are reported, the method is not). None for fewer than two. ValueError for one below 1.
+
+    Every tool weighs the same, so the long tail of tools that were called once decides the slope.
+    """
+    ordered = sorted(frequencies, reverse=True)
+    if ordered and ordered[-1] < 1:
+        raise ValueError(f"a frequency of {ordered[-1]}: only tools that were called have a rank")
+    if len(ordered) < 2:
+        return None
+    count = len(ordered)
+    xs = [math.log(rank) for rank in range(1, count + 1)]
+    ys = [math.log(frequency) for frequency in ordered]
+    x_mean, y_mean = math.fsum(xs) / count, math.fsum(ys) / count
+    xx = math.fsum((x - x_mean) ** 2 for x in xs)
+    xy = math.fsum((x - x_mean) * (y - y_mean) for x, y in zip(xs, ys, strict=True))
+    yy = math.fsum((y - y_mean) ** 2 for y in ys)
+    slope = xy / xx
+    return PowerLaw(
+        exponent=-slope,
+        log_c=y_mean - slope * x_mean,
+        r2=xy * xy / (xx * yy) if ordered[0] != ordered[-1] else None,
+        points=count,
+    )

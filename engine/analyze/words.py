@@ -1,0 +1,138 @@
+"""Words of tools, and the classes that they belong to. Pure but for reading the table of words.
+
+Names and descriptions are a stranger's: they are cut, and read in linear time.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine.errors import StartupError
+
+OTHER = "Other"
+"""The class of what no word belongs to; no table may have this name."""
+OURS = Path(__file__).with_name("words.toml")
+LONGEST_TEXT = 4_000
+"""Characters of a name or a description that are read."""
+LONGEST_WORD = 40
+MOST_CLASSES = 50
+NAME_WEIGHT = 3
+"""A word of the name says more than one of the description."""
+_TURNS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_WORD = re.compile(r"[^\W_]+")
+_NO_PLURALS = frozenset({"news", "series"})
+
+
+def words_of(text: str) -> list[str]:
+    """In order, small letters, singular; `filmByTitle` and `film_by_title` have the same."""
+    parted = _TURNS.sub(" ", text[:LONGEST_TEXT])
+    return [_singular(word[:LONGEST_WORD].lower()) for word in _WORD.findall(parted)]
+
+
+class Classes:
+    """Classes by their words."""
+
+    def __init__(self, words: Mapping[str, Iterable[str]]) -> None:
+        self.names = (*words, OTHER)
+        self._of: dict[str, list[int]] = {}
+        for place, own in enumerate(words.values()):
+            for word in {_singular(word) for word in own}:
+                self._of.setdefault(word, []).append(place)
+
+    def of(self, name: Iterable[str], description: Iterable[str]) -> int:
+        """The place, among `names`, of the class with most words of a tool; each counts once."""
+        found: Counter[int] = Counter()
+        for words, weight in ((set(name), NAME_WEIGHT), (set(description), 1)):
+            for word in words:
+                for place in self._of.get(word, ()):
+                    found[place] += weight
+        if not found:
+            return len(self.names) - 1
+        return min(found, key=lambda place: (-found[place], place))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vocabulary:
+    """domains: what tools are about. functions: what they do. left_out: of word frequencies."""
+
+    domains: Classes
+    functions: Classes
+    left_out: frozenset[str]
+
+    def telling(self, words: Iterable[str]) -> set[str]:
+        """Those whose frequency says something."""
+        return {
+            word
+            for word in words
+            if len(word) > 2 and not word.isnumeric() and word not in self.left_out
+        }
+
+
+def read_vocabulary(file: Path | None = None) -> Vocabulary:
+    """Of a TOML file as words.toml; what it lacks is that of words.toml. StartupError names the
+    file, the table and the mend."""
+    read = _tables(OURS)
+    if file is not None:
+        theirs = _tables(file)
+        if not theirs:
+            raise StartupError(f"{file}: it has none of {', '.join(read)}")
+        read |= theirs
+    return Vocabulary(
+        domains=Classes(read["domains"]),
+        functions=Classes(read["functions"]),
+        left_out=frozenset(map(_singular, read["left_out"])),
+    )
+
+
+def _tables(file: Path) -> dict[str, Any]:
+    try:
+        read = tomllib.loads(file.read_text("utf-8"))
+    except FileNotFoundError as error:
+        raise StartupError(f"--domains: no file {file}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise StartupError(f"{file} is no TOML: {error}") from error
+    for name, table in read.items():
+        if name == "left_out":
+            _check_words(f"{file}: left_out", table)
+        elif name in ("domains", "functions"):
+            _check_classes(f"{file}: [{name}]", table)
+        else:
+            raise StartupError(
+                f"{file}: unknown table {name:.80}; known: domains, functions, left_out"
+            )
+    return read
+
+
+def _check_classes(where: str, table: Any) -> None:
+    if not isinstance(table, dict) or not table:
+        raise StartupError(f'{where} is a table of lists: Film = ["film", "movie"]')
+    if len(table) > MOST_CLASSES:
+        raise StartupError(f"{where} has {len(table)} classes, at most {MOST_CLASSES} are told")
+    for name, words in table.items():
+        if name == OTHER:
+            raise StartupError(f"{where} {OTHER} is the class of all other tools: leave it out")
+        _check_words(f"{where} {name:.80}", words)
+
+
+def _check_words(where: str, words: Any) -> None:
+    if not isinstance(words, list) or not words:
+        raise StartupError(f"{where} is no list of words")
+    for word in words:
+        if not isinstance(word, str) or _WORD.fullmatch(word) is None or word != word.lower():
+            raise StartupError(
+                f"{where}: {str(word)[:80]!r} is no single word in small letters, and tools are "
+                "looked at word by word"
+            )
+
+
+def _singular(word: str) -> str:
+    """Roughly: movies, movie; what matters is that both sides are treated alike."""
+    if len(word) < 4 or word in _NO_PLURALS or word.endswith(("ss", "us", "is")):
+        return word
+    return word.removesuffix("s")

@@ -1,0 +1,62 @@
+"""Conversations of a JSONL file, one row in memory at a time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from engine.conversations.layouts import conversation
+from engine.conversations.types import BrokenRow, Conversation
+from engine.errors import StartupError
+from toolwright.json_data import read_exact
+
+LONGEST_LINE = 64 << 20
+"""Bytes. Nothing that fits into a model's context is so long, a file without line breaks is."""
+
+
+def conversations(file: Path) -> Iterator[tuple[int, Conversation | BrokenRow]]:
+    """(line, what it holds), the lines counted from 1; empty ones are passed over. OSError as of
+    opening a file. StartupError where it is no JSONL at all."""
+    with file.open("rb") as lines:
+        number = 0
+        while line := lines.readline(LONGEST_LINE + 1):
+            number += 1
+            if len(line) > LONGEST_LINE:
+                raise StartupError(
+                    f"{file}:{number} is longer than {LONGEST_LINE >> 20} MiB: write a "
+                    f"conversation a line, as `jq -c '.[]' {file.name}` does"
+                )
+            if number == 1:
+                _refuse_others(file, line)
+            if text := line.strip():
+                yield number, _read(text, number)
+
+
+def _read(line: bytes, number: int) -> Conversation | BrokenRow:
+    try:
+        row = read_exact(line.decode("utf-8-sig" if number == 1 else "utf-8"))
+    except UnicodeDecodeError as error:
+        return BrokenRow(f"no UTF-8 ({error}): write the file in it")
+    except json.JSONDecodeError as error:
+        return BrokenRow(f"no JSON ({error}): a line is one whole object")
+    except ValueError as error:
+        return BrokenRow(f"JSON that cannot be used ({error})")
+    try:
+        return conversation(row, number)
+    except BrokenRow as broken:
+        return broken
+
+
+def _refuse_others(file: Path, first: bytes) -> None:
+    """The two other ways in which such data are published, by their first bytes."""
+    if first.startswith(b"PAR1"):
+        raise StartupError(
+            f"{file} is Parquet: write it as JSON lines, as `pandas.read_parquet(FILE)"
+            '.to_json("FILE.jsonl", orient="records", lines=True)` does'
+        )
+    if first.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"["):
+        raise StartupError(
+            f"{file} is one JSON list: write its conversations a line each, "
+            f"as `jq -c '.[]' {file.name} > {file.stem}.jsonl` does"
+        )

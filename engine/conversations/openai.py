@@ -1,0 +1,102 @@
+"""The layout of OpenAI's chat fine-tuning: `messages` with structured `tool_calls`, and `tools`.
+
+The older spelling of the same, `functions` and `function_call`, is read too. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from engine.conversations.functions import arguments_in, tools_in
+from engine.conversations.types import BrokenRow, Conversation
+
+_ROLES = {"developer": "system", "function": "tool"}
+"""Other names of roles, which few chat templates know."""
+
+
+def conversation(row: Mapping[str, Any], identity: str) -> Conversation:
+    """BrokenRow names the message, counted from 1, and the mend."""
+    messages = [_message(n, one) for n, one in enumerate(messages_in(row, "messages"), 1)]
+    check_answers(messages)
+    listed = row.get("tools")
+    listed = row.get("functions") if listed is None else listed
+    spoken = [one for one in messages if one["role"] == "assistant"]
+    return Conversation(
+        id=identity,
+        messages=tuple(messages),
+        tools=None if listed is None else tools_in(listed),
+        untrained=frozenset(n for n, one in enumerate(spoken) if one.get("weight") == 0),
+    )
+
+
+def messages_in(row: Mapping[str, Any], key: str) -> Sequence[Mapping[str, Any]]:
+    """The messages of a row. BrokenRow where they are no list of objects."""
+    found = row[key]
+    if not isinstance(found, list):
+        raise BrokenRow(f"{key!r} is a {type(found).__name__}: write a list of messages")
+    for number, one in enumerate(found, 1):
+        if not isinstance(one, Mapping):
+            raise BrokenRow(f"message {number} is a {type(one).__name__}: write an object")
+    return found
+
+
+def check_answers(messages: Sequence[Mapping[str, Any]]) -> None:
+    """BrokenRow where structured calls and the answers after them are not one to one. Calls of the
+    last message may have no answer: the recording ended there."""
+    for place, one in enumerate(messages):
+        calls = one.get("tool_calls")
+        if not calls:
+            continue
+        answers = []
+        for later in messages[place + 1 : place + 2 + len(calls)]:
+            if later.get("role") != "tool":
+                break
+            answers.append(later)
+        if not answers and place == len(messages) - 1:
+            continue
+        if len(answers) != len(calls):
+            raise BrokenRow(
+                f"message {place + 1} has {len(calls)} calls and {len(answers)} answers: write a "
+                "message of role 'tool' for each call, right after it"
+            )
+        called = [call.get("id") for call in calls]
+        told = [answer.get("tool_call_id") for answer in answers]
+        if None not in called and None not in told and called != told:
+            raise BrokenRow(
+                f"the answers to message {place + 1} are to other calls than it made, or in "
+                "another order: give them the ids of its calls, in their order"
+            )
+
+
+def _message(number: int, one: Mapping[str, Any]) -> Mapping[str, Any]:
+    role = one.get("role")
+    if not isinstance(role, str):
+        raise BrokenRow(f"message {number} has no role: write user, assistant, tool or system")
+    out: dict[str, Any] = {**one, "role": _ROLES.get(role, role)}
+    if role != "assistant" and not isinstance(one.get("content"), str | list):
+        raise BrokenRow(f"message {number} has no text: write it as its `content`")
+    calls = one.get("tool_calls")
+    if calls is None and one.get("function_call") is not None:
+        calls = [{"function": out.pop("function_call")}]
+    if calls is None:
+        return out
+    if role != "assistant":
+        raise BrokenRow(f"message {number} is of {role!r:.80} and calls: only the assistant does")
+    if not isinstance(calls, list):
+        raise BrokenRow(f"tool_calls of message {number} are no list: write one")
+    out["tool_calls"] = [_call(number, call) for call in calls]
+    return out
+
+
+def _call(number: int, call: Any) -> Mapping[str, Any]:
+    function = call.get("function", call) if isinstance(call, Mapping) else None
+    name = function.get("name") if isinstance(function, Mapping) else None
+    if not isinstance(function, Mapping) or not isinstance(name, str) or not name:
+        raise BrokenRow(
+            f'a call of message {number} names no function: write {{"function": {{"name", '
+            '"arguments"}}'
+        )
+    told = {"id": call["id"]} if isinstance(call.get("id"), str) else {}
+    arguments = arguments_in(name, function.get("arguments"))
+    return {**told, "type": "function", "function": {"name": name, "arguments": arguments}}

@@ -1,0 +1,29 @@
+"""What a recorded conversation is, whatever its layout was."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from engine.types import ToolSpec
+
+
+class BrokenRow(ValueError):
+    """A row that is no conversation; the message says which message of it, and the mend."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversation:
+    """One row.
+
+    messages: OpenAI's, with structured `tool_calls`; only the layout's own parts are checked, the
+    rest is left to the protocol that renders them. tools: those that the row carries, None where it
+    carries none. told: the same messages, but with a system message that lists the tools, for a
+    policy whose prompts show X"""
+
+    id: str
+    messages: tuple[Mapping[str, Any], ...]
+    tools: tuple[ToolSpec, ...] | None = None
+    told: tuple[Mapping[str, Any], ...] | None = None
+    untrained: frozenset[int] = frozenset()

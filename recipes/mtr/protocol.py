@@ -1,0 +1,157 @@
+"""How MTR's AutoAgent speaks: it thinks, then makes one call or answers.
+
+The token layout of a trajectory (spec 4.3; the paper's own prompts are lost):
+
+    prompt           what to do and the question's tools, then the question
+    action 0         <think>...</think><tool_call>{"name", "arguments"}</tool_call>
+    observation 0    JSON of the tool, or {"status": "error", ...}, a message of its own by TOOL
+    action 1, ...
+    last action      <think>...</think><answer>...</answer>
+
+The tools are those that the session was opened with: each question has its own. A call that cannot
+be read, or names another tool, is told so in the words of the tools' own checks, so that the agent
+corrects itself; it reaches nobody.
+
+Invariants
+- Pure, and it never raises for anything that a policy writes.
+- Behind `invalid_in_a_row` refused calls in a row nothing is carried out any more, an answer
+  neither: the trace has ended in error (TOOL_EXCEPTION).
+- With the tools off no tool is named in the prompt, and none is called.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import prompts
+from answers import ANSWER, CALL, final_answer
+from traces import invalid_in_a_row
+
+from engine.protocols.actions import read_json_call
+from engine.protocols.chat import Chat
+from engine.protocols.conversation import content_of, nothing_done, opening
+from engine.text.foreign import OwnText
+from engine.types import Answer, Call, Calls, Codec, Decision, End, ToolSpec, View
+from toolwright.filling import filled
+from toolwright.schemas import signature
+from toolwright.types import StopReason, Task
+
+TOOLS, OFF = "tools", "off"
+"""Key and value of a task's metadata that take its tools away: an evaluation suite's, say."""
+PLACE = "{tools}"
+LONGEST_NAME = 64
+"""Characters of a tool's name that an error repeats; no tool has a longer one."""
+_ANSWER_END = f"</{ANSWER}>"
+
+
+class AutoAgent(Chat):
+    """Options: `tools` = false takes them away in every task; `prompt` with {tools} and its `item`,
+    or without {tools}, and the chat template shows them; `closed_prompt`, said in its place where
+    the tools are off ("" = nothing is said); `invalid_in_a_row`."""
+
+    def __init__(
+        self,
+        *,
+        tools: bool = True,
+        prompt: str = prompts.AGENT,
+        closed_prompt: str = prompts.CLOSED,
+        item: str = prompts.ITEM,
+        invalid_in_a_row: int = 3,
+    ) -> None:
+        super().__init__(call_open=f"<{CALL}>", call_close=f"</{CALL}>")
+        if invalid_in_a_row < 1:
+            raise ValueError(
+                f"protocol_options.invalid_in_a_row = {invalid_in_a_row}: write how many refused "
+                "calls end a trace, from 1 on"
+            )
+        self._tools = tools
+        self._prompt, self._closed, self._item = prompt, closed_prompt, item
+        self._most_invalid = invalid_in_a_row
+
+    def prompt(self, task: Task, tools: Sequence[ToolSpec], codec: Codec) -> list[int]:
+        messages = self._messages(task, tools, codec.guarded)
+        in_template = self._has_tools(task) and PLACE not in self._prompt
+        return codec.chat_ids(messages, tools=super().functions(tools) if in_template else [])
+
+    def opening(self, task: Task, tools: Sequence[ToolSpec]) -> list[Mapping[str, Any]]:
+        return self._messages(task, tools, str)
+
+    def functions(self, tools: Sequence[ToolSpec]) -> list[Mapping[str, Any]]:
+        """None where they stand in the prompt, or are off."""
+        return super().functions(tools) if self._tools and PLACE not in self._prompt else []
+
+    def stops(self, tools: Sequence[ToolSpec], codec: Codec) -> tuple[str, ...]:
+        return (self.call_tags[1], _ANSWER_END, codec.end_of_turn)
+
+    def ending(self, text: str, codec: Codec) -> str:
+        return _ANSWER_END if text.endswith(_ANSWER_END) else super().ending(text, codec)
+
+    def decide(self, text: str, stop: str, view: View, codec: Codec) -> Decision:
+        if invalid_in_a_row(view.calls) >= self._most_invalid:
+            return End(reason=StopReason.TOOL_EXCEPTION)
+        if stop == self.call_tags[1]:
+            return Calls(calls=(self._call(text, view),))
+        body = text.removesuffix(codec.end_of_turn)
+        answer = final_answer(body)
+        return nothing_done(body) if answer is None else Answer(text=answer)
+
+    def demonstration(
+        self, messages: Sequence[Mapping[str, Any]], codec: Codec, tools: Sequence[ToolSpec] = ()
+    ) -> list[tuple[str, list[int]]]:
+        """As Chat's. A conversation that begins with a message of the system was recorded with its
+        prompt: that message stands in place of this one's, and its question's tools in it."""
+        first, *rest = messages or [{}]
+        if first.get("role") != "system":
+            return super().demonstration(messages, codec, tools)
+        said = self._recorded(content_of(first), codec)
+        bare = AutoAgent(prompt="")
+        return Chat.demonstration(bare, [{"role": "system", "content": said}, *rest], codec)
+
+    def _recorded(self, said: str, codec: Codec) -> OwnText:
+        """A recorded prompt as rollouts have it: what stands in the place of the tools is foreign,
+        and so is all of it where it is another prompt than this one's."""
+        head, _, tail = self._prompt.partition(PLACE)
+        end = len(said) - len(tail)
+        if end < len(head) or not (said.startswith(head) and said.endswith(tail)):
+            return OwnText(codec.guarded(said))
+        return OwnText(head + codec.guarded(said[len(head) : end]) + tail)
+
+    def _has_tools(self, task: Task) -> bool:
+        return self._tools and task.metadata.get(TOOLS) != OFF
+
+    def _messages(
+        self, task: Task, tools: Sequence[ToolSpec], guarded: Callable[[str], str]
+    ) -> list[Mapping[str, Any]]:
+        messages = opening(task)
+        said = self._prompt if self._has_tools(task) else self._closed
+        if not said:
+            return messages
+        listed = "".join(self._listed(tool) for tool in tools)
+        said = said.replace(PLACE, guarded(listed))
+        return [{"role": "system", "content": OwnText(said)}, *messages]
+
+    def _listed(self, tool: ToolSpec) -> str:
+        told = {
+            "name": tool.name,
+            "arguments": signature(tool.arguments_schema),
+            "description": tool.description,
+        }
+        return filled(self._item, told)
+
+    def _call(self, text: str, view: View) -> Call:
+        call = read_json_call(text, *self.call_tags)
+        if call.invalid_reason:
+            told: dict[str, Any] = {"type": "parse_error", "message": call.invalid_reason}
+            return Call(action=text, tool=call.tool, invalid_reason=_error(told))
+        names = [tool.name for tool in view.tools] if self._has_tools(view.task) else []
+        if call.tool not in names:
+            told = {"type": "unknown_tool", "tool": call.tool[:LONGEST_NAME], "tools": names}
+            return Call(action=text, tool=call.tool, invalid_reason=_error(told))
+        return call
+
+
+def _error(told: Mapping[str, Any]) -> str:
+    """As the tools' own errors are (docs/tools/simulated.md)."""
+    return json.dumps({"status": "error", "error": told}, ensure_ascii=False)

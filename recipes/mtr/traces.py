@@ -1,0 +1,87 @@
+"""What happened in a trace, read from the record of a trajectory. Pure.
+
+Who said what is taken from the record and never from tags in a text: a tool's error is what its
+outcome says, whatever the policy writes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from answers import CALL, final_answer, intermediate_answer
+from rewards import canonical
+
+from engine.protocols.actions import read_json_call
+from toolwright.types import CallRecord, StopReason, ToolErrorKind, Trajectory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceCall:
+    """tool: "" where the action names none. text: the same for equal calls. malformed: it reached
+    no tool, its text, its tool or its arguments were refused. erred: that, or the tool failed, its
+    observation did not fit its schema among others."""
+
+    tool: str
+    text: str
+    malformed: bool
+    erred: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """final, intermediate: answers, None where there is none. calls: in their order."""
+
+    final: str | None
+    intermediate: str | None
+    calls: tuple[TraceCall, ...]
+
+    @property
+    def errors(self) -> int:
+        return sum(call.erred for call in self.calls)
+
+    @property
+    def unrecovered(self) -> int:
+        """Errors that no later call mended: one of the same tool that worked. An action that names
+        no tool is mended by any call that worked."""
+        working: set[str] = set()
+        count = 0
+        for call in reversed(self.calls):
+            if not call.erred:
+                working.add(call.tool)
+            elif not (call.tool in working if call.tool else working):
+                count += 1
+        return count
+
+
+def read(trajectory: Trajectory) -> Trace:
+    """Of a trajectory as reward functions and filters see it. What was written after the
+    environment had ended the trace is no answer."""
+    texts = [str(text) for text in trajectory.metadata.get("texts", ())]
+    answered = trajectory.stop_reason is StopReason.ANSWERED and bool(texts)
+    return Trace(
+        final=final_answer(texts[-1]) if answered else None,
+        intermediate=intermediate_answer(texts) if answered else None,
+        calls=tuple(map(_call, trajectory.calls)),
+    )
+
+
+def invalid_in_a_row(calls: tuple[CallRecord, ...]) -> int:
+    """How many of the last calls were refused, one after the other."""
+    count = 0
+    for call in reversed(calls):
+        if call.outcome.valid:
+            break
+        count += 1
+    return count
+
+
+def _call(call: CallRecord) -> TraceCall:
+    said = read_json_call(call.action, f"<{CALL}>", f"</{CALL}>")
+    readable = not said.invalid_reason and said.arguments is not None
+    malformed = not call.outcome.valid
+    return TraceCall(
+        tool=said.tool,
+        text=canonical(said.tool, said.arguments or {}) if readable else call.action,
+        malformed=malformed,
+        erred=malformed or call.outcome.error is not ToolErrorKind.NONE,
+    )

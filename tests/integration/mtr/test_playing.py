@@ -1,0 +1,181 @@
+"""AutoAgent through real processes: engine, `toolsvc serve simulated:`, the player; a scripted
+policy."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from bench.scripted import ScriptRequest
+from tests.integration.engine.conftest import MakeWorld, World
+from tests.support.codecs import END
+from tests.support.dialogue import said
+from tests.support.net import free_port
+from toolwright.imports import load_file
+from toolwright.types import StopReason, Trajectory
+
+RECIPE = Path(__file__).parents[3] / "recipes" / "mtr"
+LIMITS = {"turns": 6, "action": 512, "observation": 512, "response": 6000, "model": 8000}
+
+
+@asynccontextmanager
+async def player() -> AsyncIterator[str]:
+    """The URL of a player process, which ends by itself when it is told to."""
+    address = f"127.0.0.1:{free_port()}"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(RECIPE / "world/player.py"), "--listen", address
+    )
+    try:
+        async with asyncio.timeout(60), aiohttp.ClientSession() as session:
+            while not await answers(session, f"http://{address}/health"):
+                assert process.returncode is None
+                await asyncio.sleep(0.1)
+        yield f"http://{address}/v1"
+    finally:
+        process.terminate()
+        await process.wait()
+    assert process.returncode == 0
+
+
+async def answers(session: aiohttp.ClientSession, url: str) -> bool:
+    try:
+        async with session.get(url) as answer:
+            return answer.status == 200
+    except aiohttp.ClientConnectionError:
+        return False
+
+
+def asked() -> tuple[Any, str, dict[str, str]]:
+    """An easy question whose tools want an edition, the tool that answers it, and its arguments."""
+    roles = load_file(RECIPE / "world/roles.py")
+    task = load_file(RECIPE / "world/task.py")
+    for one in islice(task.easy(1), 200):
+        for tool in roles.tool_set(one.metadata["question"]):
+            wanted = tool["function"]["parameters"]["properties"]
+            if "edition" in wanted and "birth" in tool["function"]["description"]:
+                name = next(iter(wanted))
+                question = one.metadata["question"]
+                about = question.removeprefix("Where was ").removesuffix(" born?")
+                if about != question:
+                    arguments = {name: about, "edition": wanted["edition"]["enum"][0]}
+                    return one, tool["function"]["name"], arguments
+    raise AssertionError("no such question")
+
+
+def call(tool: str, arguments: dict[str, str]) -> str:
+    body = json.dumps({"name": tool, "arguments": arguments})
+    return f"<think>so</think><tool_call>{body}</tool_call>"
+
+
+def say(here: World, question: str, ways: Sequence[Sequence[str]]) -> None:
+    """Rollout number k, as they begin, writes the replies of ways[k], one after the other."""
+    given = iter(ways)
+    mine: dict[str, Sequence[str]] = {}
+
+    def script(request: ScriptRequest) -> Sequence[int]:
+        text = here.codec.decode(request.input_ids)
+        replies = mine.get(request.conversation)
+        if replies is None:
+            replies = mine[request.conversation] = next(given)
+        place = text.index(question)
+        for reply in replies:
+            found = text.find(reply, place)
+            if found < 0:
+                break
+            place = found + len(reply)
+        return here.codec.encode(reply)[said(here.codec, text, reply) :]
+
+    here.sampler._script = script
+
+
+async def rolled_out(
+    here: World, url: str, task: Any, ways: Sequence[Sequence[str]]
+) -> list[Trajectory]:
+    """One group, a member a way, in the order of the ways."""
+    question = task.metadata["question"]
+    say(here, question, ways)
+    row = {"question": question, "answers": list(task.answers), "metadata": dict(task.metadata)}
+    (here.folder / "rows.jsonl").write_text(json.dumps(row) + "\n")
+    options = ("--set", f"simulated.endpoint={url}", "--set", "simulated.model=player")
+    here.tables["tools"] = {"played": {"serve": ["simulated:", *options]}}
+    here.tables["task"].pop("protocol_options", None)
+    table = {
+        "source": "rows.jsonl",
+        "protocol": str(RECIPE / "protocol.py:AutoAgent"),
+        "protocol_options": {"prompt": "{tools}"},
+        "reward": str(RECIPE / "score.py:Score"),
+        "limits": LIMITS,
+        "tools": ["played"],
+    }
+    one = {"steps": 1, "groups_per_step": 1, "group_size": len(ways)}
+    changes = {"run": one, "engine": {"max_concurrent": 1}, "task": table}
+    async with here.engine(**changes) as run:
+        (group,) = await run.learner.lease(await run.learner.version(), count=1, wait=60)
+    wrote = [[text for author, text in here.texts(m) if author == "model"] for m in group.members]
+    return [group.members[wrote.index(list(way))] for way in ways]
+
+
+def reward(trajectory: Trajectory) -> dict[str, float]:
+    return {part.name: round(part.value, 6) for part in trajectory.reward_parts}
+
+
+def criteria(here: World, trajectory: Trajectory) -> list[bool]:
+    """What the filter's criteria say, as `engine sample` would show them the trajectory."""
+    from dataclasses import replace
+
+    texts = [text for author, text in here.texts(trajectory) if author == "model"]
+    shown = replace(trajectory, metadata={**trajectory.metadata, "texts": texts})
+    named = load_file(RECIPE / "filter.py")
+    return [
+        named.right(shown),
+        named.no_errors(shown),
+        named.errors_recovered(shown),
+        named.two_to_twelve_calls(shown),
+    ]
+
+
+async def test_errors_are_read_and_mended_and_three_in_a_row_end_it(world: MakeWorld) -> None:
+    here = await world()
+    task, tool, arguments = asked()
+    (gold, *_) = task.answers
+    other = {**arguments, "edition": "third"}
+    last = f"<think>the answer is {gold}.</think><answer>{gold}</answer>"
+    ways = [
+        [call(tool, arguments), call(tool, arguments), last],
+        [call(tool, other), call(tool, arguments), last],
+        [call("nothing", {}), "<tool_call>{</tool_call>", call(tool, other), last],
+        [f"I do not know.{END}"],
+    ]
+    async with player() as url:
+        right, mended, ended, silent = await rolled_out(here, url, task, ways)
+
+    texts = [text for _, text in here.texts(right)]
+    assert f"{tool}(" in texts[0] and "edition: string" in texts[0]
+    assert f'"{gold}"' in texts[2]
+    assert right.stop_reason is StopReason.ANSWERED
+    assert reward(right) == {"answer": 1.0, "repetition": -0.1}
+    assert criteria(here, right) == [True, True, True, True]
+
+    texts = [text for _, text in here.texts(mended)]
+    assert '"type": "validation_error", "stage": "pre"' in texts[2]
+    assert reward(mended) == {"answer": 1.0, "repetition": 0.0}
+    assert criteria(here, mended) == [True, False, True, True]
+
+    texts = [text for _, text in here.texts(ended)]
+    assert '{"status": "error", "error": {"type": "unknown_tool", "tool": "nothing"' in texts[2]
+    assert '{"status": "error", "error": {"type": "parse_error"' in texts[4]
+    assert ended.stop_reason is StopReason.TOOL_EXCEPTION
+    assert len(ended.calls) == 3
+    assert reward(ended) == {"answer": 0.0, "repetition": 0.0}
+    assert criteria(here, ended) == [False, False, False, True]
+
+    assert silent.stop_reason is StopReason.NO_ACTION_IN_OUTPUT
+    assert criteria(here, silent) == [False, True, True, False]

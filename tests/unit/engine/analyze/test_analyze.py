@@ -1,0 +1,298 @@
+"""`engine analyze`: recordings of three kinds, the table, the page, --json."""
+
+from __future__ import annotations
+
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from engine.analyze.findings import findings
+from engine.analyze.page import page
+from engine.analyze.table import table
+from engine.analyze.tally import Tally
+from engine.analyze.words import read_vocabulary
+from engine.cli import app
+from engine.journal.journal import Journal
+from engine.journal.schema import FILE_NAME
+from engine.rollout.events import Answered, AnyEvent, Called, Opened
+from engine.rollout.record import Identity, record
+from engine.rollout.state import fold
+from engine.types import SessionRef, ToolSpec
+from tests.support.logs import V1, example
+from toolwright.trajectory_files import write_trajectories
+from toolwright.types import SamplingParams, Task, Trajectory, ids
+from toolwright.wire import serialize, trajectory_to_proto
+
+FILM = ToolSpec(
+    name="film_lookup",
+    description="Looks a movie up by its title.",
+    arguments_schema={"type": "object", "properties": {"title": {"type": "string"}}},
+)
+MADE = ToolSpec(name="get_battle", arguments_schema={"properties": {"year": {"minimum": 1}}})
+HOSTILE = "<script>alert(1)</script>\x1b[31m\u202e"
+
+
+def analyze(*words: Any) -> Result:
+    return CliRunner().invoke(app, ["analyze", *map(str, words)])
+
+
+def found_of(*words: Any) -> dict[str, Any]:
+    result = analyze(*words, "--json")
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def sentence(result: Result) -> str:
+    assert result.exit_code == 1, result.output
+    assert not result.stdout
+    (line,) = result.stderr.splitlines()
+    return line
+
+
+def log(name: str, called: str = "film_lookup") -> list[AnyEvent]:
+    """Of an attempt that calls a tool; the answer brings another tool."""
+    session = SessionRef(service="s", session_id="1", endpoint="unix:/t", tools=(FILM,))
+    events: list[AnyEvent] = []
+    for event in example():
+        if isinstance(event, Opened):
+            event = Opened(sessions=(session,), prompt=ids([1]), sampling=SamplingParams())
+        elif isinstance(event, Called):
+            event = Called(
+                call_id=f"{name}/0/0", turn=0, index=0, action="a", tool=called, service="s"
+            )
+        elif isinstance(event, Answered):
+            outcome = event.outcome.__class__(observation="1", valid=True, tool=called)
+            event = Answered(call_id=f"{name}/0/0", outcome=outcome, new_tools=(MADE,))
+        events.append(event)
+    return events
+
+
+def trajectory(name: str, events: list[AnyEvent]) -> Trajectory:
+    group, _, index = name.rpartition("-")
+    identity = Identity(
+        trajectory_id=name, group_id=group, index=int(index), attempt=0, task=Task(id="q"),
+        tokenizer_hash="toy",
+    )  # fmt: skip
+    return record(fold(events), identity)
+
+
+async def run_of(folder: Path, calls: list[str], history: Any = "all") -> list[Trajectory]:
+    """A run in which each call was a group's, the first one acknowledged."""
+    journal = Journal(folder / FILE_NAME, history=history)
+    made, numbers = [], []
+    for position, called in enumerate(calls):
+        name = f"g{position:07d}"
+        attempt = f"{name}-0/b1r0a0"
+        events = log(attempt, called)
+        for event in events:
+            journal.append(attempt, [event])
+        made.append(trajectory(f"{name}-0", events))
+        numbers.append(
+            await journal.add_group(
+                position=position,
+                identity=name,
+                members=[serialize(trajectory_to_proto(made[-1]))],
+                attempts=[attempt],
+                versions=[V1],
+            )
+        )
+    await journal.acknowledge(numbers[0])
+    journal.append("g9000000-0/b1r0a0", log("x")[:3])
+    await journal.flush()
+    await journal.close()
+    return made
+
+
+async def test_a_run_that_keeps_its_history(tmp_path: Path) -> None:
+    await run_of(tmp_path, ["film_lookup", "film_lookup", "get_battle", "made_up"])
+    found = found_of(tmp_path)
+    assert (found["trajectories"], found["invocations"], found["unique_tools"]) == (4, 4, 3)
+    assert found["without_schema"] == {"tools": 1, "invocations": 1}, "no session has made_up"
+    shown = {one["name"]: one for one in found["tools"]}
+    assert shown["film_lookup"] == {
+        "rank": 1, "name": "film_lookup", "invocations": 2, "domain": "Film",
+        "function": "Search and lookup", "complexity": "simple",
+    }  # fmt: skip
+    assert shown["get_battle"]["domain"] == "Historical", "a tool that came with an answer"
+    assert {one["word"] for one in found["words"]} >= {"movie", "battle"}
+    assert found["notes"] == [f"{tmp_path}: 1 attempts without a complete group are left out"]
+
+
+async def test_a_run_that_keeps_what_is_open(tmp_path: Path) -> None:
+    await run_of(tmp_path, ["film_lookup"] * 3, "open")
+    found = found_of(tmp_path)
+    assert found["invocations"] == 2
+    assert found["without_schema"]["tools"] == 1
+    assert "holds 2 of the 3 groups" in found["notes"][0]
+    assert 'engine.history = "all"' in found["notes"][0]
+
+
+async def test_a_trajectories_file(tmp_path: Path) -> None:
+    made = await run_of(tmp_path / "run", ["film_lookup", "get_battle", ""])
+    file = tmp_path / "kept.trajectories"
+    write_trajectories(file, made)
+    found = found_of(file)
+    assert (found["invocations"], found["unique_tools"], found["nameless_calls"]) == (2, 2, 1)
+    assert found["tools"][0]["complexity"] == "unknown"
+    assert "the names of tools alone" in found["notes"][0]
+    lines = analyze(file).stdout.splitlines()
+    assert any("2 of 2 tools, 2 invocations, have no recorded schema" in one for one in lines)
+
+
+async def test_branches_have_the_calls_before_the_fork_in_common(tmp_path: Path) -> None:
+    made = trajectory("g1-0", log("g1-0/0"))
+    branch = trajectory("g1-1", log("g1-0/0"))  # the same call, by its id
+    stranger = trajectory("g2-0", log("g1-0/0"))
+    file = tmp_path / "kept.trajectories"
+    write_trajectories(file, [made, branch, stranger])
+    assert found_of(file)["invocations"] == 2
+
+
+ROW = {
+    "messages": [
+        {"role": "user", "content": "Who?"},
+        {
+            "role": "assistant",
+            "tool_calls": [
+                {"function": {"name": "film", "arguments": '{"title": "Lost"}'}},
+                {"function": {"name": "song", "arguments": "{}"}},
+            ],
+        },
+        {"role": "tool", "content": "1"},
+        {"role": "tool", "content": "2"},
+        {"role": "assistant", "content": "He."},
+    ],
+    "tools": [
+        {
+            "type": "function",
+            "function": {
+                "name": "film",
+                "description": "Looks a film up.",
+                "parameters": {"properties": {"title": {"pattern": "x"}, "year": {}}},
+            },
+        }
+    ],
+}
+
+
+def test_conversations_and_several_recordings_together(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text(json.dumps(ROW) + "\n")
+    found = found_of(file)
+    assert [one["complexity"] for one in found["tools"]] == ["moderate", "unknown"]
+    twice = found_of(file, file)
+    assert twice["invocations"] == 2 * found["invocations"] == 4
+    assert twice["unique_tools"] == found["unique_tools"]
+
+
+def test_a_folder_of_shards_is_counted_once(tmp_path: Path) -> None:
+    for shard in range(2):
+        for end in (".openai.jsonl", ".hermes.jsonl"):
+            (tmp_path / f"0000{shard}{end}").write_text(json.dumps(ROW) + "\n")
+        write_trajectories(tmp_path / f"0000{shard}.trajectories", [])
+    found = found_of(tmp_path)
+    assert (found["trajectories"], found["invocations"]) == (2, 4)
+    assert found["notes"] == [f"{tmp_path}: of its files those were read that end in .openai.jsonl"]
+    (tmp_path / "00002.openai.jsonl.unfinished").write_text("{")
+    assert "is still written to" in found_of(tmp_path)["notes"][1]
+    for file in tmp_path.glob("*.jsonl*"):
+        file.unlink()
+    write_trajectories(tmp_path / "00002.trajectories", [trajectory("g1-0", log("g1-0/0"))])
+    assert found_of(tmp_path)["invocations"] == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("absent", None, "no file"),
+        ("x.jsonl", b"{}\n", ":1: a line is"),
+        ("x.jsonl", b'{"messages": []}\n{', ":2: no JSON"),
+        ("x.json", b'[{"messages": []}]', "is one JSON list"),
+        ("x.trajectories", b"\xff\xff\xff nonsense", "no trajectories file or is cut"),
+        ("folder/", None, "no run in"),
+        ("run/journal.sqlite", b"nonsense" * 100, "journal.sqlite"),
+    ],
+)
+def test_what_is_no_recording(tmp_path: Path, name: str, content: bytes | None, words: str) -> None:
+    file = tmp_path / name
+    file.parent.mkdir(exist_ok=True)
+    if name.endswith("/"):
+        file.mkdir()
+    if content is not None:
+        file.write_bytes(content)
+    line = sentence(analyze(file.parent if file.name == FILE_NAME else file))
+    assert words in line
+    assert "Traceback" not in line
+
+
+def test_an_empty_file_is_nothing_called(tmp_path: Path) -> None:
+    (tmp_path / "empty.trajectories").touch()
+    (tmp_path / "empty.jsonl").touch()
+    made = tmp_path / "page.html"
+    result = analyze(tmp_path / "empty.jsonl", tmp_path / "empty.trajectories", "--page", made)
+    assert result.stdout.startswith("0 invocations of 0 unique tools")
+    assert "no rank-frequency law" in result.stdout
+    assert "<h2>" not in made.read_text()
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.links: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.links += [value or "" for name, value in attrs if name in ("src", "href")]
+
+
+def test_hostile_names_steer_neither_page_nor_terminal() -> None:
+    tally = Tally(read_vocabulary())
+    for name in (HOSTILE, f"{HOSTILE}\n2", "\udc80"):
+        tally.add(name, HOSTILE, {"properties": {HOSTILE: {}}})
+    found = findings(tally, [HOSTILE])
+    tags = Tags()
+    made = page(found, HOSTILE)
+    tags.feed(made)
+    assert "script" not in tags.tags
+    assert not tags.links, "it needs nothing else"
+    assert "\x1b" not in made
+    made.encode()
+    for line in table(found):
+        assert line.isprintable()
+        line.encode()
+    json.dumps(found)
+
+
+def test_the_page_has_plots_and_tables(tmp_path: Path) -> None:
+    file, made = tmp_path / "a.jsonl", tmp_path / "new" / "page.html"
+    file.write_text((json.dumps(ROW) + "\n") * 3)
+    result = analyze(file, "--page", made)
+    assert result.stdout.splitlines()[-1] == str(made)
+    text = made.read_text()
+    assert text.count("<table>") == 4
+    assert text.count("<polyline") == 2
+    assert "1e+00" in text
+
+
+def test_own_words(tmp_path: Path) -> None:
+    file, words = tmp_path / "a.jsonl", tmp_path / "w.toml"
+    file.write_text(json.dumps(ROW) + "\n")
+    words.write_text('[domains]\nSinging = ["song"]\n')
+    found = found_of(file, "--domains", words)
+    assert [one["name"] for one in found["domains"]] == ["Singing", "Other"]
+    assert "no TOML" in sentence(analyze(file, "--domains", file))
+
+
+def test_a_page_that_cannot_be_written_is_told_before_the_work(tmp_path: Path) -> None:
+    absent, file = tmp_path / "absent.jsonl", tmp_path / "a.jsonl"
+    file.touch()
+    assert "is a file where a folder is meant" in sentence(
+        analyze(absent, "--page", file / "page.html")
+    )
+    assert "is a folder, name the file" in sentence(analyze(absent, "--page", tmp_path))

@@ -1,0 +1,355 @@
+"""Rows in the layouts that others publish, read as one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.conversations.layouts import conversation
+from engine.conversations.lines import LONGEST_LINE, conversations
+from engine.conversations.types import BrokenRow, Conversation
+from engine.errors import StartupError
+from tests.support.linear import WORST, assert_linear
+
+PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+WEATHER = {
+    "type": "function",
+    "function": {"name": "weather", "description": "Of a city.", "parameters": PARAMETERS},
+}
+OPENAI: dict[str, Any] = {
+    "messages": [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Oslo and Bergen?"},
+        {
+            "role": "assistant",
+            "content": "I look.",
+            "tool_calls": [
+                {
+                    "id": f"call_{number}",
+                    "type": "function",
+                    "function": {"name": "weather", "arguments": json.dumps({"city": city})},
+                }
+                for number, city in enumerate(("Oslo", "Bergen"))
+            ],
+        },
+        {"role": "tool", "tool_call_id": "call_0", "content": '{"sky": "blue"}'},
+        {"role": "tool", "tool_call_id": "call_1", "content": '{"sky": "grey"}'},
+        {"role": "assistant", "content": "Blue and grey."},
+    ],
+    "tools": [WEATHER],
+    "parallel_tool_calls": True,
+}
+FRAME = (
+    "You are a function calling AI model. You are provided with function signatures within "
+    "<tools></tools> XML tags. You may call one or more functions to assist with the user query. "
+    "Don't make assumptions about what values to plug into functions.\n"
+    "<tools>\n{tools}\n</tools>\n"
+    "For each function call return a json object with function name and arguments within "
+    "<tool_call></tool_call> tags with the following schema:\n"
+    "<tool_call>\n{{'arguments': <args-dict>, 'name': <function-name>}}\n</tool_call>\n"
+)
+HERMES: dict[str, Any] = {
+    "conversations": [
+        {"from": "system", "value": "Be brief.\n\n" + FRAME.format(tools=[WEATHER])},
+        {"from": "human", "value": "Oslo and Bergen?"},
+        {
+            "from": "gpt",
+            "value": "I look.\n"
+            "<tool_call>\n{'arguments': {'city': 'Oslo'}, 'name': 'weather'}\n</tool_call>\n"
+            '<tool_call>\n{"name": "weather", "arguments": {"city": "Bergen"}}\n</tool_call>\n',
+        },
+        {
+            "from": "tool",
+            "value": '<tool_response>\n{"sky": "blue"}\n</tool_response>\n'
+            '<tool_response>\n{"sky": "grey"}\n</tool_response>\n',
+        },
+        {"from": "gpt", "value": "Blue and grey."},
+    ],
+    "category": "Weather",
+}
+
+
+def plain(found: Conversation) -> list[Any]:
+    """What a protocol reads of the messages."""
+    return [
+        (
+            one["role"],
+            one.get("content"),
+            [
+                (call["function"]["name"], call["function"]["arguments"])
+                for call in one.get("tool_calls", ())
+            ],
+        )
+        for one in found.messages
+    ]
+
+
+EXPECTED = [
+    ("system", "Be brief.", []),
+    ("user", "Oslo and Bergen?", []),
+    ("assistant", "I look.", [("weather", {"city": "Oslo"}), ("weather", {"city": "Bergen"})]),
+    ("tool", '{"sky": "blue"}', []),
+    ("tool", '{"sky": "grey"}', []),
+    ("assistant", "Blue and grey.", []),
+]
+
+
+def roles_and_contents(row: dict[str, Any]) -> dict[str, Any]:
+    names = {"human": "user", "gpt": "assistant"}
+    return {
+        "messages": [
+            {"role": names.get(one["from"], one["from"]), "content": one["value"]}
+            for one in row["conversations"]
+        ]
+    }
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        OPENAI,
+        HERMES,
+        roles_and_contents(HERMES),
+        {"conversations": roles_and_contents(HERMES)["messages"]},
+        HERMES | {"tools": json.dumps([WEATHER])},
+    ],
+    ids=["openai", "hermes", "hermes as messages", "roles", "a column of tools"],
+)
+def test_all_layouts_are_read_as_one(row: dict[str, Any]) -> None:
+    found = conversation(row, 7)
+    assert plain(found) == EXPECTED
+    assert found.id == "7"
+    assert found.tools is not None
+    (tool,) = found.tools
+    assert (tool.name, tool.description) == ("weather", "Of a city.")
+    assert tool.arguments_schema == PARAMETERS
+    if found.told is not None:
+        assert "<tools>" in found.told[0]["content"]
+        assert found.told[1:] == found.messages[1:]
+    assert (found.told is None) == (row is OPENAI)
+
+
+def test_the_words_around_tools_go_and_all_others_stay() -> None:
+    lines = json.dumps(WEATHER) + "\n" + json.dumps({"name": "time", "parameters": None})
+    for system, rest in (
+        (FRAME.format(tools=json.dumps([WEATHER])), None),
+        ("A.\n\n" + FRAME.format(tools=json.dumps([WEATHER])) + "\nB.", "A.\n\nB."),
+        (f"A.\n\n# Tools\n\nin <tools></tools>:\n<tools>\n{lines}\n</tools>\n\nB.", "A.\n\nB."),
+        (f"My own words: <tools>{lines}</tools>", "My own words:"),
+    ):
+        row = {
+            "conversations": [
+                {"from": "system", "value": system},
+                {"from": "human", "value": "x"},
+                {"from": "gpt", "value": "y"},
+            ]
+        }
+        messages = conversation(row, 1).messages
+        assert [one["content"] for one in messages if one["role"] == "system"] == (
+            [] if rest is None else [rest]
+        )
+
+
+def test_a_system_message_without_tools_stays_as_it_is() -> None:
+    said = "Write <tools></tools> and <tool_call> as you like."
+    row = {
+        "conversations": [
+            {"from": "system", "value": said},
+            {"from": "human", "value": "x"},
+            {"from": "gpt", "value": "y"},
+        ]
+    }
+    found = conversation(row, 1)
+    assert found.messages[0]["content"] == said
+    assert found.tools is None and found.told is None
+
+
+def test_older_spellings_and_weights() -> None:
+    row = {
+        "id": "q1",
+        "messages": [
+            {"role": "developer", "content": "Be brief."},
+            {"role": "user", "content": "Oslo?"},
+            {
+                "role": "assistant",
+                "weight": 0,
+                "function_call": {"name": "weather", "arguments": '{"city": "Oslo"}'},
+            },
+            {"role": "function", "name": "weather", "content": "blue"},
+            {"role": "assistant", "content": "Blue.", "weight": 1},
+        ],
+        "functions": [WEATHER["function"]],
+    }
+    found = conversation(row, 1)
+    assert [one["role"] for one in found.messages] == [
+        "system", "user", "assistant", "tool", "assistant",
+    ]  # fmt: skip
+    assert plain(found)[2][2] == [("weather", {"city": "Oslo"})]
+    assert found.untrained == {0}
+    assert found.tools is not None and found.tools[0].name == "weather"
+    assert found.id == "q1"
+
+
+def test_a_recording_may_end_with_a_call() -> None:
+    row = {"messages": OPENAI["messages"][:3]}
+    assert len(conversation(row, 1).messages) == 3
+
+
+def test_hermes_texts_without_tools_are_told_by_their_answers() -> None:
+    row = roles_and_contents(HERMES)
+    row["messages"][0]["content"] = "Be brief."
+    row["messages"][3:4] = [
+        {"role": "tool", "content": f'<tool_response>\n{{"sky": "{sky}"}}\n</tool_response>'}
+        for sky in ("blue", "grey")
+    ]
+    found = conversation(row, 1)
+    assert plain(found) == EXPECTED
+    assert found.tools is None and found.told is None
+
+
+def test_calls_in_texts_of_our_own_stay_texts() -> None:
+    row = {
+        "messages": [
+            {"role": "user", "content": "x"},
+            {"role": "assistant", "content": CALL},
+            {"role": "tool", "content": "1"},
+        ]
+    }
+    assert list(conversation(row, 1).messages) == row["messages"]
+
+
+def changed(message: int, **change: Any) -> dict[str, Any]:
+    messages = [dict(one) for one in OPENAI["messages"]]
+    messages[message] |= change
+    return OPENAI | {"messages": messages}
+
+
+def call(**function: Any) -> list[Any]:
+    return [{"id": "call_0", "type": "function", "function": function}]
+
+
+def gpt(text: Any, answers: str = "x") -> dict[str, Any]:
+    said = [("human", "x"), ("gpt", text), ("tool", answers), ("gpt", "y")]
+    return {"conversations": [{"from": who, "value": what} for who, what in said]}
+
+
+CALL = '<tool_call>{"name": "a", "arguments": {}}</tool_call>'
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        (3, "this one is a int"),
+        ({"text": "x", "label": 1}, "has the keys text, label"),
+        ({"messages": "x"}, "'messages' is a str"),
+        ({"messages": [["x"]]}, "message 1 is a list"),
+        ({"messages": [{"content": "x"}]}, "message 1 has no role"),
+        (changed(1, content=None), "message 2 has no text"),
+        (changed(1, tool_calls=call(name="a")), "only the assistant does"),
+        (changed(2, tool_calls={"name": "a"}), "tool_calls of message 3 are no list"),
+        (changed(2, tool_calls=["a"]), "a call of message 3 names no function"),
+        (changed(2, tool_calls=call(name="")), "a call of message 3 names no function"),
+        (changed(2, tool_calls=call(name="a", arguments="{")), "the arguments of 'a': no JSON"),
+        (changed(2, tool_calls=call(name="a", arguments="[1]")), "are a list: write an object"),
+        (changed(2, tool_calls=call(name="a")), "1 calls and 2 answers"),
+        (changed(4, role="user"), "2 calls and 1 answers"),
+        (changed(4, tool_call_id="call_9"), "to other calls than it made, or in another order"),
+        (OPENAI | {"tools": 3}, "tools are a int"),
+        (OPENAI | {"tools": "["}, "tools: no JSON"),
+        (OPENAI | {"tools": ["x"]}, "tool 1 is no function"),
+        (OPENAI | {"tools": [{"function": {}}]}, "tool 1 has no name"),
+        (OPENAI | {"tools": [{"name": "a", "parameters": [1]}]}, "parameters of tool 'a'"),
+        (OPENAI | {"tools": [WEATHER, WEATHER]}, "2 tools are called 'weather'"),
+        ({"conversations": {}}, "'conversations' is a dict"),
+        ({"conversations": [{"from": "narrator", "value": "x"}]}, "is from 'narrator'"),
+        ({"conversations": [{"from": ["gpt"], "value": "x"}]}, "message 1 is from"),
+        (gpt(None), "message 2 has no text"),
+        (gpt("<tool_call>{"), "has <tool_call> without </tool_call>"),
+        (gpt("x</tool_call>"), "has </tool_call> without <tool_call>"),
+        (gpt(f"<tool_call>{CALL}"), "<tool_call> without </tool_call>"),
+        (gpt(f"{CALL} and so"), "has text after </tool_call>, 'and so'"),
+        (gpt("<tool_call>a(b)</tool_call>"), "a call of message 2: no JSON"),
+        (gpt("<tool_call>[1]</tool_call>"), "names no tool"),
+        (gpt("<tool_call>{'name': f(), 'arguments': {}}</tool_call>"), "no JSON"),
+        (gpt("<tool_call>{'name': 'a', 'arguments': {1, 2}}</tool_call>"), "no JSON"),
+        (gpt("<tool_call>{'name': 'a', 'arguments': b'x'}</tool_call>"), "no JSON"),
+        (gpt(CALL, "so <tool_response>1</tool_response>"), "text before <tool_response>"),
+        (gpt(CALL, "<tool_response>1"), "<tool_response> without"),
+        (gpt(CALL + CALL), "2 calls and 1 answers"),
+    ],
+)
+def test_a_broken_row_says_where_and_what(row: Any, words: str) -> None:
+    with pytest.raises(BrokenRow) as caught:
+        conversation(row, 1)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "bomb",
+    [
+        "(" * 90_000,
+        "[" * 90_000,
+        "{'a':" * 15_000,
+        "-" * 90_000 + "1",
+        "1" + "+1" * 40_000,
+        "'a' " * 20_000,
+        "not " * 20_000 + "1",
+        "9" * 90_000,
+        "\x00",
+        "1" + "if 1 else 1" * 8_000,
+        "[" * 40 + "]" * 40,
+    ],
+    ids=lambda text: str(text)[:6],
+)
+def test_a_call_that_would_break_a_parser_is_a_broken_row(bomb: str) -> None:
+    with pytest.raises(BrokenRow):
+        conversation(gpt(f"<tool_call>{bomb}</tool_call>"), 1)
+    with pytest.raises(BrokenRow):
+        conversation(OPENAI | {"tools": bomb}, 1)
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("who", ["system", "gpt", "tool"])
+def test_a_text_of_tags_is_read_in_linear_time(who: str) -> None:
+    before = [{"from": "gpt", "value": CALL}] if who == "tool" else []
+
+    def read(text: str) -> None:
+        conversation({"conversations": [*before, {"from": who, "value": text}]}, 1)
+
+    tags = ("<tools>", "</tools>", "<tools>[", "<tools> ", "<tool_response>", "</tool_response>")
+    assert_linear(read, texts=[*WORST[:16], *tags])
+
+
+def read(file: Path) -> list[Any]:
+    return list(conversations(file))
+
+
+def test_lines(tmp_path: Path) -> None:
+    file = tmp_path / "x.jsonl"
+    line = json.dumps(OPENAI).encode()
+    file.write_bytes(b"\xef\xbb\xbf" + line + b"\r\n\r\n" + b"{\r\n\xff\n" + line)
+    found = read(file)
+    assert [number for number, _ in found] == [1, 3, 4, 5]
+    assert [isinstance(one, Conversation) for _, one in found] == [True, False, False, True]
+    assert "no JSON" in str(found[1][1])
+    assert "no UTF-8" in str(found[2][1])
+    file.write_text('{"messages": [{"role": "user", "content": "\\ud800"}]}\n' + "[" * 10**5)
+    assert all(isinstance(one, BrokenRow) for _, one in read(file)), "half a pair; too deep"
+    file.write_bytes(b"")
+    assert read(file) == []
+
+
+def test_files_of_other_kinds_name_the_mend(tmp_path: Path) -> None:
+    file = tmp_path / "x.jsonl"
+    file.write_bytes(b"PAR1\x00\x01")
+    with pytest.raises(StartupError, match="is Parquet: write it as JSON lines"):
+        read(file)
+    file.write_text(f"\n[\n{json.dumps(OPENAI)}\n]".strip())
+    with pytest.raises(StartupError, match=r"is one JSON list.*jq"):
+        read(file)
+    file.write_bytes(b"\n" + b"x" * (LONGEST_LINE + 1))
+    with pytest.raises(StartupError, match=r"x\.jsonl:2 is longer than 64 MiB"):
+        read(file)

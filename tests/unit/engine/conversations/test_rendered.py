@@ -1,0 +1,185 @@
+"""What others recorded, rendered: the tokens that a rollout with the row's tools would have."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.commands.render import render
+from engine.errors import StartupError
+from engine.protocols import Protocol
+from engine.protocols.chat import Chat
+from engine.protocols.tagged import Tagged
+from engine.text.codec import HuggingFaceCodec
+from engine.types import ToolSpec
+from tests.unit.engine.conversations.test_layouts import HERMES, OPENAI, PARAMETERS, gpt
+from toolwright.trajectory_files import read_trajectories
+from toolwright.types import Author, Task, Trajectory
+
+PARALLEL = Chat(parallel=True)
+TOOL = ToolSpec(name="weather", description="Of a city.", arguments_schema=PARAMETERS)
+ASK = {"role": "user", "content": "Oslo?"}
+ONE = {
+    "messages": [
+        ASK,
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"function": {"name": "weather", "arguments": '{"city": "Oslo"}'}}],
+        },
+        {"role": "tool", "content": "blue"},
+        {"role": "assistant", "content": "Blue."},
+    ],
+    "tools": OPENAI["tools"],
+}
+
+
+def rendered(
+    folder: Path, codec: HuggingFaceCodec, protocol: Protocol, *rows: Any, **options: Any
+) -> list[Trajectory]:
+    file, out = folder / "c.jsonl", folder / "x.trajectories"
+    file.write_text("".join((x if isinstance(x, str) else json.dumps(x)) + "\n" for x in rows))
+    count = render(file, out, protocol, codec, **options)
+    read = list(read_trajectories(out))
+    assert len(read) == count
+    return read
+
+
+def texts(trajectory: Trajectory, codec: HuggingFaceCodec) -> list[tuple[Author, str]]:
+    (sequence,) = trajectory.sequences
+    return [(one.author, codec.decode(one.token_ids)) for one in sequence.segments]
+
+
+def test_a_row_is_rendered_with_its_own_tools(tmp_path: Path, qwen: HuggingFaceCodec) -> None:
+    other = ToolSpec(name="other")
+    bare = {"messages": ONE["messages"]}
+    own, asked = rendered(tmp_path, qwen, Chat(), ONE, bare, tools=[other])
+    task = Task(id="x", messages=(ASK,))
+    prompts = [list(one.sequences[0].segments[0].token_ids) for one in (own, asked)]
+    assert prompts == [
+        Chat().prompt(task, (TOOL,), qwen),
+        Chat().prompt(task, (other,), qwen),
+    ]
+    assert texts(own, qwen)[1:] == [
+        (
+            Author.MODEL,
+            '<tool_call>\n{"name": "weather", "arguments": {"city": "Oslo"}}\n</tool_call>',
+        ),
+        (
+            Author.TOOL,
+            "<|im_end|>\n<|im_start|>user\n<tool_response>\nblue\n</tool_response><|im_end|>\n"
+            "<|im_start|>assistant\n",
+        ),
+        (Author.MODEL, "Blue.<|im_end|>"),
+    ]
+
+
+def test_both_layouts_give_the_same_tokens(tmp_path: Path, qwen: HuggingFaceCodec) -> None:
+    openai, hermes = rendered(tmp_path, qwen, PARALLEL, OPENAI, HERMES)
+    assert openai.sequences[0].token_ids == hermes.sequences[0].token_ids
+    prompt, action, answers, last = texts(openai, qwen)
+    assert prompt[1].startswith('<|im_start|>system\n# Tools\n{"type": "function"')
+    assert "function calling AI model" not in prompt[1]
+    assert action[1].count("<tool_call>") == 2
+    assert action[1].endswith("</tool_call><|im_end|>"), "with parallel calls the turn ends it"
+    assert answers[1].count("<tool_response>") == 2
+    assert answers[1].count("<|im_start|>") == 2, "one turn of answers and one generation prompt"
+    assert last == (Author.MODEL, "Blue and grey.<|im_end|>")
+
+
+def test_answers_of_parallel_calls_are_framed_as_in_a_rollout(
+    tmp_path: Path, qwen: HuggingFaceCodec
+) -> None:
+    (found,) = rendered(tmp_path, qwen, PARALLEL, OPENAI)
+    head, tail = PARALLEL.frame(qwen.end_of_turn, qwen)
+    said = [one["content"] for one in OPENAI["messages"][3:5]]
+    whole = [*head, *PARALLEL.observation(said, qwen), *tail]
+    assert list(found.sequences[0].segments[2].token_ids) == whole
+
+
+def test_a_template_without_a_place_for_tools(tmp_path: Path, codec: HuggingFaceCodec) -> None:
+    told: list[str] = []
+    openai, hermes = rendered(tmp_path, codec, PARALLEL, OPENAI, HERMES, tell=told.append)
+    assert "<tools>" not in texts(openai, codec)[0][1]
+    assert "function calling AI model" in texts(hermes, codec)[0][1], "its own words tell the tools"
+    (line,) = told
+    assert "1 rows carry tools that their prompts do not show" in line
+
+
+def test_an_empty_list_of_tools_is_no_tools(tmp_path: Path, qwen: HuggingFaceCodec) -> None:
+    row = {"messages": [ASK, {"role": "assistant", "content": "Blue."}], "tools": []}
+    (found,) = rendered(tmp_path, qwen, Chat(), row, tools=[TOOL])
+    assert "# Tools" not in texts(found, qwen)[0][1]
+
+
+def test_what_shall_not_be_imitated_is_no_target(tmp_path: Path, qwen: HuggingFaceCodec) -> None:
+    messages = [dict(one) for one in ONE["messages"]]
+    messages[1]["weight"] = 0
+    (found,) = rendered(tmp_path, qwen, Chat(), {"messages": messages})
+    assert [one.trainable for one in found.sequences[0].segments] == [False, False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        (OPENAI, "a message with 2 calls, where a rollout stops at the first: set parallel = true"),
+        (gpt("hello"), "message 3 answers no call"),
+        (
+            {"messages": [ASK, {"role": "assistant", "content": "a<|im_end|>b"}]},
+            "holds <|im_end|>, at which a rollout would have ended",
+        ),
+        (
+            {"messages": [ASK, {"role": "assistant", "content": "a"}, ASK]},
+            'after the first assistant message, set system_role = "user"',
+        ),
+        ({"messages": [ASK | {"content": [{"type": "image"}]}, *ONE["messages"][1:]]}, ""),
+        ({"messages": [ASK]}, "a conversation needs messages"),
+    ],
+)
+def test_a_row_that_cannot_be_rendered_is_named(
+    tmp_path: Path, qwen: HuggingFaceCodec, row: Any, words: str
+) -> None:
+    with pytest.raises(StartupError) as caught:
+        rendered(tmp_path, qwen, Chat(), ONE, row)
+    assert "c.jsonl:2: " in str(caught.value)
+    assert words in str(caught.value)
+    assert not (tmp_path / "x.trajectories").exists()
+
+
+def test_a_conversation_that_goes_on_with_the_user(tmp_path: Path, qwen: HuggingFaceCodec) -> None:
+    row = {
+        "conversations": [
+            {"from": "human", "value": "Oslo?"},
+            {"from": "gpt", "value": "Blue."},
+            {"from": "human", "value": "Sure?"},
+            {"from": "gpt", "value": "Yes."},
+        ]
+    }
+    (found,) = rendered(tmp_path, qwen, Chat(system_role="user"), row)
+    whole = "".join(text for _, text in texts(found, qwen))
+    assert (
+        "Blue.<|im_end|>\n<|im_start|>user\nSure?<|im_end|>\n<|im_start|>assistant\nYes." in whole
+    )
+
+
+def test_some_broken_rows_may_be_passed_over(tmp_path: Path, qwen: HuggingFaceCodec) -> None:
+    told: list[str] = []
+    read = rendered(tmp_path, qwen, Chat(), ONE, "{", OPENAI, ONE, max_bad_rows=2, tell=told.append)
+    assert [one.task.id for one in read] == ["1", "4"]
+    assert [line.split(": ")[0] for line in told] == ["passed over"] * 2
+    assert "c.jsonl:2: no JSON" in told[0]
+    assert "c.jsonl:3: a message with 2 calls" in told[1]
+    with pytest.raises(StartupError, match=r"c\.jsonl:3: .*more than render.max_bad_rows = 1"):
+        rendered(tmp_path, qwen, Chat(), ONE, "{", OPENAI, max_bad_rows=1)
+
+
+def test_a_tagged_policy_takes_calls_of_one_argument(
+    tmp_path: Path, codec: HuggingFaceCodec
+) -> None:
+    (found,) = rendered(tmp_path, codec, Tagged(), ONE)
+    assert texts(found, codec)[1][1] == "<weather> Oslo</weather>"
+    with pytest.raises(StartupError, match="2 calls, where a rollout stops at the first"):
+        rendered(tmp_path, codec, Tagged(), OPENAI)
