@@ -1,4 +1,4 @@
-"""What an index costs besides time: private memory of the process that builds it, bytes on disk.
+"""What an index costs: CPU time and private memory of the process that builds it, bytes on disk.
 
 Private memory is what a machine must have. Pages of a mapped file (the vectors that are read, an
 index that is served) are not counted: the kernel takes them back where it needs room.
@@ -7,6 +7,7 @@ index that is served) are not counted: the kernel takes them back where it needs
 from __future__ import annotations
 
 import asyncio
+import resource
 from collections.abc import Coroutine
 from contextlib import suppress
 from pathlib import Path
@@ -43,6 +44,12 @@ def private(pid: int) -> int:
             if line.startswith("RssAnon:"):
                 return int(line.split()[1]) * 1024
     return 0
+
+
+def cpu_of_ended() -> float:
+    """CPU seconds of all processes that were started here, or by those, and have ended."""
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return spent.ru_utime + spent.ru_stime
 
 
 def on_disk(folder: Path) -> int:

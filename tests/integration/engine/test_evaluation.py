@@ -59,6 +59,19 @@ async def test_before_after_and_in_between(world: MakeWorld) -> None:
     assert not here.tools.live
 
 
+async def test_a_run_of_no_steps_is_evaluated_once_and_rolls_nothing_out(world: MakeWorld) -> None:
+    here = await world(
+        run={**NONE, "steps": 0},
+        engine=lane(*(suite(when, n=2, when=when) for when in ("every", "ends", "last")), every=2),
+    )
+    async with here.engine() as run:
+        await evaluated(run, 3)
+        assert (await run.learner.status()).final_evaluation_done
+    found = {(row["suite"], row["step"], row["n"]) for row in lines(run.folder)}
+    assert found == {("every", 0, 2), ("ends", 0, 2), ("last", 0, 2)}
+    assert len(of_evaluation(here)) == len(here.sampler.requests) > 0
+
+
 async def test_it_is_never_leased_and_takes_no_place(world: MakeWorld) -> None:
     """Nothing of it counts in the capacity formula: the batch is there beside it."""
     here = await world(run={**NONE, "groups_per_step": 3}, engine=lane(suite(n=20)))

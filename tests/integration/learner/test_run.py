@@ -66,6 +66,18 @@ def steps_of(engine: FakeEngine) -> list[int]:
     return [version.step for version, _ in engine.published]
 
 
+def test_a_run_of_no_steps_publishes_what_it_was_given(
+    tmp_path: Path, model_folder: Path, engine: FakeEngine
+) -> None:
+    recipe = recipe_for(tmp_path, model_folder, engine, **{"run.steps": 0})
+    final = loop.run(recipe)
+    assert steps_of(engine) == [0] and metrics(tmp_path) == []
+    given, kept = weights(model_folder), weights(final)
+    assert given.keys() == kept.keys()
+    assert all(torch.equal(given[name], kept[name]) for name in given)
+    assert loop.run(recipe) == final, "the same command ends well again"
+
+
 def test_a_run_from_start_to_end(tmp_path: Path, model_folder: Path, engine: FakeEngine) -> None:
     final = loop.run(recipe_for(tmp_path, model_folder, engine))
     assert steps_of(engine) == [0, 1, 2, 3, 4]

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from bench.cli import app
 from bench.search import command
-from bench.search.footprint import on_disk, peak_beside, private
+from bench.search.footprint import cpu_of_ended, on_disk, peak_beside, private
 from bench.search.measure import CASES
 
 
@@ -40,8 +40,10 @@ async def test_memory_that_a_child_had_only_for_a_while_is_seen() -> None:
         await child.wait()
         return "done"
 
+    before = cpu_of_ended()
     result, peak = await peak_beside(work())
     assert result == "done"
+    assert cpu_of_ended() > before
     assert 96 << 20 < peak < 1 << 30
 
 
