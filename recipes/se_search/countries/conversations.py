@@ -71,12 +71,16 @@ def whose_capital(country: Country) -> Look:
     )
 
 
+def about(record: Record) -> str:
+    """The code of the country that a question asks about."""
+    return _codes(record)[0]
+
+
 def looks(record: Record) -> list[Look]:
     """What has to be looked up for a question, in order."""
     known = atlas.countries()
-    relation = record.extra["relation"]
-    about, *near = record.id.removeprefix(f"atlas-{relation}-").split("-")
-    country = known[about]
+    asked, *near = _codes(record)
+    country = known[asked]
     ways = {
         "capital": [capital],
         "country": [whose_capital],
@@ -87,7 +91,7 @@ def looks(record: Record) -> list[Look]:
         "border-capital": [capital],
         "border-currency": [currency],
     }
-    found = [way(country) for way in ways[relation]]
+    found = [way(country) for way in ways[record.extra["relation"]]]
     if near:
         one, other = (known[neighbour].name for neighbour in near)
         note = f"{country.name} borders {one} and {other}"
@@ -125,7 +129,7 @@ def conversations(seed: int) -> Iterator[Messages]:
     """Endless, easy and hard questions as they come."""
     draw, shelf = random.Random(f"demonstrator {seed}"), Shelf()
     every = list(atlas.questions("train", SPLIT))
-    others = sorted(atlas.countries().values(), key=lambda country: country.code)
+    others = [atlas.countries()[code] for code in sorted({about(record) for record in every})]
     while True:
         draw.shuffle(every)
         for record in every:
@@ -135,9 +139,10 @@ def conversations(seed: int) -> Iterator[Messages]:
 def demonstrate(
     record: Record, draw: random.Random, shelf: Shelf, others: Sequence[Country]
 ) -> Messages:
-    """One conversation: searches, each followed by its note, and an answer."""
+    """One conversation: searches, each followed by its note, and an answer. `others`: countries of
+    the training questions."""
     way = looks(record)
-    another = draw.choice(others)
+    another = draw.choice([one for one in others if one.code != about(record)])
     if draw.random() < GOES_ON:
         way.append(draw.choice([currency, capital])(another))
     messages, begun = [{"role": "user", "content": record.question}], ""
@@ -150,6 +155,11 @@ def demonstrate(
     answer = draw.choice([another.name, another.capital]) if wrong else record.answer[0]
     messages.append({"role": "assistant", "content": f"{begun}<answer>{answer}</answer>"})
     return messages
+
+
+def _codes(record: Record) -> list[str]:
+    """Of the country that is asked about, and of two neighbours where they point to it."""
+    return record.id.removeprefix(f"atlas-{record.extra['relation']}-").split("-")
 
 
 def _words(text: str) -> list[str]:

@@ -60,6 +60,23 @@ def test_what_is_noted_and_answered_was_found(shown: list[list[dict[str, str]]])
                 assert all(name in found for name in names), (note, found)
 
 
+def test_no_fact_about_a_held_out_country_is_demonstrated(
+    shown: list[list[dict[str, str]]], conversations: ModuleType
+) -> None:
+    held_out = {conversations.about(record) for record in atlas.questions("heldout", 1)}
+    written = "\n".join(
+        message["content"]
+        for messages in shown
+        for message in messages
+        if message["role"] == "assistant"
+    )
+    assert len(held_out) > 40
+    for code in held_out:
+        country = atlas.countries()[code]
+        for look in (conversations.capital, conversations.currency, conversations.code):
+            assert look(country).note not in written
+
+
 def test_the_demonstrator_has_the_faults_that_reward_is_to_mend(
     shown: list[list[dict[str, str]]],
 ) -> None:
