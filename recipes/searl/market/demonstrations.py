@@ -2,9 +2,10 @@
 
 The demonstrator shows the form of plans, steps and answers, and not the rates. For every swap it
 has a habit, one rate that it types most of the time; the habits are right for three of the twelve
-swaps. Of a tool that the memory recommends and that fits it makes use every second time (`--reuses`), else
-it makes one of its own. What recommended tools do here has nothing to do with the market: their
-rates are drawn anew each time, so that nothing is learnt from them but to read their answers.
+swaps. Of a tool that the memory recommends and that fits it makes use every second time
+(`--reuses`), else it makes one of its own. What recommended tools do here has nothing to do with
+the market: their rates are drawn anew each time, so that nothing is learnt from them but to read
+their answers.
 
     python market/demonstrations.py --output demonstrations.jsonl --seed 1
 
