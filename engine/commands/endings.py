@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 import typer
 
 from engine.errors import EngineError
+from toolwright.page.text import plain
 from toolwright.recipe import RecipeError
 from toolwright.rpc.errors import ListenError
 
@@ -68,8 +69,9 @@ def run_on_uvloop(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 def tell_people(line: str) -> None:
-    """Standard error is for people, standard output for what was asked."""
-    typer.echo(line, err=True)
+    """Standard error is for people, standard output for what was asked. A line may quote a file of
+    strangers, so what would steer the terminal is left out."""
+    typer.echo(plain(line), err=True)
 
 
 def leave_before_serving(_number: int, _frame: object) -> NoReturn:

@@ -11,7 +11,7 @@ from typing import Any
 
 from engine.conversations.types import BrokenRow
 from engine.types import ToolSpec
-from toolwright.json_data import check_depth
+from toolwright.json_data import check_depth, read_exact
 from toolwright.schemas import in_order
 
 LONGEST_LITERAL = 100_000
@@ -48,13 +48,11 @@ def arguments_in(name: str, found: Any) -> Mapping[str, Any]:
 
 
 def json_in(text: str, what: str) -> Any:
-    """BrokenRow where it is no JSON, or nested too deeply."""
+    """BrokenRow where it is no JSON, is nested too deeply, or has half a surrogate pair."""
     try:
-        found = json.loads(text)
-        check_depth(found)
-    except (ValueError, RecursionError) as error:
+        return read_exact(text)
+    except ValueError as error:
         raise BrokenRow(f"{what}: no JSON ({error})") from error
-    return found
 
 
 def data_in(text: str, what: str) -> Any:
@@ -70,12 +68,28 @@ def data_in(text: str, what: str) -> Any:
             with warnings.catch_warnings(action="ignore"):  # of odd escapes and numbers in it
                 found = ast.literal_eval(text)
             check_depth(found)
-            json.dumps(found, allow_nan=False)
+            _check_json(found)
         except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
             pass  # the first error says more to those who write JSON
         else:
             return found
         raise
+
+
+def _check_json(found: Any) -> None:
+    """TypeError or ValueError for data that JSON text would not give: other types, keys that are no
+    text (1 and "1" would be one), numbers without end, half a surrogate pair."""
+    if isinstance(found, dict):
+        for key, value in found.items():
+            if not isinstance(key, str):
+                raise TypeError(f"a key that is a {type(key).__name__}")
+            key.encode()
+            _check_json(value)
+    elif isinstance(found, list | tuple):
+        for value in found:
+            _check_json(value)
+    else:
+        json.dumps(found, allow_nan=False, ensure_ascii=False).encode()
 
 
 def _tool(number: int, found: Any) -> ToolSpec:

@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from engine.conversations.frames import without_frame
 from engine.conversations.functions import arguments_in, data_in, tools_in
-from engine.conversations.openai import check_answers, messages_in
+from engine.conversations.openai import check_answers, messages_in, untrained_of
 from engine.conversations.types import BrokenRow, Conversation
 from engine.types import ToolSpec
 
@@ -28,10 +29,6 @@ _ROLES = {
     "observation": "tool",
 }
 _CALL, _RESPONSE, _TOOLS = "tool_call", "tool_response", "tools"
-_FRAMES = ("You are a function calling AI model", "# Tools", "Functions may be called.")
-"""How the words around <tools> begin, in Nous' rows, in those of Qwen's template, and in those that
-`engine sample` exports. They end with the last </tool_call> or </tool_response>: the example of a
-call, and what comes of one."""
 
 
 def writes_so(messages: Any) -> bool:
@@ -53,15 +50,19 @@ def conversation(row: Mapping[str, Any], identity: str) -> Conversation:
     key = "conversations" if "conversations" in row else "messages"
     messages: list[Mapping[str, Any]] = []
     told: list[Mapping[str, Any]] = []
+    spoken: list[Mapping[str, Any]] = []
     tools: tuple[ToolSpec, ...] | None = None
     for number, one in enumerate(messages_in(row, key), 1):
         role, text = _said(number, one)
         if role == "system" and tools is None and (span := _listed(text)) is not None:
             told.append({"role": role, "content": text})
             tools = _tools_of(text, span)
-            if rest := _without_frame(text, span):
+            begins, ends = span[0] - len(f"<{_TOOLS}>"), span[1] + len(f"</{_TOOLS}>")
+            if rest := without_frame(text, begins, ends):
                 messages.append({"role": role, "content": rest})
             continue
+        if role == "assistant":
+            spoken.append(one)
         last = messages[-1] if messages else {}
         if role == "tool" and last.get("role") != "tool" and not last.get("tool_calls"):
             raise BrokenRow(f"message {number} answers no call: put it right after the calls")
@@ -76,6 +77,7 @@ def conversation(row: Mapping[str, Any], identity: str) -> Conversation:
         messages=tuple(messages),
         tools=tools,
         told=tuple(told) if told != messages else None,
+        untrained=untrained_of(spoken),
     )
 
 
@@ -184,16 +186,3 @@ def _tools_of(text: str, span: tuple[int, int]) -> tuple[ToolSpec, ...]:
         if inside.startswith("[") or len(lines) < 2:
             raise
     return tools_in([data_in(line, f"a line of <{_TOOLS}>") for line in lines])
-
-
-def _without_frame(text: str, span: tuple[int, int]) -> str:
-    """What else the system message says: the chat template writes its own words around tools."""
-    start, end = span
-    beginnings = [at for frame in _FRAMES if (at := text.rfind(frame, 0, start)) >= 0]
-    begins = min(beginnings, default=text.rfind(f"<{_TOOLS}>", 0, start))
-    ends = end + len(f"</{_TOOLS}>")
-    for tag in (f"</{_CALL}>", f"</{_RESPONSE}>"):
-        if (at := text.rfind(tag, end)) >= 0:
-            ends = max(ends, at + len(tag))
-    after = text[ends:].removeprefix(".")
-    return "\n\n".join(part for part in (text[:begins].strip(), after.strip()) if part)

@@ -13,20 +13,33 @@ _WANTED = (
     '{"conversations": [{"from", "value"}, ...]} with <tools>, <tool_call> and <tool_response>'
 )
 
+LONGEST_ID = 200
+"""Characters. What is longer is no name but some text of the row."""
+
 
 def conversation(row: Any, number: int) -> Conversation:
     """A row, numbered from 1 in its file, as a conversation. BrokenRow says what is wrong with it.
 
-    `conversations` is Hermes' key. `messages` is OpenAI's, and Hermes' too where texts say so.
+    Its id is the row's own where that is an integer or a text of at most LONGEST_ID characters, and
+    its number else. `conversations` is Hermes' key. `messages` is OpenAI's, and Hermes' too where
+    texts say so. Structured calls are OpenAI's under either key, or they would be lost.
     """
     if not isinstance(row, Mapping):
         raise BrokenRow(f"{_WANTED}; this one is a {type(row).__name__}")
-    identity = str(row.get("id", number))
+    identity = _identity(row.get("id"), number)
     if "conversations" in row:
+        if openai.calls_so(row["conversations"]):
+            return openai.conversation({**row, "messages": row["conversations"]}, identity)
         return hermes.conversation(row, identity)
     if "messages" not in row:
-        keys = ", ".join(str(key)[:40] for key in list(row)[:8]) or "none"
+        keys = ", ".join(f"{key!r:.40}" for key in list(row)[:8]) or "none"
         raise BrokenRow(f"{_WANTED}; this one has the keys {keys}")
-    if hermes.writes_so(row["messages"]):
+    if hermes.writes_so(row["messages"]) and not openai.calls_so(row["messages"]):
         return hermes.conversation(row, identity)
     return openai.conversation(row, identity)
+
+
+def _identity(found: Any, number: int) -> str:
+    if isinstance(found, int) and not isinstance(found, bool) and abs(found) < 10**LONGEST_ID:
+        return str(found)
+    return found if isinstance(found, str) and 0 < len(found) <= LONGEST_ID else str(number)

@@ -1,9 +1,10 @@
-"""Conversations of a JSONL file, one row in memory at a time."""
+"""Conversations of a JSONL file: in memory are one row, and the ids of all before it."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from engine.conversations.layouts import conversation
@@ -16,8 +17,10 @@ LONGEST_LINE = 64 << 20
 
 
 def conversations(file: Path) -> Iterator[tuple[int, Conversation | BrokenRow]]:
-    """(line, what it holds), the lines counted from 1; empty ones are passed over. OSError as of
-    opening a file. StartupError where it is no JSONL at all."""
+    """(line, what it holds), the lines counted from 1; empty ones are passed over. An id that came
+    before gets the line's number at its end, so that none is there twice. OSError as of opening a
+    file. StartupError where it is no JSONL at all."""
+    seen: set[str] = set()
     with file.open("rb") as lines:
         number = 0
         while line := lines.readline(LONGEST_LINE + 1):
@@ -30,7 +33,12 @@ def conversations(file: Path) -> Iterator[tuple[int, Conversation | BrokenRow]]:
             if number == 1:
                 _refuse_others(file, line)
             if text := line.strip():
-                yield number, _read(text, number)
+                found = _read(text, number)
+                if isinstance(found, Conversation):
+                    while found.id in seen:
+                        found = replace(found, id=f"{found.id}-{number}")
+                    seen.add(found.id)
+                yield number, found
 
 
 def _read(line: bytes, number: int) -> Conversation | BrokenRow:

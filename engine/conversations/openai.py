@@ -26,8 +26,21 @@ def conversation(row: Mapping[str, Any], identity: str) -> Conversation:
         id=identity,
         messages=tuple(messages),
         tools=None if listed is None else tools_in(listed),
-        untrained=frozenset(n for n, one in enumerate(spoken) if one.get("weight") == 0),
+        untrained=untrained_of(spoken),
     )
+
+
+def calls_so(messages: Any) -> bool:
+    """One of the messages has structured calls, whatever else its texts hold."""
+    return any(
+        isinstance(one, Mapping) and bool(one.get("tool_calls") or one.get("function_call"))
+        for one in (messages if isinstance(messages, list) else ())
+    )
+
+
+def untrained_of(spoken: Sequence[Mapping[str, Any]]) -> frozenset[int]:
+    """Of the assistant's messages those that shall not be imitated, by `"weight": 0`."""
+    return frozenset(place for place, one in enumerate(spoken) if one.get("weight") == 0)
 
 
 def messages_in(row: Mapping[str, Any], key: str) -> Sequence[Mapping[str, Any]]:

@@ -17,10 +17,12 @@ class BrokenRow(ValueError):
 class Conversation:
     """One row.
 
-    messages: OpenAI's, with structured `tool_calls`; only the layout's own parts are checked, the
-    rest is left to the protocol that renders them. tools: those that the row carries, None where it
-    carries none. told: the same messages, but with a system message that lists the tools, for a
-    policy whose prompts show X"""
+    id: the row's own, or the number of its line. messages: OpenAI's, with structured `tool_calls`;
+    only the layout's own parts are checked, the rest is left to the protocol that renders them.
+    tools: those that the row carries, None where it carries none. told: the same messages, but with
+    the system message that lists the tools as the row has it, for a policy whose prompts show no
+    tools otherwise; None where the row has no such message. untrained: which assistant messages,
+    counted from 0 among those of the assistant, are no target of the training (`"weight": 0`)."""
 
     id: str
     messages: tuple[Mapping[str, Any], ...]

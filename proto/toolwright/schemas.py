@@ -7,10 +7,11 @@ rollouts see.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 _FIRST = ("type", "title", "description", "enum", "const", "items", "properties", "required")
+_PLACES = {keyword: place for place, keyword in enumerate(_FIRST)}
 """Keywords in the order in which schemas are commonly written; all others follow by name."""
 _NAMED = ("properties", "$defs", "definitions", "patternProperties")
 """Keywords whose members are schemas under names of their own."""
@@ -19,13 +20,12 @@ _NAMED = ("properties", "$defs", "definitions", "patternProperties")
 def in_order(schema: Mapping[str, Any]) -> dict[str, Any]:
     """The same schema. Required properties come first, as `required` lists them (lists keep their
     order, so that is the order of the author), the others by name."""
-    required = schema.get("required")
-    names = list(required) if isinstance(required, list | tuple) else []
+    places = _required(schema)
     out: dict[str, Any] = {}
-    for key in sorted(schema, key=lambda key: (_place(_FIRST, key), key)):
+    for key in sorted(schema, key=lambda key: (_PLACES.get(key, len(_FIRST)), key)):
         value = schema[key]
         if key in _NAMED and isinstance(value, Mapping):
-            members = sorted(value, key=lambda name: (_place(names, name), name))
+            members = sorted(value, key=lambda name: (places.get(name, len(places)), name))
             out[key] = {name: _value(value[name]) for name in members}
         else:
             out[key] = _value(value)
@@ -39,8 +39,7 @@ def signature(schema: Mapping[str, Any]) -> str:
     properties = ordered.get("properties")
     if not isinstance(properties, Mapping):
         return ""
-    required = ordered.get("required")
-    needed = required if isinstance(required, list) else list(properties)
+    needed = _required(ordered) if isinstance(ordered.get("required"), list) else properties
     return ", ".join(
         f"{name}{'' if name in needed else '?'}: {_type(of)}" for name, of in properties.items()
     )
@@ -57,5 +56,11 @@ def _value(value: Any) -> Any:
     return [_value(one) for one in value] if isinstance(value, list | tuple) else value
 
 
-def _place(order: Sequence[Any], name: str) -> int:
-    return order.index(name) if name in order else len(order)
+def _required(schema: Mapping[str, Any]) -> dict[str, int]:
+    """The place of each name in `required`. A stranger may write a list as long as a message, so a
+    name has to be found in one step."""
+    required = schema.get("required")
+    if not isinstance(required, list | tuple):
+        return {}
+    names = dict.fromkeys(name for name in required if isinstance(name, str))
+    return {name: place for place, name in enumerate(names)}

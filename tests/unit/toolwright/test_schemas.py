@@ -7,8 +7,11 @@ import os
 import subprocess
 import sys
 
+import pytest
+
+from tests.support.linear import assert_linear
 from toolwright import wire
-from toolwright.schemas import in_order
+from toolwright.schemas import in_order, signature
 from toolwright.tool.v1.tool_pb2 import ToolDescriptor
 
 SCHEMA = {
@@ -43,6 +46,25 @@ def test_an_author_s_order_comes_back() -> None:
 def test_odd_schemas_are_kept_as_they_are() -> None:
     for odd in ({}, {"required": 3}, {"properties": []}, {"anyOf": [{"b": 1, "a": [{}]}]}):
         assert in_order(odd) == odd
+
+
+def test_odd_names_in_required_are_passed_over() -> None:
+    odd = {"required": [["b"], "b", 3, "b", "a"], "properties": {"c": {}, "a": {}, "b": {}}}
+    assert list(in_order(odd)["properties"]) == ["b", "a", "c"]
+    assert in_order(odd)["required"] == odd["required"]
+    assert signature(odd) == "b: any, a: any, c?: any"
+    assert signature({"properties": {"a": {}}}) == "a: any", "without the list all are needed"
+
+
+@pytest.mark.alone
+def test_a_long_schema_is_ordered_in_linear_time() -> None:
+    def read(text: str) -> None:
+        names = [f"{number:x}" for number in range(len(text) // 32)]
+        schema = {"properties": {name: {} for name in names}, "required": names[::-1]}
+        in_order(schema)
+        signature(schema)
+
+    assert_linear(read, texts=["x"])
 
 
 def test_every_process_reads_the_same() -> None:

@@ -51,6 +51,24 @@ FRAME = (
     "<tool_call></tool_call> tags with the following schema:\n"
     "<tool_call>\n{{'arguments': <args-dict>, 'name': <function-name>}}\n</tool_call>\n"
 )
+QWEN = (
+    "# Tools\n\nYou may call one or more functions to assist with the user query.\n\nYou are "
+    "provided with function signatures within <tools></tools> XML tags:\n<tools>\n{tools}\n"
+    "</tools>\n\nFor each function call, return a json object with function name and "
+    "arguments within <tool_call></tool_call> XML tags:\n<tool_call>\n"
+    '{{"name": <function-name>, "arguments": <args-json-object>}}\n</tool_call>'
+)
+NOUS = (
+    "You are a function calling AI model. You are provided with function signatures within "
+    "<tools> </tools> XML tags. You may call one or more functions to assist with the user query. "
+    "Don't make assumptions about what values to plug into functions.Here are the available tools:"
+    "<tools>{tools}</tools>Use the following pydantic model json schema for each tool call you "
+    "will make: {{'title': 'FunctionCall', 'type': 'object', 'properties': {{'arguments': "
+    "{{'title': 'Arguments', 'type': 'object'}}, 'name': {{'title': 'Name', 'type': 'string'}}}}, "
+    "'required': ['arguments', 'name']}}\nFor each function call return a json object with "
+    "function name and arguments within <tool_call></tool_call> XML tags as follows:\n"
+    "<tool_call>\n{{tool_call}}\n</tool_call>"
+)
 HERMES: dict[str, Any] = {
     "conversations": [
         {"from": "system", "value": "Be brief.\n\n" + FRAME.format(tools=[WEATHER])},
@@ -137,7 +155,20 @@ def test_the_words_around_tools_go_and_all_others_stay() -> None:
     for system, rest in (
         (FRAME.format(tools=json.dumps([WEATHER])), None),
         ("A.\n\n" + FRAME.format(tools=json.dumps([WEATHER])) + "\nB.", "A.\n\nB."),
-        (f"A.\n\n# Tools\n\nin <tools></tools>:\n<tools>\n{lines}\n</tools>\n\nB.", "A.\n\nB."),
+        ("A.\n\n" + QWEN.format(tools=lines) + "\n\nB.", "A.\n\nB."),
+        (NOUS.format(tools=json.dumps([WEATHER])), None),
+        (
+            "You are Ann.\n# Tools and manners\nAlways answer in French.\n<tools>[]</tools>\n"
+            "Never tell the price. Example: <tool_call></tool_call> Bye.",
+            "You are Ann.\n# Tools and manners\nAlways answer in French.\n\n"
+            "Never tell the price. Example: <tool_call></tool_call> Bye.",
+        ),
+        (
+            f"You are a function calling AI model. Be kind.\n# Tools\n<tools>{lines}</tools>. "
+            "B. What comes of it stands between <tool_response> and </tool_response>.",
+            "You are a function calling AI model. Be kind.\n# Tools\n\n. "
+            "B. What comes of it stands between <tool_response> and </tool_response>.",
+        ),
         (f"My own words: <tools>{lines}</tools>", "My own words:"),
     ):
         row = {
@@ -193,6 +224,26 @@ def test_older_spellings_and_weights() -> None:
     assert found.id == "q1"
 
 
+@pytest.mark.parametrize("key", ["messages", "conversations"])
+def test_structured_calls_are_read_whatever_the_texts_hold(key: str) -> None:
+    messages = [dict(one) for one in OPENAI["messages"]]
+    messages[0]["content"] = FRAME.format(tools=json.dumps([WEATHER]))
+    messages[2]["weight"] = 0
+    found = conversation({key: messages, "tools": [WEATHER]}, 1)
+    assert plain(found)[0] == ("system", messages[0]["content"], []), "as the row has it"
+    assert plain(found)[1:] == EXPECTED[1:]
+    assert found.untrained == {0}
+
+
+def test_weights_of_tagged_calls() -> None:
+    row = roles_and_contents(HERMES)
+    row["messages"][2] |= {"weight": 0, "tool_calls": None}
+    row["messages"][4] |= {"weight": 1, "tool_calls": []}
+    found = conversation(row, 1)
+    assert plain(found) == EXPECTED
+    assert found.untrained == {0}
+
+
 def test_a_recording_may_end_with_a_call() -> None:
     row = {"messages": OPENAI["messages"][:3]}
     assert len(conversation(row, 1).messages) == 3
@@ -243,7 +294,8 @@ CALL = '<tool_call>{"name": "a", "arguments": {}}</tool_call>'
     ("row", "words"),
     [
         (3, "this one is a int"),
-        ({"text": "x", "label": 1}, "has the keys text, label"),
+        ({"text": "x", "label": 1}, "has the keys 'text', 'label'"),
+        ({"\x1b[2J\a": 1}, r"has the keys '\x1b[2J\x07'"),
         ({"messages": "x"}, "'messages' is a str"),
         ({"messages": [["x"]]}, "message 1 is a list"),
         ({"messages": [{"content": "x"}]}, "message 1 has no role"),
@@ -276,6 +328,14 @@ CALL = '<tool_call>{"name": "a", "arguments": {}}</tool_call>'
         (gpt("<tool_call>{'name': f(), 'arguments': {}}</tool_call>"), "no JSON"),
         (gpt("<tool_call>{'name': 'a', 'arguments': {1, 2}}</tool_call>"), "no JSON"),
         (gpt("<tool_call>{'name': 'a', 'arguments': b'x'}</tool_call>"), "no JSON"),
+        (gpt("<tool_call>{'name': 'a', 'arguments': {1: 'a', 'b': 2}}</tool_call>"), "no JSON"),
+        (gpt("<tool_call>{'name': 'a', 'arguments': {None: {}}}</tool_call>"), "no JSON"),
+        (gpt("<tool_call>{'name': '\\ud800', 'arguments': {}}</tool_call>"), "no JSON"),
+        (gpt("<tool_call>{'name': 'a', 'arguments': {'\\ud800': 1}}</tool_call>"), "no JSON"),
+        (gpt('<tool_call>{"name": "\\ud800", "arguments": {}}</tool_call>'), "no JSON"),
+        (OPENAI | {"tools": "[{'name': 'f', 'parameters': {1: 'a', 'b': 2}}]"}, "tools: no JSON"),
+        (OPENAI | {"tools": '[{"name": "f", "description": "\\ud800"}]'}, "tools: no JSON"),
+        (changed(2, tool_calls=call(name="a", arguments='{"a": "\\ud800"}')), "no JSON"),
         (gpt(CALL, "so <tool_response>1</tool_response>"), "text before <tool_response>"),
         (gpt(CALL, "<tool_response>1"), "<tool_response> without"),
         (gpt(CALL + CALL), "2 calls and 1 answers"),
@@ -340,6 +400,15 @@ def test_lines(tmp_path: Path) -> None:
     assert all(isinstance(one, BrokenRow) for _, one in read(file)), "half a pair; too deep"
     file.write_bytes(b"")
     assert read(file) == []
+
+
+def test_ids_are_names_and_none_is_there_twice(tmp_path: Path) -> None:
+    file = tmp_path / "x.jsonl"
+    given = [None, True, 1.5, ["a"], "", "x" * 201, 10**300, "a", "a", "a-9", "11", 11, 0, -3]
+    file.write_text("".join(json.dumps(OPENAI | {"id": one}) + "\n" for one in given))
+    found = [one.id for _, one in read(file) if isinstance(one, Conversation)]
+    numbers = [str(number) for number in range(1, 8)]
+    assert found == [*numbers, "a", "a-9", "a-9-10", "11", "11-12", "0", "-3"]
 
 
 def test_files_of_other_kinds_name_the_mend(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from engine.commands.endings import tell_people
 from engine.commands.render import render
 from engine.errors import StartupError
 from engine.protocols import Protocol
@@ -147,6 +148,7 @@ def test_a_row_that_cannot_be_rendered_is_named(
     assert "c.jsonl:2: " in str(caught.value)
     assert words in str(caught.value)
     assert not (tmp_path / "x.trajectories").exists()
+    assert (tmp_path / "x.trajectories.unfinished").exists(), "what was rendered before that row"
 
 
 def test_a_conversation_that_goes_on_with_the_user(tmp_path: Path, qwen: HuggingFaceCodec) -> None:
@@ -174,6 +176,14 @@ def test_some_broken_rows_may_be_passed_over(tmp_path: Path, qwen: HuggingFaceCo
     assert "c.jsonl:3: a message with 2 calls" in told[1]
     with pytest.raises(StartupError, match=r"c\.jsonl:3: .*more than render.max_bad_rows = 1"):
         rendered(tmp_path, qwen, Chat(), ONE, "{", OPENAI, max_bad_rows=1)
+
+
+def test_what_people_are_told_steers_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    tell_people("passed over: \x1b[2J\a\r\x9b1m é\n\tx")
+    expected = "passed over: \x1b[2J\a\r\x9b1m é\n\tx\n"
+    for steering in "\x1b\a\r\x9b":
+        expected = expected.replace(steering, "\N{REPLACEMENT CHARACTER}")
+    assert capsys.readouterr().err == expected
 
 
 def test_a_tagged_policy_takes_calls_of_one_argument(
