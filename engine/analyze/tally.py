@@ -51,6 +51,11 @@ class Tally:
         """Invocations of tools beyond the bound."""
         self.words: Counter[str] = Counter()
         """In how many tools' names and descriptions a word is found."""
+        self.rare_words_dropped = False
+        """The bound of words was met: rare ones are missing, or counted too low."""
+        self.unknown_calls: Counter[str] = Counter()
+        """Calls, by name, that no tool of theirs answered to, though tools are recorded; at most as
+        many names as `most_tools`."""
         self._tools: dict[bytes, CountedTool] = {}
         self._most_tools = most_tools
         self._most_words = most_words
@@ -60,13 +65,21 @@ class Tally:
         """The most called first, then by name."""
         return sorted(self._tools.values(), key=lambda tool: (-tool.count, tool.name))
 
-    def add(self, name: str, description: str, schema: Mapping[str, Any] | None) -> None:
-        """One invocation. schema: None where it is not recorded."""
+    def add(
+        self,
+        name: str,
+        description: str,
+        schema: Mapping[str, Any] | None,
+        key: bytes | None = None,
+    ) -> None:
+        """One invocation. schema: None where it is not recorded. key: `identity` of name and
+        schema, for a caller that counts many of one tool: a schema can be large."""
         if not name:
             self.nameless += 1
             return
         self.invocations += 1
-        key = identity(name, schema)
+        if key is None:
+            key = identity(name, schema)
         tool = self._tools.get(key)
         if tool is None:
             if len(self._tools) >= self._most_tools:
@@ -79,6 +92,7 @@ class Tally:
         named, described = words_of(name), words_of(description)
         self.words.update(self.vocabulary.telling([*named, *described]))
         if len(self.words) > 2 * self._most_words:
+            self.rare_words_dropped = True
             self.words = Counter(dict(self.words.most_common(self._most_words)))
         return CountedTool(
             name=name[:LONGEST_NAME],

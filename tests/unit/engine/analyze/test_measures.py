@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ import pytest
 from engine.analyze.findings import findings, tier_of
 from engine.analyze.law import power_law
 from engine.analyze.schema import Size, complexity, identity
+from engine.analyze.table import table
 from engine.analyze.tally import Tally
-from engine.analyze.words import Classes, Vocabulary, read_vocabulary, words_of
+from engine.analyze.words import OURS, Classes, Vocabulary, read_vocabulary, words_of
 from engine.errors import StartupError
 
 FILM = {"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]}
@@ -106,6 +108,29 @@ def test_words() -> None:
         assert len(words_of(hostile)) <= 4_000, "a text is cut before it is read"
 
 
+def test_words_in_capitals_and_plurals() -> None:
+    assert words_of("HTTPSearch") == ["http", "search"]
+    assert words_of("parseJSONFiles DBs") == ["parse", "json", "file", "dbs"]
+    assert words_of("list_universities, run_queries") == ["list", "university", "run", "query"]
+    assert words_of("boxes searches classes viruses caches ties uses analyzes") == [
+        "box", "search", "class", "virus", "cache", "tie", "use", "analyze",
+    ]  # fmt: skip
+
+
+def test_each_of_our_words_is_its_plural() -> None:
+    read = tomllib.loads(OURS.read_text())
+    ours = {word for name in ("domains", "functions") for of in read[name].values() for word in of}
+    for word in ours - {"news", "series", "thesis"}:
+        if word.endswith(("s", "x", "ch", "sh")):
+            plural = word + "es"
+        elif word.endswith("y") and word[-2] not in "aeiou":
+            plural = word[:-1] + "ies"
+        else:
+            plural = word + "s"
+        if len(word) > 2:  # of three letters, `its` and `was` are more frequent than plurals
+            assert words_of(plural) == words_of(word), word
+
+
 def test_classes() -> None:
     classes = Classes({"Film": ["film", "movies"], "Music": ["song", "film"]})
     assert classes.names == ("Film", "Music", "Other")
@@ -149,7 +174,7 @@ def test_words_of_a_file(tmp_path: Path) -> None:
     [
         ("", "it has none of"),
         ("[domains", "is no TOML"),
-        ("[domain]\na = ['b']", "unknown table domain; known"),
+        ("[domain]\na = ['b']", "unknown table 'domain'; known"),
         ("[domains]", "is a table of lists"),
         ("domains = 3", "is a table of lists"),
         ("[domains]\nOther = ['x']", "leave it out"),
@@ -185,6 +210,13 @@ def test_tiers_are_thirds_of_the_invocations() -> None:
     tiers = {one["tier"]: one for one in findings(tally)["tiers"]}
     assert [tiers[name]["tools"] for name in ("high", "medium", "low")] == [1, 1, 4]
     assert [tiers[name]["invocations"] for name in ("high", "medium", "low")] == [6, 2, 4]
+
+
+def test_a_tool_that_takes_more_than_a_third_leaves_a_tier_empty() -> None:
+    found = findings(counted({"film": 90, "song": 5, "paper": 5}))
+    assert [one["invocations"] for one in found["tiers"]] == [90, 0, 10]
+    (row,) = [line for line in table(found) if line.startswith("their invocations")]
+    assert row.split()[2:] == ["90", "0", "10"]
 
 
 def counted(counts: dict[str, int], vocabulary: Vocabulary | None = None, **bounds: int) -> Tally:
