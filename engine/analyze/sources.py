@@ -58,7 +58,10 @@ def _folder(folder: Path, tally: Tally) -> list[str]:
     for suffix in _EXPORTS:
         if files := [folder / name for name in names if name.endswith(suffix)]:
             notes = _conversations(files, tally)
-            notes.append(f"{folder}: of its files those were read that end in {suffix}")
+            notes.append(
+                f"{folder}: of its files those were read that end in {suffix}; a trajectory that "
+                "could not be exported in this layout is not counted"
+            )
             if any(name.endswith(UNFINISHED) for name in names):
                 notes.append(f"{folder} is still written to: unfinished files are left out")
             return notes
@@ -152,15 +155,30 @@ def _add(
 
 
 def _conversations(files: Sequence[Path], tally: Tally) -> list[str]:
+    unasked = 0
     for file in files:
         for number, found in conversations(file):
             if isinstance(found, BrokenRow):
-                raise StartupError(f"{file}:{number}: {found}") from found
+                raise StartupError(
+                    f"{file}:{number}: {found}; mend the line or take it out, every line is counted"
+                ) from found
             tally.trajectories += 1
+            unasked += _unasked(found)
             tools = {tool.name: tool for tool in found.tools or ()}
             for name in _called(found):
                 _count(name, tools, tally)
-    return []
+    if not unasked:
+        return []
+    return [
+        f"{unasked:,} messages of role tool answer no structured call: calls that are written in "
+        "content are not counted"
+    ]
+
+
+def _unasked(conversation: Conversation) -> int:
+    """Tool messages beyond the number of structured calls."""
+    answers = sum(message.get("role") == "tool" for message in conversation.messages)
+    return max(0, answers - sum(1 for _ in _called(conversation)))
 
 
 def _called(conversation: Conversation) -> Iterator[str]:

@@ -53,9 +53,6 @@ class Tally:
         """In how many tools' names and descriptions a word is found."""
         self.rare_words_dropped = False
         """The bound of words was met: rare ones are missing, or counted too low."""
-        self.unknown_calls: Counter[str] = Counter()
-        """Calls, by name, that no tool of theirs answered to, though tools are recorded; at most as
-        many names as `most_tools`."""
         self._tools: dict[bytes, CountedTool] = {}
         self._most_tools = most_tools
         self._most_words = most_words
@@ -65,21 +62,13 @@ class Tally:
         """The most called first, then by name."""
         return sorted(self._tools.values(), key=lambda tool: (-tool.count, tool.name))
 
-    def add(
-        self,
-        name: str,
-        description: str,
-        schema: Mapping[str, Any] | None,
-        key: bytes | None = None,
-    ) -> None:
-        """One invocation. schema: None where it is not recorded. key: `identity` of name and
-        schema, for a caller that counts many of one tool: a schema can be large."""
+    def add(self, name: str, description: str, schema: Mapping[str, Any] | None) -> None:
+        """One invocation. schema: None where it is not recorded."""
         if not name:
             self.nameless += 1
             return
         self.invocations += 1
-        if key is None:
-            key = identity(name, schema)
+        key = identity(name, schema)
         tool = self._tools.get(key)
         if tool is None:
             if len(self._tools) >= self._most_tools:

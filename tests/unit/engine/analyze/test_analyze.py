@@ -190,6 +190,18 @@ def test_conversations_and_several_recordings_together(tmp_path: Path) -> None:
     assert twice["unique_tools"] == found["unique_tools"]
 
 
+def test_calls_written_in_content_are_told(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    messages = [
+        {"role": "user", "content": "Who?"},
+        {"role": "assistant", "content": "search(who)"},
+        {"role": "tool", "content": "he"},
+    ]
+    file.write_text(json.dumps({"messages": messages}) + "\n")
+    (note,) = found_of(file)["notes"]
+    assert note.startswith("1 messages of role tool answer no structured call")
+
+
 def test_a_folder_of_shards_is_counted_once(tmp_path: Path) -> None:
     for shard in range(2):
         for end in (".openai.jsonl", ".hermes.jsonl"):
@@ -197,7 +209,8 @@ def test_a_folder_of_shards_is_counted_once(tmp_path: Path) -> None:
         write_trajectories(tmp_path / f"0000{shard}.trajectories", [])
     found = found_of(tmp_path)
     assert (found["trajectories"], found["invocations"]) == (2, 4)
-    assert found["notes"] == [f"{tmp_path}: of its files those were read that end in .openai.jsonl"]
+    (note,) = found["notes"]
+    assert "those were read that end in .openai.jsonl; a trajectory that could not be" in note
     (tmp_path / "00002.openai.jsonl.unfinished").write_text("{")
     assert "is still written to" in found_of(tmp_path)["notes"][1]
     for file in tmp_path.glob("*.jsonl*"):

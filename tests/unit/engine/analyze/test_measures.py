@@ -74,6 +74,18 @@ def test_complexity(schema: Any, expected: tuple[int, int, int], size: Size) -> 
     assert found.size is size
 
 
+def test_complexity_behind_references_and_in_every_place_of_a_schema() -> None:
+    film = {"properties": {"title": {"pattern": "x"}}}
+    found = complexity({"properties": {"a": {"$ref": "#/$defs/F"}}, "$defs": {"F": film}})
+    assert (found.parameters, found.levels, found.validators) == (2, 1, 1)
+    assert complexity({"properties": {"a": {"$ref": "#"}, "b": {"$ref": "http://x"}}}).score == 2
+    assert complexity({"$ref": "#/$defs/a~1b", "$defs": {"a/b": film}}).score == 2
+    for key in ("patternProperties", "prefixItems", "additionalProperties"):
+        held = {"x": film} if key == "patternProperties" else film
+        inside = [held] if key == "prefixItems" else held
+        assert complexity({"properties": {"a": {key: inside}}}).parameters >= 2, key
+
+
 def test_a_schema_of_nonsense_is_measured_all_the_same() -> None:
     odd = {"properties": [1], "items": "x", "anyOf": {"a": 1}, "enum": None, "type": float("nan")}
     assert complexity(odd).score == 1
@@ -265,6 +277,8 @@ def test_bounds() -> None:
     words = counted({f"common_word{n}": 1 for n in range(500)}, most_words=50).words
     assert len(words) <= 100
     assert words["common"] == 500
+    few = counted({f"common_word{n}": 1 for n in range(500)}, most_words=50)
+    assert "rare ones are missing" in findings(few)["notes"][0]
     assert not counted({"film_1895": 1}).words.keys() & {"1895"}, "a number is no word"
 
 
