@@ -72,7 +72,7 @@ def _folder(folder: Path, tally: Tally) -> list[str]:
 
 def _run(folder: Path, tally: Tally) -> list[str]:
     notes = []
-    groups = 0
+    groups = unreadable = 0
     with reading(folder) as reader:
         for records in reader.groups():
             groups += 1
@@ -86,7 +86,8 @@ def _run(folder: Path, tally: Tally) -> list[str]:
                         f"{folder}: the record of {one.attempt} cannot be read: {error}"
                     ) from error
                 tools = _tools(reader, one.attempt) if trajectory.calls else {}
-                _add(trajectory, shared, tally, tools)
+                unreadable += tools is None
+                _add(trajectory, shared, tally, tools or {})
         made = reader.counts().last_sequence
         flying = len(reader.attempts(LogState.OPEN))
     if groups < made:
@@ -94,17 +95,22 @@ def _run(folder: Path, tally: Tally) -> list[str]:
             f"{folder} holds {groups} of the {made} groups that the run made: the others went to "
             'the learner, and engine.history = "all" keeps them'
         )
+    if unreadable:
+        notes.append(
+            f"{folder}: {unreadable} logs of attempts cannot be read: their tools are names alone"
+        )
     if flying:
         notes.append(f"{folder}: {flying} attempts without a complete group are left out")
     return notes
 
 
-def _tools(reader: JournalReader, attempt: str) -> Mapping[str, ToolSpec]:
-    """The tools of an attempt's sessions, by name; none where its log is not there."""
+def _tools(reader: JournalReader, attempt: str) -> Mapping[str, ToolSpec] | None:
+    """The tools of an attempt's sessions, by name; none where its log is not there, None where it
+    cannot be read."""
     try:
         events = reader.log(attempt)
     except ValueError:
-        return {}
+        return None
     found: dict[str, ToolSpec] = {}
     for event in events:
         told: Iterable[ToolSpec] = ()

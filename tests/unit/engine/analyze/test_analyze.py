@@ -17,6 +17,7 @@ from engine.analyze.tally import Tally
 from engine.analyze.words import read_vocabulary
 from engine.cli import app
 from engine.journal.journal import Journal
+from engine.journal.reader import JournalReader
 from engine.journal.schema import FILE_NAME
 from engine.rollout.events import Answered, AnyEvent, Called, Opened
 from engine.rollout.record import Identity, record
@@ -130,6 +131,20 @@ async def test_a_run_that_keeps_what_is_open(tmp_path: Path) -> None:
     assert found["without_schema"]["tools"] == 1
     assert "holds 2 of the 3 groups" in found["notes"][0]
     assert 'engine.history = "all"' in found["notes"][0]
+
+
+async def test_a_log_that_cannot_be_read_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await run_of(tmp_path, ["film_lookup"])
+
+    def damaged(_reader: JournalReader, attempt: str) -> list[AnyEvent]:
+        raise ValueError(attempt)
+
+    monkeypatch.setattr(JournalReader, "log", damaged)
+    found = found_of(tmp_path)
+    assert found["without_schema"]["tools"] == 1
+    assert any("1 logs of attempts cannot be read" in note for note in found["notes"])
 
 
 async def test_a_trajectories_file(tmp_path: Path) -> None:
