@@ -183,7 +183,7 @@ def _conversations(files: Sequence[Path], tally: Tally) -> list[str]:
 
 def _unasked(conversation: Conversation) -> int:
     """Tool messages beyond the number of structured calls."""
-    answers = sum(message.get("role") == "tool" for message in conversation.messages)
+    answers = sum(1 for message in conversation.messages if message.get("role") == "tool")
     return max(0, answers - sum(1 for _ in _called(conversation)))
 
 
