@@ -313,10 +313,10 @@ def analyze(
     """Tell which tools recordings called: how many, of what kind, how complex, how unevenly.
 
     Counts invocations and unique tools (by name and schema), sorts tools into domains and function
-    types by their words, splits them into three tiers with a third of the invocations each, scores
-    how complex their schemas are, and fits a power law to frequency by rank. Schemas are found in
-    runs with engine.history = "all" and in conversations whose rows have tools, for example an
-    export of `engine sample`; elsewhere the names of tools have to do.
+    types by their words and into three tiers by how much they are called, scores how complex their
+    schemas are, and fits a power law to frequency by rank. Schemas are found in runs with
+    engine.history = "all" and in conversations whose rows have tools, for example an export of
+    `engine sample`; elsewhere the names of tools have to do.
 
     \b
         engine analyze my-run/run --page tools.html

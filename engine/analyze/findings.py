@@ -15,6 +15,7 @@ TIERS = ("high", "medium", "low")
 MOST_TOOLS = 30
 """Tools that are named, the most called ones."""
 MOST_WORDS = 40
+_RARE = "more different words were met than are kept: rare ones are missing or counted too low"
 POINTS = 200
 """Ranks that a plot gets, at even steps of their logarithm."""
 
@@ -32,7 +33,7 @@ def findings(tally: Tally, notes: Iterable[str] = ()) -> dict[str, Any]:
         "nameless_calls": tally.nameless,
         "invocations_beyond_the_bound": tally.beyond,
         "without_schema": _both([tool for tool in tools if tool.size is Size.UNKNOWN]),
-        "notes": list(notes),
+        "notes": [*notes, *([_RARE] if tally.rare_words_dropped else [])],
         "domains": _classes(tools, domains, lambda tool: tool.domain),
         "tiers": _tiers(tools, domains),
         "functions": sorted(

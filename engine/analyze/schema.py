@@ -19,6 +19,10 @@ _CHECKS = frozenset(
 """Keywords that bound a value. `type` and `required` are none of them: nearly every parameter has
 those, and a tool with one parameter would never be simple."""
 _ONE_OF = ("anyOf", "oneOf", "allOf")
+_NAMED = ("properties", "patternProperties")
+_MEMBERS = ("items", "prefixItems", "additionalProperties", "additionalItems")
+MOST_REFERENCE_PARTS = 40
+"""Names between the slashes of a reference that are followed."""
 
 
 class Size(StrEnum):
@@ -55,24 +59,33 @@ class Complexity:
 
 
 def complexity(schema: Mapping[str, Any]) -> Complexity:
-    """Of the arguments' schema. References ($ref) are not followed."""
+    """Of the arguments' schema. A reference into the schema itself (`#/$defs/Film`) is followed
+    the first time that it is met, others are not; so time is linear in the schema."""
     parameters = deepest = validators = 0
     waiting: list[tuple[Any, int]] = [(schema, 0)]
+    followed = {id(schema)}
     while waiting:
         one, depth = waiting.pop()
         if not isinstance(one, Mapping):
             continue
         validators += sum(key in _CHECKS for key in one)
-        properties, items = one.get("properties"), one.get("items")
+        reference = one.get("$ref")
+        if isinstance(reference, str):
+            target = _at(schema, reference)
+            if id(target) not in followed:  # the object: a place can be written in many ways
+                followed.add(id(target))
+                waiting.append((target, depth))
         # The arguments themselves are no level; an object or a list without members is none either.
         inside: list[Any] = []
-        if isinstance(properties, Mapping):
-            parameters += len(properties)
-            inside += properties.values()
-        if isinstance(items, list):
-            inside += items
-        elif isinstance(items, Mapping):
-            inside.append(items)
+        for key in _NAMED:
+            if isinstance(named := one.get(key), Mapping):
+                parameters += len(named)
+                inside += named.values()
+        for key in _MEMBERS:
+            if isinstance(members := one.get(key), list):
+                inside += members
+            elif isinstance(members, Mapping):
+                inside.append(members)
         if inside:
             deepest = max(deepest, depth)
         waiting += [(inner, depth + 1) for inner in inside]
@@ -80,6 +93,22 @@ def complexity(schema: Mapping[str, Any]) -> Complexity:
             choices = one.get(key)
             waiting += [(inner, depth) for inner in choices] if isinstance(choices, list) else []
     return Complexity(parameters=parameters, levels=deepest, validators=validators)
+
+
+def _at(schema: Mapping[str, Any], reference: str) -> Any:
+    """What a local reference names (JSON Pointer, RFC 6901); None where there is nothing."""
+    start, *parts = reference.split("/", MOST_REFERENCE_PARTS)
+    if start != "#":
+        return None
+    found: Any = schema
+    for part in parts:
+        if isinstance(found, Mapping):
+            found = found.get(part.replace("~1", "/").replace("~0", "~"))
+        elif isinstance(found, list) and part.isdecimal() and len(part) < 6:
+            found = found[int(part)] if int(part) < len(found) else None
+        else:
+            return None
+    return found
 
 
 def identity(name: str, schema: Mapping[str, Any] | None) -> bytes:

@@ -58,7 +58,10 @@ def _folder(folder: Path, tally: Tally) -> list[str]:
     for suffix in _EXPORTS:
         if files := [folder / name for name in names if name.endswith(suffix)]:
             notes = _conversations(files, tally)
-            notes.append(f"{folder}: of its files those were read that end in {suffix}")
+            notes.append(
+                f"{folder}: of its files those were read that end in {suffix}; a trajectory that "
+                "could not be exported in this layout is not counted"
+            )
             if any(name.endswith(UNFINISHED) for name in names):
                 notes.append(f"{folder} is still written to: unfinished files are left out")
             return notes
@@ -69,7 +72,7 @@ def _folder(folder: Path, tally: Tally) -> list[str]:
 
 def _run(folder: Path, tally: Tally) -> list[str]:
     notes = []
-    groups = 0
+    groups = unreadable = 0
     with reading(folder) as reader:
         for records in reader.groups():
             groups += 1
@@ -83,7 +86,8 @@ def _run(folder: Path, tally: Tally) -> list[str]:
                         f"{folder}: the record of {one.attempt} cannot be read: {error}"
                     ) from error
                 tools = _tools(reader, one.attempt) if trajectory.calls else {}
-                _add(trajectory, shared, tally, tools)
+                unreadable += tools is None
+                _add(trajectory, shared, tally, tools or {})
         made = reader.counts().last_sequence
         flying = len(reader.attempts(LogState.OPEN))
     if groups < made:
@@ -91,17 +95,22 @@ def _run(folder: Path, tally: Tally) -> list[str]:
             f"{folder} holds {groups} of the {made} groups that the run made: the others went to "
             'the learner, and engine.history = "all" keeps them'
         )
+    if unreadable:
+        notes.append(
+            f"{folder}: {unreadable} logs of attempts cannot be read: their tools are names alone"
+        )
     if flying:
         notes.append(f"{folder}: {flying} attempts without a complete group are left out")
     return notes
 
 
-def _tools(reader: JournalReader, attempt: str) -> Mapping[str, ToolSpec]:
-    """The tools of an attempt's sessions, by name; none where its log is not there."""
+def _tools(reader: JournalReader, attempt: str) -> Mapping[str, ToolSpec] | None:
+    """The tools of an attempt's sessions, by name; none where its log is not there, None where it
+    cannot be read."""
     try:
         events = reader.log(attempt)
     except ValueError:
-        return {}
+        return None
     found: dict[str, ToolSpec] = {}
     for event in events:
         told: Iterable[ToolSpec] = ()
@@ -152,15 +161,30 @@ def _add(
 
 
 def _conversations(files: Sequence[Path], tally: Tally) -> list[str]:
+    unasked = 0
     for file in files:
         for number, found in conversations(file):
             if isinstance(found, BrokenRow):
-                raise StartupError(f"{file}:{number}: {found}") from found
+                raise StartupError(
+                    f"{file}:{number}: {found}; mend the line or take it out, every line is counted"
+                ) from found
             tally.trajectories += 1
+            unasked += _unasked(found)
             tools = {tool.name: tool for tool in found.tools or ()}
             for name in _called(found):
                 _count(name, tools, tally)
-    return []
+    if not unasked:
+        return []
+    return [
+        f"{unasked:,} messages of role tool answer no structured call: calls that are written in "
+        "content are not counted"
+    ]
+
+
+def _unasked(conversation: Conversation) -> int:
+    """Tool messages beyond the number of structured calls."""
+    answers = sum(1 for message in conversation.messages if message.get("role") == "tool")
+    return max(0, answers - sum(1 for _ in _called(conversation)))
 
 
 def _called(conversation: Conversation) -> Iterator[str]:

@@ -70,8 +70,13 @@ def _domains(found: Mapping[str, Any]) -> Iterator[str]:
         rows.append([_cut(one["name"]), f"{one['tools']:,}", f"{one['invocations']:,}", *inside])
     total = [f"{tier['tools']:,}" for tier in tiers]
     rows.append(["all", f"{found['unique_tools']:,}", f"{found['invocations']:,}", *total])
+    called = [f"{tier['invocations']:,}" for tier in tiers]
+    rows.append(["their invocations", "", "", *called])
     yield from aligned(rows, right=range(1, len(head)))
-    yield "tiers: tools, a third of the invocations each, the most called first"
+    yield (
+        "tiers: thirds of the invocations, from the most called tool downwards; a tool is in the "
+        "tier in which its first invocation falls"
+    )
 
 
 def _complexity(found: Mapping[str, Any]) -> Iterator[str]:

@@ -51,6 +51,8 @@ class Tally:
         """Invocations of tools beyond the bound."""
         self.words: Counter[str] = Counter()
         """In how many tools' names and descriptions a word is found."""
+        self.rare_words_dropped = False
+        """The bound of words was met: rare ones are missing, or counted too low."""
         self._tools: dict[bytes, CountedTool] = {}
         self._most_tools = most_tools
         self._most_words = most_words
@@ -79,6 +81,7 @@ class Tally:
         named, described = words_of(name), words_of(description)
         self.words.update(self.vocabulary.telling([*named, *described]))
         if len(self.words) > 2 * self._most_words:
+            self.rare_words_dropped = True
             self.words = Counter(dict(self.words.most_common(self._most_words)))
         return CountedTool(
             name=name[:LONGEST_NAME],

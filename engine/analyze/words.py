@@ -24,9 +24,15 @@ LONGEST_WORD = 40
 MOST_CLASSES = 50
 NAME_WEIGHT = 3
 """A word of the name says more than one of the description."""
-_TURNS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_TURNS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z](?!s(?![a-z]))[a-z])")
+"""Where a word begins without a space: filmTitle, HTTPSearch, but not the B of DBs."""
 _WORD = re.compile(r"[^\W_]+")
 _NO_PLURALS = frozenset({"news", "series"})
+_LOSE_S_ALONE = frozenset({"movie", "cookie", "calorie", "cache"})
+"""And one more: words that lose the s alone though their plural ends as if they lost more."""
+_HISSES = ("sses", "xes", "zzes", "ches", "shes")
+_ENDS_IN_US = frozenset({"bus", "status", "virus", "campus", "bonus", "census", "corpus", "chorus"})
+"""Whose plurals look like those of `use` and `house`."""
 
 
 def words_of(text: str) -> list[str]:
@@ -104,7 +110,7 @@ def _tables(file: Path) -> dict[str, Any]:
             _check_classes(f"{file}: [{name}]", table)
         else:
             raise StartupError(
-                f"{file}: unknown table {name:.80}; known: domains, functions, left_out"
+                f"{file}: unknown table {name[:80]!r}; known: domains, functions, left_out"
             )
     return read
 
@@ -117,7 +123,7 @@ def _check_classes(where: str, table: Any) -> None:
     for name, words in table.items():
         if name == OTHER:
             raise StartupError(f"{where} {OTHER} is the class of all other tools: leave it out")
-        _check_words(f"{where} {name:.80}", words)
+        _check_words(f"{where} {name[:80]!r}", words)
 
 
 def _check_words(where: str, words: Any) -> None:
@@ -135,4 +141,11 @@ def _singular(word: str) -> str:
     """Roughly: movies, movie; what matters is that both sides are treated alike."""
     if len(word) < 4 or word in _NO_PLURALS or word.endswith(("ss", "us", "is")):
         return word
-    return word.removesuffix("s")
+    less = word.removesuffix("s")
+    if less in _LOSE_S_ALONE:
+        return less
+    if word.endswith("ies") and len(word) > 4:
+        return word[:-3] + "y"
+    if word.endswith(_HISSES) or word.removesuffix("es") in _ENDS_IN_US:
+        return word[:-2]
+    return less

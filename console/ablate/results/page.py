@@ -28,6 +28,7 @@ def _content(data: Mapping[str, Any]) -> dict[str, Any]:
     charts = [
         {
             "title": plot["title"],
+            "note": plot.get("note", ""),
             "svg": Markup(draw(plot, wide=place == 0)),
             "legend": [(style, plot["lines"][n]["name"]) for style, n in lines_of(plot)],
         }

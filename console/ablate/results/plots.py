@@ -62,12 +62,17 @@ def plots(runs: Runs, main: Asked | None, *, by: str) -> list[Plot]:
                 )
             )
     parts = [(part, part, f"mean of {WINDOW} steps") for part in _parts(runs)]
-    names = figures_of([run for of in runs.values() for run in of])[:MOST_FIGURES]
-    measured = [(MEASURED + name, name, UNIT) for name in names]
+    names = figures_of([run for of in runs.values() for run in of])
+    shown = names[:MOST_FIGURES]
+    measured = [(MEASURED + name, name, UNIT) for name in shown]
     found += [
         _plot(key, title, unit, runs, partial(_metric, key=key))
         for key, title, unit in (*parts, *measured, *BESIDE)
     ]
+    if len(names) > len(shown):
+        last = [one for one in found if one is not None and one["key"].startswith(MEASURED)]
+        for one in last[-1:]:
+            one["note"] = f"{len(names) - len(shown)} more figures are in learner.jsonl."
     return [one for one in found if one is not None]
 
 

@@ -247,6 +247,16 @@ def test_what_a_recipe_measures_is_drawn_by_variation(tmp_path: Path) -> None:
     assert [(one["name"], set(one["y"])) for one in drawn["lines"]] == [("base", {1.5})]
 
 
+def test_figures_beyond_the_bound_are_counted(tmp_path: Path) -> None:
+    found = ladder(write_recipe(tmp_path), seeds=1)
+    many = {f"measured/m{number:02d}": 1.0 for number in range(35)}
+    climb(found, 1, "base", height=0.8, late=4, **many)
+    data = told(found)
+    notes = [plot["note"] for plot in data["plots"] if plot["key"].startswith("measured/")]
+    assert notes == [""] * 31 + ["3 more figures are in learner.jsonl."]
+    assert "3 more figures are in learner.jsonl." in render(data)
+
+
 def test_a_part_that_nobody_has_is_said(tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path, console={"ablations": ABLATIONS, "ablate_by": "corect"})
     found = ladder(recipe, seeds=1)

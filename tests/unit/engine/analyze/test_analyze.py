@@ -17,6 +17,7 @@ from engine.analyze.tally import Tally
 from engine.analyze.words import read_vocabulary
 from engine.cli import app
 from engine.journal.journal import Journal
+from engine.journal.reader import JournalReader
 from engine.journal.schema import FILE_NAME
 from engine.rollout.events import Answered, AnyEvent, Called, Opened
 from engine.rollout.record import Identity, record
@@ -132,6 +133,20 @@ async def test_a_run_that_keeps_what_is_open(tmp_path: Path) -> None:
     assert 'engine.history = "all"' in found["notes"][0]
 
 
+async def test_a_log_that_cannot_be_read_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await run_of(tmp_path, ["film_lookup"])
+
+    def damaged(_reader: JournalReader, attempt: str) -> list[AnyEvent]:
+        raise ValueError(attempt)
+
+    monkeypatch.setattr(JournalReader, "log", damaged)
+    found = found_of(tmp_path)
+    assert found["without_schema"]["tools"] == 1
+    assert any("1 logs of attempts cannot be read" in note for note in found["notes"])
+
+
 async def test_a_trajectories_file(tmp_path: Path) -> None:
     made = await run_of(tmp_path / "run", ["film_lookup", "get_battle", ""])
     file = tmp_path / "kept.trajectories"
@@ -190,6 +205,18 @@ def test_conversations_and_several_recordings_together(tmp_path: Path) -> None:
     assert twice["unique_tools"] == found["unique_tools"]
 
 
+def test_calls_written_in_content_are_told(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    messages = [
+        {"role": "user", "content": "Who?"},
+        {"role": "assistant", "content": "search(who)"},
+        {"role": "tool", "content": "he"},
+    ]
+    file.write_text(json.dumps({"messages": messages}) + "\n")
+    (note,) = found_of(file)["notes"]
+    assert note.startswith("1 messages of role tool answer no structured call")
+
+
 def test_a_folder_of_shards_is_counted_once(tmp_path: Path) -> None:
     for shard in range(2):
         for end in (".openai.jsonl", ".hermes.jsonl"):
@@ -197,7 +224,8 @@ def test_a_folder_of_shards_is_counted_once(tmp_path: Path) -> None:
         write_trajectories(tmp_path / f"0000{shard}.trajectories", [])
     found = found_of(tmp_path)
     assert (found["trajectories"], found["invocations"]) == (2, 4)
-    assert found["notes"] == [f"{tmp_path}: of its files those were read that end in .openai.jsonl"]
+    (note,) = found["notes"]
+    assert "those were read that end in .openai.jsonl; a trajectory that could not be" in note
     (tmp_path / "00002.openai.jsonl.unfinished").write_text("{")
     assert "is still written to" in found_of(tmp_path)["notes"][1]
     for file in tmp_path.glob("*.jsonl*"):

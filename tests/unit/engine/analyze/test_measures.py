@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ import pytest
 from engine.analyze.findings import findings, tier_of
 from engine.analyze.law import power_law
 from engine.analyze.schema import Size, complexity, identity
+from engine.analyze.table import table
 from engine.analyze.tally import Tally
-from engine.analyze.words import Classes, Vocabulary, read_vocabulary, words_of
+from engine.analyze.words import OURS, Classes, Vocabulary, read_vocabulary, words_of
 from engine.errors import StartupError
 
 FILM = {"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]}
@@ -72,6 +74,18 @@ def test_complexity(schema: Any, expected: tuple[int, int, int], size: Size) -> 
     assert found.size is size
 
 
+def test_complexity_behind_references_and_in_every_place_of_a_schema() -> None:
+    film = {"properties": {"title": {"pattern": "x"}}}
+    found = complexity({"properties": {"a": {"$ref": "#/$defs/F"}}, "$defs": {"F": film}})
+    assert (found.parameters, found.levels, found.validators) == (2, 1, 1)
+    assert complexity({"properties": {"a": {"$ref": "#"}, "b": {"$ref": "http://x"}}}).score == 2
+    assert complexity({"$ref": "#/$defs/a~1b", "$defs": {"a/b": film}}).score == 2
+    for key in ("patternProperties", "prefixItems", "additionalProperties"):
+        held = {"x": film} if key == "patternProperties" else film
+        inside = [held] if key == "prefixItems" else held
+        assert complexity({"properties": {"a": {key: inside}}}).parameters >= 2, key
+
+
 def test_a_schema_of_nonsense_is_measured_all_the_same() -> None:
     odd = {"properties": [1], "items": "x", "anyOf": {"a": 1}, "enum": None, "type": float("nan")}
     assert complexity(odd).score == 1
@@ -104,6 +118,29 @@ def test_words() -> None:
     assert max(map(len, words_of("x" * 10_000))) == 40
     for hostile in ("aA" * 10**6, "_" * 10**6, "s" * 10**6):
         assert len(words_of(hostile)) <= 4_000, "a text is cut before it is read"
+
+
+def test_words_in_capitals_and_plurals() -> None:
+    assert words_of("HTTPSearch") == ["http", "search"]
+    assert words_of("parseJSONFiles DBs") == ["parse", "json", "file", "dbs"]
+    assert words_of("list_universities, run_queries") == ["list", "university", "run", "query"]
+    assert words_of("boxes searches classes viruses caches ties uses analyzes") == [
+        "box", "search", "class", "virus", "cache", "tie", "use", "analyze",
+    ]  # fmt: skip
+
+
+def test_each_of_our_words_is_its_plural() -> None:
+    read = tomllib.loads(OURS.read_text())
+    ours = {word for name in ("domains", "functions") for of in read[name].values() for word in of}
+    for word in ours - {"news", "series", "thesis"}:
+        if word.endswith(("s", "x", "ch", "sh")):
+            plural = word + "es"
+        elif word.endswith("y") and word[-2] not in "aeiou":
+            plural = word[:-1] + "ies"
+        else:
+            plural = word + "s"
+        if len(word) > 2:  # of three letters, `its` and `was` are more frequent than plurals
+            assert words_of(plural) == words_of(word), word
 
 
 def test_classes() -> None:
@@ -149,7 +186,7 @@ def test_words_of_a_file(tmp_path: Path) -> None:
     [
         ("", "it has none of"),
         ("[domains", "is no TOML"),
-        ("[domain]\na = ['b']", "unknown table domain; known"),
+        ("[domain]\na = ['b']", "unknown table 'domain'; known"),
         ("[domains]", "is a table of lists"),
         ("domains = 3", "is a table of lists"),
         ("[domains]\nOther = ['x']", "leave it out"),
@@ -185,6 +222,13 @@ def test_tiers_are_thirds_of_the_invocations() -> None:
     tiers = {one["tier"]: one for one in findings(tally)["tiers"]}
     assert [tiers[name]["tools"] for name in ("high", "medium", "low")] == [1, 1, 4]
     assert [tiers[name]["invocations"] for name in ("high", "medium", "low")] == [6, 2, 4]
+
+
+def test_a_tool_that_takes_more_than_a_third_leaves_a_tier_empty() -> None:
+    found = findings(counted({"film": 90, "song": 5, "paper": 5}))
+    assert [one["invocations"] for one in found["tiers"]] == [90, 0, 10]
+    (row,) = [line for line in table(found) if line.startswith("their invocations")]
+    assert row.split()[2:] == ["90", "0", "10"]
 
 
 def counted(counts: dict[str, int], vocabulary: Vocabulary | None = None, **bounds: int) -> Tally:
@@ -233,6 +277,8 @@ def test_bounds() -> None:
     words = counted({f"common_word{n}": 1 for n in range(500)}, most_words=50).words
     assert len(words) <= 100
     assert words["common"] == 500
+    few = counted({f"common_word{n}": 1 for n in range(500)}, most_words=50)
+    assert "rare ones are missing" in findings(few)["notes"][0]
     assert not counted({"film_1895": 1}).words.keys() & {"1895"}, "a number is no word"
 
 
