@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.rollout.state import State
+from engine.sample.messages import conversation_of, tools_of
 from engine.types import Answer, Calls, End, ToolSpec, View
 from tests.support.codecs import END, ToyCodec
 from tests.support.linear import assert_linear
 from tests.unit.mtr.conftest import FAILED, OK, REFUSED, Part, answer, call, ran
-from toolwright.types import CallOutcome, StopReason, Task
+from toolwright.types import CallOutcome, StopReason, Task, ids
 
 CODEC = ToyCodec("<think>", "</think>")
 CALL_END, ANSWER_END = "</tool_call>", "</answer>"
@@ -154,6 +156,19 @@ def test_with_the_tools_off_none_is_named_and_none_is_called(part: Part) -> None
         assert protocol.decide(answer("x"), ANSWER_END, here, CODEC) == Answer(text="x")
     silent = part("protocol.AutoAgent")(tools=False, closed_prompt="")
     assert silent.opening(asked(), TOOLS) == list(asked().messages)
+
+
+def test_an_exported_conversation_names_the_tools_that_the_policy_was_told_of(part: Part) -> None:
+    state = State(token_ids=ids([]), tools=TOOLS)
+    for options, task, told, in_row in (
+        ({}, asked(), 2, True),
+        ({"prompt": "{tools}"}, asked(), 2, False),
+        ({}, asked(tools="off"), 0, False),
+        ({"tools": False}, asked(), 0, False),
+    ):
+        protocol = part("protocol.AutoAgent")(**options)
+        assert len(tools_of(state, task, protocol)) == told
+        assert ("tools" in conversation_of(state, task, protocol, CODEC)) is in_row
 
 
 def test_a_demonstration_is_what_a_rollout_has(part: Part) -> None:
