@@ -2,9 +2,10 @@
 
 The demonstrator shows the form of plans, steps and answers, and not the rates. For every swap it
 has a habit, one rate that it types most of the time; the habits are right for three of the twelve
-swaps. Of a tool that the memory recommends and that fits it makes use every second time, else it
-makes one of its own. What recommended tools do here has nothing to do with the market: their
-rates are drawn anew each time, so that nothing is learnt from them but to read their answers.
+swaps. Of a tool that the memory recommends and that fits it makes use every second time
+(`--reuses`), else it makes one of its own. What recommended tools do here has nothing to do with
+the market: their rates are drawn anew each time, so that nothing is learnt from them but to read
+their answers.
 
     python market/demonstrations.py --output demonstrations.jsonl --seed 1
 
@@ -51,15 +52,17 @@ def description(good: str, other: str) -> str:
     return f"{other} for {good}"
 
 
-def conversations(seed: int, recipe: Path = RECIPE) -> Iterator[Messages]:
+def conversations(seed: int, recipe: Path = RECIPE, reuses: float = REUSES) -> Iterator[Messages]:
     """Endless; drawn apart from what the policy meets in training, from the same amounts."""
     draw = random.Random(f"demonstrator {seed}")
     options = load_recipe(recipe).shared.task.protocol_options
     for question in questions(draw.getrandbits(32), held_out=False, most=options["max_subtasks"]):
-        yield demonstrate(question, draw, options)
+        yield demonstrate(question, draw, options, reuses)
 
 
-def demonstrate(question: Question, draw: random.Random, words: Mapping[str, Any]) -> Messages:
+def demonstrate(
+    question: Question, draw: random.Random, words: Mapping[str, Any], reuses: float
+) -> Messages:
     """One conversation: the plan, what the memory recommends, a step for each swap, the answer."""
     swaps = list(zip(question.goods, question.goods[1:], strict=False))
     memory = _memory(swaps, draw)
@@ -81,7 +84,7 @@ def demonstrate(question: Question, draw: random.Random, words: Mapping[str, Any
     amount = question.amount
     for number, swap in enumerate(swaps, 1):
         fitting = [name for name, other in memory if other == swap]
-        if fitting and draw.random() < REUSES:
+        if fitting and draw.random() < reuses:
             rate = draw.choice(CHOICES)
             action, head = use(number, swap, fitting[0], amount), {}
         else:
@@ -132,10 +135,17 @@ def make(number: int, swap: tuple[str, str], name: str, rate: int, amount: int) 
     return step(number, swap, _call("create_and_execute", given))
 
 
-def write(path: Path, *, seed: int, count: int = COUNT, recipe: Path = RECIPE) -> None:
+def write(
+    path: Path,
+    *,
+    seed: int,
+    count: int = COUNT,
+    recipe: Path = RECIPE,
+    reuses: float = REUSES,
+) -> None:
     """Writes `count` conversations, one a line."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    stream = conversations(seed, recipe)
+    stream = conversations(seed, recipe, reuses)
     with path.open("w") as file:
         for _ in range(count):
             file.write(json.dumps({"messages": next(stream)}) + "\n")
@@ -147,8 +157,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=COUNT, help="conversations")
     parser.add_argument("--recipe", type=Path, default=RECIPE, help="whose prompts are written")
+    parser.add_argument(
+        "--reuses", type=float, default=REUSES, help="share of fitting tools that are made use of"
+    )
     given = parser.parse_args(arguments)
-    write(given.output, seed=given.seed, count=given.count, recipe=given.recipe)
+    write(
+        given.output,
+        seed=given.seed,
+        count=given.count,
+        recipe=given.recipe,
+        reuses=given.reuses,
+    )
     print(f"{given.count} conversations: {given.output}")
 
 
