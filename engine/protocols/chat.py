@@ -60,7 +60,7 @@ class Chat:
         self._answer_close = answer_close
 
     def prompt(self, task: Task, tools: Sequence[ToolSpec], codec: Codec) -> list[int]:
-        return codec.chat_ids(self.opening(task, tools), tools=self.functions(tools))
+        return codec.chat_ids(self.opening(task, tools), tools=self.shown(task, tools))
 
     def opening(self, task: Task, tools: Sequence[ToolSpec]) -> list[Mapping[str, Any]]:
         """Messages of the prompt."""
@@ -70,6 +70,14 @@ class Chat:
     def call_tags(self) -> tuple[str, str]:
         """What opens and what closes a call."""
         return self._call_open, self._call_close
+
+    def offered(self, task: Task, tools: Sequence[ToolSpec]) -> Sequence[ToolSpec]:
+        """Those of the session's tools that the policy is told of in a task."""
+        return tools
+
+    def shown(self, task: Task, tools: Sequence[ToolSpec]) -> list[Mapping[str, Any]]:
+        """The tools that the chat template shows in a task; none where the prompt itself does."""
+        return self.functions(self.offered(task, tools))
 
     def functions(self, tools: Sequence[ToolSpec]) -> list[Mapping[str, Any]]:
         """The tools as the chat template is given them."""

@@ -32,7 +32,7 @@ from engine.sample.calls import canonical_calls, mark_of_calls
 from engine.sample.choice import Candidate, Verdict, choose, mark_of
 from engine.sample.keep import Criteria
 from engine.sample.layouts import Layout, Row, Unsayable, row_in
-from engine.sample.messages import Untellable, conversation_of, functions_of
+from engine.sample.messages import Untellable, conversation_of, functions_of, tools_of
 from engine.sample.store import Decided, Store
 from engine.tasks import BadRow, BadRows, TaskSource
 from engine.tasks.source import SourceEnded
@@ -281,7 +281,7 @@ class Collector:
                 for layout in layouts:
                     untold[layout].append(str(reason))
                 continue
-            functions = functions_of(state.tools)
+            functions = functions_of(tools_of(state, identity.task, protocol))
             for layout in layouts:
                 try:
                     row = row_in(layout, conversation, functions)

@@ -66,7 +66,9 @@ def to_hermes(messages: Sequence[Message], tools: Sequence[Function]) -> Row:
     the assistant says, each result stands between <tool_response> and </tool_response> in a message
     of role `tool`, and `hermes_system(tools)` ends the system message, which comes first.
 
-    Unsayable for a text that holds one of these tags itself, and for content that is no text.
+    Unsayable for content that is no text, for a text of the assistant that holds a tag of a call
+    itself, and for a result that holds a tag of a response. Texts of the system and of users are
+    not looked at: a prompt may well show how a call is written, and nobody reads calls there.
     """
     told: list[Row] = []
     rest = list(messages)

@@ -43,9 +43,14 @@ def conversation_of(
     for turn in range(len(state.actions)):
         messages += _turn(state, turn, task, protocol, codec)
     found: dict[str, Any] = {"messages": messages}
-    if isinstance(protocol, Chat) and state.tools:
-        found["tools"] = protocol.functions(state.tools)
+    if isinstance(protocol, Chat) and (shown := protocol.shown(task, state.tools)):
+        found["tools"] = shown
     return found
+
+
+def tools_of(state: State, task: Task, protocol: Chat | Tagged) -> Sequence[ToolSpec]:
+    """The session's tools that the policy was told of, be it by the template or in the prompt."""
+    return protocol.offered(task, state.tools) if isinstance(protocol, Chat) else state.tools
 
 
 def functions_of(tools: Sequence[ToolSpec]) -> list[Mapping[str, Any]]:

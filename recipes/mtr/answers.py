@@ -2,7 +2,8 @@
 
 The paper scores an intermediate answer "from reasoning steps" and does not say which (A-22). Here
 it is the last place in the policy's own words, calls apart, before the last <answer>, that says
-`\\boxed{...}`, "answer is ..." or "answer: ...", the last two up to the end of the sentence. A
+`\\boxed{...}`, "answer is ..." or "answer: ...", the last two up to the end of the sentence, and
+names something: "Now I give the final answer:" takes back nothing that was said before it. A
 trace without a final answer has none: it has not come to an end.
 
 Everything takes time linear in the text, whatever it holds.
@@ -22,10 +23,19 @@ LONGEST = 1000
 """Characters of a sentence that are looked at."""
 
 _SAID = re.compile(r"\banswer[ \t]{0,4}(?:is\b[ \t]{0,4}:?|:)", re.IGNORECASE)
-_END = re.compile(r"[\r\n<!?]|\.(?![^\s<\"')*\]])")
-"""Of a sentence: a line, a tag, a mark, a full stop before a blank or before what closes."""
-_SHORT = re.compile(r"(?:\b[A-Z]|\b(?:St|Mt|Dr|Mr|Mrs|Ms|Jr|Sr|Prof|Gen|No|vs))$")
-"""What a full stop behind it does not end: an initial, a title."""
+_END = re.compile(r"[\r\n<!?]|\\boxed\b|\.(?![^\s<\"')*\]])")
+"""Of a sentence: a line, a tag, a mark, a box, a full stop before a blank or before what closes."""
+_TITLE = re.compile(r"\b(?:St|Mt|Dr|Mr|Mrs|Ms|Jr|Sr|Prof|Gen|vs)$")
+_NUMBER = re.compile(r"\bNo$")
+_INITIAL = re.compile(r"\b[^\W\d_]$")
+_WORD = re.compile(r"[ \t]{1,4}([^\W\d_]{1,16})")
+_DIGIT = re.compile(r"[ \t]{1,4}[0-9]")
+_BEGINS = frozenset({
+    "A", "An", "And", "As", "Because", "Both", "But", "He", "Hence", "Her", "His", "However",
+    "I", "In", "It", "Its", "My", "Next", "No", "Now", "She", "Since", "So", "That", "The",
+    "Their", "Then", "There", "Therefore", "These", "They", "This", "Thus", "We", "Yes", "You",
+})  # fmt: skip
+"""Words that begin a sentence, and no name behind an initial."""
 _AROUND = " \t\"'*_`\u201c\u201d\u2018\u2019"
 
 
@@ -45,13 +55,14 @@ def intermediate_answer(texts: Sequence[str]) -> str | None:
 
 def said_in(text: str) -> str | None:
     """The last answer that a text of reasoning names."""
-    ends = [found.end() for found in _SAID.finditer(text)]
-    if not ends:
-        return last_box(text)
-    boxed = last_box(text[ends[-1] :])
-    if boxed is not None:
-        return boxed
-    return _sentence(text[ends[-1] : ends[-1] + LONGEST]) or last_box(text)
+    end = len(text)
+    for found in reversed(list(_SAID.finditer(text))):
+        said = text[found.end() : end]
+        named = last_box(said, empty=False) or _sentence(said[:LONGEST])
+        if named:
+            return named
+        end = found.start()
+    return last_box(text, empty=False)
 
 
 def without_calls(text: str) -> str:
@@ -72,7 +83,25 @@ def _sentence(text: str) -> str | None:
     """Up to its end; None where nothing stands there."""
     text = text.lstrip(_AROUND)
     for end in _END.finditer(text):
-        if end[0] != "." or not _SHORT.search(text, max(0, end.start() - 8), end.start()):
+        if end[0] != "." or not _goes_on(text, end.start()):
             text = text[: end.start()]
             break
     return text.strip(_AROUND) or None
+
+
+def _goes_on(text: str, stop: int) -> bool:
+    """A full stop ends no sentence behind a title, a "No" before a number, and an initial: a letter
+    before a name. V behind a word is a number, as in Henry V."""
+    start = max(0, stop - 8)
+    if _TITLE.search(text, start, stop):
+        return True
+    if _NUMBER.search(text, start, stop):
+        return _DIGIT.match(text, stop + 1) is not None
+    follows = _WORD.match(text, stop + 1)
+    if follows is None or not _INITIAL.search(text, start, stop):
+        return False
+    letter, word = text[stop - 1], follows[1]
+    if not letter.isupper() or not word[0].isupper() or word in _BEGINS:
+        return False
+    before = text[start : stop - 1].rstrip(" \t")
+    return letter not in "IVX" or not before[-1:].isalnum()

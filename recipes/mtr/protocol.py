@@ -27,7 +27,7 @@ from typing import Any
 
 import prompts
 from answers import ANSWER, CALL, final_answer
-from traces import invalid_in_a_row
+from traces import UNKNOWN_TOOL, invalid_in_a_row
 
 from engine.protocols.actions import read_json_call
 from engine.protocols.chat import Chat
@@ -72,15 +72,17 @@ class AutoAgent(Chat):
 
     def prompt(self, task: Task, tools: Sequence[ToolSpec], codec: Codec) -> list[int]:
         messages = self._messages(task, tools, codec.guarded)
-        in_template = self._has_tools(task) and PLACE not in self._prompt
-        return codec.chat_ids(messages, tools=super().functions(tools) if in_template else [])
+        return codec.chat_ids(messages, tools=self.shown(task, tools))
 
     def opening(self, task: Task, tools: Sequence[ToolSpec]) -> list[Mapping[str, Any]]:
         return self._messages(task, tools, str)
 
-    def functions(self, tools: Sequence[ToolSpec]) -> list[Mapping[str, Any]]:
-        """None where they stand in the prompt, or are off."""
-        return super().functions(tools) if self._tools and PLACE not in self._prompt else []
+    def offered(self, task: Task, tools: Sequence[ToolSpec]) -> Sequence[ToolSpec]:
+        """None where they are off."""
+        return tools if self._has_tools(task) else ()
+
+    def shown(self, task: Task, tools: Sequence[ToolSpec]) -> list[Mapping[str, Any]]:
+        return [] if PLACE in self._prompt else super().shown(task, tools)
 
     def stops(self, tools: Sequence[ToolSpec], codec: Codec) -> tuple[str, ...]:
         return (self.call_tags[1], _ANSWER_END, codec.end_of_turn)
@@ -101,17 +103,24 @@ class AutoAgent(Chat):
         self, messages: Sequence[Mapping[str, Any]], codec: Codec, tools: Sequence[ToolSpec] = ()
     ) -> list[tuple[str, list[int]]]:
         """As Chat's. A conversation that begins with a message of the system was recorded with its
-        prompt: that message stands in place of this one's, and its question's tools in it."""
+        prompt: that message stands in place of this one's, and its question's tools in it, or
+        `tools` in the template where this one's prompt leaves them to it."""
         first, *rest = messages or [{}]
         if first.get("role") != "system":
             return super().demonstration(messages, codec, tools)
-        said = self._recorded(content_of(first), codec)
-        bare = AutoAgent(prompt="")
-        return Chat.demonstration(bare, [{"role": "system", "content": said}, *rest], codec)
+        text = content_of(first)
+        off = not self._tools or text == self._closed
+        # Without a prompt of its own it adds none to the recorded one; tools are the template's.
+        bare = AutoAgent(prompt="", closed_prompt="")
+        shown = () if off or PLACE in self._prompt else tools
+        begun = [{"role": "system", "content": self._recorded(text, codec)}, *rest]
+        return Chat.demonstration(bare, begun, codec, shown)
 
     def _recorded(self, said: str, codec: Codec) -> OwnText:
         """A recorded prompt as rollouts have it: what stands in the place of the tools is foreign,
         and so is all of it where it is another prompt than this one's."""
+        if said == self._closed:
+            return OwnText(said)
         head, _, tail = self._prompt.partition(PLACE)
         end = len(said) - len(tail)
         if end < len(head) or not (said.startswith(head) and said.endswith(tail)):
@@ -147,7 +156,7 @@ class AutoAgent(Chat):
             return Call(action=text, tool=call.tool, invalid_reason=_error(told))
         names = [tool.name for tool in view.tools] if self._has_tools(view.task) else []
         if call.tool not in names:
-            told = {"type": "unknown_tool", "tool": call.tool[:LONGEST_NAME], "tools": names}
+            told = {"type": UNKNOWN_TOOL, "tool": call.tool[:LONGEST_NAME], "tools": names}
             return Call(action=text, tool=call.tool, invalid_reason=_error(told))
         return call
 

@@ -16,6 +16,9 @@ from typing import Any
 
 from tasks.judging import words
 
+EXACT = 2**53
+"""Below it a double stands for one integer."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tiers:
@@ -88,8 +91,18 @@ def repetition_penalty(calls: Iterable[str], how: Repetition) -> float:
 
 
 def canonical(name: str, arguments: Mapping[str, Any]) -> str:
-    """Equal for calls of one tool with equal arguments, in whatever order they stand."""
-    return json.dumps([name, arguments], sort_keys=True, ensure_ascii=False)
+    """Equal for calls of one tool with equal arguments, in whatever order they stand; 1.0 is 1, as
+    JSON Schema has it."""
+    return json.dumps([name, _whole(arguments)], sort_keys=True, ensure_ascii=False)
+
+
+def _whole(value: Any) -> Any:
+    """Data in which floats that are integers are integers, as far as a double is exact."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < EXACT:
+        return int(value)
+    if isinstance(value, Mapping):
+        return {key: _whole(one) for key, one in value.items()}
+    return [_whole(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def total_reward(

@@ -6,18 +6,23 @@ outcome says, whatever the policy writes.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 from answers import CALL, final_answer, intermediate_answer
 from rewards import canonical
 
 from engine.protocols.actions import read_json_call
-from toolwright.types import CallRecord, StopReason, ToolErrorKind, Trajectory
+from toolwright.types import CallOutcome, CallRecord, StopReason, ToolErrorKind, Trajectory
+
+UNKNOWN_TOOL = "unknown_tool"
+"""Type of the error that a call of a tool gets which the session does not have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceCall:
-    """tool: "" where the action names none. text: the same for equal calls. malformed: it reached
+    """tool: "" where the action names none of the session. text: the same for equal calls; of a
+    call that cannot be read it is what stands between its tags. malformed: it reached
     no tool, its text, its tool or its arguments were refused. erred: that, or the tool failed, its
     observation did not fit its schema among others."""
 
@@ -42,7 +47,7 @@ class Trace:
     @property
     def unrecovered(self) -> int:
         """Errors that no later call mended: one of the same tool that worked. An action that names
-        no tool is mended by any call that worked."""
+        no tool of the session is mended by any call that worked."""
         working: set[str] = set()
         count = 0
         for call in reversed(self.calls):
@@ -80,8 +85,28 @@ def _call(call: CallRecord) -> TraceCall:
     readable = not said.invalid_reason and said.arguments is not None
     malformed = not call.outcome.valid
     return TraceCall(
-        tool=said.tool,
-        text=canonical(said.tool, said.arguments or {}) if readable else call.action,
+        tool="" if _names_no_tool(call.outcome) else said.tool,
+        text=canonical(said.tool, said.arguments or {}) if readable else _unread(call.action),
         malformed=malformed,
         erred=malformed or call.outcome.error is not ToolErrorKind.NONE,
     )
+
+
+def _unread(action: str) -> str:
+    """A call that cannot be read, from its opening tag on: thoughts before it, which differ, do not
+    make it another one."""
+    return action[max(action.rfind(f"<{CALL}>"), 0) :]
+
+
+def _names_no_tool(outcome: CallOutcome) -> bool:
+    """The session has no tool of that name: no later call of it can work."""
+    if outcome.error is ToolErrorKind.UNKNOWN_TOOL:
+        return True
+    if outcome.valid:
+        return False
+    try:
+        told = json.loads(outcome.invalid_reason)
+    except (ValueError, RecursionError):
+        return False
+    error = told.get("error") if isinstance(told, dict) else None
+    return isinstance(error, dict) and error.get("type") == UNKNOWN_TOOL

@@ -8,6 +8,7 @@ import json
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -129,8 +130,6 @@ def reward(trajectory: Trajectory) -> dict[str, float]:
 
 def criteria(here: World, trajectory: Trajectory) -> list[bool]:
     """What the filter's criteria say, as `engine sample` would show them the trajectory."""
-    from dataclasses import replace
-
     texts = [text for author, text in here.texts(trajectory) if author == "model"]
     shown = replace(trajectory, metadata={**trajectory.metadata, "texts": texts})
     named = load_file(RECIPE / "filter.py")
@@ -179,3 +178,17 @@ async def test_errors_are_read_and_mended_and_three_in_a_row_end_it(world: MakeW
 
     assert silent.stop_reason is StopReason.NO_ACTION_IN_OUTPUT
     assert criteria(here, silent) == [False, True, True, False]
+
+
+async def test_with_the_tools_off_no_model_is_asked_for_any(world: MakeWorld) -> None:
+    """Nobody is at the model's address."""
+    task, tool, arguments = asked()
+    off = replace(task, metadata={**task.metadata, "tools": "off"})
+    right = f"<think>so</think><answer>{task.answers[0]}</answer>"
+    ways = [[right], [call(tool, arguments), right]]
+    here = await world()
+    async with asyncio.timeout(60):
+        found = await rolled_out(here, f"http://127.0.0.1:{free_port()}/v1", off, ways)
+    assert [one.stop_reason for one in found] == [StopReason.ANSWERED] * 2
+    (refused,) = found[1].calls
+    assert '"unknown_tool"' in refused.outcome.invalid_reason

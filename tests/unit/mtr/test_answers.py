@@ -32,6 +32,22 @@ from tests.unit.mtr.conftest import Part, answer, call
         ("the answer is .", None),
         ("", None),
         ("the answer is \ud800.", "\ud800"),
+        ("The answer is Paris. Now I give the final answer:", "Paris"),
+        ("the answer is Paris. \\boxed{}", "Paris"),
+        ("the answer is Rome. the answer is \\boxed{ }", "Rome"),
+        ("\\boxed{4} \\boxed{}", "4"),
+        ("the answer is Rome, or \\boxed{Oslo}. The final answer:", "Oslo"),
+        ("So the answer is No. Both were born in 1950.", "No"),
+        ("the answer is No. 5. Right?", "No. 5"),
+        ("the answer is Henry V. He won.", "Henry V"),
+        ("the answer is Malcolm X. Born in Omaha", "Malcolm X"),
+        ("the answer is Elizabeth I. England", "Elizabeth I"),
+        ("the answer is B. Because", "B"),
+        ("the answer is vitamin C. It heals", "vitamin C"),
+        ("the answer is I. M. Pei. He built", "I. M. Pei"),
+        ("the answer is John F. Kennedy. He was", "John F. Kennedy"),
+        ("the answer is Dr. No. The film", "Dr. No"),
+        ("the answer is J.", "J"),
     ],
 )
 def test_what_reasoning_names(part: Part, reasoning: str, said: str | None) -> None:
@@ -67,7 +83,8 @@ def test_any_text_is_read(part: Part, text: str) -> None:
 
 def test_reading_is_linear(part: Part) -> None:
     worst = ("answer is ", "answer", "answer \t", "\\boxed{", "}", "A.", "St.", ". ", "<tool_call>",
-             "</answer>", "<answer>", "answer is \\boxed{")  # fmt: skip
+             "</answer>", "<answer>", "answer is \\boxed{", "\\boxed{}", "answer: No. ",
+             "answer is I. ")  # fmt: skip
     for name in ("said_in", "without_calls", "final_answer"):
         assert_linear(part(f"answers.{name}"), texts=worst)
     assert_linear(lambda text: part("answers.intermediate_answer")([text, text]), texts=worst)

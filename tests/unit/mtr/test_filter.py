@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from engine.sample.keep import Keep
 from tests.unit.mtr.conftest import FAILED, FOLDER, OK, REFUSED, Part, answer, call, ran
-from toolwright.types import StopReason, Trajectory
+from toolwright.types import CallOutcome, StopReason, ToolErrorKind, Trajectory
 
 CRITERIA = ("right", "no_errors", "two_to_twelve_calls")
 A, B = call("a", x=1), call("b", x=1)
+UNKNOWN = CallOutcome(
+    observation="",
+    valid=False,
+    invalid_reason='{"status": "error", "error": {"type": "unknown_tool", "tool": "a"}}',
+    error=ToolErrorKind.INVALID_ACTION,
+)
 ALONE = {
     "right": ran(A, B, answer("Rome")),
     "no_errors": ran(A, B, answer("Paris"), outcomes=[REFUSED]),
@@ -45,6 +52,13 @@ def test_both_ends_of_the_lengths_are_kept(part: Part, calls: int) -> None:
         (ran(A, A, A, answer("x"), outcomes=[REFUSED, OK, FAILED]), False),
         (ran("<tool_call>{</tool_call>", A, answer("x"), outcomes=[REFUSED, OK]), True),
         (ran(A, "<tool_call>{</tool_call>", answer("x"), outcomes=[OK, REFUSED]), False),
+        (ran(A, B, answer("x"), outcomes=[UNKNOWN, OK]), True),
+        (ran(A, B, answer("x"), outcomes=[OK, UNKNOWN]), False),
+        (ran(A, B, answer("x"), outcomes=[UNKNOWN, REFUSED]), False),
+        (
+            ran(A, B, answer("x"), outcomes=[replace(REFUSED, invalid_reason="[" * 9_999), OK]),
+            False,
+        ),
         (ran(), True),
     ],
 )

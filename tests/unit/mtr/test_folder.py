@@ -61,6 +61,8 @@ def test_every_rung_is_in_order(file: str, name: str, rung: tuple[str, ...]) -> 
     options = played(recipe)
     assert options.pre_check is (name not in ("mtr_no_pre", "mtr_no_checks"))
     assert options.post_check is (name not in ("mtr_no_post", "mtr_no_checks"))
+    same = {"pre_check": True, "post_check": True}
+    assert options.model_copy(update=same) == played(of(file)), "the same actor plays in all"
     model = str(recipe.shared.policy.model)
     assert (model == recipe.raw["sft"]["model"]) is (name == "mtr_no_sft")
 

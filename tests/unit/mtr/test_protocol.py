@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.rollout.state import State
+from engine.sample.messages import conversation_of, tools_of
 from engine.types import Answer, Calls, End, ToolSpec, View
 from tests.support.codecs import END, ToyCodec
 from tests.support.linear import assert_linear
 from tests.unit.mtr.conftest import FAILED, OK, REFUSED, Part, answer, call, ran
-from toolwright.types import CallOutcome, StopReason, Task
+from toolwright.types import CallOutcome, StopReason, Task, ids
 
 CODEC = ToyCodec("<think>", "</think>")
 CALL_END, ANSWER_END = "</tool_call>", "</answer>"
@@ -130,9 +132,9 @@ def test_the_prompt_shows_the_tools_of_the_session(part: Part) -> None:
         "find_mayor(town: string): mayor of a town\nriver_of(): river of a town\n"
     )
     assert second["content"] == "Who governs Norwick?"
-    assert protocol.functions(TOOLS) == []
+    assert protocol.shown(asked(), TOOLS) == []
     templated = part("protocol.AutoAgent")()
-    assert [one["function"]["name"] for one in templated.functions(TOOLS)] == [
+    assert [one["function"]["name"] for one in templated.shown(asked(), TOOLS)] == [
         "find_mayor",
         "river_of",
     ]
@@ -147,12 +149,26 @@ def test_with_the_tools_off_none_is_named_and_none_is_called(part: Part) -> None
     ):
         shown = CODEC.decode(protocol.prompt(task, TOOLS, CODEC))
         assert "mayor" not in shown and "tool" not in shown
+        assert not protocol.shown(task, TOOLS) and not protocol.offered(task, TOOLS)
         here = view(**task.metadata)
         error = error_of(protocol.decide(call(town="Norwick"), CALL_END, here, CODEC))
         assert (error["type"], error["tools"]) == ("unknown_tool", [])
         assert protocol.decide(answer("x"), ANSWER_END, here, CODEC) == Answer(text="x")
     silent = part("protocol.AutoAgent")(tools=False, closed_prompt="")
     assert silent.opening(asked(), TOOLS) == list(asked().messages)
+
+
+def test_an_exported_conversation_names_the_tools_that_the_policy_was_told_of(part: Part) -> None:
+    state = State(token_ids=ids([]), tools=TOOLS)
+    for options, task, told, in_row in (
+        ({}, asked(), 2, True),
+        ({"prompt": "{tools}"}, asked(), 2, False),
+        ({}, asked(tools="off"), 0, False),
+        ({"tools": False}, asked(), 0, False),
+    ):
+        protocol = part("protocol.AutoAgent")(**options)
+        assert len(tools_of(state, task, protocol)) == told
+        assert ("tools" in conversation_of(state, task, protocol, CODEC)) is in_row
 
 
 def test_a_demonstration_is_what_a_rollout_has(part: Part) -> None:
@@ -179,6 +195,17 @@ def test_a_demonstration_is_what_a_rollout_has(part: Part) -> None:
     assert CODEC.decode(protocol.demonstration(other, CODEC)[0][1]).count("another") == 1
     with pytest.raises(ValueError, match="before its first assistant"):
         protocol.demonstration([], CODEC)
+
+
+@pytest.mark.parametrize("tools", ["on", "off"])
+def test_a_recorded_prompt_has_its_tools_where_a_rollout_has_them(part: Part, tools: str) -> None:
+    """Where the prompt leaves them to the chat template, and where they were off."""
+    protocol = part("protocol.AutoAgent")()
+    task = asked(tools=tools)
+    prompt = protocol.prompt(task, TOOLS, CODEC)
+    assert ("find_mayor" in CODEC.decode(prompt)) is (tools == "on")
+    recorded = [*protocol.opening(task, TOOLS), {"role": "assistant", "content": answer("Alda")}]
+    assert protocol.demonstration(recorded, CODEC, TOOLS)[0] == ("prompt", prompt)
 
 
 @given(st.text(max_size=300))

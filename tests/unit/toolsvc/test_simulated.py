@@ -203,6 +203,16 @@ async def test_tools_are_made_from_the_question_once_for_its_group() -> None:
         assert len(endpoint.requests) == 2
 
 
+async def test_no_tools_are_made_where_the_task_has_them_off() -> None:
+    async with simulated(lambda _: json.dumps([FILM])) as (host, endpoint):
+        opened = await host.open(opening(metadata={**TASK, "tools": "off"}))
+        assert opened.tools == ()
+        await host.open(opening("t", metadata={"tools": "off"}))
+        assert endpoint.requests == []
+        on = await host.open(opening("u", metadata={**TASK, "tools": "on"}))
+        assert [tool.name for tool in on.tools] == ["film"]
+
+
 async def test_made_tools_are_linted_and_made_again() -> None:
     answers = [json.dumps([film(description="")]), json.dumps([FILM])]
     async with simulated(lambda _: answers.pop(0)) as (host, endpoint):

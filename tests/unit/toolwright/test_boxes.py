@@ -37,3 +37,9 @@ def test_hostile_texts_take_linear_time(text: str) -> None:
     started = time.process_time()
     assert last_box(text) is None
     assert time.process_time() - started < 5
+
+
+def test_a_box_that_holds_nothing_may_be_passed_over() -> None:
+    assert last_box(r"\boxed{4} \boxed{ }") == ""
+    assert last_box(r"\boxed{4} \boxed{ }", empty=False) == "4"
+    assert last_box(r"\boxed{}", empty=False) is None

@@ -27,6 +27,10 @@ LONGEST_ARGUMENTS = 16_384
 """Characters: what is longer is a part of no question that a model is asked."""
 
 
+TOOLS, OFF = "tools", "off"
+"""Key and value of the metadata of a task for which no tools are made."""
+
+
 class SimulatedTool(SchemaTool):
     parallel_calls = True
 
@@ -113,7 +117,8 @@ class SimulatedTool(SchemaTool):
 
 
 class MadeTools(Tool):
-    """Gives every session the tools that a model makes from its question."""
+    """Gives every session the tools that a model makes from its question; none, and asks nobody,
+    where the task's metadata say that its tools are off."""
 
     name = "simulated"
     callable = False
@@ -131,6 +136,8 @@ class MadeTools(Tool):
         return self._cast.figures()
 
     async def open(self, session: SessionInfo) -> list[Tool]:
+        if session.metadata.get(TOOLS) == OFF:
+            return []
         cast, options = self._cast, self._cast.options
         question = session.metadata.get(options.question)
         if not isinstance(question, str) or not question.strip():

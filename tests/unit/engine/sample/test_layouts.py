@@ -161,3 +161,11 @@ def test_any_row_is_one_line_of_json(value: object) -> None:
     line = json_line({"a": value})
     assert line.count(b"\n") == 1
     assert json.loads(line) == {"a": value}
+
+
+def test_a_prompt_may_show_how_a_call_is_written() -> None:
+    how = "Write <tool_call>...</tool_call>; what comes back is <tool_response>."
+    messages = [{"role": "system", "content": how}, {"role": "user", "content": how}, *talk()[1:]]
+    row = to_hermes(messages, [LOOK])
+    assert row["messages"][0]["content"] == f"{how}\n\n{hermes_system([LOOK])}"
+    assert row["messages"][1]["content"] == how
