@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -49,7 +50,7 @@ def test_the_word_that_it_was_checked_comes_whole_or_not_at_all(
     folder = tmp_path / "model"
     folder.mkdir()
     with monkeypatch.context() as patch:
-        patch.setattr(make.os, "fsync", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             make.prepare(SMOLLM2, folder)
     assert not (folder / make.CHECKED).exists()
