@@ -38,10 +38,12 @@ class Lines:
         """Rows from the first on, one in memory at a time; none where there is no file. What is no
         JSON object is passed over: a disk that failed may have left it."""
         for row, _ in self.read_with_ends():
-            yield row
+            if row is not None:
+                yield row
 
-    def read_with_ends(self) -> Iterator[tuple[dict[str, Any], int]]:
-        """The same rows, each with the place in the file, in bytes, where it ends."""
+    def read_with_ends(self) -> Iterator[tuple[dict[str, Any] | None, int]]:
+        """Every line, None for what is no JSON object, each with the place in the file, in bytes,
+        where it ends."""
         if not self.file.exists():
             return
         end = 0
@@ -51,9 +53,8 @@ class Lines:
                 try:
                     row = orjson.loads(line)
                 except orjson.JSONDecodeError:
-                    continue
-                if isinstance(row, dict):
-                    yield row, end
+                    row = None
+                yield (row if isinstance(row, dict) else None), end
 
     def mend_end(self) -> None:
         """Takes away what a kill left of a last line, so that nothing is appended to it."""

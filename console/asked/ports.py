@@ -23,6 +23,8 @@ from toolwright.recipe.open_ports import OPEN_URL
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 SAMPLER, MEMORY = "sampler", "memory"
 _OPEN = re.compile(r":0(?=/|$)")
+_PORT = re.compile(r":([0-9]{1,5})(?=/|$)")
+"""In a word of `tools.NAME.serve`, an address or a URL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +75,8 @@ def _once(
     named = (shared.run.engine, *shared.sampler.endpoints, *(one.ready for one in services))
     taken = {port_of(address) for address in named}
     taken |= {port_of(tool.service) for tool in shared.tools.values()}
+    for tool in shared.tools.values():
+        taken |= {int(port) for word in tool.serve for port in _PORT.findall(word)}
 
     def next_free() -> int:
         while (port := free()) in taken:
@@ -125,12 +129,19 @@ def _endpoints(
 
 
 def _tools(recipe: Recipe, chosen: dict[str, Service]) -> Iterator[str]:
+    used = recipe.shared.task.tools or tuple(recipe.shared.tools)
     for name, tool in recipe.shared.tools.items():
+        is_used = name in used
         if tool.serve and name in chosen:
             port = port_of(chosen[name].ready)
             words = [OPEN_URL.sub(rf"\g<1>{port}", word) for word in tool.serve]
             if words != list(tool.serve):
                 yield f"tools.{name}.serve={json.dumps(words)}"
+        elif is_used and (word := next(filter(OPEN_URL.search, tool.serve), "")):
+            raise NothingStarted(
+                f"tools.{name}.serve has {word!r}, port 0, which is any: start what listens there "
+                f"by a [[console.services]] entry with name = {name!r}, or name the port"
+            )
         if port_of(tool.service) != 0:
             continue
         if name not in chosen:

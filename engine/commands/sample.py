@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -48,6 +49,8 @@ from toolwright.recipe import Recipe, refuse_open_ports
 
 PROGRESS_SECONDS = 5.0
 KEEP_THREADS = 8
+_ADDRESS = re.compile(r"(?<=//)[^/]+|(?:[A-Za-z0-9_.-]+|\[[0-9a-f:]+\]):[0-9]{1,5}(?=/|$)")
+"""HOST:PORT in a word of `tools.NAME.serve`, which may be another in each life."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +128,8 @@ async def _sample(
         served = fix(pool)
         store = Store(options.output, layouts=options.export, shard_size=options.shard_size)
         stack.callback(store.close)
-        await store.open(_settings(recipe, options, codec, source, served.name))
+        paths = criteria.paths if criteria else {}
+        await store.open(_settings(recipe, options, paths, codec, source, served.name))
         services = build_tools(recipe, _owner(options.output))
         stack.push_async_callback(services.close)
         await services.open()
@@ -164,7 +168,7 @@ async def _sample(
             max_bad_rows=table.max_bad_rows,
         )
         collector = Collector(lane, source, store, plan)
-        told = Told(store, collector, criteria.paths if criteria else {}, options.prices)
+        told = Told(store, collector, paths, options.prices)
         stack.callback(told.keep_yield)
         show(f"[     0 s] {told.beginning()}, weights {served.name}")
         async with asyncio.TaskGroup() as group:
@@ -194,6 +198,7 @@ async def _report(told: Told, show: Callable[[str], None]) -> None:
 def _settings(
     recipe: Recipe,
     options: Options,
+    criteria: Mapping[str, str],
     codec: HuggingFaceCodec,
     source: TaskSource,
     weights: str,
@@ -211,6 +216,23 @@ def _settings(
         "sampling": asdict(build_sampling(recipe)),
         "tools": sorted((name, shared.tools[name].names) for name in task.tools or shared.tools),
     }
+    served = {
+        name: without_addresses(words)
+        for name in task.tools or shared.tools
+        if (words := shared.tools[name].serve)
+    }
+    files = {
+        name: hashlib.sha256((options.folder / where).read_bytes()).hexdigest()[:12]
+        for name, path in criteria.items()
+        if (where := path.rpartition(":")[0]).endswith(".py")
+    }
+    beside = {
+        "reward options": task.reward_options,
+        "group hook options": task.group_hook_options,
+        "serve": served,
+        "files of criteria": files,
+    }
+    said |= {name: value for name, value in beside.items() if value}
     return {
         "tasks": f"{identity.name} {identity.sha256[:12] or f'seed {identity.seed}'}",
         "weights": weights,
@@ -223,6 +245,11 @@ def _settings(
         "--export": ", ".join(options.export) or "none",
         **{name: short(value) for name, value in said.items()},
     }
+
+
+def without_addresses(words: Sequence[str]) -> list[str]:
+    """Of `tools.NAME.serve`: the same in each life of a run that takes any free port."""
+    return [_ADDRESS.sub("", word) for word in words]
 
 
 def _owner(output: Path) -> str:

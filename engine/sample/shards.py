@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from engine.errors import StartupError
@@ -54,15 +54,17 @@ class Shards:
         """Bytes of the shard's files, unfinished ones where there are any."""
         return [_size(found) for found in map(_latest, self.files(shard))]
 
-    def check_whole(self, before: int) -> None:
-        """StartupError where a shard before this one is gone: it was whole, somebody has it."""
-        for shard in range(before):
+    def check_there(self, sizes: Mapping[int, Sequence[int]]) -> None:
+        """StartupError where a file is gone that somebody has: one of a shard before the last,
+        which was whole, or one of the last that held something. sizes: bytes by shard."""
+        last = max(sizes, default=0)
+        for shard in range(last):
             for file in self.files(shard):
                 if not file.exists():
-                    raise StartupError(
-                        f"{file} is not there, and was whole: put it back, or choose another "
-                        "--output"
-                    )
+                    raise _gone(file, "was whole")
+        for file, size in zip(self.files(last), sizes.get(last, ()), strict=False):
+            if size and not _latest(file).exists():
+                raise _gone(file, f"held {size} bytes")
 
     def take_up(self, shard: int, sizes: Sequence[int]) -> None:
         """The shard is unfinished again, as long as that; what came after it is gone."""
@@ -71,6 +73,8 @@ class Shards:
             if file.exists() and not unfinished.exists():
                 copy = file.with_name(file.name + _COPY)
                 shutil.copyfile(file, copy)
+                # Else a power cut could leave the name with less, which is taken before the whole.
+                _make_durable(copy)
                 copy.replace(unfinished)
             if _size(unfinished) > size:
                 os.truncate(unfinished, size)
@@ -104,9 +108,13 @@ def _size(file: Path) -> int:
     return file.stat().st_size if file.exists() else 0
 
 
-def _make_durable(folder: Path) -> None:
-    """The names of its files, too."""
-    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def _gone(file: Path, was: str) -> StartupError:
+    return StartupError(f"{file} is not there, and {was}: put it back, or choose another --output")
+
+
+def _make_durable(path: Path) -> None:
+    """The bytes of a file, or the names of a folder's files."""
+    number = os.open(path, os.O_RDONLY)
     try:
         os.fsync(number)
     finally:

@@ -7,7 +7,9 @@ budget goes on from it. OUTPUT.yield.json tells people the counts, OUTPUT.log.js
 Invariants
 - A task's trajectories are in the files before its line is; a line says how long the files were
   then. What is longer belongs to no line and is cut at the next start.
-- A line whose trajectories are not there is cut with all lines after it: their tasks are open.
+- A line that says more than a file has is cut with all lines after it: their tasks are open. So is
+  an end that cannot be read. Where a file is gone, or a line between others cannot be read, nothing
+  is changed and the start is refused.
 - All trajectories of a task are in one shard.
 - The progress belongs to one recipe, its tasks, its criteria and its weights: the first line says
   which, and a start with others is refused.
@@ -19,7 +21,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
@@ -101,13 +103,13 @@ class Store:
 
     async def open(self, settings: Settings) -> None:
         """Takes up what an earlier life has. StartupError where that was another collection, where
-        OUTPUT is something else, or where another process has it."""
+        a part of it is gone, where OUTPUT is something else, or where another process has it."""
         self.output.parent.mkdir(parents=True, exist_ok=True)
         if not self._lines.file.exists():
             self.shards.refuse_strangers()
         self._take_lock()
         self._lines.mend_end()
-        rows = self._lines.read_with_ends()
+        rows = self._rows()
         head, good = next(rows, ({}, 0))
         first = next(rows, None)
         if first is None:  # nothing was decided by it yet
@@ -115,7 +117,10 @@ class Store:
             await self._lines.append({"settings": dict(settings)})
         else:
             self._check(head.get("settings") or {}, settings)
-            self.shards.check_whole(max(row.get("shard", 0) for row in self._lines.read()))
+            sizes = {
+                int(row["shard"]): row["sizes"] for row, _ in self._rows() if "position" in row
+            }
+            self.shards.check_there(sizes)
             self._take_up(good)
         self.shards.take_up(self._shard, self._sizes)
 
@@ -197,23 +202,40 @@ class Store:
                 "--output"
             )
 
+    def _rows(self) -> Iterator[tuple[dict[str, Any], int]]:
+        """The lines, each with where it ends. StartupError for one that cannot be read before one
+        that can: its trajectories are in the files, and its task would be done again."""
+        unread = 0
+        for number, (row, end) in enumerate(self._lines.read_with_ends(), 1):
+            if row is None:
+                unread = unread or number
+            elif unread:
+                raise StartupError(
+                    f"{self._lines.file}: line {unread} cannot be read, and later ones can: put "
+                    "the file back as it was, cut it before that line so that the tasks from "
+                    "there on are done again, or choose another --output"
+                )
+            else:
+                yield row, end
+
     def _take_up(self, good: int) -> None:
         """Enters the lines whose trajectories are there, and cuts the others. good: where the first
         line ends."""
         there: dict[int, list[int]] = {}
-        for number, (row, end) in enumerate(self._lines.read_with_ends()):
+        for number, (row, end) in enumerate(self._rows()):
             if number == 0:
                 continue
             if "position" in row:
                 shard = int(row["shard"])
                 found = there.setdefault(shard, self.shards.sizes(shard))
                 if any(size > has for size, has in zip(row["sizes"], found, strict=True)):
-                    os.truncate(self._lines.file, good)
                     break  # a power cut took what the line speaks of
                 self._enter(row)
             else:
                 self.totals.seconds = max(self.totals.seconds, row["seconds"])
             good = end
+        if good < self._lines.file.stat().st_size:
+            os.truncate(self._lines.file, good)
 
     def _next_shard(self, shard: int) -> None:
         self._shard, self._held = shard, 0

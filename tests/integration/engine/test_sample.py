@@ -11,6 +11,7 @@ import aiohttp
 import pytest
 
 from bench.scripted import ScriptedSampler, Timing
+from engine.commands.sample import without_addresses
 from engine.errors import EngineError, StartupError
 from engine.sample.store import Store
 from tests.integration.engine.conftest import MakeWorld
@@ -77,6 +78,35 @@ async def test_another_recipe_or_other_tasks_are_refused(
     (here.folder / "other.jsonl").write_text('{"prompt": "what?"}\n' * 4)
     with pytest.raises(StartupError, match=says):
         await collect(here, changes=changes, **options)
+
+
+async def test_options_of_the_reward_are_part_of_a_collection(world: MakeWorld) -> None:
+    here = await world()
+    (here.folder / "graded.py").write_text(
+        "def graded(least):\n    return lambda trajectory: 1.0\n"
+    )
+    reward = {"reward": "graded.py:graded", "reward_options": {"least": 1}}
+    await collect(here, changes={"task": reward})
+    with pytest.raises(StartupError, match="was begun with reward options"):
+        await collect(here, changes={"task": {**reward, "reward_options": {"least": 2}}})
+
+
+async def test_a_criterion_that_was_edited_is_another_one(world: MakeWorld) -> None:
+    here = await world()
+    for number, file in enumerate(("first.py", "again.py")):
+        (here.folder / file).write_text(f"def stays(trajectory):\n    return True  # {number}\n")
+    await collect(here, n=2, keep="first.py:stays")
+    (here.folder / "again.py").replace(here.folder / "first.py")
+    with pytest.raises(StartupError, match="was begun with files of criteria"):
+        await collect(here, n=2, keep="first.py:stays")
+
+
+def test_words_of_serve_are_part_of_a_collection_and_addresses_are_not() -> None:
+    word = "simulated.endpoint=http://127.0.0.1:{}/v1"
+    first, second = ([word.format(p), f"memory:127.0.0.1:{p}"] for p in (20001, 31))
+    assert without_addresses(first) == without_addresses(second)
+    assert without_addresses(["simulated.seed=0"]) != without_addresses(["simulated.seed=1"])
+    assert without_addresses(["a=http://h:1/v1"]) != without_addresses(["a=http://h:1/v2"])
 
 
 async def test_a_file_that_is_something_else_is_left_alone(world: MakeWorld) -> None:

@@ -178,6 +178,11 @@ def test_a_service_named_as_a_served_tool_is_what_plays_it(tmp_path: Path) -> No
         ({"engine": {"listen": "0.0.0.0:5"}}, r"engine\.listen.*name the port in run\.engine"),
         ({"console": {"sampler": {"way": "none"}}}, r"way = 'none' starts nobody"),
         ({"sampler": {"endpoints": ["http://far:0"]}}, r"sampler\.endpoints.*name the port"),
+        (
+            {"tools": {"played": {"serve": ["simulated:", "a.endpoint=http://127.0.0.1:0/v1"]}}},
+            r"tools\.played\.serve has 'a\.endpoint=http://127\.0\.0\.1:0/v1', port 0, .*"
+            r"\[\[console\.services\]\] entry with name = 'played', or name the port",
+        ),
     ],
 )
 def test_an_open_port_that_cannot_be_chosen_is_one_sentence(
@@ -271,6 +276,20 @@ def test_no_port_is_given_twice_nor_one_that_the_recipe_names(tmp_path: Path) ->
     addresses = settle(setup.recipe, setup.table, lambda: next(ports))
     assert addresses.services[0].ready == "grpc:127.0.0.1:20001"
     assert "run.engine=127.0.0.1:20002" in addresses.overrides
+
+
+def test_no_port_is_given_that_a_word_of_serve_names(tmp_path: Path) -> None:
+    words = ["simulated:", "a.endpoint=http://127.0.0.1:20001/v1", "memory:127.0.0.1:20002"]
+    setup = asked(written(tmp_path, tools={"played": {"serve": words}}))
+    ports = itertools.count(20_001)
+    addresses = settle(setup.recipe, setup.table, lambda: next(ports))
+    assert addresses.services[0].ready == "grpc:127.0.0.1:20003"
+
+
+def test_a_tool_that_no_task_has_needs_nobody_who_plays_it(tmp_path: Path) -> None:
+    words = ["simulated:", "a.endpoint=http://127.0.0.1:0/v1"]
+    changes = {"tools": {"played": {"serve": words}}, "task": {"tools": ["python"]}}
+    settled(asked(written(tmp_path, **changes)))
 
 
 def test_whatever_names_what_is_made_moves_with_the_folder(tmp_path: Path) -> None:

@@ -196,6 +196,90 @@ def test_lines_whose_trajectories_a_power_cut_took_are_cut_with_all_that_follow(
     assert len(list(read_trajectories(output))) == sum(KEPT[:FIRST])
 
 
+@pytest.mark.parametrize("gone", ["kept", "kept.jsonl"])
+def test_an_output_that_somebody_took_away_is_told_and_nothing_is_done_again(
+    tmp_path: Path, gone: str
+) -> None:
+    output = tmp_path / "kept"
+    both(output, None)
+    before = (tmp_path / "kept.progress.jsonl").read_bytes()
+    (tmp_path / gone).rename(tmp_path / "elsewhere")
+    with pytest.raises(StartupError, match=rf"{gone} is not there, and held \d+ bytes: put it"):
+        both(output, None)
+    assert (tmp_path / "kept.progress.jsonl").read_bytes() == before
+    (tmp_path / "elsewhere").rename(tmp_path / gone)
+    assert both(output, None).totals.tasks == len(KEPT)
+
+
+def test_nothing_is_missed_where_nothing_was_kept(tmp_path: Path) -> None:
+    async def filtered() -> int:
+        store = Store(tmp_path / "kept")
+        await store.open(SETTINGS)
+        if not store.is_decided(1):
+            await store.add(task(1))
+        store.close()
+        return store.totals.tasks
+
+    assert [asyncio.run(filtered()), asyncio.run(filtered())] == [1, 1]
+
+
+@pytest.mark.parametrize("number", [1, 2, 4])
+@pytest.mark.parametrize("shard_size", [None, 2])
+def test_a_line_between_others_that_cannot_be_read_is_told_and_nothing_is_changed(
+    tmp_path: Path, number: int, shard_size: int | None
+) -> None:
+    """Else its task would be done again beside its trajectories."""
+    output = tmp_path / "kept"
+    both(output, shard_size)
+    lines = tmp_path / "kept.progress.jsonl"
+    whole = lines.read_bytes().splitlines(keepends=True)
+    damaged = [*whole]
+    damaged[number - 1] = b"\0" * (len(whole[number - 1]) - 1) + b"\n"
+    lines.write_bytes(b"".join(damaged))
+    before = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    with pytest.raises(StartupError, match=rf"line {number} cannot be read, and later ones can"):
+        both(output, shard_size)
+    assert {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()} == before
+    lines.write_bytes(b"".join(whole[: max(1, number - 1)]))  # the mend that it names
+    assert both(output, shard_size).totals.tasks == len(KEPT)
+    assert len(list(read_trajectories(output))) == sum(KEPT)
+
+
+def test_an_end_that_cannot_be_read_is_cut(tmp_path: Path) -> None:
+    output = tmp_path / "kept"
+    asyncio.run(command(output, FIRST, None))
+    lines = tmp_path / "kept.progress.jsonl"
+    whole = lines.read_bytes().splitlines(keepends=True)
+    lines.write_bytes(b"".join(whole[:-2]) + b"\0\0\n[1]\n")
+    assert both(output, None).totals.tasks == len(KEPT)
+    assert len(list(read_trajectories(output))) == sum(KEPT)
+    positions = [json.loads(line).get("position") for line in lines.read_text().splitlines()]
+    assert positions == [None, *range(len(KEPT))]
+
+
+def test_the_copy_of_a_finished_file_is_durable_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut after the renaming would else leave less of it, beside the whole."""
+    output = tmp_path / "kept"
+    asyncio.run(command(output, FIRST, None))
+    durable: list[int] = []
+    fsync, replace = os.fsync, Path.replace
+
+    def synced(number: int) -> None:
+        durable.append(os.fstat(number).st_ino)
+        fsync(number)
+
+    def replaced(file: Path, target: Path) -> Path:
+        assert file.stat().st_ino in durable, target
+        return replace(file, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", replaced)
+    asyncio.run(command(output, len(KEPT), None))
+    assert len(durable) == 5  # two copies, two whole files and their folder
+
+
 @pytest.mark.parametrize("shard_size", [None, 3])
 def test_what_is_there_and_is_something_else_is_left_alone(
     tmp_path: Path, shard_size: int | None

