@@ -8,6 +8,7 @@ recording does not explain goes on as a name.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -153,11 +154,13 @@ def _add(
     trajectory: Trajectory, shared: _Shared, tally: Tally, tools: Mapping[str, ToolSpec]
 ) -> None:
     tally.trajectories += 1
+    called: Counter[str] = Counter()
     for call in trajectory.calls:
         if call.call_id and call.call_id in shared.calls:
             continue
         shared.calls.add(call.call_id)
-        _count(call.tool, tools, tally)
+        called[call.tool] += 1
+    _count(called, tools, tally)
 
 
 def _conversations(files: Sequence[Path], tally: Tally) -> list[str]:
@@ -171,8 +174,7 @@ def _conversations(files: Sequence[Path], tally: Tally) -> list[str]:
             tally.trajectories += 1
             unasked += _unasked(found)
             tools = {tool.name: tool for tool in found.tools or ()}
-            for name in _called(found):
-                _count(name, tools, tally)
+            _count(Counter(_called(found)), tools, tally)
     if not unasked:
         return []
     return [
@@ -193,10 +195,13 @@ def _called(conversation: Conversation) -> Iterator[str]:
             yield call["function"]["name"]
 
 
-def _count(name: str, tools: Mapping[str, ToolSpec], tally: Tally) -> None:
-    tool = tools.get(name)
-    if tool is None:
-        tally.add(name, "", None)
-    else:
-        # A tool that told no schema is none without parameters: nothing is known of them.
-        tally.add(name, tool.description or tool.usage, tool.arguments_schema or None)
+def _count(called: Mapping[str, int], tools: Mapping[str, ToolSpec], tally: Tally) -> None:
+    """Each tool once with the number of its calls: a schema may be long."""
+    for name, times in called.items():
+        tool = tools.get(name)
+        if tool is None:
+            tally.add(name, "", None, times)
+        else:
+            # A tool that told no schema is none without parameters: nothing is known of them.
+            described = tool.description or tool.usage
+            tally.add(name, described, tool.arguments_schema or None, times)

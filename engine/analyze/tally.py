@@ -62,20 +62,22 @@ class Tally:
         """The most called first, then by name."""
         return sorted(self._tools.values(), key=lambda tool: (-tool.count, tool.name))
 
-    def add(self, name: str, description: str, schema: Mapping[str, Any] | None) -> None:
-        """One invocation. schema: None where it is not recorded."""
+    def add(
+        self, name: str, description: str, schema: Mapping[str, Any] | None, times: int = 1
+    ) -> None:
+        """Invocations of one tool. schema: None where it is not recorded."""
         if not name:
-            self.nameless += 1
+            self.nameless += times
             return
-        self.invocations += 1
+        self.invocations += times
         key = identity(name, schema)
         tool = self._tools.get(key)
         if tool is None:
             if len(self._tools) >= self._most_tools:
-                self.beyond += 1
+                self.beyond += times
                 return
             tool = self._tools[key] = self._met(name, description, schema)
-        tool.count += 1
+        tool.count += times
 
     def _met(self, name: str, description: str, schema: Mapping[str, Any] | None) -> CountedTool:
         named, described = words_of(name), words_of(description)

@@ -205,6 +205,36 @@ def test_conversations_and_several_recordings_together(tmp_path: Path) -> None:
     assert twice["unique_tools"] == found["unique_tools"]
 
 
+def test_a_long_schema_is_looked_at_once_however_often_its_tool_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[str] = []
+
+    def identity(name: str, schema: Any) -> bytes:
+        looked.append(name)
+        return name.encode()
+
+    monkeypatch.setattr("engine.analyze.tally.identity", identity)
+    call = {"type": "function", "function": {"name": "search", "arguments": "{}"}}
+    other = {"type": "function", "function": {"name": "film", "arguments": "{}"}}
+    turn = [
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [{"id": "a", **call}, {"id": "b", **other}],
+        },
+        {"role": "tool", "tool_call_id": "a", "content": "x"},
+        {"role": "tool", "tool_call_id": "b", "content": "y"},
+    ]
+    messages = [{"role": "user", "content": "Who?"}, *(turn * 50)]
+    messages.append({"role": "assistant", "content": "He."})
+    tools = [{"type": "function", "function": {"name": "search", "parameters": {"properties": {}}}}]
+    file = tmp_path / "a.jsonl"
+    file.write_text(json.dumps({"messages": messages, "tools": tools}) + "\n")
+    found = found_of(file)
+    assert (found["invocations"], looked) == (100, ["search", "film"])
+
+
 def test_calls_written_in_content_are_told(tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
     messages = [
