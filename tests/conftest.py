@@ -53,10 +53,10 @@ def policy_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def until() -> Callable[[Callable[[], bool]], Awaitable[None]]:
-    """Awaits the moment at which a condition holds, for at most 20 s."""
+    """Awaits the moment at which a condition holds, for at most a minute: a machine may be busy."""
 
     async def wait(true: Callable[[], bool]) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not true():  # noqa: ASYNC110 - files and processes tell nobody
                 await asyncio.sleep(0.01)
 

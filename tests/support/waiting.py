@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Seconds until a test gives up on something that takes milliseconds."""
 
 
