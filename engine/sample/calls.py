@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 
 from engine.protocols import Protocol
 from engine.rollout.state import State
 from engine.types import Calls, Codec, Decision, View
+from toolwright.json_data import canonical
 from toolwright.types import Task
 
 CanonicalCall = tuple[str, str]
@@ -50,7 +50,7 @@ def canonical_calls(
             if call is None or call.arguments is None:
                 found.append((record.outcome.tool or record.tool, record.action.strip()))
             else:
-                found.append((call.tool or record.tool, _sorted(call.arguments)))
+                found.append((call.tool or record.tool, canonical(call.arguments)))
     return found
 
 
@@ -59,12 +59,8 @@ def mark_of_calls(task: Task, calls: Sequence[CanonicalCall]) -> str:
     they thought and whatever came of it (MTR 4.4). A question is the task's messages or prompt:
     two tasks may have the same."""
     digest = hashlib.sha256(b"calls")
-    question = _sorted([list(task.messages), task.prompt])
+    question = canonical([list(task.messages), task.prompt])
     for text in (question, *(part for call in calls for part in call)):
         data = text.encode(errors="surrogatepass")
         digest.update(len(data).to_bytes(8, "little") + data)
     return digest.hexdigest()[:24]
-
-
-def _sorted(value: object) -> str:
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)

@@ -209,7 +209,7 @@ def _read_tokenizer(folder: Path) -> Tokenizer:
         raise StartupError(f"policy.model: no tokenizer in {folder}; {_COPY}")
     try:
         tokenizer = Tokenizer.from_file(str(file))
-    except Exception as error:
+    except Exception as error:  # tokenizers raises nothing more special
         raise StartupError(f"policy.model: {file} is no tokenizer: {error}") from error
     tokenizer.no_truncation()
     return tokenizer

@@ -61,6 +61,12 @@ def read_exact(text: str) -> Any:
     return found
 
 
+def canonical(data: Any) -> str:
+    """Equal for equal JSON-like data, in whatever order keys stand: 1.0 is 1, as JSON Schema has
+    it. What is no JSON stands as its text."""
+    return json.dumps(_whole(data), sort_keys=True, ensure_ascii=False, default=str)
+
+
 def check_depth(data: Any, depth: int = 1) -> None:
     """ValueError for data that are nested more deeply than a Struct may be."""
     if isinstance(data, Mapping):
@@ -131,11 +137,19 @@ def _plain(value: Value) -> Any:
     if kind == "list_value":
         return [_plain(inner) for inner in value.list_value.values]
     if kind == "number_value":
-        number = value.number_value
-        return int(number) if number.is_integer() and abs(number) < INEXACT else number
+        return _whole(value.number_value)
     if kind in ("string_value", "bool_value"):
         return getattr(value, kind)
     return None
+
+
+def _whole(data: Any) -> Any:
+    """Floats that are integers as integers, as far as a double is exact."""
+    if isinstance(data, float):
+        return int(data) if data.is_integer() and abs(data) < INEXACT else data
+    if isinstance(data, Mapping):
+        return {key: _whole(value) for key, value in data.items()}
+    return [_whole(value) for value in data] if isinstance(data, list | tuple) else data
 
 
 def _has_large(data: Any) -> bool:

@@ -14,9 +14,10 @@ Needs tokenizers, transformers and safetensors (the learner's extra), neither to
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,19 @@ def make_tokenizer(
         clean_up_tokenization_spaces=False,
         model_max_length=CONTEXT,
     )
+
+
+def policy_command(
+    write: Callable[..., None], what: str, arguments: Sequence[str] | None = None
+) -> None:
+    """The command line of a recipe's file that makes its policy: `--output FOLDER --seed N`.
+    write: called with the folder and `seed`. what: whose policy it is."""
+    parser = argparse.ArgumentParser(description=f"Make {what} untrained policy.")
+    parser.add_argument("--output", type=Path, required=True, help="folder to write")
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args(arguments)
+    write(given.output, seed=given.seed)
+    print(f"an untrained policy: {given.output}")
 
 
 def random_weights(seed: int) -> dict[str, np.ndarray[Any, np.dtype[np.float32]]]:

@@ -7,14 +7,13 @@ The tokenizer is trained on demonstrations only. Wordings kept for evaluation ar
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
 from demonstrations import conversations
 
-from toolwright.tiny_policy import write_policy
+from toolwright.tiny_policy import policy_command, write_policy
 
 TAGS = ("<python>", "</python>", "<result>", "</result>", "<answer>", "</answer>")
 TOKENIZER_SAMPLE = 4000  # conversations
@@ -27,12 +26,7 @@ def write(folder: Path, *, seed: int) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Make the calculator's untrained policy.")
-    parser.add_argument("--output", type=Path, required=True, help="folder to write")
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args(arguments)
-    write(given.output, seed=given.seed)
-    print(f"an untrained policy: {given.output}")
+    policy_command(write, "the calculator's", arguments)
 
 
 if __name__ == "__main__":

@@ -7,17 +7,12 @@ are lost with its formulas, and it defines neither the intermediate answer nor t
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 from tasks.judging import words
-
-EXACT = 2**53
-"""Below it a double stands for one integer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,25 +79,10 @@ def answer_score(
 
 
 def repetition_penalty(calls: Iterable[str], how: Repetition) -> float:
-    """At most 0. calls: `canonical` texts. The first of equal calls is free: a correction, whose
-    arguments differ, costs nothing, and an identical retry does."""
+    """At most 0. calls: texts, the same for equal calls. The first of equal calls is free: a
+    correction, whose arguments differ, costs nothing, and an identical retry does."""
     texts = list(calls)
     return -min(how.cap, how.per_repeat * (len(texts) - len(set(texts)))) or 0.0
-
-
-def canonical(name: str, arguments: Mapping[str, Any]) -> str:
-    """Equal for calls of one tool with equal arguments, in whatever order they stand; 1.0 is 1, as
-    JSON Schema has it."""
-    return json.dumps([name, _whole(arguments)], sort_keys=True, ensure_ascii=False)
-
-
-def _whole(value: Any) -> Any:
-    """Data in which floats that are integers are integers, as far as a double is exact."""
-    if isinstance(value, float) and value.is_integer() and abs(value) < EXACT:
-        return int(value)
-    if isinstance(value, Mapping):
-        return {key: _whole(one) for key, one in value.items()}
-    return [_whole(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def total_reward(

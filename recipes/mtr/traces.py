@@ -10,9 +10,9 @@ import json
 from dataclasses import dataclass
 
 from answers import CALL, final_answer, intermediate_answer
-from rewards import canonical
 
 from engine.protocols.actions import read_json_call
+from toolwright.json_data import canonical
 from toolwright.types import CallOutcome, CallRecord, StopReason, ToolErrorKind, Trajectory
 
 UNKNOWN_TOOL = "unknown_tool"
@@ -86,7 +86,7 @@ def _call(call: CallRecord) -> TraceCall:
     malformed = not call.outcome.valid
     return TraceCall(
         tool="" if _names_no_tool(call.outcome) else said.tool,
-        text=canonical(said.tool, said.arguments or {}) if readable else _unread(call.action),
+        text=canonical([said.tool, said.arguments or {}]) if readable else _unread(call.action),
         malformed=malformed,
         erred=malformed or call.outcome.error is not ToolErrorKind.NONE,
     )

@@ -8,26 +8,20 @@ folder under policy.model in recipe.toml; then this file is not needed.
 
 from __future__ import annotations
 
-import argparse
 from itertools import islice
 from pathlib import Path
 
 from conversations import conversations
 
-from toolwright.tiny_policy import write_policy
+from toolwright.tiny_policy import policy_command, write_policy
 
 TAGS = ("<look_up>", "</look_up>", "<result>", "</result>", "<answer>", "</answer>")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Make the untrained policy.")
-    parser.add_argument("--output", type=Path, required=True, help="folder to write")
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
+def write(folder: Path, *, seed: int) -> None:
     known = islice(conversations(seed=0), 2000)
-    write_policy(given.output, conversations=known, tags=TAGS, seed=given.seed)
-    print(f"an untrained policy: {given.output}")
+    write_policy(folder, conversations=known, tags=TAGS, seed=seed)
 
 
 if __name__ == "__main__":
-    main()
+    policy_command(write, "the")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from toolwright.imports import load_file
+from toolwright.json_data import canonical
 
 FOLDER = Path(__file__).resolve().parents[2] / "recipes/mtr"
 
@@ -52,7 +53,7 @@ def _total(
 
 
 def _canonical(calls: Sequence[Mapping[str, Any]]) -> list[str]:
-    return [_of("rewards", "canonical")(call["name"], call["arguments"]) for call in calls]
+    return [canonical([call["name"], call["arguments"]]) for call in calls]
 
 
 MTR_ADAPTERS: dict[str, Callable[..., Any]] = {

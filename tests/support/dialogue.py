@@ -27,6 +27,28 @@ def by_turn(codec: Codec, replies: Sequence[str], *, mark: str = "</result>") ->
     return script
 
 
+def in_turn(codec: Codec, ways: Sequence[Sequence[str]], begins: Callable[[str], int]) -> Script:
+    """Rollout number k, as they begin, writes the replies of ways[k], one after the other. begins:
+    where in the whole text the question stands, behind which replies are looked for."""
+    given = iter(ways)
+    mine: dict[str, Sequence[str]] = {}
+
+    def script(request: ScriptRequest) -> Sequence[int]:
+        text = codec.decode(request.input_ids)
+        replies = mine.get(request.conversation)
+        if replies is None:
+            replies = mine[request.conversation] = next(given)
+        place = begins(text)
+        for reply in replies:
+            found = text.find(reply, place)
+            if found < 0:
+                break
+            place = found + len(reply)
+        return codec.encode(reply)[said(codec, text, reply) :]
+
+    return script
+
+
 def said(codec: Codec, text: str, reply: str) -> int:
     """How many tokens of `reply` end `text` already."""
     ids = codec.encode(reply)

@@ -1,15 +1,32 @@
-"""Writes recipes as a user would: TOML files."""
+"""Recipes as a user writes them, TOML files, and the files of those that ship."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+from toolwright.imports import load_file
 
 ONE = {"steps": 1, "groups_per_step": 1, "group_size": 1}
 PAIR = {**ONE, "group_size": 2}
 """[run] of one trajectory, and of one group of two."""
+
+
+Part = Callable[[str], Any]
+
+
+def part_of(folder: Path) -> Part:
+    """Takes a name of a file, "score.Score" or "world/task.easy", and gives what the engine would
+    load. Of what one file has from another, ask that file: what is loaded by itself is another
+    module than what is imported beside it."""
+
+    def found(path: str) -> Any:
+        file, _, name = path.partition(".")
+        return getattr(load_file(folder / f"{file}.py"), name)
+
+    return found
 
 
 def to_toml(tables: Mapping[str, Any]) -> str:

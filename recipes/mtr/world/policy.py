@@ -8,7 +8,6 @@ observation says is what is learnt, and not how JSON is spelt.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -18,7 +17,7 @@ from roles import pieces_told
 from task import SHAPE
 
 from tasks.worlds.names import PIECES
-from toolwright.tiny_policy import write_policy
+from toolwright.tiny_policy import policy_command, write_policy
 
 TAGS = tuple(
     tag for role in ("think", "tool_call", "answer") for tag in (f"<{role}>", f"</{role}>")
@@ -68,12 +67,7 @@ def write(folder: Path, *, seed: int) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Make the demonstration's untrained policy.")
-    parser.add_argument("--output", type=Path, required=True, help="folder to write")
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args(arguments)
-    write(given.output, seed=given.seed)
-    print(f"an untrained policy: {given.output}")
+    policy_command(write, "the demonstration's", arguments)
 
 
 if __name__ == "__main__":

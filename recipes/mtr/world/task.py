@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from itertools import chain
 
 from tasks.worlds.encyclopedia import Question, Shape, Split, questions
+from tasks.worlds.rounds import in_turn, rounds
 from toolwright.types import Task
 
 ENCYCLOPEDIA = 1
@@ -53,17 +53,12 @@ def heldout(seed: int) -> Iterator[Task]:
 
 
 def _in_turn(split: Split, seed: int) -> Iterator[Question]:
-    both = zip(_endless(split, EASY, seed), _endless(split, HARD, seed), strict=False)
-    return chain.from_iterable(both)
+    return in_turn(_endless(split, EASY, seed), _endless(split, HARD, seed))
 
 
 def _endless(split: Split, hops: int, seed: int) -> Iterator[Question]:
-    """Round after round, each in an order of its own."""
-    every = list(questions(split, ENCYCLOPEDIA, SHAPE, (hops,)))
-    draw = random.Random(f"{split} {hops} {seed}")
-    while True:
-        draw.shuffle(every)
-        yield from every
+    every = questions(split, ENCYCLOPEDIA, SHAPE, (hops,))
+    return rounds(every, random.Random(f"{split} {hops} {seed}"))
 
 
 def _tasks(name: str, stream: Iterator[Question]) -> Iterator[Task]:

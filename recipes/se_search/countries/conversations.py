@@ -28,6 +28,7 @@ from questions import SPLIT
 from tasks.record import Record
 from tasks.worlds import atlas
 from tasks.worlds.atlas import Country
+from tasks.worlds.rounds import rounds
 
 COUNT = 400
 GOES_ON = 0.5  # with a search that is not needed
@@ -130,10 +131,8 @@ def conversations(seed: int) -> Iterator[Messages]:
     draw, shelf = random.Random(f"demonstrator {seed}"), Shelf()
     every = list(atlas.questions("train", SPLIT))
     others = [atlas.countries()[code] for code in sorted({about(record) for record in every})]
-    while True:
-        draw.shuffle(every)
-        for record in every:
-            yield demonstrate(record, draw, shelf, others)
+    for record in rounds(every, draw):
+        yield demonstrate(record, draw, shelf, others)
 
 
 def demonstrate(

@@ -15,11 +15,11 @@ import json
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 
 from tasks.record import Record
 from tasks.worlds import atlas
+from tasks.worlds.rounds import in_turn, rounds
 from toolwright.types import Task
 
 SPLIT = 1
@@ -30,8 +30,8 @@ EASY, HARD = 1, 2
 
 def training(seed: int) -> Iterator[Task]:
     """Endless: easy and hard ones in turn."""
-    pairs = zip(_endless("train", EASY, seed), _endless("train", HARD, seed), strict=False)
-    return _tasks("train", chain.from_iterable(pairs))
+    both = in_turn(_endless("train", EASY, seed), _endless("train", HARD, seed))
+    return _tasks("train", both)
 
 
 def easy(seed: int) -> Iterator[Task]:
@@ -45,12 +45,8 @@ def hard(seed: int) -> Iterator[Task]:
 
 
 def _endless(split: str, hops: int, seed: int) -> Iterator[Record]:
-    """Round after round, each in an order of its own."""
-    every = [one for one in atlas.questions(split, SPLIT) if one.extra["hops"] == hops]
-    draw = random.Random(f"{split} {hops} {seed}")
-    while True:
-        draw.shuffle(every)
-        yield from every
+    every = (one for one in atlas.questions(split, SPLIT) if one.extra["hops"] == hops)
+    return rounds(every, random.Random(f"{split} {hops} {seed}"))
 
 
 def _tasks(name: str, stream: Iterator[Record]) -> Iterator[Task]:

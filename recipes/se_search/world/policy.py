@@ -8,7 +8,6 @@ search for, what to note and when to answer is what is learnt, and not how words
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -17,7 +16,7 @@ from demonstrations import conversations
 from task import SHAPE
 
 from tasks.worlds.names import PIECES
-from toolwright.tiny_policy import write_policy
+from toolwright.tiny_policy import policy_command, write_policy
 
 ROLES = ("search", "documents", "memory", "answer")
 TAGS = tuple(tag for role in ROLES for tag in (f"<{role}>", f"</{role}>"))
@@ -44,12 +43,7 @@ def write(folder: Path, *, seed: int) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Make the encyclopedia's untrained policy.")
-    parser.add_argument("--output", type=Path, required=True, help="folder to write")
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args(arguments)
-    write(given.output, seed=given.seed)
-    print(f"an untrained policy: {given.output}")
+    policy_command(write, "the encyclopedia's", arguments)
 
 
 if __name__ == "__main__":

@@ -16,10 +16,10 @@ import argparse
 import json
 import random
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from pathlib import Path
 
 from tasks.worlds.encyclopedia import Question, Shape, Split, passages, questions
+from tasks.worlds.rounds import in_turn, rounds
 from toolwright.types import Task
 
 ENCYCLOPEDIA = 1
@@ -39,8 +39,8 @@ EASY, HARD = 1, 2
 
 def training(seed: int) -> Iterator[Task]:
     """Endless: easy and hard ones in turn."""
-    both = zip(_endless("train", EASY, seed), _endless("train", HARD, seed), strict=False)
-    return _tasks("train", chain.from_iterable(both))
+    both = in_turn(_endless("train", EASY, seed), _endless("train", HARD, seed))
+    return _tasks("train", both)
 
 
 def easy(seed: int) -> Iterator[Task]:
@@ -62,12 +62,8 @@ def write_corpus(path: Path) -> int:
 
 
 def _endless(split: Split, hops: int, seed: int) -> Iterator[Question]:
-    """Round after round, each in an order of its own."""
-    every = list(questions(split, ENCYCLOPEDIA, SHAPE, (hops,)))
-    draw = random.Random(f"{split} {hops} {seed}")
-    while True:
-        draw.shuffle(every)
-        yield from every
+    every = questions(split, ENCYCLOPEDIA, SHAPE, (hops,))
+    return rounds(every, random.Random(f"{split} {hops} {seed}"))
 
 
 def _tasks(name: str, stream: Iterator[Question]) -> Iterator[Task]:

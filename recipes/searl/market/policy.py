@@ -9,7 +9,6 @@ rate, is what is learnt.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -17,7 +16,7 @@ from pathlib import Path
 from demonstrations import conversations
 from task import GOODS
 
-from toolwright.tiny_policy import write_policy
+from toolwright.tiny_policy import policy_command, write_policy
 
 TAGS = ("<tool_call>", "</tool_call>", "<answer>", "</answer>")
 WORDS = (
@@ -61,12 +60,7 @@ def write(folder: Path, *, seed: int) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Make the market's untrained policy.")
-    parser.add_argument("--output", type=Path, required=True, help="folder to write")
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args(arguments)
-    write(given.output, seed=given.seed)
-    print(f"an untrained policy: {given.output}")
+    policy_command(write, "the market's", arguments)
 
 
 if __name__ == "__main__":

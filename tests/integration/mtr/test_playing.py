@@ -15,10 +15,9 @@ from typing import Any
 
 import aiohttp
 
-from bench.scripted import ScriptRequest
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.support.codecs import END
-from tests.support.dialogue import said
+from tests.support.dialogue import in_turn
 from tests.support.net import free_port
 from toolwright.imports import load_file
 from toolwright.types import StopReason, Trajectory
@@ -76,33 +75,12 @@ def call(tool: str, arguments: dict[str, str]) -> str:
     return f"<think>so</think><tool_call>{body}</tool_call>"
 
 
-def say(here: World, question: str, ways: Sequence[Sequence[str]]) -> None:
-    """Rollout number k, as they begin, writes the replies of ways[k], one after the other."""
-    given = iter(ways)
-    mine: dict[str, Sequence[str]] = {}
-
-    def script(request: ScriptRequest) -> Sequence[int]:
-        text = here.codec.decode(request.input_ids)
-        replies = mine.get(request.conversation)
-        if replies is None:
-            replies = mine[request.conversation] = next(given)
-        place = text.index(question)
-        for reply in replies:
-            found = text.find(reply, place)
-            if found < 0:
-                break
-            place = found + len(reply)
-        return here.codec.encode(reply)[said(here.codec, text, reply) :]
-
-    here.sampler._script = script
-
-
 async def rolled_out(
     here: World, url: str, task: Any, ways: Sequence[Sequence[str]]
 ) -> list[Trajectory]:
     """One group, a member a way, in the order of the ways."""
     question = task.metadata["question"]
-    say(here, question, ways)
+    here.sampler._script = in_turn(here.codec, ways, lambda text: text.index(question))
     row = {"question": question, "answers": list(task.answers), "metadata": dict(task.metadata)}
     (here.folder / "rows.jsonl").write_text(json.dumps(row) + "\n")
     options = ("--set", f"simulated.endpoint={url}", "--set", "simulated.model=player")

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from bench.scripted import ScriptRequest
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.support.codecs import END
-from tests.support.dialogue import said
+from tests.support.dialogue import in_turn
 from toolwright.types import Author, StopReason, Trajectory
 
 RECIPE = Path(__file__).parents[3] / "recipes" / "se_search"
@@ -46,32 +45,12 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "index"
 
 
-def say(here: World, ways: Sequence[Sequence[str]]) -> None:
-    """Rollout number k, as they begin, writes the replies of ways[k], one after the other."""
-    given = iter(ways)
-    mine: dict[str, Sequence[str]] = {}
-
-    def script(request: ScriptRequest) -> Sequence[int]:
-        text = here.codec.decode(request.input_ids)
-        replies = mine.get(request.conversation)
-        if replies is None:
-            replies = mine[request.conversation] = next(given)
-        place = text.rindex(f"Question: {ASKED}")
-        for reply in replies:
-            found = text.find(reply, place)
-            if found < 0:
-                break
-            place = found + len(reply)
-        return here.codec.encode(reply)[said(here.codec, text, reply) :]
-
-    here.sampler._script = script
-
-
 async def rolled_out(
     here: World, index: Path, ways: Sequence[Sequence[str]], **options: dict[str, Any]
 ) -> list[Trajectory]:
     """One group, a member a way, in the order of the ways."""
-    say(here, ways)
+    begun = f"Question: {ASKED}"
+    here.sampler._script = in_turn(here.codec, ways, lambda text: text.rindex(begun))
     (here.folder / "rows.jsonl").write_text(
         json.dumps({"question": ASKED, "answers": ["Cremona", "Cremona, Italy"]}) + "\n"
     )

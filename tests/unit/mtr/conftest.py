@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from toolwright.imports import load_file
+from tests.support.recipes import Part, part_of
 from toolwright.types import (
     CallOutcome,
     CallRecord,
@@ -23,18 +23,10 @@ from toolwright.types import (
 
 FOLDER = Path(__file__).resolve().parents[3] / "recipes/mtr"
 
-Part = Callable[[str], Any]
-
 
 @pytest.fixture(scope="session")
 def part() -> Part:
-    """A name of a file, "score.Score" or "world/roles.tool_set"."""
-
-    def found(path: str) -> Any:
-        file, _, name = path.partition(".")
-        return getattr(load_file(FOLDER / f"{file}.py"), name)
-
-    return found
+    return part_of(FOLDER)
 
 
 def call(name: str = "find_mayor", **arguments: Any) -> str:

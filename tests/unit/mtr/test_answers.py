@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.linear import assert_linear
-from tests.unit.mtr.conftest import Part, answer, call
+from tests.support.recipes import Part
+from tests.unit.mtr.conftest import answer, call
 
 
 @pytest.mark.parametrize(

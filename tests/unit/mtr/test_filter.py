@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from engine.sample.keep import Keep
-from tests.unit.mtr.conftest import FAILED, FOLDER, OK, REFUSED, Part, answer, call, ran
+from tests.support.recipes import Part
+from tests.unit.mtr.conftest import FAILED, FOLDER, OK, REFUSED, answer, call, ran
 from toolwright.types import CallOutcome, StopReason, ToolErrorKind, Trajectory
 
 CRITERIA = ("right", "no_errors", "two_to_twelve_calls")

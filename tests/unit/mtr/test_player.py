@@ -18,7 +18,7 @@ from aiohttp import web
 from tasks.judging import words
 from tasks.worlds.encyclopedia import Encyclopedia, Question
 from tests.support.hosts import calling, opening
-from tests.unit.mtr.conftest import Part
+from tests.support.recipes import Part
 from toolsvc.host.host import Host
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.sources.simulated.options import SimulatedOptions

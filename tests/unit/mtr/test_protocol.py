@@ -15,7 +15,8 @@ from engine.sample.messages import conversation_of, tools_of
 from engine.types import Answer, Calls, End, ToolSpec, View
 from tests.support.codecs import END, ToyCodec
 from tests.support.linear import assert_linear
-from tests.unit.mtr.conftest import FAILED, OK, REFUSED, Part, answer, call, ran
+from tests.support.recipes import Part
+from tests.unit.mtr.conftest import FAILED, OK, REFUSED, answer, call, ran
 from toolwright.types import CallOutcome, StopReason, Task, ids
 
 CODEC = ToyCodec("<think>", "</think>")

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.mtr.conftest import FAILED, REFUSED, Part, answer, call, ran
+from tests.support.recipes import Part
+from tests.unit.mtr.conftest import FAILED, REFUSED, answer, call, ran
 from toolwright.types import Purpose, StopReason, Trajectory
 
 CALL = call(town="Norwick")

@@ -3,7 +3,7 @@ search tool, and everything that the policy reads as text."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 
 from engine.types import Answer, Calls, Decision, End, Say, ToolSpec, View
 from tests.support.codecs import END, ToyCodec
-from toolwright.imports import load_file
+from tests.support.recipes import Part, part_of
 from toolwright.types import Author, CallOutcome, CallRecord, StopReason, Task
 
 FOLDER = Path(__file__).resolve().parents[3] / "recipes/prompting"
@@ -25,18 +25,10 @@ SEARCH = ToolSpec(
 )
 QUESTION = "Where was Maret Holm born?"
 
-Part = Callable[[str], Any]
-
 
 @pytest.fixture(scope="session")
 def part() -> Part:
-    """A name in a file, such as "methods.Ircot"."""
-
-    def found(path: str) -> Any:
-        file, _, name = path.partition(".")
-        return getattr(load_file(FOLDER / f"{file}.py"), name)
-
-    return found
+    return part_of(FOLDER)
 
 
 def view(turn: int = 0, calls: int = 0, question: str = QUESTION) -> View:

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from engine.types import Answer, Calls
 from tests.support.linear import WORST, assert_linear
-from tests.unit.prompting.conftest import CODEC, Part, view
+from tests.support.recipes import Part
+from tests.unit.prompting.conftest import CODEC, view
 from toolwright.types import Sequence, Status, StopReason, Task, Trajectory
 
 METHODS = ["Direct", "ChainOfThought", "NaiveRag", "Ircot", "SearchO1", "ReAct"]

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from engine.types import Answer, Call, Calls, End, Say, ToolSpec
-from tests.unit.prompting.conftest import CODEC, QUESTION, SEARCH, Part, Talk, view
+from tests.support.recipes import Part
+from tests.unit.prompting.conftest import CODEC, QUESTION, SEARCH, Talk, view
 from toolwright.types import Author, StopReason, Task
 
 METHODS = ["Direct", "ChainOfThought", "NaiveRag", "Ircot", "SearchO1", "ReAct"]

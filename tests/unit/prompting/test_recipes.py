@@ -12,7 +12,8 @@ import pytest
 from engine.commands.check import check
 from engine.config import EngineTable
 from tests.support.policy import write_policy
-from tests.unit.prompting.conftest import FOLDER, Part
+from tests.support.recipes import Part
+from tests.unit.prompting.conftest import FOLDER
 from tests.unit.prompting.test_hostile import scored
 from toolwright.recipe import load_recipe
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from toolwright.imports import load_file
+from tests.support.recipes import Part, part_of
 from toolwright.types import (
     Author,
     CallOutcome,
@@ -27,19 +27,9 @@ from toolwright.types import Sequence as Tokens
 FOLDER = Path(__file__).resolve().parents[3] / "recipes/se_search"
 
 
-Part = Callable[[str], Any]
-
-
 @pytest.fixture(scope="session")
 def part() -> Part:
-    """A name of a file, "score.Score". Of what one file has from another, ask that file: what is
-    loaded by itself is another module than what is imported beside it."""
-
-    def found(path: str) -> Any:
-        file, _, name = path.partition(".")
-        return getattr(load_file(FOLDER / f"{file}.py"), name)
-
-    return found
+    return part_of(FOLDER)
 
 
 def ran(

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.linear import assert_linear
-from tests.unit.se_search.conftest import Part, ran
+from tests.support.recipes import Part
+from tests.unit.se_search.conftest import ran
 
 ASKS = "<think>a</think><search>who built it</search>"
 NOTES = "<memory>m</memory>"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from engine.types import Answer, Calls, End, Say, View
 from tests.support.codecs import END, ToyCodec
 from tests.support.linear import assert_linear
-from tests.unit.se_search.conftest import Part
+from tests.support.recipes import Part
 from toolwright.types import Author, StopReason, Task
 
 CODEC = ToyCodec()

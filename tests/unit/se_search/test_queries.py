@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.se_search.conftest import Part
+from tests.support.recipes import Part
 
 SHOWN = [
     "Director of Kati Patang",

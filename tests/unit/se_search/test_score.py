@@ -11,7 +11,8 @@ import pytest
 
 from engine.rewards.reading import read_score
 from tests.support.linear import assert_linear
-from tests.unit.se_search.conftest import Part, ran, valued
+from tests.support.recipes import Part
+from tests.unit.se_search.conftest import ran, valued
 from toolwright.types import Purpose, Trajectory
 
 ASKS = "<think>a</think><search>capital of France</search>"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
-from toolwright.imports import load_file
+from tests.support.recipes import Part, part_of
 from toolwright.types import (
     Author,
     CallOutcome,
@@ -29,19 +28,10 @@ FOLDER = Path(__file__).resolve().parents[3] / "recipes/searl"
 
 PLAN = "##DAG_LIST\n[(ST1, ST2)]\n##ST1: first\n1. square a number\n##ST2: second\n1. add one"
 
-Part = Callable[[str], Any]
-
 
 @pytest.fixture(scope="session")
 def part() -> Part:
-    """A name of a file, "score.Score" or "market/task.RATES"."""
-
-    def found(path: str) -> Any:
-        file, _, name = path.partition(".")
-        module: ModuleType = load_file(FOLDER / f"{file}.py")
-        return getattr(module, name)
-
-    return found
+    return part_of(FOLDER)
 
 
 def step(tool: str, *, subtask: int = 1, **arguments: Any) -> str:

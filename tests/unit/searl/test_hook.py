@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.searl.conftest import PLAN, Part, answering, making, ran, step
+from tests.support.recipes import Part
+from tests.unit.searl.conftest import PLAN, answering, making, ran, step
 from toolwright.types import RewardPart, Status, ToolErrorKind, Trajectory
 
 

@@ -8,7 +8,7 @@ from collections import Counter
 from itertools import islice
 from pathlib import Path
 
-from tests.unit.searl.conftest import Part
+from tests.support.recipes import Part
 
 
 def test_no_amount_of_a_good_is_shared(part: Part) -> None:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from engine.types import Answer, Call, Calls, Say, ToolSpec, View
 from tests.support.codecs import ToyCodec
-from tests.unit.searl.conftest import PLAN, Part, answering, step
+from tests.support.recipes import Part
+from tests.unit.searl.conftest import PLAN, answering, step
 from toolwright.types import Author, Task
 
 CODEC = ToyCodec()

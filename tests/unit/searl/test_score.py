@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.searl.conftest import PLAN, Part, answering, making, ran, step
+from tests.support.recipes import Part
+from tests.unit.searl.conftest import PLAN, answering, making, ran, step
 from toolwright.types import ToolErrorKind, Trajectory
 
 FAILED = ToolErrorKind.EXCEPTION

@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 from engine.protocols.actions import read_json_call
 from toolsvc.edge.wire import call_from_proto, open_from_proto
 from toolwright import wire
-from toolwright.json_data import INEXACT, MOST_DEPTH, check_depth, exact_json, mapping, struct
+from toolwright.json_data import (
+    INEXACT,
+    MOST_DEPTH,
+    canonical,
+    check_depth,
+    exact_json,
+    mapping,
+    struct,
+)
 from toolwright.rollout.v1 import rollout_pb2
 from toolwright.rpc.errors import ServiceError
 from toolwright.tool.v1 import tool_pb2 as pb
@@ -153,3 +161,10 @@ def test_a_call_s_integers_are_those_that_the_policy_wrote() -> None:
     text = '<tool_call>{"name": "t", "arguments": {"id": 9007199254740993}}</tool_call>'
     call = read_json_call(text, "<tool_call>", "</tool_call>")
     assert call.arguments == {"id": 9007199254740993}
+
+
+def test_equal_data_have_one_spelling() -> None:
+    one = canonical({"b": [1, {"y": 2.0, "x": "\u00e9"}], "a": True})
+    assert canonical({"a": True, "b": (1.0, {"x": "\u00e9", "y": 2})}) == one
+    different = [1, 1.5, "1", True, [1], {"1": 1}, None, 2**53, 2.0**60, math.nan, math.inf]
+    assert len({canonical(data) for data in different}) == len(different)
