@@ -23,11 +23,16 @@ UNIT = "mean over trajectories"
 def measured(runs: Sequence[RunFiles]) -> list[Plot]:
     """A plot for each figure of any run, in the order of their names."""
     names = figures_of(runs)
-    shown = names[:MOST_FIGURES]
-    found = [drawn for group in related(shown) if (drawn := _drawn(runs, group)) is not None]
-    if found and len(names) > len(shown):
-        found[-1]["note"] = f"{len(names) - len(shown)} more figures are in learner.jsonl."
+    groups = related(names[:MOST_FIGURES])
+    found = [drawn for group in groups if (drawn := _drawn(runs, group)) is not None]
+    tell_left_out(names, found)
     return found
+
+
+def tell_left_out(names: Sequence[str], drawn: Sequence[Plot]) -> None:
+    """The last plot says how many of the figures are not drawn, if any."""
+    if drawn and len(names) > MOST_FIGURES:
+        drawn[-1]["note"] = f"{len(names) - MOST_FIGURES} more figures are in learner.jsonl."
 
 
 def figures_of(runs: Sequence[RunFiles]) -> list[str]:

@@ -24,6 +24,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -118,7 +119,9 @@ class Store:
         else:
             self._check(head.get("settings") or {}, settings)
             sizes = {
-                int(row["shard"]): row["sizes"] for row, _ in self._rows() if "position" in row
+                int(row["shard"]): row["sizes"]
+                for row, _ in chain((first,), rows)
+                if "position" in row
             }
             self.shards.check_there(sizes)
             self._take_up(good)

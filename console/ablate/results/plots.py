@@ -14,7 +14,7 @@ from console.ablate.results.curves import WINDOW, Curve, smoothed, together
 from console.ablate.results.measures import evaluated, rewards
 from console.record.run import RunFiles
 from console.record.types import WAYS
-from console.report.measured import MEASURED, MOST_FIGURES, UNIT, figures_of
+from console.report.measured import MEASURED, MOST_FIGURES, UNIT, figures_of, tell_left_out
 from console.report.plot import Plot, plot, short, thin
 from console.report.suites import Asked
 
@@ -63,17 +63,14 @@ def plots(runs: Runs, main: Asked | None, *, by: str) -> list[Plot]:
             )
     parts = [(part, part, f"mean of {WINDOW} steps") for part in _parts(runs)]
     names = figures_of([run for of in runs.values() for run in of])
-    shown = names[:MOST_FIGURES]
-    measured = [(MEASURED + name, name, UNIT) for name in shown]
-    found += [
-        _plot(key, title, unit, runs, partial(_metric, key=key))
+    measured = [(MEASURED + name, name, UNIT) for name in names[:MOST_FIGURES]]
+    drawn = [
+        one
         for key, title, unit in (*parts, *measured, *BESIDE)
+        if (one := _plot(key, title, unit, runs, partial(_metric, key=key))) is not None
     ]
-    if len(names) > len(shown):
-        last = [one for one in found if one is not None and one["key"].startswith(MEASURED)]
-        for one in last[-1:]:
-            one["note"] = f"{len(names) - len(shown)} more figures are in learner.jsonl."
-    return [one for one in found if one is not None]
+    tell_left_out(names, [one for one in drawn if one["key"].startswith(MEASURED)])
+    return [*(one for one in found if one is not None), *drawn]
 
 
 def style_of(place: int) -> str:
