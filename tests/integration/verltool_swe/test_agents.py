@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from tests.support.recipes import part_of
+from tests.integration.verltool_swe.conftest import PART, PROBLEMS, folders_of, played
 from tests.support.swe import serving
-from tests.support.trajectory import Trajectory, said
 from toolsvc.host.host import Host
 from toolsvc.types import Result
 
@@ -22,45 +20,15 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*is not an async function:pytest.PytestWarning"),
 ]
 
-PART = part_of(Path(__file__).resolve().parents[3] / "recipes/verltool/swe")
-PROBLEMS = {one.name: one for one in PART("world/problems.problems")()}
 CHEATS = list(PART("world/cheats.CHEATS"))
 AT_ONCE = 4
 """Trajectories: what a machine of two cores can do without timeouts."""
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """As the recipe makes it, and `NAME-impatient`, whose tests have 3 s."""
-    folder: Path = tmp_path_factory.mktemp("world")
-    PART("world/build.write_world")(folder, PROBLEMS.values())
-    told = folder / "verifications/pages/verification.toml"
-    impatient = told.read_text().replace("seconds = 60", "seconds = 3")
-    assert impatient != told.read_text()
-    (folder / "verifications/pages-impatient").mkdir()
-    (folder / "verifications/pages-impatient/files").symlink_to(told.parent / "files")
-    (folder / "verifications/pages-impatient/verification.toml").write_text(impatient)
-    return folder
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def host(world: Path) -> AsyncIterator[Host]:
-    folders: Any = SimpleNamespace(
-        repositories=world / "repositories", verifications=world / "verifications"
-    )
-    async with serving(folders) as running:
+    async with serving(folders_of(world)) as running:
         yield running
-
-
-async def played(host: Host, name: str, part: str, cheat: str = "", judged: str = "") -> Result:
-    """The last result of an agent that says all that it has to say."""
-    task = {"repository": f"{name}.tar", "verification": judged or name}
-    session = Trajectory(host, "swe", task)
-    for message in PART("world/parts.messages")(part, cheat, PROBLEMS[name]):
-        result = await session.act(message, run_limit=15.0)
-        assert result.error is None, said(result)
-    assert result.done
-    return result
 
 
 async def together(*plays: Any) -> list[Result]:

@@ -15,7 +15,7 @@ ASK = "import json, sys; sys.path.insert(0, '.'); from {module} import *; " + (
 )
 
 
-def value_of(module, expression):
+def value_of(module: str, expression: str) -> object:
     """What an expression about the names of a module is worth, as JSON has it. CalledProcessError
     where it raises, TimeoutExpired after 20 s, ValueError where the process said nothing."""
     mark = secrets.token_hex(16)

@@ -39,7 +39,7 @@ def read(run: Path) -> dict[str, list[Row]]:
 
 def table(suites: Mapping[str, Sequence[Row]]) -> Iterator[str]:
     """A line a task, and one a suite."""
-    lines = [HEADINGS]
+    lines: list[tuple[str, ...]] = [HEADINGS]
     for suite, rows in suites.items():
         lines += [_line(suite, row) for row in rows]
         lines += [_sum(suite, [row for row in rows if "reward" in row])]
