@@ -10,7 +10,6 @@ script then counts as its end-of-sequence token.
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,6 +18,7 @@ from random import Random
 from typing import Protocol, cast
 
 from bench.scripted.types import ScriptError, ScriptRequest, Token
+from toolwright.imports import ImportPathError, load_file
 
 ScriptItem = int | tuple[int, float] | Token
 """A bare id gets `default_logprob`; a pair is (id, log-prob); a `Token` may say which tokens were
@@ -103,7 +103,7 @@ def cycle(*, stop_id: int, every: int, vocabulary: int = 1000, seed: int = 0) ->
 
 
 def load_function(spec: str) -> Script:
-    """The function named by `FILE.py:function`.
+    """The function named by `FILE.py:function`. The file may import those beside it.
 
     Raises:
         ScriptError: no such file or function, or the file does not import.
@@ -114,13 +114,9 @@ def load_function(spec: str) -> Script:
     path = Path(file)
     if not path.is_file():
         raise ScriptError(f"script file {file!r} does not exist")
-    module_spec = importlib.util.spec_from_file_location(f"_script_{path.stem}", path)
-    if module_spec is None or module_spec.loader is None:
-        raise ScriptError(f"script file {file!r} is not a Python file")
-    module = importlib.util.module_from_spec(module_spec)
     try:
-        module_spec.loader.exec_module(module)
-    except (ImportError, SyntaxError) as error:
+        module = load_file(path)
+    except ImportPathError as error:
         raise ScriptError(f"script file {file!r} does not import: {error}") from error
     function: object = getattr(module, name, None)
     if not callable(function):

@@ -1,4 +1,5 @@
-"""What a right or wrong answer is worth in VerlTool's tasks (arXiv:2509.01055, equations 6 and 8).
+"""What a right or wrong answer is worth in VerlTool's tasks (arXiv:2509.01055, equations 6, 8
+and 13).
 
 Pure. Whether an answer is right is for the other modules here to say.
 """
@@ -19,3 +20,9 @@ def with_tool_term(correct: bool, *, tool_used: bool, penalty: float = TOOL_PENA
     Equation 6 as printed asks once more whether the answer is right where its text means the tool.
     """
     return signed(correct) + (0.0 if tool_used else penalty)
+
+
+def solved(passed: bool, *, ended_normally: bool = True) -> float:
+    """Software engineering: 1 where the trajectory ended normally and all its tests pass, else 0
+    (equation 13)."""
+    return 1.0 if passed and ended_normally else 0.0

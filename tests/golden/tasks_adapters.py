@@ -25,9 +25,14 @@ def _reward_sql(correct: bool, format_ok: bool = True) -> float:
     return outcomes.signed(correct, well_formed=format_ok)
 
 
+def _reward_swe(correct: bool) -> float:
+    return outcomes.solved(correct)
+
+
 TASKS_ADAPTERS: dict[str, Callable[..., Any]] = {
     "sesearch.qa_metrics": _qa_metrics,
     "verltool.sql_equal": tables.same_rows,
     "verltool.reward_math": _reward_math,
     "verltool.reward_sql": _reward_sql,
+    "verltool.reward_swe": _reward_swe,
 }

@@ -80,6 +80,17 @@ def test_a_failing_function_is_a_script_error() -> None:
         list(tokens(script, request()))
 
 
+def test_a_script_imports_the_files_beside_it(tmp_path: Path) -> None:
+    """Another folder's file of the same name is another module."""
+    for number, name in enumerate(("one", "two")):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "words.py").write_text(f"WORDS = [{number}]")
+        text = "from words import WORDS\ndef reply(request): return WORDS"
+        (folder / "agent.py").write_text(text)
+        assert ids(parse_script(f"{folder / 'agent.py'}:reply")) == [number]
+
+
 def test_function_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text("def reply(request):\n    return [request.turn, len(request.input_ids)]\n")

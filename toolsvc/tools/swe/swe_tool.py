@@ -157,7 +157,9 @@ class SweTool(BuiltIn):
             ran = await state.box.exec(
                 command, limit=call.run_limit, keep=self._output_bytes, cancellation=cancellation
             )
-        except (EditFailed, BoxError) as error:
+        except EditFailed as error:
+            return Result.of(str(error))  # as a command that fails: the policy's to read and mend
+        except BoxError as error:
             return _failed(str(error), lost=state.box.broken is not None)
         except BoxGone as error:
             raise Refused(Reason.SESSION_LOST, f"the box was lost: {error}") from error

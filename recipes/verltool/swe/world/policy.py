@@ -1,0 +1,54 @@
+"""Makes the folder that the demonstration's engine takes for a policy: a tokenizer, and random
+weights that nobody samples from.
+
+    python world/policy.py --output policy --seed 1
+
+A policy of this size learns no software engineering, and the demonstration says so: what is sampled
+comes from scripts (agents.py). The engine and the learner need a Hugging Face folder all the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from problems import TESTS, problems
+
+from toolwright.tiny_policy import Conversation, make_tokenizer, policy_command, write_policy
+
+TAGS = ("<function=", "</function>", "<parameter=", "</parameter>")
+CONTEXT = 32768
+"""Tokens; the tiny policy's own 1,024 are a few messages of this task."""
+
+
+def conversations() -> Iterator[Conversation]:
+    """What the tokenizer learns its words from."""
+    for problem in problems():
+        texts = [*problem.solution, TESTS, *(file.text for file in problem.before)]
+        yield [{"role": "user", "content": problem.issue}, {"content": "\n".join(texts)}]
+
+
+def tokenizer() -> Any:
+    """That of the folder, without the folder."""
+    return make_tokenizer(conversations(), TAGS)
+
+
+def write(folder: Path, *, seed: int) -> None:
+    """Writes the Hugging Face folder."""
+    write_policy(folder, conversations=conversations(), tags=TAGS, seed=seed)
+    for file, key in (
+        ("config.json", "max_position_embeddings"),
+        ("tokenizer_config.json", "model_max_length"),
+    ):
+        settings = json.loads((folder / file).read_text())
+        (folder / file).write_text(json.dumps({**settings, key: CONTEXT}, indent=2) + "\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    policy_command(write, "the demonstration's", arguments)
+
+
+if __name__ == "__main__":
+    main()
