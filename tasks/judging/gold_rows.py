@@ -23,8 +23,8 @@ from tasks.judging.tables import asks_for_order
 SECONDS = 5.0
 """For one gold query, as for one of the policy's."""
 MOST_CHARACTERS = 32 * 1024
-"""Of the right rows as JSON. The tool gives 64 KiB of a solution's: the same rows can be spelt a little
-longer, never twice as long, so what it has to cut is another table."""
+"""Of the right rows as JSON. The tool gives 64 KiB of a solution's: the same rows can be spelt a
+little longer, never twice as long, so what it has to cut is another table."""
 _FAILS = "a gold query that fails"
 _LATE = "a gold query that takes too long"
 _STEPS = 10_000
@@ -38,8 +38,8 @@ _READS = (
 
 
 class NoGold(Exception):
-    """The query gives no rows to compare with: its question cannot be asked. The text is one of few,
-    for counting."""
+    """The query gives no rows to compare with: its question cannot be asked. The text is one of
+    few, for counting."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,8 +108,8 @@ def _bounded(cursor: sqlite3.Cursor) -> Iterator[list[Any]]:
 
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[sqlite3.Connection]:
-    """A database that nobody can change meanwhile, not even the query: read-only, and reading is all
-    that a statement may do. sqlite3.Error where it is none."""
+    """A database that the query cannot change: read-only, and reading is all that a statement may
+    do. sqlite3.Error where there is none."""
     connection = sqlite3.connect(f"file:{quote(str(path))}?mode=ro&immutable=1", uri=True)
     with contextlib.closing(connection):
         connection.text_factory = lambda data: data.decode("utf-8", "replace")
@@ -117,4 +117,3 @@ def opened(path: Path) -> Iterator[sqlite3.Connection]:
             lambda action, *_: sqlite3.SQLITE_OK if action in _READS else sqlite3.SQLITE_DENY
         )
         yield connection
-

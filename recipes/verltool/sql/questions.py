@@ -2,7 +2,8 @@
 
     python questions.py skyrl_sql train.parquet --databases databases --output questions.jsonl
     python questions.py spider dev.json --databases databases --output spider_dev.jsonl
-    python questions.py spider_prompts dev.json --gold dev_gold.sql --databases databases --output dev.jsonl
+    python questions.py spider_prompts dev.json --gold dev_gold.sql --databases databases \\
+        --output spider_dev.jsonl
 
 Beside a question stand the right rows, which its gold query gives here and now, and the database's
 schema. A question whose gold query fails, takes more than 5 s or gives too much to compare is left

@@ -1,7 +1,7 @@
 """VerlTool's reward for SQL: 1 where the solution's rows are the right ones, -1 otherwise (eq. 8).
 
-The solution was run by the `sql` tool, in its sandbox (`sql.solution_json`): what comes here is rows,
-compared with the gold query's, which the task's answer has. No statement of a policy is run or read
+The solution was run by the `sql` tool, in its sandbox (`sql.solution_json`): what comes here is
+rows, compared with the gold query's, which the task's answer has. No statement of a policy is run
 here. A solution that failed, took too long or gave more than the tool hands out has no rows, and a
 trajectory that breaks the form is worth -1 whatever its rows are.
 

@@ -249,7 +249,11 @@ async def test_a_solution_as_json(databases: Path) -> None:
         whole = '{"rows": [[1, "c0", null], [2, "c1", null]]}'
         assert await solved("SELECT id, name, NULL FROM city LIMIT 2") == (False, False, whole)
         assert await solved("SELECT 1 WHERE 0") == (False, False, '{"rows": []}')
-        assert await solved("SELECT a.id FROM city a, city b, city c") == (True, False, '{"rows": []}')
+        assert await solved("SELECT a.id FROM city a, city b, city c") == (
+            True,
+            False,
+            '{"rows": []}',
+        )
         assert await solved("-- nothing") == (False, False, "Done.")
         _, failed, text = await solved("SELECT nothing")
         assert failed and text.startswith("Error: ")

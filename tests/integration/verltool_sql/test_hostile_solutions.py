@@ -1,4 +1,4 @@
-"""Solutions that a hostile policy writes: run by the real tool in its sandbox, judged by the reward."""
+"""Solutions of a hostile policy: run by the real tool in its sandbox, judged by the reward."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gold queries: what they give is kept whole, what they must not do is refused, all of it bounded."""
+"""Gold queries: what they give is kept whole, what they must not do is refused, in bounds."""
 
 from __future__ import annotations
 

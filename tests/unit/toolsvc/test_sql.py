@@ -138,7 +138,9 @@ def test_the_reminder() -> None:
     assert "solution" in turns_left(0)
 
 
-CELLS = st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False), st.text())
+CELLS = st.one_of(
+    st.none(), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False), st.text()
+)
 
 
 @given(st.lists(st.lists(CELLS, min_size=2, max_size=2)))

@@ -52,7 +52,7 @@ def test_a_recipe_may_have_a_prompt_of_its_own_or_none(part: Part) -> None:
     assert prompt(part, task(), prompt="") == "How many {schema} are there?"
     own = prompt(part, task(engine="Own"), prompt="{engine} {turns}: {question}")
     assert own == "Own 5: How many {schema} are there?"
-    with pytest.raises(ValueError, match="needs {question}"):
+    with pytest.raises(ValueError, match=r"needs \{question\}"):
         part("protocol.SqlAgent")(prompt="{schema}")
     with pytest.raises(ValueError, match="queries = -1"):
         part("protocol.SqlAgent")(queries=-1)

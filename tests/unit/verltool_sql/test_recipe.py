@@ -1,4 +1,4 @@
-"""The SQL task's two recipes: in order, alone in their folder, and at one in what they say twice."""
+"""The SQL task's two recipes: in order, alone in their folder, saying nothing twice unlike."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demonstration's world: its databases, questions with right rows, the demonstrator's faults."""
+"""The demonstration's world: databases, questions with right rows, the demonstrator's faults."""
 
 from __future__ import annotations
 

@@ -20,9 +20,7 @@ from tasks.worlds.names import PIECES
 from toolwright.tiny_policy import policy_command, write_policy
 
 TAGS = tuple(
-    f"<{slash}{tag}>"
-    for tag in ("think", "sql", "observation", "solution")
-    for slash in ("", "/")
+    f"<{slash}{tag}>" for tag in ("think", "sql", "observation", "solution") for slash in ("", "/")
 )
 TOKENIZER_SAMPLE = 1000  # conversations
 _LITERAL = "\0"

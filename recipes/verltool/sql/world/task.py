@@ -4,8 +4,8 @@
     column   one of two columns of an owner                    the name has to be looked up
     order    the first or last thing of a year by a measure    nothing has to be looked up
 
-A wording never names the aggregate, column or order that it asks for in SQL's words: which one it is
-has to be found out.
+A wording never names the aggregate, column or order that it asks for in SQL's words: which one it
+is has to be found out.
 
 Owns wordings, right queries and the split. Invariants
 - A question depends on nothing but the seed and its position.

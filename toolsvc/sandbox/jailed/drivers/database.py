@@ -2,9 +2,10 @@
 first call.
 
 A call is JSON: `{"open": {"writable": bool}}` with the database's bytes in an attached file, or
-`{"sql": text, "rows": N}`, to which `"json": true` asks for all rows as JSON. SQLite runs here, in a confined process of the session's own, and
-not in the service: one call of one of its functions (`instr` of two long strings, say) can run
-for hours without ever looking at a progress handler, and threads cannot be killed.
+`{"sql": text, "rows": N}`, to which `"json": true` asks for all rows as JSON. SQLite runs here, in
+a confined process of the session's own, and not in the service: one call of one of its functions
+(`instr` of two long strings, say) can run for hours without ever looking at a progress handler,
+and threads cannot be killed.
 
 Invariants
 - A statement takes effect wholly or not at all: each runs in a transaction of its own, which
@@ -114,8 +115,8 @@ class Database:
         self._interrupted = True
 
     def run(self, sql: str, rows: int | None, characters: int) -> Reply:
-        """Never raises for anything that `sql` is or does. `rows`: shown of a long table; None = all
-        of them as JSON."""
+        """Never raises for anything that `sql` is or does. `rows`: shown of a long table; None =
+        all of them as JSON."""
         connection = self._connection
         if connection is None:
             return Reply(wire.EXCEPTION, "no database was opened")

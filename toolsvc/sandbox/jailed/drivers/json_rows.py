@@ -1,8 +1,8 @@
 """A query's rows as JSON, for a program that compares them; pure.
 
-`{"rows": [[1, "a", null], ...]}`: a row a list, integers, floats, texts and nulls as they are, a blob
-`{"blob": hex}`. Unlike a `Table` nothing of a row is left out, so rows that do not fit are not shown
-in part: what is cut has no rows that anybody should compare.
+`{"rows": [[1, "a", null], ...]}`: integers, floats, texts and nulls as they are, a blob as
+`{"blob": hex}`. Unlike a `Table` it leaves nothing of a row out, so rows that do not all fit are
+not shown at all: a part of them is nothing to compare.
 """
 
 from __future__ import annotations
