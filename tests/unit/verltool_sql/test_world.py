@@ -181,7 +181,7 @@ def test_habits_are_wrong_for_every_other_wording(
     assert right.count(True) * 2 == len(right)
 
 
-def test_demonstrations_look_up_half_of_the_time_and_know_nothing(
+def test_demonstrations_look_up_more_often_than_not_and_know_nothing(
     demonstrations: ModuleType, databases: ModuleType, shown: list[list[dict[str, str]]]
 ) -> None:
     roles = Counter(tuple(one["role"] for one in messages) for messages in shown)
@@ -189,7 +189,8 @@ def test_demonstrations_look_up_half_of_the_time_and_know_nothing(
         ("user", "assistant"),
         ("user", "assistant", "tool", "assistant"),
     }
-    assert 0.25 < roles["user", "assistant", "tool", "assistant"] / COUNT < 0.42, "a half of 2 in 3"
+    looked_up = roles["user", "assistant", "tool", "assistant"] / COUNT
+    assert 0.33 < looked_up < 0.47, "six in ten of two in three"
     stored = {
         owner.stored
         for domain in databases.DOMAINS.values()

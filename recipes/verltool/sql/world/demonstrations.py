@@ -3,7 +3,7 @@
 The demonstrator shows the form of thoughts, queries and solutions, and is bad at two things that
 reward can tell:
 
-- it looks a name up half of the time, and else compares with the name as the question writes it,
+- it looks a name up six times in ten, and else compares with the name as the question writes it,
   which no table has;
 - for every wording it has a habit, one aggregate, column or order that it types most of the time.
   Every other wording's habit is wrong.
@@ -30,7 +30,7 @@ from task import KINDS, Kind, Question, choices, is_held_out
 
 COUNT = 9_600
 OF_ONE_WORLD = 96
-LOOKS_UP = 0.5
+LOOKS_UP = 0.6
 FOLLOWS_HABIT = 0.6  # else one of the other choices
 QUERIES = 5
 """As `queries` of the protocol has it: how many are left stands in what a query answers."""
