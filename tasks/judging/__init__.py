@@ -6,6 +6,7 @@ numbers.py    of mathematics: as numbers, else as texts
 symbols.py    of mathematics: as expressions, in processes of their own (symbols_worker.py)
 choices.py    one of several
 tables.py     the rows of a query
+gold_rows.py  the rows of the right query, found once and kept as the answer
 opinion.py    what a language model says of it
 outcomes.py   what right and wrong are worth in VerlTool's tasks
 """

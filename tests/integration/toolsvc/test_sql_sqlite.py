@@ -238,6 +238,29 @@ async def test_the_solution_ends_the_trajectory(reader: Host, databases: Path) -
         assert (result.done, said(result)) == (True, "one\n1\n(1 row)")
 
 
+async def test_a_solution_as_json(databases: Path) -> None:
+    async with serving(databases=databases, solution_json=True, output_kib=1) as running:
+
+        async def solved(sql: str) -> tuple[bool, bool, str]:
+            result = await trajectory(running).act(f"<solution>{sql}</solution>")
+            assert result.done
+            return result.truncated, result.error is not None, said(result)
+
+        whole = '{"rows": [[1, "c0", null], [2, "c1", null]]}'
+        assert await solved("SELECT id, name, NULL FROM city LIMIT 2") == (False, False, whole)
+        assert await solved("SELECT 1 WHERE 0") == (False, False, '{"rows": []}')
+        assert await solved("SELECT a.id FROM city a, city b, city c") == (
+            True,
+            False,
+            '{"rows": []}',
+        )
+        assert await solved("-- nothing") == (False, False, "Done.")
+        _, failed, text = await solved("SELECT nothing")
+        assert failed and text.startswith("Error: ")
+        shown = await trajectory(running).act("<sql>SELECT 7 AS n</sql>")
+        assert said(shown) == "n\n7\n(1 row)\n3 turns left.", "a query is shown as ever"
+
+
 async def test_an_action_without_a_statement_is_invalid(reader: Host) -> None:
     session = trajectory(reader)
     for action in ("SELECT 1", "<sql> </sql>", "SELECT 1</sql>", "<sql>SELECT '\0'</sql>"):

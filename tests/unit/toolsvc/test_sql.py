@@ -1,14 +1,18 @@
 """The sql tool's text: statements, commands, tables."""
 
+import json
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from toolsvc.plugin.actions import InvalidAction
+from toolsvc.sandbox.jailed.drivers.json_rows import JsonRows
 from toolsvc.sandbox.jailed.drivers.table import LONG, LONGEST_CELL, Table
 from toolsvc.tools.sql.action import Statement, find_statement
 from toolsvc.tools.sql.commands import first_word, objection
-from toolsvc.tools.sql.sql_tool import turns_left
+from toolsvc.tools.sql.sql_tool import SqlOptions, turns_left
 
 
 @pytest.mark.parametrize(
@@ -132,3 +136,46 @@ def test_the_reminder() -> None:
     assert turns_left(2) == "2 turns left."
     assert turns_left(1) == "1 turn left."
     assert "solution" in turns_left(0)
+
+
+CELLS = st.one_of(
+    st.none(), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False), st.text()
+)
+
+
+@given(st.lists(st.lists(CELLS, min_size=2, max_size=2)))
+def test_rows_as_json_are_the_rows(rows: list[list[object]]) -> None:
+    made = JsonRows(characters=1_000_000)
+    assert all(made.add(tuple(row)) for row in rows)
+    assert json.loads(made.text()) == {"rows": rows}
+    assert made.text().isascii() and not made.cut
+
+
+def test_a_blob_is_told_from_its_hexadecimal_text() -> None:
+    made = JsonRows(characters=100)
+    made.add((b"\x00\xff", "00ff"))
+    assert json.loads(made.text()) == {"rows": [[{"blob": "00ff"}, "00ff"]]}
+
+
+@given(st.lists(st.text(max_size=40)), st.integers(12, 400))
+def test_rows_as_json_are_bounded_and_all_or_none(cells: list[str], characters: int) -> None:
+    made = JsonRows(characters=characters)
+    taken = 0
+    for cell in cells:
+        taken += 1
+        if not made.add([cell]):
+            break
+    assert len(made.text()) <= characters
+    shown = json.loads(made.text())["rows"]
+    assert shown == ([] if made.cut else [[cell] for cell in cells])
+    assert made.cut or taken == len(cells)
+
+
+@pytest.mark.parametrize(
+    "others", [{"dsn": "postgresql:///x"}, {"databases": Path("x"), "run_solution": True}]
+)
+def test_solutions_as_json_are_for_sqlite_and_nothing_else_is_shown_of_them(
+    others: dict[str, object],
+) -> None:
+    with pytest.raises(ValueError, match=r"sql\.solution_json"):
+        SqlOptions.model_validate({**others, "solution_json": True})

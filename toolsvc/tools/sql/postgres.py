@@ -195,8 +195,16 @@ class PostgresBackend:
         self._examined.add(database)
 
     async def run(
-        self, session: _Transaction, sql: str, limit: float, cancellation: Cancellation
+        self,
+        session: _Transaction,
+        sql: str,
+        limit: float,
+        cancellation: Cancellation,
+        *,
+        as_json: bool = False,
     ) -> SqlAnswer:
+        if as_json:
+            raise ValueError("rows as JSON are SQLite's")  # the tool's options refuse it
         if session.ended is not None:
             return _lost(session.ended, ToolErrorKind.CRASHED)
         connection = session.connection

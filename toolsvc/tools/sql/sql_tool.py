@@ -44,6 +44,10 @@ class SqlOptions(BaseModel):
     run_solution: bool = Field(
         default=False, description="also run the solution that ends a trajectory"
     )
+    solution_json: bool = Field(
+        default=False,
+        description="run the solution, and give its rows as JSON for a reward to compare (SQLite)",
+    )
     cache_mib: int = Field(
         default=1024, ge=1, description="SQLite: databases kept in memory to copy from"
     )
@@ -55,6 +59,8 @@ class SqlOptions(BaseModel):
     def _one_source(self) -> Self:
         if (self.databases is None) == (self.dsn is None):
             raise ValueError("set sql.databases=FOLDER (SQLite) or sql.dsn=... (PostgreSQL)")
+        if self.solution_json and (self.dsn is not None or self.run_solution):
+            raise ValueError("sql.solution_json is for SQLite, and in place of sql.run_solution")
         return self
 
 
@@ -71,13 +77,20 @@ class SqlTool(BuiltIn):
     stateful = True
     run_limit = 5.0
 
-    def __init__(self, backend: SqlBackend, *, run_solution: bool = False) -> None:
+    def __init__(
+        self, backend: SqlBackend, *, run_solution: bool = False, solution_json: bool = False
+    ) -> None:
         self._backend = backend
-        self._run_solution = run_solution
+        self._run_solution = run_solution or solution_json
+        self._solution_json = solution_json
 
     @classmethod
     def make(cls, options: SqlOptions, sandbox: SandboxConfig) -> Self:
-        return cls(_backend(options, sandbox), run_solution=options.run_solution)
+        return cls(
+            _backend(options, sandbox),
+            run_solution=options.run_solution,
+            solution_json=options.solution_json,
+        )
 
     async def start(self) -> None:
         await self._backend.start()
@@ -113,7 +126,13 @@ class SqlTool(BuiltIn):
         statement = call.arguments["statement"]
         if statement.final and not self._run_solution:
             return Result(done=True)
-        answer = await self._backend.run(state, statement.sql, call.run_limit, cancellation)
+        answer = await self._backend.run(
+            state,
+            statement.sql,
+            call.run_limit,
+            cancellation,
+            as_json=statement.final and self._solution_json,
+        )
         return as_result(answer, call, final=statement.final)
 
 

@@ -105,13 +105,20 @@ class SqliteBackend:
         session.process = process
 
     async def run(
-        self, session: _Copy, sql: str, limit: float, cancellation: Cancellation
+        self,
+        session: _Copy,
+        sql: str,
+        limit: float,
+        cancellation: Cancellation,
+        *,
+        as_json: bool = False,
     ) -> SqlAnswer:
         process = session.process
         if process is None:
             raise RuntimeError("run before prepare")
         cancellation.on_request(process.cancel)
-        request = json.dumps({"sql": sql, "rows": self._rows}, ensure_ascii=False)
+        asked = {"sql": sql, "rows": self._rows, "json": as_json}
+        request = json.dumps(asked, ensure_ascii=False)
         outcome = await process.run(request, limit=limit, keep=self._output_bytes)
         if outcome.ending is Ending.TAKEN_DOWN:
             raise self._taken(outcome.reason)

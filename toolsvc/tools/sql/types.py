@@ -57,7 +57,14 @@ class SqlBackend(Protocol):
     def lost(self, session: Any) -> str | None: ...
 
     async def run(
-        self, session: Any, sql: str, limit: float, cancellation: Cancellation
+        self,
+        session: Any,
+        sql: str,
+        limit: float,
+        cancellation: Cancellation,
+        *,
+        as_json: bool = False,
     ) -> SqlAnswer:
-        """Runs one statement for at most `limit` seconds."""
+        """Runs one statement for at most `limit` seconds. `as_json`: all rows as JSON, and nothing
+        for the policy to read; of SQLite alone."""
         ...

@@ -2,9 +2,10 @@
 first call.
 
 A call is JSON: `{"open": {"writable": bool}}` with the database's bytes in an attached file, or
-`{"sql": text, "rows": N}`. SQLite runs here, in a confined process of the session's own, and
-not in the service: one call of one of its functions (`instr` of two long strings, say) can run
-for hours without ever looking at a progress handler, and threads cannot be killed.
+`{"sql": text, "rows": N}`, to which `"json": true` asks for all rows as JSON. SQLite runs here, in
+a confined process of the session's own, and not in the service: one call of one of its functions
+(`instr` of two long strings, say) can run for hours without ever looking at a progress handler,
+and threads cannot be killed.
 
 Invariants
 - A statement takes effect wholly or not at all: each runs in a transaction of its own, which
@@ -28,6 +29,7 @@ from typing import Any, NamedTuple
 
 from .. import wire
 from .channel import answer, calls
+from .json_rows import JsonRows
 from .table import LONGEST_CELL, Table
 
 _OPERATIONS = 2000
@@ -112,8 +114,9 @@ class Database:
     def interrupt(self, number: int, frame: object) -> None:
         self._interrupted = True
 
-    def run(self, sql: str, rows: int, characters: int) -> Reply:
-        """Never raises for anything that `sql` is or does."""
+    def run(self, sql: str, rows: int | None, characters: int) -> Reply:
+        """Never raises for anything that `sql` is or does. `rows`: shown of a long table; None =
+        all of them as JSON."""
         connection = self._connection
         if connection is None:
             return Reply(wire.EXCEPTION, "no database was opened")
@@ -140,7 +143,7 @@ class Database:
         return reply
 
     def _answer(
-        self, connection: sqlite3.Connection, sql: str, rows: int, characters: int
+        self, connection: sqlite3.Connection, sql: str, rows: int | None, characters: int
     ) -> Reply:
         cursor = connection.execute(sql)
         try:
@@ -149,6 +152,12 @@ class Database:
                 if changed < 0:
                     return Reply(wire.OK, "Done.")
                 return Reply(wire.OK, f"{changed} row{'' if changed == 1 else 's'} changed.")
+            if rows is None:
+                found = JsonRows(characters=characters)
+                for row in cursor:
+                    if not found.add(row):
+                        break
+                return Reply(wire.OK, found.text(), found.cut)
             columns = [column[0] for column in cursor.description]
             table = Table(columns, rows=rows, characters=characters)
             for row in cursor:
@@ -237,7 +246,8 @@ def _obey(database: Database, request: Any, attached: int | None, keep: int) -> 
         except sqlite3.Error as error:
             return Reply(wire.EXCEPTION, str(error))
         return Reply(wire.OK, "")
-    return database.run(str(request["sql"]), int(request["rows"]), keep)
+    rows = None if request.get("json") else int(request["rows"])
+    return database.run(str(request["sql"]), rows, keep)
 
 
 def _open(database: Database, file: int, writable: bool) -> None:

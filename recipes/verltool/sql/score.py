@@ -1,0 +1,68 @@
+"""VerlTool's reward for SQL: 1 where the solution's rows are the right ones, -1 otherwise (eq. 8).
+
+The solution was run by the `sql` tool, in its sandbox (`sql.solution_json`): what comes here is
+rows, compared with the gold query's, which the task's answer has. No statement of a policy is run
+here. A solution that failed, took too long or gave more than the tool hands out has no rows, and a
+trajectory that breaks the form is worth -1 whatever its rows are.
+
+An evaluation's reward is plain accuracy, 1 or 0: the rows are right, whatever the form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from form import well_formed
+
+from engine.rewards import Score as EngineScore
+from tasks.judging import outcomes
+from tasks.judging.gold_rows import read_gold, read_rows
+from tasks.judging.tables import same_rows
+from toolwright.types import CallOutcome, Event, Purpose, RewardPart, ToolErrorKind, Trajectory
+
+
+class Score:
+    """Options: `think`, whether the form asks for a thought in every turn."""
+
+    def __init__(self, *, think: bool = True) -> None:
+        self._think = think
+
+    def __call__(self, trajectory: Trajectory) -> EngineScore:
+        """ValueError where the task has no right rows."""
+        right = is_right(trajectory)
+        form = well_formed(
+            [str(text) for text in trajectory.metadata.get("texts", ())], think=self._think
+        )
+        figures = {"right": float(right), "form": float(form), "queries": queries(trajectory)}
+        if trajectory.task.purpose is not Purpose.TRAIN:
+            return EngineScore(reward=float(right), parts=_parts(figures))
+        worth = outcomes.signed(right, well_formed=form)
+        return EngineScore(
+            parts=_parts({"execution": worth}),
+            events=(Event(kind="measured", turn=0, data=figures),),
+        )
+
+
+def is_right(trajectory: Trajectory) -> bool:
+    """Whether the solution gave the rows of the gold query."""
+    gold = read_gold(trajectory.task.answers)
+    outcome = _solution(trajectory)
+    if outcome is None or outcome.truncated or outcome.error is not ToolErrorKind.NONE:
+        return False
+    rows = read_rows(outcome.observation)
+    return rows is not None and same_rows(rows, gold.rows, ordered=gold.ordered)
+
+
+def queries(trajectory: Trajectory) -> float:
+    """How many of its statements before the solution the tool understood."""
+    return float(sum(call.outcome.valid and not call.outcome.done for call in trajectory.calls))
+
+
+def _solution(trajectory: Trajectory) -> CallOutcome | None:
+    """What the tool said of the statement that ended the trajectory."""
+    last = trajectory.calls[-1].outcome if trajectory.calls else None
+    return last if last is not None and last.done and last.valid else None
+
+
+def _parts(values: Mapping[str, float]) -> list[RewardPart]:
+    return [RewardPart(name=name, value=value) for name, value in values.items()]

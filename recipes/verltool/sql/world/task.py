@@ -1,0 +1,189 @@
+"""The world of the demonstration: questions about the three databases, and their right rows.
+
+    sum      one of four aggregates over what an owner has     a join; the name has to be looked up
+    column   one of two columns of an owner                    the name has to be looked up
+    order    the first or last thing of a year by a measure    nothing has to be looked up
+
+A wording never names the aggregate, column or order that it asks for in SQL's words: which one it
+is has to be found out.
+
+Owns wordings, right queries and the split. Invariants
+- A question depends on nothing but the seed and its position.
+- No owner and no year that training asks about is in a held-out question.
+- No other choice for the same wording gives the right rows: being right is no accident.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sqlite3
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+from databases import DATABASES, DOMAINS, YEARS, Domain, Owner, fill, owners
+
+from tasks.judging.gold_rows import Gold, gold_of
+from tasks.judging.tables import same_rows
+from tasks.worlds.rounds import in_turn, rounds
+from toolwright.types import Task
+
+Kind = Literal["sum", "column", "order"]
+KINDS: tuple[Kind, ...] = ("sum", "column", "order")
+LOOKED_UP: tuple[Kind, ...] = ("sum", "column")
+HELD_OUT_SHARE = 5  # one owner in five, and one year, is never trained on
+
+WORDINGS: Mapping[str, Mapping[Kind, tuple[str, ...]]] = {
+    "library": {
+        "sum": (
+            "How many books are by {x}?",
+            "How much is there to read by {x}?",
+            "How thick is the thickest book by {x}?",
+            "How thin is the thinnest book by {x}?",
+        ),
+        "column": ("Where is {x} from?", "When was {x} born?"),
+        "order": ("Which book of {x} is the thickest?", "Which book of {x} is the thinnest?"),
+    },
+    "shop": {
+        "sum": (
+            "How many products are by {x}?",
+            "What do all products by {x} cost together?",
+            "What does the dearest product by {x} cost?",
+            "What does the cheapest product by {x} cost?",
+        ),
+        "column": ("Where is {x} at home?", "Since when is there {x}?"),
+        "order": ("Which product of {x} is the dearest?", "Which product of {x} is the cheapest?"),
+    },
+    "airline": {
+        "sum": (
+            "How many flights leave {x}?",
+            "How many people can leave {x}?",
+            "How many fit into the largest plane from {x}?",
+            "How many fit into the smallest plane from {x}?",
+        ),
+        "column": ("Where does {x} lie?", "Since when do planes land at {x}?"),
+        "order": ("Which flight of {x} is the largest?", "Which flight of {x} is the smallest?"),
+    },
+}
+"""By database and kind, the wordings in the order of `choices`; {x} is an owner or a year."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """wording: its number among those of its domain and kind, which is that of the right choice.
+    about: who or what year is asked about, as the question and as the tables write it."""
+
+    domain: Domain
+    kind: Kind
+    wording: int
+    about: Owner
+
+    @property
+    def text(self) -> str:
+        return WORDINGS[self.domain.name][self.kind][self.wording].format(x=self.about.name)
+
+    def query(self, choice: int, literal: str = "") -> str:
+        """The query that compares with the literal, by default the stored one."""
+        literal = literal or self.about.stored
+        select = choices(self.domain, self.kind)[choice]
+        one = self.domain
+        if self.kind == "sum":
+            return (
+                f"{select} FROM {one.thing} JOIN {one.owner} ON {one.owner}.id = {one.owner_id} "
+                f"WHERE name = '{literal}'"
+            )
+        if self.kind == "column":
+            return f"{select} FROM {one.owner} WHERE name = '{literal}'"
+        end = ("DESC", "ASC")[choice]
+        return (
+            f"{select} FROM {one.thing} WHERE year = {literal} ORDER BY {one.measure} {end} LIMIT 1"
+        )
+
+    @property
+    def look_up(self) -> str:
+        """The query that finds how the tables write the name."""
+        return f"SELECT name FROM {self.domain.owner} WHERE name LIKE '{self.about.name}%'"
+
+
+def choices(domain: Domain, kind: Kind) -> tuple[str, ...]:
+    """What a query of this kind may begin with; the wording says which."""
+    measure = domain.measure
+    return {
+        "sum": tuple(
+            f"SELECT {one}"
+            for one in ("COUNT(*)", f"SUM({measure})", f"MAX({measure})", f"MIN({measure})")
+        ),
+        "column": (f"SELECT {domain.place}", f"SELECT {domain.since}"),
+        "order": (f"SELECT {domain.label}", f"SELECT {domain.label}"),
+    }[kind]
+
+
+def is_held_out(name: str) -> bool:
+    """Whether an owner or a year is kept from training: by a hash, so no letter tells it."""
+    return zlib.crc32(name.encode()) % HELD_OUT_SHARE == 0
+
+
+def every_question(kind: Kind, seed: int, *, held_out: bool) -> Iterator[tuple[Question, Gold]]:
+    """All of one kind that can be asked, in a fixed order. seed: of the databases."""
+    for domain in DOMAINS.values():
+        with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+            fill(connection, domain, seed)
+            years = [Owner(name=str(year), stored=str(year)) for year in YEARS]
+            for about in years if kind == "order" else owners(domain, seed):
+                if is_held_out(about.name) != held_out:
+                    continue
+                for wording in range(len(choices(domain, kind))):
+                    asked = Question(domain=domain, kind=kind, wording=wording, about=about)
+                    gold = right_rows(connection, asked)
+                    if gold is not None:
+                        yield asked, gold
+
+
+def right_rows(connection: sqlite3.Connection, asked: Question) -> Gold | None:
+    """None where there are no rows, or another choice gives the same ones."""
+    found = [
+        gold_of(connection, asked.query(choice))
+        for choice in range(len(choices(asked.domain, asked.kind)))
+    ]
+    gold = found.pop(asked.wording)
+    by_accident = any(same_rows(one.rows, gold.rows, ordered=gold.ordered) for one in found)
+    return None if by_accident or not gold.rows else gold
+
+
+def training(seed: int) -> Iterator[Task]:
+    """Endless: the three kinds in turn."""
+    return _tasks("train", in_turn(*(_endless(kind, seed, held_out=False) for kind in KINDS)))
+
+
+def looked_up(seed: int) -> Iterator[Task]:
+    """Endless: about owners that training never asks about."""
+    both = in_turn(*(_endless(kind, seed, held_out=True) for kind in LOOKED_UP))
+    return _tasks("heldout-looked-up", both)
+
+
+def direct(seed: int) -> Iterator[Task]:
+    """Endless: about years that training never asks about; one query answers."""
+    return _tasks("heldout-direct", _endless("order", seed, held_out=True))
+
+
+@cache
+def _asked(kind: Kind, held_out: bool) -> tuple[tuple[Question, Gold], ...]:
+    return tuple(every_question(kind, DATABASES, held_out=held_out))
+
+
+def _endless(kind: Kind, seed: int, *, held_out: bool) -> Iterator[tuple[Question, Gold]]:
+    return rounds(_asked(kind, held_out), random.Random(f"{kind} {held_out} {seed}"))
+
+
+def _tasks(name: str, stream: Iterator[tuple[Question, Gold]]) -> Iterator[Task]:
+    for number, (asked, gold) in enumerate(stream):
+        yield Task(
+            id=f"{name}-{number}",
+            data_source=asked.kind,
+            messages=({"role": "user", "content": asked.text},),
+            answers=(gold.answer(),),
+            metadata={"database": asked.domain.name},
+        )
