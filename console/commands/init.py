@@ -1,7 +1,8 @@
 """`toolwright init`: the recipes that come with the package, and a copy of one to begin with.
 
 Invariants
-- Every folder under `recipes/` with a recipe.toml is listed; nothing is listed by hand.
+- Every folder under `recipes/` with a recipe.toml is listed, and so is one in a family's folder
+  (`verltool/math`); nothing is listed by hand.
 - What a recipe's runs made (its run folder, models, warm policies) and caches are not copied.
 - A folder with something in it is never written into.
 """
@@ -25,6 +26,8 @@ from toolwright import sampler_home
 from toolwright.packaged import packaged
 
 RECIPE = "recipe.toml"
+FOLDERS = ("*", "*/*")
+"""Where recipes lie below `recipes/`: by themselves, or in the folder of a family."""
 MADE = (("run", "folder"), ("sft", "output"), ("render", "output"))
 """Keys of a recipe that name what a run makes, beside `makes` under [[console.prepare]]."""
 
@@ -37,7 +40,8 @@ class Refused(ConsoleError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """A recipe of the package; `about` is the first paragraph of its README."""
+    """A recipe of the package; `name` is its folder's path below `recipes/`, `about` the first
+    paragraph of its README."""
 
     name: str
     folder: Path
@@ -74,9 +78,16 @@ def init(
 
 def known() -> list[Known]:
     """By name; `starter` first."""
+    recipes = packaged("recipes")
+    files = [file for way in FOLDERS for file in recipes.glob(f"{way}/{RECIPE}")]
     found = [
-        Known(name=file.parent.name, folder=file.parent, about=_about(file.parent / "README.md"))
-        for file in packaged("recipes").glob(f"*/{RECIPE}")
+        Known(
+            name=file.parent.relative_to(recipes).as_posix(),
+            folder=file.parent,
+            about=_about(file.parent / "README.md"),
+        )
+        for file in files
+        if not (file.parents[1] / RECIPE).exists()  # what lies in a recipe's folder is part of it
     ]
     return sorted(found, key=lambda one: (one.name != "starter", one.name))
 
@@ -94,7 +105,8 @@ def chosen(name: str) -> Known:
     """Refused for a name that is none."""
     recipes = {one.name: one for one in known()}
     if name not in recipes:
-        near = get_close_matches(name, recipes, n=1)
+        near = [one for one in recipes if one.endswith(f"/{name}")]
+        near += get_close_matches(name, recipes, n=1)
         meant = f" (did you mean {near[0]!r}?)" if near else ""
         raise Refused(f"there is no recipe {name!r}{meant}; there are {', '.join(recipes)}")
     return recipes[name]

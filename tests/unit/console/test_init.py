@@ -38,7 +38,8 @@ def recipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_every_recipe_of_the_package_is_listed() -> None:
     code, said = typed()
     assert code == 0
-    names = {file.parent.name for file in packaged("recipes").glob("*/recipe.toml")}
+    recipes = packaged("recipes")
+    names = {str(file.parent.relative_to(recipes)) for file in recipes.glob("**/recipe.toml")}
     listed = [line.partition(" ")[0] for line in said.splitlines() if line[:1].strip()]
     assert set(listed) == names and listed[0] == "starter"
     assert all(line.split(maxsplit=1)[1:] for line in said.splitlines() if line[:1].strip())
@@ -46,6 +47,21 @@ def test_every_recipe_of_the_package_is_listed() -> None:
 
 def test_a_folder_put_there_is_listed_by_its_first_paragraph(recipes: Path) -> None:
     assert typed()[1].splitlines()[0] == "mine  It does this."
+
+
+def test_a_recipe_of_a_family_is_named_by_its_path(recipes: Path, tmp_path: Path) -> None:
+    for folder in ("family/math", "mine/part"):
+        (recipes.parent / folder).mkdir(parents=True)
+        (recipes.parent / folder / "recipe.toml").write_text("")
+    (recipes.parent / "family/math/README.md").write_text("# Math\n\nIt counts.\n")
+    listed = typed()[1].splitlines()
+    assert [line for line in listed if line[:1].strip()] == [
+        "family/math  It counts.",
+        "mine         It does this.",
+    ], "what lies in a recipe's folder is part of it"
+    assert "did you mean 'family/math'?" in typed("math", tmp_path / "new")[1]
+    assert typed("family/math", tmp_path / "new")[0] == 0
+    assert {file.name for file in (tmp_path / "new").iterdir()} == {"README.md", "recipe.toml"}
 
 
 def test_a_copy_has_nothing_that_a_run_made(recipes: Path, tmp_path: Path) -> None:

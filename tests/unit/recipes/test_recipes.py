@@ -13,14 +13,15 @@ from toolwright.packaged import packaged
 from toolwright.recipe import Recipe, check_all, load_recipe
 from toolwright.recipe.remarks import remarks
 
-FILES = sorted(packaged("recipes").glob("*/*.toml"))
+ROOT = packaged("recipes")
+FILES = sorted(file for folder in ("*", "*/*") for file in ROOT.glob(f"{folder}/*.toml"))
 RECIPES = [file for file in FILES if file.parent.name != "presets"]
 WHOLE = [file for file in RECIPES if {"render", "sft"} <= load_recipe(file).raw.keys()]
 """Those that make their policy themselves; others are given one, or what it learns from."""
 
 
 def over(files: list[Path]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("file", files, ids=lambda f: f"{f.parent.name}/{f.stem}")
+    return pytest.mark.parametrize("file", files, ids=lambda f: f"{f.relative_to(ROOT)}"[:-5])
 
 
 def inside(recipe: Recipe, path: Path | str) -> bool:

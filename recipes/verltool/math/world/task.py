@@ -1,0 +1,167 @@
+"""The world of the demonstration: a freight yard, and problems that take a program of two lines.
+
+A problem has two sentences. The first tells of a load in two numbers, the second what happens to it
+in a third, and asks for what comes of that:
+
+    412 crates hold 37 cups each. The customs keep 86. How many go on?
+
+No sentence shows its operator. Owns the sentences, which of them training puts together, the split
+of the numbers and the right answer. Invariants
+- A problem depends on nothing but the seed and its position.
+- No three numbers of `heldout` and `unseen_pairs` ever stand in `training`, in that order.
+- `training` and `heldout` put the same sentences together, `unseen_pairs` the others.
+- Every right answer is a whole number of two digits or more that is not in the problem.
+
+It knows nothing of tokens, tools or how the policy is trained.
+"""
+
+from __future__ import annotations
+
+import operator
+import random
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from tasks.worlds.rounds import rounds
+from toolwright.types import Task
+
+OPERATIONS: Mapping[str, Callable[[int, int], int]] = {
+    "*": operator.mul,
+    "+": operator.add,
+    "-": operator.sub,
+    "//": operator.floordiv,
+}
+
+LOADS: Mapping[str, tuple[str, ...]] = {
+    "*": (
+        "{a} crates hold {b} {goods} each.",
+        "A train has {a} wagons with {b} {goods} in every one.",
+    ),
+    "+": (
+        "On the quay lie {a} {goods} and in the hall {b}.",
+        "A ship unloads {a} {goods} and a lorry {b}.",
+    ),
+}
+"""By the operator that gives the number of goods."""
+
+EVENTS: Mapping[str, tuple[str, ...]] = {
+    "*": (
+        "They are sold for {c} cents apiece. How many cents do they bring?",
+        "The next year brings {c} times as many. How many is that?",
+    ),
+    "+": (
+        "At noon come {c} more. How many are there then?",
+        "Behind the gate wait {c} others. How many are there with them?",
+    ),
+    "-": (
+        "The customs keep {c}. How many go on?",
+        "Rain spoils {c}. How many are still good?",
+    ),
+    "//": (
+        "A pallet takes {c}. How many pallets are filled?",
+        "It takes {c} to make a set. How many whole sets are there?",
+    ),
+}
+"""By the operator that answers the question."""
+
+GOODS = ("cups", "lamps", "chairs", "boots", "tiles", "clocks", "kettles", "mirrors")
+FIRST, SECOND, THIRD = range(100, 1000), range(11, 100), range(11, 100)
+"""Of numbers a, b and c. A load is larger than any c."""
+HELD_OUT_SHARE = 5  # of three numbers together, one in five is never trained on
+UNSEEN_SHARE = 4  # of the pairs of sentences, one in four is
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sentences:
+    """A load and what happens to it: the operators, and the texts with {a}, {b}, {c}, {goods}."""
+
+    first: str
+    load: str
+    second: str
+    event: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    sentences: Sentences
+    a: int
+    b: int
+    c: int
+    text: str
+
+    @property
+    def result(self) -> int:
+        return compute(self.sentences.first, self.sentences.second, self.a, self.b, self.c)
+
+
+def compute(first: str, second: str, a: int, b: int, c: int) -> int:
+    """(a first b) second c."""
+    return OPERATIONS[second](OPERATIONS[first](a, b), c)
+
+
+def training(seed: int) -> Iterator[Task]:
+    """Endless: the pairs of sentences and the numbers that the policy may learn from."""
+    return _tasks("training", problems(seed, held_out=False))
+
+
+def heldout(seed: int) -> Iterator[Task]:
+    """Endless: the same pairs of sentences, numbers that training never shows."""
+    return _tasks("heldout", problems(seed, held_out=True))
+
+
+def unseen_pairs(seed: int) -> Iterator[Task]:
+    """Endless: each sentence is known, the two were never seen together, nor the numbers."""
+    return _tasks("unseen-pairs", problems(seed, held_out=True, pairs=UNSEEN_PAIRS))
+
+
+def problems(seed: int, *, held_out: bool, pairs: Sequence[Sentences] = ()) -> Iterator[Problem]:
+    """Endless rounds; a round takes each of `pairs` (none = those of training) once."""
+    draw = random.Random(f"freight {seed} {held_out}")
+    for sentences in rounds(pairs or TRAINED_PAIRS, draw):
+        a, b, c = _numbers(draw, sentences, held_out=held_out)
+        text = f"{sentences.load} {sentences.event}"
+        text = text.format(a=a, b=b, c=c, goods=draw.choice(GOODS))
+        yield Problem(sentences=sentences, a=a, b=b, c=c, text=text)
+
+
+def is_held_out(a: int, b: int, c: int) -> bool:
+    """Whether three numbers are kept from training: by a hash, so no digit tells it."""
+    return zlib.crc32(f"{a} {b} {c}".encode()) % HELD_OUT_SHARE == 0
+
+
+def _numbers(draw: random.Random, sentences: Sentences, *, held_out: bool) -> tuple[int, int, int]:
+    """Such that the answer cannot be copied from the problem."""
+    while True:
+        a, b, c = draw.choice(FIRST), draw.choice(SECOND), draw.choice(THIRD)
+        found = compute(sentences.first, sentences.second, a, b, c)
+        if is_held_out(a, b, c) == held_out and found >= 10 and found not in (a, b, c):
+            return a, b, c
+
+
+def _pairs(*, unseen: bool) -> tuple[Sentences, ...]:
+    loads = [(sign, text) for sign, texts in LOADS.items() for text in texts]
+    events = [(sign, text) for sign, texts in EVENTS.items() for text in texts]
+    return tuple(
+        Sentences(first=first, load=load, second=second, event=event)
+        for (row, (first, load)), (column, (second, event)) in product(
+            enumerate(loads), enumerate(events)
+        )
+        if ((row + column) % UNSEEN_SHARE == 0) == unseen
+    )
+
+
+TRAINED_PAIRS, UNSEEN_PAIRS = _pairs(unseen=False), _pairs(unseen=True)
+"""Each sentence is in both; so are all operators one after the other but for a few."""
+
+
+def _tasks(name: str, stream: Iterator[Problem]) -> Iterator[Task]:
+    for number, problem in enumerate(stream):
+        yield Task(
+            id=f"{name}-{number}",
+            data_source=f"freight/{name}",
+            messages=({"role": "user", "content": problem.text},),
+            answers=(str(problem.result),),
+            metadata={"first": problem.sentences.first, "second": problem.sentences.second},
+        )
