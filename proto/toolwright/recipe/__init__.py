@@ -27,6 +27,7 @@ from toolwright.recipe.shared_tables import (
     DynamicSampling,
     ForeignText,
     Limits,
+    MixedTask,
     Overlong,
     Policy,
     Run,
@@ -34,6 +35,7 @@ from toolwright.recipe.shared_tables import (
     Shared,
     TaskTable,
     Tool,
+    task_key,
 )
 from toolwright.recipe.table import Table
 
@@ -48,6 +50,7 @@ __all__ = [
     "DynamicSampling",
     "ForeignText",
     "Limits",
+    "MixedTask",
     "Overlong",
     "Policy",
     "Recipe",
@@ -65,4 +68,5 @@ __all__ = [
     "refuse_open_ports",
     "registered_tables",
     "tables_in_force",
+    "task_key",
 ]

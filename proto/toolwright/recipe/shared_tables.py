@@ -1,4 +1,4 @@
-"""The recipe's shared tables: [run], [policy], [task], [sampler], [tools.*].
+"""The recipe's shared tables: [run], [policy], [task], [tasks.*], [sampler], [tools.*].
 
 Each is a model that checks its own values and refuses unknown keys; `toolwright.recipe` reads the
 file. What ties two processes together (group size, batch, staleness with its correction) stands in
@@ -7,13 +7,16 @@ file. What ties two processes together (group size, batch, staleness with its co
 
 from __future__ import annotations
 
+import re
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from toolwright import other_names
+from toolwright.recipe.mixture import allotment, laid_out
 from toolwright.recipe.spelling import grpc_fault, url_fault
 from toolwright.recipe.table import Table
 from toolwright.stop_rules import read_stop_rules
@@ -28,6 +31,8 @@ TRAINED_VISION_ARCHITECTURES = ("qwen2_5_vl",)
 
 MEMORY_ADDRESS = "127.0.0.1:50071"
 """Of `memory serve`, where the recipe's [memory] table does not say one."""
+
+TASK_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}")
 
 API_KEYS = ("model", "key_env", "tokenizer", "observations", "send_stops")
 """Keys of [sampler] that SGLang has no use for."""
@@ -237,6 +242,23 @@ class TaskTable(Table):
         return self
 
 
+class MixedTask(TaskTable):
+    """One of several tasks that are trained together."""
+
+    share: float = Field(
+        default=1.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="of a batch's groups, relative to the other tasks' shares",
+    )
+    weight: float = Field(
+        default=1.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="of its loss, relative to the other tasks' weights",
+    )
+
+
 class Sampler(Table):
     """The SGLang servers and how the policy is sampled in training; or, for an evaluation alone,
     the servers of an OpenAI-compatible API."""
@@ -366,17 +388,77 @@ class Shared(Table):
     run: Run
     policy: Policy
     task: TaskTable
+    tasks: dict[str, MixedTask] = Field(
+        default_factory=dict, description="several tasks at once; [task] says what they share"
+    )
     sampler: Sampler
     tools: dict[str, Tool] = Field(default_factory=dict)
 
+    @property
+    def each_task(self) -> Mapping[str, TaskTable]:
+        """The recipe's tasks by their names; "" = the only one, which is [task] itself."""
+        return self.tasks or {"": self.task}
+
+    @property
+    def allotment(self) -> dict[str, int]:
+        """Groups of each task in one training batch."""
+        if not self.tasks:
+            return {"": self.run.groups_per_step}
+        shares = [task.share for task in self.tasks.values()]
+        return dict(zip(self.tasks, allotment(self.run.groups_per_step, shares), strict=True))
+
+    @property
+    def used_tools(self) -> tuple[str, ...]:
+        """Names under [tools] that a task asks for, in the order of the tasks that do."""
+        asked = (name for task in self.each_task.values() for name in task.tools or self.tools)
+        return tuple(dict.fromkeys(asked))
+
+    def of_task(self, name: str) -> Shared:
+        """The tables as if this task were the recipe's only one; "" = they are. KeyError."""
+        return self.model_copy(update={"task": self.tasks[name], "tasks": {}}) if name else self
+
+    @model_validator(mode="before")
+    @classmethod
+    def _tasks_are_laid_over_task(cls, given: Any) -> Any:
+        return laid_out(given) if isinstance(given, Mapping) else given
+
     @model_validator(mode="after")
     def _tools_exist(self) -> Shared:
-        unknown = [name for name in self.task.tools if name not in self.tools]
-        if unknown:
-            raise ValueError(
-                f"task.tools names {unknown}, which have no [tools.NAME] table: "
-                f"there are {', '.join(self.tools) or 'none'}"
-            )
+        for name, task in self.each_task.items():
+            unknown = [tool for tool in task.tools if tool not in self.tools]
+            if unknown:
+                raise ValueError(
+                    f"{task_key(name)}.tools names {unknown}, which have no [tools.NAME] table: "
+                    f"there are {', '.join(self.tools) or 'none'}"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _tasks_fit_together(self) -> Shared:
+        for name, task in self.tasks.items():
+            if TASK_NAME.fullmatch(name) is None:
+                raise ValueError(
+                    f"tasks.{name}: a task's name is part of metrics' names: use at most 40 "
+                    "letters, digits and - _, a letter first"
+                )
+            if task.dynamic_sampling != self.task.dynamic_sampling:
+                raise ValueError(
+                    f"tasks.{name}.dynamic_sampling: a batch is filled over all tasks: write "
+                    "[task.dynamic_sampling]"
+                )
+        if self.tasks and not any(task.weight for task in self.tasks.values()):
+            raise ValueError("every task has weight = 0: nothing would be trained")
+        return self
+
+    @model_validator(mode="after")
+    def _every_task_has_groups(self) -> Shared:
+        for name, groups in self.allotment.items():
+            if not groups:
+                raise ValueError(
+                    f"tasks.{name}.share = {self.tasks[name].share:g} is not one whole group of "
+                    f"run.groups_per_step = {self.run.groups_per_step}: raise the share or "
+                    "groups_per_step, or leave the task out"
+                )
         return self
 
     @model_validator(mode="after")
@@ -390,20 +472,22 @@ class Shared(Table):
 
     @model_validator(mode="after")
     def _branches_have_room(self) -> Shared:
-        branching, size = self.task.branching, self.run.group_size
-        if branching is not None and branching.starters(size) >= size:
-            raise ValueError(
-                f"run.group_size = {size} leaves no member for a branch where "
-                f"{branching.starters(size)} begin at the prompt (task.branching.init): raise "
-                "run.group_size, lower init, or leave [task.branching] out"
-            )
+        size = self.run.group_size
+        for name, task in self.each_task.items():
+            branching, key = task.branching, task_key(name)
+            if branching is not None and branching.starters(size) >= size:
+                raise ValueError(
+                    f"run.group_size = {size} leaves no member for a branch where "
+                    f"{branching.starters(size)} begin at the prompt ({key}.branching.init): raise "
+                    f"run.group_size, lower init, or leave [{key}.branching] out"
+                )
         return self
 
     @model_validator(mode="after")
     def _one_table_a_service(self) -> Shared:
         """A trajectory has one session on a service."""
         tables: dict[str, str] = {}
-        for name in self.task.tools or self.tools:
+        for name in self.used_tools:
             address = self.tools[name].service
             first = tables.setdefault(address, name) if address else name
             if first != name:
@@ -412,3 +496,8 @@ class Shared(Table):
                     f"make it one table, with the tools' names in tools.{first}.names"
                 )
         return self
+
+
+def task_key(name: str) -> str:
+    """The table of a task as a recipe writes it; "" = of the only one."""
+    return f"tasks.{name}" if name else "task"

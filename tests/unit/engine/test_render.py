@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from engine.commands.render import render
+from engine.commands.render import Part, render
 from engine.errors import StartupError
 from engine.protocols.tagged import Tagged
 from engine.text.codec import HuggingFaceCodec
@@ -31,7 +31,7 @@ def rendered(folder: Path, codec: HuggingFaceCodec, *lines: Any) -> list[Traject
     file = folder / "conversations.jsonl"
     file.write_text("".join((x if isinstance(x, str) else json.dumps(x)) + "\n" for x in lines))
     out = folder / "out" / "x.trajectories"
-    count = render(file, out, Tagged(), codec)
+    count = render([Part(file=file, protocol=Tagged())], out, codec)
     read = list(read_trajectories(out))
     assert len(read) == count
     return read
@@ -91,4 +91,4 @@ def test_a_line_that_does_not_fit_is_named_and_nothing_is_left(
 
 def test_no_file(tmp_path: Path, codec: HuggingFaceCodec) -> None:
     with pytest.raises(StartupError, match=r"render\.conversations: no file"):
-        render(tmp_path / "absent.jsonl", tmp_path / "x", Tagged(), codec)
+        render([Part(file=tmp_path / "absent.jsonl", protocol=Tagged())], tmp_path / "x", codec)
