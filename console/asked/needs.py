@@ -65,8 +65,10 @@ def _render(recipe: Recipe) -> Iterator[Maker]:
     if "render" not in recipe.raw:
         return
     table = _table(recipe.raw, "render")
+    given = table["conversations"]
+    files = given.values() if isinstance(given, Mapping) else (given,)
     needs = (
-        _need(recipe, table, "render", "conversations"),
+        *(Need(key="render.conversations", path=recipe.resolve(file)) for file in files),
         _need(recipe, table, "render", "model"),
     )
     output = recipe.resolve(table["output"])

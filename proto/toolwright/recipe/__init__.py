@@ -23,21 +23,23 @@ from toolwright.recipe.shared_tables import (
     MEMORY_ADDRESS,
     TRAINED_VISION_ARCHITECTURES,
     VISION_ARCHITECTURES,
-    Branching,
-    DynamicSampling,
     ForeignText,
-    Limits,
-    MixedTask,
-    Overlong,
     Policy,
     Run,
     Sampler,
     Shared,
-    TaskTable,
     Tool,
-    task_key,
 )
 from toolwright.recipe.table import Table
+from toolwright.recipe.tasks import (
+    Branching,
+    DynamicSampling,
+    Limits,
+    MixedTask,
+    Overlong,
+    TaskTable,
+    task_key,
+)
 
 __all__ = [
     "ARCHITECTURES",

@@ -60,15 +60,10 @@ def test_cosines_norms_and_the_sum_are_those_of_the_vectors(policy: Policy) -> N
 
 
 def test_opposite_tasks_are_in_full_conflict_however_unequal_they_are(policy: Policy) -> None:
-    rows = make_rows(2, seed=3)
-    against = [
-        replace(row, task=1, weight=1e-4 * row.weight, advantage=-row.advantage)
-        for row in weighed(rows)
-    ]
+    rows = weighed(make_rows(2, seed=3))
+    against = [replace(row, task=1, weight=-1e-4 * row.weight) for row in rows]
     apart = Apart(NAMES)
-    apart(
-        policy, [*weighed(rows), *against], OBJECTIVE, 60, entropy="metric", broken=torch.zeros(4)
-    )
+    apart(policy, [*rows, *against], OBJECTIVE, 60, entropy="metric", broken=torch.zeros(4))
     assert apart.found["gradient_cosine/a,b"] == pytest.approx(-1.0, abs=1e-4)
 
 

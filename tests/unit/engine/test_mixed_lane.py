@@ -198,7 +198,7 @@ async def test_a_restart_goes_on_at_each_task_s_own_position(
     await ended(again, running)
     await journal.close()
     assert again.asked[0] == "sql"
-    assert stored(tmp_path) == [0, 2, 1, *sorted((3, 4, 6), key=stored(tmp_path).index)]
+    assert stored(tmp_path)[:3] == [0, 2, 1]
     assert sorted(stored(tmp_path)) == [0, 1, 2, 3, 4, 6], "no question twice, none left out"
 
 

@@ -10,8 +10,8 @@ import pytest
 from tests.support.recipes import merged, to_toml
 from toolwright.fingerprint import terms_of
 from toolwright.recipe import Recipe, RecipeError, load_recipe, read_resolved
-from toolwright.recipe.mixture import allotment
 from toolwright.recipe.table import Table
+from toolwright.recipe.tasks import allotment
 
 TABLES: dict[str, Any] = {
     "run": {"name": "r", "folder": "out", "steps": 2, "groups_per_step": 4, "group_size": 4},
@@ -129,14 +129,13 @@ def test_the_resolved_recipe_is_read_back_the_same(load: Any) -> None:
     [
         ({"math": {"share": 0}}, r"tasks\.math\.share: .*greater than 0, not 0"),
         ({"math": {"share": -1}}, r"tasks\.math\.share: "),
-        ({"math": {"share": float("inf")}}, r"tasks\.math\.share: "),
         ({"math": {"share": 0.01}}, r"tasks\.math\.share = 0\.01 is not one whole group of"),
         ({"math": {"weight": -1}}, r"tasks\.math\.weight: "),
         ({"math": {"weight": 0}, "finds": {"weight": 0}}, "every task has weight = 0"),
         ({"math": {"shares": 1}}, r"tasks\.math\.shares: unknown key \(did you mean 'share'\?\)"),
         ({"math": {"source": None}}, r"tasks\.math\.source: missing"),
         ({"math": {"tools": ["pyton"]}}, r"tasks\.math\.tools names \['pyton'\]"),
-        ({"a name": {"source": "x.jsonl"}}, r"tasks\.a name: a task's name is part of metrics'"),
+        ({"9": {"source": "x.jsonl"}}, r"tasks\.9: a task's name is part of metrics'"),
         ({"x" * 41: {"source": "x.jsonl"}}, "at most 40 letters"),
         (
             {"math": {"dynamic_sampling": {"max_gen_batches": 3}}},
@@ -152,14 +151,17 @@ def test_what_does_not_fit_is_refused_with_the_mend(
         load(tasks=changes)
 
 
-@pytest.mark.parametrize("tasks", [["math"], "math", {"math": "m.jsonl"}])
-def test_tasks_that_are_no_tables_are_refused(tmp_path: Path, tasks: Any) -> None:
+@pytest.mark.parametrize("value", ["inf", "nan", '"half"', "[1]"])
+@pytest.mark.parametrize("key", ["share", "weight"])
+def test_what_is_no_finite_number_is_refused(load: Any, key: str, value: str) -> None:
+    with pytest.raises(RecipeError, match=rf"tasks\.math\.{key}: "):
+        load(f"tasks.math.{key}={value}")
+
+
+@pytest.mark.parametrize("tasks", ['["math"]', '"math"', '{ math = "m.jsonl" }', "3"])
+def test_tasks_that_are_no_tables_are_refused(tmp_path: Path, tasks: str) -> None:
+    tables = merged(TABLES, {"tasks": None, "task": {"source": "x.jsonl"}})
     file = tmp_path / "recipe.toml"
-    tables = {key: value for key, value in TABLES.items() if key != "tasks"}
-    text = to_toml({"task": {**TABLES["task"], "source": "x.jsonl"}} | {
-        key: value for key, value in tables.items() if key != "task"
-    })  # fmt: skip
-    given = to_toml({"tasks": tasks}) if isinstance(tasks, dict) else f"tasks = {tasks!r}\n{text}"
-    file.write_text(given if not isinstance(tasks, dict) else f"{text}\n{given}")
+    file.write_text(f"tasks = {tasks}\n{to_toml(tables)}")
     with pytest.raises(RecipeError, match="tasks"):
         load_recipe(file)
