@@ -124,15 +124,16 @@ def build_group_hook(recipe: Recipe) -> GroupHook | None:
 def build_lane(
     recipe: Recipe,
     surroundings: Surroundings,
+    rewards: Rewards,
     places: Places,
     journal: Journal,
     *,
     patience: float,
 ) -> Lane:
-    """How groups of the recipe's task are trained on; its rewards are to be closed."""
+    """How groups of the recipe's task come to the journal."""
     return Lane(
         surroundings=surroundings,
-        rewards=build_rewards(recipe),
+        rewards=rewards,
         hook=build_group_hook(recipe),
         places=places,
         life=f"b{journal.boot}",

@@ -24,6 +24,7 @@ from engine.build import (
     build_codec,
     build_lane,
     build_protocol,
+    build_rewards,
     build_sampling,
     build_tools,
     open_source,
@@ -46,6 +47,7 @@ from engine.lanes.mixing import Mixture
 from engine.lanes.places import Places
 from engine.lanes.signal import Sieve
 from engine.lanes.train import TrainLane
+from engine.protocols import Protocol
 from engine.rehearsal import first_that_fits
 from engine.rollout.assignment import Surroundings
 from engine.rollout.decide import Rules
@@ -155,6 +157,9 @@ class Engine:
         tasks = task_recipes(recipe)
         check_tasks(self._table.evaluation.suites, tasks)
         protocols = {name: build_protocol(own) for name, own in tasks.items()}
+        rewards = {name: build_rewards(own) for name, own in tasks.items()}
+        for own_rewards in rewards.values():
+            stack.callback(own_rewards.close)
         sources = {name: await self._source(name, own) for name, own in tasks.items()}
         for name, source in sources.items():
             await first_that_fits(source, protocols[name], codec)
@@ -180,24 +185,17 @@ class Engine:
                 self._progress.show(f"warning: {doubt}")
         failures: Counter[str] = Counter()
         places = Places(self._table.max_concurrent)
-        lanes = {}
-        for name, own in tasks.items():
-            surroundings = Surroundings(
-                rules=Rules(
-                    protocol=protocols[name],
-                    codec=codec,
-                    limits=own.shared.task.limits,
-                    observation_keep=self._table.observation_keep,
-                ),
-                pool=self._pool,
-                tools=self._services,
-                tokenizer_hash=codec.hash,
-                failures=failures,
+        lanes = {
+            name: build_lane(
+                own,
+                self._surroundings(own, protocols[name], codec, failures),
+                rewards[name],
+                places,
+                self.journal,
+                patience=self._table.patience_s,
             )
-            lanes[name] = build_lane(
-                own, surroundings, places, self.journal, patience=self._table.patience_s
-            )
-            stack.callback(lanes[name].rewards.close)
+            for name, own in tasks.items()
+        }
         sampling = build_sampling(recipe)
         self._evaluation = EvaluationLane(
             table=self._table.evaluation,
@@ -254,6 +252,23 @@ class Engine:
             failures=failures,
             metrics=self.metrics,
             progress=self._progress,
+        )
+
+    def _surroundings(
+        self, recipe: Recipe, protocol: Protocol, codec: HuggingFaceCodec, failures: Counter[str]
+    ) -> Surroundings:
+        """Of the recipe's task."""
+        return Surroundings(
+            rules=Rules(
+                protocol=protocol,
+                codec=codec,
+                limits=recipe.shared.task.limits,
+                observation_keep=self._table.observation_keep,
+            ),
+            pool=self._pool,
+            tools=self._services,
+            tokenizer_hash=codec.hash,
+            failures=failures,
         )
 
     async def _source(self, name: str, recipe: Recipe) -> TaskSource:

@@ -46,11 +46,11 @@ class ToolServices:
         tables: Mapping[str, ToolTable],
         owner: str,
         processes: Mapping[str, ToolProcess] | None = None,
-        of_task: Mapping[str, Sequence[str]] | None = None,
+        of_task: Mapping[str, Collection[str]] | None = None,
     ) -> None:
         """`owner`: the same in every life of the engine. `processes`: by table, those that the
-        engine starts itself. `of_task`: by a task's name, the tables that it uses, in its order; a
-        task that is not there uses all. StartupError for a `tls_ca` that cannot be used."""
+        engine starts itself. `of_task`: by a task's name, the tables that it uses; a task that is
+        not there uses all. StartupError for a `tls_ca` that cannot be used."""
         own = processes or {}
         self._owner = owner
         self._life = secrets.token_hex(3)
@@ -237,8 +237,9 @@ class ToolServices:
         return bool(names & self._found) or not names & self._kept
 
     def _used_by(self, task: Task) -> list[Service]:
-        """In the order of the task's tools."""
-        return [self._services[name] for name in self._of_task.get(task.name, self._services)]
+        """In one order for all tasks: two that wait for room would else wait for each other."""
+        used = self._of_task.get(task.name, self._services)
+        return [service for name, service in self._services.items() if name in used]
 
     def _environment(
         self, sessions: Iterable[ServiceSession], clock: TimeLimit | None = None

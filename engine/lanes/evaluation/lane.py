@@ -112,7 +112,6 @@ class EvaluationLane:
         """Opens the sources and reads what earlier lives left. StartupError when a source cannot be
         used or is too short, or a sampler's context is too small for a suite's limits."""
         self._done = self._results.begin()
-        check_tasks(self._table.suites, self._contexts)
         around = {name: context.surroundings for name, context in self._contexts.items()}
         limits = {name: its.rules.limits for name, its in around.items()}
         pool = next(iter(around.values())).pool

@@ -12,9 +12,10 @@ from engine.errors import StartupError
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.support.dialogue import ANSWER, by_turn
 from tests.support.engines import Leased
-from tests.support.tools import LONG_STOP, ToolDouble, serving, text
+from tests.support.tools import LONG_STOP, PYTHON, ToolDouble, serving, text
 from tests.support.waiting import until
 from toolwright.recipe import RecipeError
+from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import Trajectory, WeightVersion
 
 RUN = {"groups_per_step": 3, "group_size": 2, "steps": 4}
@@ -69,6 +70,22 @@ async def test_a_batch_has_both_and_each_is_its_own(world: MakeWorld) -> None:
     assert here.texts(sums[0])[0][1].startswith("<|im_start|>system\nCompute.")
     assert here.texts(finds[0])[0][1].startswith("<|im_start|>system\nLook it up.")
     assert (len(here.tools.opened), len(other.opened)) == (4, 2), "no session on the other's tools"
+
+
+async def test_all_tasks_take_services_in_one_order(world: MakeWorld) -> None:
+    """Else a trajectory of each could hold what the other one waits for. Prompts show the order."""
+    run_tool = pb.ToolDescriptor()
+    run_tool.CopyFrom(LONG_STOP)
+    run_tool.usage = "write <run> code </run>"
+    async with serving(ToolDouble(lambda _: text("ran", tool="run"), tools=[run_tool])) as other:
+        here = await world(run=RUN)
+        shown = {"protocol_options": {"system": "{usage}"}}
+        two_tasks(here, other, tools=["other", "python"], **shown)
+        here.tables["tasks"]["sums"] |= {"tools": ["python", "other"], **shown}
+        async with here.engine() as run:
+            groups = await run.learner.lease(await run.learner.version(), count=3, wait=60)
+    prompts = [here.texts(group.members[0])[0][1] for group in groups]
+    assert all(f"{PYTHON.usage}\n\n{run_tool.usage}<" in prompt for prompt in prompts)
 
 
 async def test_a_restart_gives_no_question_twice(world: MakeWorld) -> None:
