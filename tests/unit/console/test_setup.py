@@ -84,6 +84,7 @@ def test_every_task_s_questions_and_conversations_are_needed(tmp_path: Path) -> 
     ]
     file = written(
         tmp_path,
+        run={"groups_per_step": 2},
         task={"source": None},
         tasks={"sums": {"source": "task.py:sums"}, "shop": {"source": "run/questions.jsonl"}},
         render={"conversations": {"sums": "run/sums.jsonl", "shop": "run/shop.jsonl"}},
