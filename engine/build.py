@@ -10,10 +10,14 @@ from inspect import signature
 from pathlib import Path
 
 from engine.errors import StartupError
+from engine.journal.journal import Journal
+from engine.lanes.group import Lane
+from engine.lanes.places import Places
 from engine.protocols import Protocol
 from engine.rewards.hook import GroupHook
 from engine.rewards.rewards import Rewards
 from engine.rewards.stops import StopRules
+from engine.rollout.assignment import Surroundings
 from engine.tasks import TaskSource
 from engine.text.codec import HuggingFaceCodec
 from engine.tools.process import ToolProcess
@@ -48,6 +52,23 @@ def build_codec(recipe: Recipe, model: Path | None = None) -> HuggingFaceCodec:
     policy = recipe.shared.policy
     folder = recipe.resolve(model or policy.model)
     return HuggingFaceCodec(folder, foreign_text=policy.foreign_text)
+
+
+def task_recipes(recipe: Recipe) -> dict[str, Recipe]:
+    """The recipe of each of its tasks, as if there were no other; "" = the only one."""
+    return {name: recipe.of_task(name) for name in recipe.shared.each_task}
+
+
+def one_task(recipe: Recipe, name: str, command: str) -> Recipe:
+    """The recipe of a single task, for a command that works on one. StartupError where none is
+    named and there are several, or the name is none."""
+    known = ", ".join(recipe.shared.tasks)
+    if name and name not in recipe.shared.tasks:
+        there = f"the recipe's tasks are {known}" if known else "the recipe has only [task]"
+        raise StartupError(f"--task {name}: {there}")
+    if known and not name:
+        raise StartupError(f"{command} works on one task: say --task with one of {known}")
+    return recipe.of_task(name)
 
 
 def refuse_api(recipe: Recipe, command: str) -> None:
@@ -100,6 +121,31 @@ def build_group_hook(recipe: Recipe) -> GroupHook | None:
     )
 
 
+def build_lane(
+    recipe: Recipe,
+    surroundings: Surroundings,
+    rewards: Rewards,
+    places: Places,
+    journal: Journal,
+    *,
+    patience: float,
+) -> Lane:
+    """How groups of the recipe's task come to the journal."""
+    return Lane(
+        surroundings=surroundings,
+        rewards=rewards,
+        hook=build_group_hook(recipe),
+        places=places,
+        life=f"b{journal.boot}",
+        patience=patience,
+        keeper=journal.append,
+        forget=journal.forget,
+        stored=journal.blob,
+        branching=recipe.shared.task.branching,
+        seed=recipe.shared.run.seed,
+    )
+
+
 async def open_source(recipe: Recipe, *, max_bad_rows: int) -> TaskSource:
     """The training tasks. StartupError when they cannot be read."""
     task = recipe.shared.task
@@ -113,11 +159,10 @@ async def open_source(recipe: Recipe, *, max_bad_rows: int) -> TaskSource:
 
 
 def build_tools(recipe: Recipe, owner: str, *, but: Collection[str] = ()) -> ToolServices:
-    """Clients for the [tools.*] tables that the task asks for, all of them unless it names some;
+    """Clients for the [tools.*] tables that the tasks ask for, all of them unless they name some;
     `but`: those that are left out. StartupError for a file of their TLS that cannot be used."""
     shared = recipe.shared
-    asked = shared.task.tools or shared.tools
-    tables = {name: shared.tools[name] for name in asked if name not in but}
+    tables = {name: shared.tools[name] for name in shared.used_tools if name not in but}
     processes = {
         name: ToolProcess(
             name, table, folder=recipe.folder, output=recipe.run_folder / f"tools.{name}.log"
@@ -135,7 +180,11 @@ def build_tools(recipe: Recipe, owner: str, *, but: Collection[str] = ()) -> Too
         )
         for name, table in tables.items()
     }
-    return ToolServices(resolved, owner, processes)
+    of_task = {
+        name: [tool for tool in task.tools or shared.tools if tool in tables]
+        for name, task in shared.each_task.items()
+    }
+    return ToolServices(resolved, owner, processes, of_task)
 
 
 async def tools_of(recipe: Recipe) -> list[ToolSpec]:

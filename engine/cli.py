@@ -10,7 +10,7 @@ import json
 import math
 import signal
 import sys
-from contextlib import closing
+from contextlib import ExitStack, closing
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -143,6 +143,9 @@ def sample(
         str,
         typer.Option(help="FILE.jsonl, FILE.parquet or ./file.py:function; default: task.source"),
     ] = "",
+    task: Annotated[
+        str, typer.Option(metavar="NAME", help="of several in the recipe, the one to roll out")
+    ] = "",
     n: Annotated[
         int | None, typer.Option("--n", min=1, help="tasks, the first ones; default: all of a file")
     ] = None,
@@ -208,12 +211,13 @@ def sample(
             --shard-size 1000 --export openai --output run/kept
     """
     with one_sentence():
+        from engine.build import one_task
         from engine.commands.sample import Options, sample_and_tell
         from engine.commands.stopping import Stopped
         from engine.sample import collect, layouts
         from engine.sample.budget import Budget, Prices
 
-        read = load_recipe(recipe, set_ or ())
+        read = one_task(load_recipe(recipe, set_ or ()), task, "`engine sample`")
         table = read.table("engine", EngineTable)
         options = Options(
             output=output,
@@ -252,11 +256,15 @@ def replay(
     """Fold a recorded run again, call its reward functions, and compare ids, masks and rewards
     bit for bit, without model or GPU. Takes a run with engine.history = "all"."""
     with one_sentence():
-        from engine.build import build_rewards
+        from engine.build import build_rewards, task_recipes
         from engine.commands.replay import replay as replay_run
 
         read = load_recipe(recipe) if recipe else read_resolved(run / "engine.resolved.json")
-        with closing(build_rewards(read)) as rewards:
+        with ExitStack() as stack:
+            rewards = {
+                name: stack.enter_context(closing(build_rewards(own)))
+                for name, own in task_recipes(read).items()
+            }
             policy = read.resolve(read.shared.policy.model)
             done = asyncio.run(replay_run(run, rewards, policy))
         for line in done.lines():

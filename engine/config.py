@@ -16,6 +16,9 @@ class Suite(Table):
     """One evaluation: the first `n` rows of a source, one trajectory each."""
 
     name: str = Field(max_length=100, description="a word or some; it becomes a file name")
+    task: str = Field(
+        default="", description="which of [tasks.*] its questions belong to; there alone"
+    )
     source: str = Field(description="like task.source")
     n: int = Field(ge=1)
     when: Literal["every", "ends", "last"] = Field(
@@ -106,9 +109,9 @@ class RenderTable(Table):
     model: Path | None = Field(
         default=None, description="folder of tokenizer and template; policy.model"
     )
-    conversations: Path = Field(
+    conversations: Path | dict[str, Path] = Field(
         description='JSONL: {"messages": [{"role", "content"}, ...]}, with "tools" or without; or '
-        "rows of the Hermes layout"
+        "rows of the Hermes layout; with several tasks a file of each: { NAME = FILE }"
     )
     output: Path
     ask_tools: bool = Field(
@@ -116,8 +119,15 @@ class RenderTable(Table):
         description="ask the services under [tools] what prompts that show tools have to show, for "
         "rows that carry no tools of their own",
     )
+
     max_bad_rows: int = Field(
         default=0,
         ge=0,
         description="lines that cannot be used and are passed over; one more ends it",
     )
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """The conversations of each task, "" = of the only one."""
+        given = self.conversations
+        return given if isinstance(given, dict) else {"": given}

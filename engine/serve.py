@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import signal
-from collections.abc import AsyncIterator, Coroutine
+from collections import Counter
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -22,13 +22,14 @@ from engine import garbage
 from engine.branching.checking import branching_doubts, check_top_k
 from engine.build import (
     build_codec,
-    build_group_hook,
+    build_lane,
     build_protocol,
     build_rewards,
     build_sampling,
     build_tools,
     open_source,
     refuse_api,
+    task_recipes,
 )
 from engine.config import EngineTable
 from engine.edge.broadcast_publish import BroadcastPublishes
@@ -39,13 +40,14 @@ from engine.edge.service import PolicyServicer, RolloutServicer
 from engine.edge.status import EngineStatus
 from engine.errors import PublishFailed, StartupError
 from engine.journal.fork import fork_from
-from engine.journal.identity import policy_identity
+from engine.journal.identity import policy_identity, tasks_identity
 from engine.journal.journal import Journal
-from engine.lanes.evaluation import EvaluationLane
-from engine.lanes.group import Lane
+from engine.lanes.evaluation import EvaluationLane, check_tasks
+from engine.lanes.mixing import Mixture
 from engine.lanes.places import Places
 from engine.lanes.signal import Sieve
 from engine.lanes.train import TrainLane
+from engine.protocols import Protocol
 from engine.rehearsal import first_that_fits
 from engine.rollout.assignment import Surroundings
 from engine.rollout.decide import Rules
@@ -62,7 +64,7 @@ from toolwright.beginning import first_policy, leave_fork
 from toolwright.fingerprint import fingerprint
 from toolwright.holder import holder_of
 from toolwright.policy.v1 import policy_pb2, policy_pb2_grpc
-from toolwright.recipe import Recipe, refuse_open_ports
+from toolwright.recipe import Recipe, refuse_open_ports, task_key
 from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
 from toolwright.rpc.auth import tokens_here
 from toolwright.rpc.server import Server
@@ -152,70 +154,64 @@ class Engine:
             leave_fork(recipe, run=self._fork, version=str(version), weights=weights)
         self._model = first_policy(recipe)
         codec = build_codec(recipe)
-        protocol, rewards = build_protocol(recipe), build_rewards(recipe)
-        stack.callback(rewards.close)
-        source = await open_source(recipe, max_bad_rows=self._table.max_bad_rows)
-        for doubt in source.doubts():
-            self._progress.show(f"warning: task source: {doubt}")
-        await first_that_fits(source, protocol, codec)
+        tasks = task_recipes(recipe)
+        check_tasks(self._table.evaluation.suites, tasks)
+        protocols = {name: build_protocol(own) for name, own in tasks.items()}
+        rewards = {name: build_rewards(own) for name, own in tasks.items()}
+        for own_rewards in rewards.values():
+            stack.callback(own_rewards.close)
+        sources = {name: await self._source(name, own) for name, own in tasks.items()}
+        for name, source in sources.items():
+            await first_that_fits(source, protocols[name], codec)
         self.journal = Journal(recipe.run_folder / "journal.sqlite", history=self._table.history)
         stack.push_async_callback(self.journal.close)
-        await self._claim(codec, source)
+        await self._claim(codec, sources)
         # Not before: a start that is refused must not rename what the run was made with.
         recipe.write_resolved("engine", self._table)
         self._pool = SamplerPool(shared.sampler, codec, vocab_size=codec.vocab_size)
         stack.push_async_callback(self._pool.close)
         await self._pool.open()
-        check_top_k(shared.task.branching, codec.vocab_size)
-        check_context("task.limits.model", shared.task.limits.model, self._pool.longest_prompt)
+        for name, task in shared.each_task.items():
+            check_top_k(task.branching, codec.vocab_size)
+            key = f"{task_key(name)}.limits.model"
+            check_context(key, task.limits.model, self._pool.longest_prompt)
         self._services = build_tools(recipe, self.journal.owner)
         stack.push_async_callback(self._services.close)
         # A run that goes on may be started before its services are back.
         tools = await self._services.open(patient=self.journal.boot > 1)
-        listed = [tool for some in tools.values() for tool in some]
-        for doubt in branching_doubts(shared.task.branching, listed):
-            self._progress.show(f"warning: {doubt}")
-        surroundings = Surroundings(
-            rules=Rules(
-                protocol=protocol,
-                codec=codec,
-                limits=shared.task.limits,
-                observation_keep=self._table.observation_keep,
-            ),
-            pool=self._pool,
-            tools=self._services,
-            tokenizer_hash=codec.hash,
-        )
+        for task in shared.each_task.values():
+            listed = [tool for name in task.tools or shared.tools for tool in tools[name]]
+            for doubt in branching_doubts(task.branching, listed):
+                self._progress.show(f"warning: {doubt}")
+        failures: Counter[str] = Counter()
+        places = Places(self._table.max_concurrent)
+        lanes = {
+            name: build_lane(
+                own,
+                self._surroundings(own, protocols[name], codec, failures),
+                rewards[name],
+                places,
+                self.journal,
+                patience=self._table.patience_s,
+            )
+            for name, own in tasks.items()
+        }
         sampling = build_sampling(recipe)
         self._evaluation = EvaluationLane(
             table=self._table.evaluation,
             steps=shared.run.steps,
-            surroundings=surroundings,
-            rewards=rewards,
+            lanes=lanes,
             sampling=sampling,
             run_folder=recipe.run_folder,
-            life=f"b{self.journal.boot}",
-            patience=self._table.patience_s,
         )
         stack.callback(self._evaluation.close)
         await self._evaluation.open(recipe.folder, max_bad_rows=self._table.max_bad_rows)
         stack.push_async_callback(self._evaluation.stop)
         self._lane = TrainLane(
             run=shared.run,
-            lane=Lane(
-                surroundings=surroundings,
-                rewards=rewards,
-                hook=build_group_hook(recipe),
-                places=Places(self._table.max_concurrent),
-                life=f"b{self.journal.boot}",
-                patience=self._table.patience_s,
-                keeper=self.journal.append,
-                forget=self.journal.forget,
-                stored=self.journal.blob,
-                branching=shared.task.branching,
-                seed=shared.run.seed,
-            ),
-            source=source,
+            lanes=lanes,
+            sources=sources,
+            mixture=Mixture(shared.allotment),
             journal=self.journal,
             sampling=sampling,
             bad_rows=BadRows(self._table.max_bad_rows),
@@ -253,24 +249,44 @@ class Engine:
             pool=self._pool,
             services=self._services,
             journal=self.journal,
-            surroundings=surroundings,
+            failures=failures,
             metrics=self.metrics,
             progress=self._progress,
         )
 
-    async def _claim(self, codec: HuggingFaceCodec, source: TaskSource) -> None:
+    def _surroundings(
+        self, recipe: Recipe, protocol: Protocol, codec: HuggingFaceCodec, failures: Counter[str]
+    ) -> Surroundings:
+        """Of the recipe's task."""
+        return Surroundings(
+            rules=Rules(
+                protocol=protocol,
+                codec=codec,
+                limits=recipe.shared.task.limits,
+                observation_keep=self._table.observation_keep,
+            ),
+            pool=self._pool,
+            tools=self._services,
+            tokenizer_hash=codec.hash,
+            failures=failures,
+        )
+
+    async def _source(self, name: str, recipe: Recipe) -> TaskSource:
+        source = await open_source(recipe, max_bad_rows=self._table.max_bad_rows)
+        for doubt in source.doubts():
+            whose = f" of tasks.{name}" if name else ""
+            self._progress.show(f"warning: task source{whose}: {doubt}")
+        return source
+
+    async def _claim(self, codec: HuggingFaceCodec, sources: Mapping[str, TaskSource]) -> None:
         """StartupError for a journal of another run."""
         shared = self._recipe.shared
-        drawn = source.identity
-        options = json.dumps(shared.task.protocol_options, sort_keys=True)
         model = self._recipe.resolve(shared.policy.model)
         await self.journal.claim(
             {
                 "run name": shared.run.name,
                 "group size": str(shared.run.group_size),
-                "task source": f"{drawn.name}, {drawn.sha256[:12] or 'a function'}",
-                "order of tasks": f"seed {drawn.seed}{', shuffled' if drawn.shuffle else ''}",
-                "protocol": f"{shared.task.protocol} {options}",
+                **tasks_identity(shared, {n: source.identity for n, source in sources.items()}),
                 "tokenizer": codec.hash,
                 "policy.foreign_text": shared.policy.foreign_text,
                 "policy": await asyncio.to_thread(policy_identity, model),

@@ -61,6 +61,12 @@ class MetricsLog:
         self._lines.write(json.dumps({"step": step, **clean}) + "\n")
 
 
+OF_TASK = (
+    "groups", "groups_with_signal", "trajectories", "masked", "stop", "reward", "reward_std",
+    "response_length", "calls", "call_failed_fraction", "call_invalid_fraction",
+    "truncated_fraction",
+)  # fmt: skip
+"""What is told of each of several tasks, too: names, up to their first slash."""
 OVER_TRAINED = (
     ("entropy", "entropy"),
     ("clip_high_fraction", "clipped_above"),
@@ -166,6 +172,30 @@ def trajectory_stats(groups: Sequence[Group], version: WeightVersion) -> dict[st
         out["staleness_mean"] = _mean(ages)
         out["staleness_max"] = max(ages)
     out["versions_per_trajectory"] = _mean([len(t.weight_versions) for t in kept])
+    return out
+
+
+def task_stats(
+    groups: Sequence[Group],
+    version: WeightVersion,
+    sums: Mapping[str, float],
+    tasks: Sequence[str],
+) -> dict[str, Any]:
+    """The same of each of several tasks, as "task/NAME/METRIC": facts about its trajectories, and
+    what the sums say of its tokens. Its loss is its part of the whole."""
+    out: dict[str, Any] = {}
+    for task in tasks:
+        own = [group for group in groups if any(t.task.name == task for t in group.trajectories)]
+        facts = trajectory_stats(own, version)
+        found = {name: facts[name] for name in facts if name.partition("/")[0] in OF_TASK}
+        if tokens := sums.get(f"tokens/{task}"):
+            found["trained_tokens"] = tokens
+            found["loss"] = sums[f"loss/{task}"]
+            found["clip_fraction"] = sums[f"clipped/{task}"] / tokens
+            for name in ("entropy", "kl_reference"):
+                if f"{name}/{task}" in sums:
+                    found[name] = sums[f"{name}/{task}"] / tokens
+        out |= {f"task/{task}/{name}": value for name, value in found.items()}
     return out
 
 

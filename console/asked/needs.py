@@ -9,16 +9,16 @@ from typing import Any
 
 from console.asked.plan import Maker, Need
 from console.config import ConsoleTable
-from toolwright.recipe import Recipe
+from toolwright.recipe import Recipe, task_key
 
 ROWS = (".jsonl", ".parquet")
 
 
 def goals(recipe: Recipe) -> tuple[Need, ...]:
     """What engine and learner read when they start."""
-    task = recipe.shared.task
     found = [Need(key="policy.model", path=recipe.resolve(recipe.shared.policy.model))]
-    found += _source(recipe, "task.source", task.source)
+    for name, task in recipe.shared.each_task.items():
+        found += _source(recipe, f"{task_key(name)}.source", task.source)
     evaluation = _table(_table(recipe.raw, "engine"), "evaluation")
     for suite in evaluation.get("suites", ()):
         key = f"engine.evaluation.suites {suite['name']!r}.source"
@@ -65,8 +65,10 @@ def _render(recipe: Recipe) -> Iterator[Maker]:
     if "render" not in recipe.raw:
         return
     table = _table(recipe.raw, "render")
+    given = table["conversations"]
+    files = given.values() if isinstance(given, Mapping) else (given,)
     needs = (
-        _need(recipe, table, "render", "conversations"),
+        *(Need(key="render.conversations", path=recipe.resolve(file)) for file in files),
         _need(recipe, table, "render", "model"),
     )
     output = recipe.resolve(table["output"])

@@ -129,7 +129,7 @@ def _endpoints(
 
 
 def _tools(recipe: Recipe, chosen: dict[str, Service]) -> Iterator[str]:
-    used = recipe.shared.task.tools or tuple(recipe.shared.tools)
+    used = recipe.shared.used_tools
     for name, tool in recipe.shared.tools.items():
         is_used = name in used
         if tool.serve and name in chosen:

@@ -109,7 +109,7 @@ async def _samplers(setup: Setup, served: set[str], found: list[tuple[str, str]]
 async def _tools(setup: Setup, served: set[str]) -> None:
     """Tool services that somebody else starts."""
     shared = setup.recipe.shared
-    for name in shared.task.tools or shared.tools:
+    for name in shared.used_tools:
         address = shared.tools[name].service
         if not address or address in served:
             continue

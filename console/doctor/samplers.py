@@ -11,7 +11,7 @@ from console.doctor.packages import pins
 from console.doctor.types import Check, Finding, Findings, Patient, ok, problem, warning
 from toolwright.model_folder import ModelFolderError, shape_hash
 from toolwright.packaged import packaged
-from toolwright.recipe import Recipe
+from toolwright.recipe import Recipe, task_key
 
 ENVIRONMENT, SAMPLER = "sampler's environment", "sampler"
 TESTED = "constraints/sampler-cpu.txt"
@@ -110,11 +110,13 @@ def judge(recipe: Recipe, url: str, model: dict[str, Any], server: dict[str, Any
         found.append(warning(SAMPLER, f"{url}: SGLang {version}, tested is {tested}", mend))
     found += _shape(recipe, url, str(model.get("model_path", "")))
     found += _weights(recipe, url, str(model.get("weight_version", "")))
-    longest, wanted = server.get("max_req_input_len"), recipe.shared.task.limits.model
-    if isinstance(longest, int) and longest < wanted:
-        sentence = f"{url}: takes {longest} tokens, and task.limits.model is {wanted}"
-        mend = f"start it with --context-length {wanted}, or lower task.limits.model"
-        found.append(problem(SAMPLER, sentence, mend))
+    longest = server.get("max_req_input_len")
+    for name, task in recipe.shared.each_task.items():
+        key, wanted = f"{task_key(name)}.limits.model", task.limits.model
+        if isinstance(longest, int) and longest < wanted:
+            sentence = f"{url}: takes {longest} tokens, and {key} is {wanted}"
+            mend = f"start it with --context-length {wanted}, or lower {key}"
+            found.append(problem(SAMPLER, sentence, mend))
     if server and not server.get("incremental_streaming_output"):
         sentence = f"{url}: each chunk repeats the whole answer, which costs the engine time"
         mend = "start it with --incremental-streaming-output"

@@ -24,6 +24,7 @@ from console.report.commands import commands, processes
 from console.report.headline import are_shares, headline, judge_all, judge_run
 from console.report.measured import measured
 from console.report.suites import Asked, Change, all_asked, change, mean, told
+from console.report.tasks import of_tasks
 from console.report.transcript import before_and_after
 from console.verdict import Judgement, Score, shown_error
 from console.watch.doubts import of_calls
@@ -54,7 +55,7 @@ def figures(runs: Sequence[RunFiles], *, output: Path) -> dict[str, Any]:
         "curve": plots.curve(runs, main, every),
         "suite_plots": [*plots.suites(runs, every), *plots.beside(runs, asked)],
         "measured_plots": measured(runs),
-        "plots": plots.training(runs),
+        "plots": [*of_tasks(runs), *plots.training(runs)],
         "evaluations": _evaluations(runs),
         "breakdowns": _breakdowns(first),
         "stages": _stages(runs),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from engine.branching.checking import branching_doubts, check_top_k
 from engine.build import (
@@ -14,11 +14,12 @@ from engine.build import (
     build_tools,
     open_source,
     refuse_api,
+    task_recipes,
 )
 from engine.config import EngineTable
 from engine.errors import StartupError
 from engine.journal.identity import policy_identity
-from engine.lanes.evaluation.lane import check_suites
+from engine.lanes.evaluation.lane import check_suites, check_tasks
 from engine.lanes.evaluation.tasks import SuiteTasks
 from engine.protocols import Protocol
 from engine.rehearsal import first_that_fits
@@ -30,7 +31,7 @@ from engine.text.codec import HuggingFaceCodec
 from engine.tools.files import check_tool_files
 from engine.unmade import policy_stand_in, who_makes, who_makes_source
 from toolwright.beginning import first_policy
-from toolwright.recipe import Recipe, check_all
+from toolwright.recipe import Recipe, check_all, task_key
 from toolwright.recipe.open_ports import is_open, open_ports
 from toolwright.recipe.remarks import WARNING, remarks
 from toolwright.rpc.auth import tokens_here
@@ -64,7 +65,8 @@ def check(recipe: Recipe, table: EngineTable, *, connect: bool) -> Iterator[str]
     codec = build_codec(recipe, like) if like else None
     if codec:
         whose = f" (of {like})" if maker else ""
-        check_top_k(recipe.shared.task.branching, codec.vocab_size)
+        for task in recipe.shared.each_task.values():
+            check_top_k(task.branching, codec.vocab_size)
         yield (f"policy: vocabulary {codec.vocab_size}, end of turn {codec.end_of_turn!r}{whose}")
     if maker:
         lost = "its weights" if codec else "tokenizer, chat template, first prompt, samplers"
@@ -73,10 +75,16 @@ def check(recipe: Recipe, table: EngineTable, *, connect: bool) -> Iterator[str]
         if not any(first.glob("*.safetensors")):
             yield f"policy: {first} holds no weights yet (*.safetensors)"
         policy_identity(first)
-    protocol = build_protocol(recipe)
-    build_rewards(recipe)
-    build_group_hook(recipe)
-    yield from asyncio.run(_sources(recipe, table, protocol, codec))
+    if recipe.shared.tasks:
+        told = (f"{groups} of {name}" for name, groups in recipe.shared.allotment.items())
+        yield f"groups of a batch: {', '.join(told)}"
+    tasks = task_recipes(recipe)
+    check_tasks(table.evaluation.suites, tasks)
+    for own in tasks.values():
+        build_rewards(own)
+        build_group_hook(own)
+    protocols = {name: build_protocol(own) for name, own in tasks.items()}
+    yield from asyncio.run(_sources(recipe, table, protocols, codec))
     yield from (WARNING + line for line in asyncio.run(check_tool_files(recipe)))
     if connect:
         yield from asyncio.run(_connect(recipe, table, codec))
@@ -86,14 +94,19 @@ def check(recipe: Recipe, table: EngineTable, *, connect: bool) -> Iterator[str]
 
 
 async def _sources(
-    recipe: Recipe, table: EngineTable, protocol: Protocol, codec: HuggingFaceCodec | None
+    recipe: Recipe,
+    table: EngineTable,
+    protocols: Mapping[str, Protocol],
+    codec: HuggingFaceCodec | None,
 ) -> list[str]:
-    task = recipe.shared.task
     Listener(table.listen or recipe.shared.run.engine, tokens=tokens_here())
-    if maker := who_makes_source(recipe, task.source):
-        lines = [_source_left_out("task.source", task.source, maker)]
-    else:
-        lines = await _training(recipe, table, protocol, codec)
+    lines = []
+    for name, own in task_recipes(recipe).items():
+        source = own.shared.task.source
+        if maker := who_makes_source(recipe, source):
+            lines.append(_source_left_out(f"{task_key(name)}.source", source, maker))
+        else:
+            lines += await _training(own, table, protocols[name], codec, name)
     for suite in table.evaluation.suites:
         if maker := who_makes_source(recipe, suite.source):
             lines.append(_source_left_out(f"evaluation {suite.name}", suite.source, maker))
@@ -108,9 +121,14 @@ async def _sources(
 
 
 async def _training(
-    recipe: Recipe, table: EngineTable, protocol: Protocol, codec: HuggingFaceCodec | None
+    recipe: Recipe,
+    table: EngineTable,
+    protocol: Protocol,
+    codec: HuggingFaceCodec | None,
+    name: str,
 ) -> list[str]:
-    """Of the tasks to train on."""
+    """Of the questions to train on. name: of the task, "" for the only one."""
+    whose = f" of tasks.{name}" if name else ""
     source = await open_source(recipe, max_bad_rows=table.max_bad_rows)
     lines = []
     if codec is None:
@@ -118,15 +136,16 @@ async def _training(
     else:
         drawn, tokens = await first_that_fits(source, protocol, codec)
         task = drawn.task
-        lines.append(f"first prompt: {tokens} tokens without tools")
+        lines.append(f"first prompt{whose}: {tokens} tokens without tools")
         room = recipe.shared.task.limits.model
         if tokens >= room:
             lines.append(
-                f"{WARNING}the first prompt has {tokens} tokens and task.limits.model is {room}: "
+                f"{WARNING}the first prompt{whose} has {tokens} tokens and "
+                f"{task_key(name)}.limits.model is {room}: "
                 "no token is left for an answer"
             )
-    lines.append(f"first task: {task.id}: {(task.prompt or str(task.messages[-1]))[:120]}")
-    lines += _of_rows("task source", source)
+    lines.append(f"first task{whose}: {task.id}: {(task.prompt or str(task.messages[-1]))[:120]}")
+    lines += _of_rows(f"task source{whose}", source)
     source.close()
     return lines
 
@@ -152,8 +171,9 @@ async def _connect(recipe: Recipe, table: EngineTable, codec: HuggingFaceCodec |
     services = build_tools(recipe, "check", but=chosen)
     try:
         found = await services.open()
-        every = [tool for tools in found.values() for tool in tools]
-        lines += (WARNING + line for line in branching_doubts(shared.task.branching, every))
+        for task in shared.each_task.values():
+            every = [tool for name in task.tools or shared.tools for tool in found.get(name, ())]
+            lines += (WARNING + line for line in branching_doubts(task.branching, every))
         for name, tools in found.items():
             listed = ", ".join(tool.name for tool in tools)
             lines.append(f"tools.{name} at {shared.tools[name].where}: {listed}")
@@ -171,8 +191,10 @@ async def _ask_samplers(
     try:
         await pool.open()
         lines = [_sampler_line(server) for server in pool.servers]
-        check_context("task.limits.model", shared.task.limits.model, pool.longest_prompt)
-        check_suites(table.evaluation.suites, shared.task.limits, pool.longest_prompt)
+        limits = {name: task.limits for name, task in shared.each_task.items()}
+        for name, own in limits.items():
+            check_context(f"{task_key(name)}.limits.model", own.model, pool.longest_prompt)
+        check_suites(table.evaluation.suites, limits, pool.longest_prompt)
     finally:
         await pool.close()
     return lines

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
+from engine.build import one_task
 from engine.commands.stopping import stoppable, until_stopped
 from engine.config import EngineTable
 from engine.errors import StartupError
@@ -15,14 +16,17 @@ from engine.evaluate.asked import Subset
 from engine.evaluate.evaluator import Evaluator, Wanted
 from engine.evaluate.folder import LOG, EvaluationFolder
 from engine.evaluate.results.figures import Reading, write_results
+from engine.lanes.evaluation import check_tasks
 from engine.telemetry.logs import log_to
 from toolwright.recipe import Recipe, is_open, refuse_open_ports
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What the command line says. output: None = "eval" in the run's folder."""
+    """What the command line says. task: of several in the recipe. output: None = "eval" in the
+    run's folder, "eval-TASK" for one of several."""
 
+    task: str = ""
     output: Path | None = None
     suites: tuple[str, ...] = ()
     subset: int | None = None
@@ -47,7 +51,9 @@ async def evaluate(
                 "which servers have the weights with --endpoint http://HOST:PORT"
             )
     refuse_open_ports(recipe, "tools")
-    path = options.output or recipe.run_folder / "eval"
+    check_tasks(table.evaluation.suites, recipe.shared.each_task)
+    recipe, table = one_task(recipe, options.task, "`engine eval`"), of_task(table, options.task)
+    path = options.output or recipe.run_folder / "-".join(filter(None, ("eval", options.task)))
     folder = EvaluationFolder(path)
     try:
         folder.claim()
@@ -68,3 +74,10 @@ async def evaluate(
         return found
     finally:
         folder.close()
+
+
+def of_task(table: EngineTable, name: str) -> EngineTable:
+    """The table with the suites of this task alone; "" = of the only one."""
+    suites = tuple(suite for suite in table.evaluation.suites if suite.task == name)
+    evaluation = table.evaluation.model_copy(update={"suites": suites})
+    return table.model_copy(update={"evaluation": evaluation})

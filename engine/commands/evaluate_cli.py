@@ -89,6 +89,9 @@ def run(
     suite: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="only this one; may be repeated")
     ] = None,
+    task: Annotated[
+        str, typer.Option(metavar="NAME", help="of several in the recipe, the one whose suites")
+    ] = "",
     subset: Annotated[
         int | None, typer.Option(min=1, help="so many questions of each suite, drawn by the seed")
     ] = None,
@@ -130,6 +133,7 @@ def run(
         read = load_recipe(recipe, [*(set_ or ()), *chosen])
         beside = Beside.of(against or (), as_ or ())
         options = Options(
+            task=task,
             output=output,
             suites=tuple(suite or ()),
             subset=subset,

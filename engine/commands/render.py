@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from engine.build import build_codec, build_protocol, tools_of
+from engine.build import build_codec, build_protocol, task_recipes, tools_of
 from engine.commands.endings import tell_people
 from engine.config import RenderTable
 from engine.conversations.lines import conversations
@@ -44,40 +45,69 @@ def render_recipe(recipe: Recipe, table: RenderTable) -> str:
     if table.ask_tools:
         refuse_open_ports(recipe, "tools")
     codec = build_codec(recipe, table.model)
-    tools = asyncio.run(tools_of(recipe)) if table.ask_tools else []
-    output, file = recipe.resolve(table.output), recipe.resolve(table.conversations)
-    protocol = build_protocol(recipe)
-    count = render(
-        file, output, protocol, codec, tools, max_bad_rows=table.max_bad_rows, tell=tell_people
-    )
+    output = recipe.resolve(table.output)
+    parts = [
+        Part(
+            file=recipe.resolve(file),
+            protocol=build_protocol(own),
+            tools=tuple(asyncio.run(tools_of(own))) if table.ask_tools else (),
+        )
+        for own, file in _files(recipe, table)
+    ]
+    count = render(parts, output, codec, max_bad_rows=table.max_bad_rows, tell=tell_people)
     return f"{count} trajectories: {output}"
 
 
+def _files(recipe: Recipe, table: RenderTable) -> list[tuple[Recipe, Path]]:
+    """(the recipe of a task, its conversations). StartupError for a task that is none."""
+    tasks = task_recipes(recipe)
+    for name in table.files:
+        if name not in tasks:
+            known = ", ".join(f"{one} = FILE" for one in tasks)
+            form = f"{{ {known} }}" if known else "FILE"
+            raise StartupError(f"render.conversations: write {form}, as the recipe has its tasks")
+    return [(tasks[name], file) for name, file in table.files.items()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Conversations of one task. tools: of rows that carry none."""
+
+    file: Path
+    protocol: Protocol
+    tools: tuple[ToolSpec, ...] = ()
+
+
 def render(
-    file: Path,
+    parts: Iterable[Part],
     output: Path,
-    protocol: Protocol,
     codec: HuggingFaceCodec,
-    tools: Iterable[ToolSpec] = (),
     *,
     max_bad_rows: int = 0,
     tell: Callable[[str], None] = lambda line: None,
 ) -> int:
-    """Writes the trajectories file; returns how many. StartupError names file and line.
+    """Writes the trajectories file, one part after the other; returns how many. StartupError names
+    file and line.
 
-    tools: of rows that carry none. max_bad_rows: how many lines that cannot be used are passed
-    over. tell: hears of those, and of tools that no prompt shows.
+    max_bad_rows: how many lines of a file that cannot be used are passed over. tell: hears of
+    those, and of tools that no prompt shows.
     """
-    if not file.is_file():
-        raise StartupError(f"render.conversations: no file {file}")
-    rendering = _Rendering(protocol, codec, tuple(tools))
-    count = write_trajectories(output, _trajectories(file, rendering, max_bad_rows, tell))
-    if rendering.unseen:
-        tell(
-            f"{file}: {rendering.unseen} rows carry tools that their prompts do not show, for "
-            "neither the protocol nor the policy's chat template has a place for them"
-        )
-    return count
+    return write_trajectories(output, _of_parts(parts, codec, max_bad_rows, tell))
+
+
+def _of_parts(
+    parts: Iterable[Part], codec: HuggingFaceCodec, most: int, tell: Callable[[str], None]
+) -> Iterator[Trajectory]:
+    for part in parts:
+        if not part.file.is_file():
+            raise StartupError(f"render.conversations: no file {part.file}")
+        rendering = _Rendering(part.protocol, codec, part.tools)
+        yield from _trajectories(part.file, rendering, most, tell)
+        if rendering.unseen:
+            tell(
+                f"{part.file}: {rendering.unseen} rows carry tools that their prompts do not show, "
+                "for neither the protocol nor the policy's chat template has a place for them"
+            )
 
 
 def _trajectories(

@@ -6,7 +6,7 @@ is pure: `first_difference`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -69,8 +69,9 @@ class Replayed:
         yield f"different: {wrong} trajectories, first {self.differences[0]}"
 
 
-async def replay(run_folder: Path, rewards: Rewards, policy: Path) -> Replayed:
-    """Everything that the run's journal holds. StartupError where it holds no logs.
+async def replay(run_folder: Path, rewards: Mapping[str, Rewards], policy: Path) -> Replayed:
+    """Everything that the run's journal holds. StartupError where it holds no logs, or groups of a
+    task that `rewards`, by task, does not have.
 
     policy: folder of tokenizer and config, looked at only where the run has images.
     """
@@ -126,7 +127,7 @@ class _Placeholder:
 async def _replay_group(
     reader: JournalReader,
     group: Sequence[StoredRecord],
-    rewards: Rewards,
+    rewards: Mapping[str, Rewards],
     placeholder: _Placeholder,
     done: Replayed,
 ) -> None:
@@ -155,8 +156,11 @@ async def _replay_group(
         if found is not None:
             done.differences.append(found)
         told[-1] = _first_score(events)
+    own = rewards.get(task := unscored[0].task.name)
+    if own is None:
+        raise StartupError(f"the run has groups of tasks.{task}, which the recipe has not")
     for stored_score, score, member in zip(
-        told, await score_again(rewards, unscored), group, strict=True
+        told, await score_again(own, unscored), group, strict=True
     ):
         if stored_score is None:
             continue

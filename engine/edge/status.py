@@ -5,6 +5,7 @@ It reads the counters of the parts and owns none. Nothing here changes what the 
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from engine.edge.delivery import Delivery
@@ -12,7 +13,6 @@ from engine.edge.publishing import Publisher
 from engine.journal.journal import Journal
 from engine.lanes.evaluation import EvaluationLane
 from engine.lanes.train import TrainLane
-from engine.rollout.assignment import Surroundings
 from engine.sampler.pool import SamplerPool
 from engine.telemetry.metrics import Metrics
 from engine.telemetry.progress import Progress
@@ -36,7 +36,7 @@ class EngineStatus:
         pool: SamplerPool,
         services: ToolServices,
         journal: Journal,
-        surroundings: Surroundings,
+        failures: Counter[str],
         metrics: Metrics,
         progress: Progress,
     ) -> None:
@@ -51,7 +51,7 @@ class EngineStatus:
         self._pool = pool
         self._services = services
         self._journal = journal
-        self._surroundings = surroundings
+        self._failures = failures
         self._metrics = metrics
         self._progress = progress
 
@@ -140,7 +140,7 @@ class EngineStatus:
         self._metrics.version.set(self._publisher.version.step)
         self._metrics.waiting.set(counts.waiting)
         parts.tools(self._services.statistics())
-        parts.attempts(self._surroundings.failures)
+        parts.attempts(self._failures)
         parts.groups(
             passed_over=counts.skipped,
             dropped=counts.dropped_groups,

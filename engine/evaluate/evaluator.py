@@ -152,7 +152,9 @@ class Evaluator:
         pool, served = await evaluated_sampler(self._recipe, codec, protocol, stack)
         limits = self._recipe.shared.task.limits
         check_context("task.limits.model", limits.model, pool.longest_prompt)
-        check_suites([one.suite for one in asked], limits, pool.longest_prompt)
+        suites = [one.suite for one in asked]
+        limits_by_task = {suite.task: limits for suite in suites}
+        check_suites(suites, limits_by_task, pool.longest_prompt)
         return pool, served
 
     def _begun(

@@ -196,3 +196,9 @@ def positions(db: sqlite3.Connection) -> set[int]:
     """Source positions of groups and of skipped tasks."""
     both = "SELECT position FROM groups UNION SELECT position FROM skipped"
     return {position for (position,) in db.execute(both)}
+
+
+def kept_positions(db: sqlite3.Connection) -> list[int]:
+    """Source positions of the groups that fill batches, those that went stale among them."""
+    rows = db.execute("SELECT position FROM groups WHERE dropped <> ?", (Fate.TURNED_AWAY,))
+    return [position for (position,) in rows]

@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from engine.errors import StartupError
+from engine.tasks import SourceIdentity
 from toolwright.model_folder import ModelFolderError, shape_hash
+from toolwright.recipe import Shared
 
 SHOWN = 60
 """Characters of a value in the sentence."""
@@ -48,6 +50,21 @@ def policy_identity(folder: Path) -> str:
         return shape_hash(folder)
     except ModelFolderError as error:
         raise StartupError(f"policy.model: {error}") from error
+
+
+def tasks_identity(shared: Shared, sources: Mapping[str, SourceIdentity]) -> dict[str, str]:
+    """What the questions are, and whose turn it is: of every task, by its name."""
+    found: dict[str, str] = {}
+    for name, task in shared.each_task.items():
+        whose, drawn = f" of tasks.{name}" if name else "", sources[name]
+        options = json.dumps(task.protocol_options, sort_keys=True)
+        order = f"seed {drawn.seed}{', shuffled' if drawn.shuffle else ''}"
+        found[f"task source{whose}"] = f"{drawn.name}, {drawn.sha256[:12] or 'a function'}"
+        found[f"order of tasks{whose}"] = order
+        found[f"protocol{whose}"] = f"{task.protocol} {options}"
+    if shared.tasks:
+        found["groups of each task in a batch"] = json.dumps(shared.allotment)
+    return found
 
 
 def to_json(identity: Mapping[str, str]) -> str:

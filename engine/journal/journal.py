@@ -286,6 +286,10 @@ class Journal:
         """Source positions whose group is complete, whatever became of it, or was skipped."""
         return await self._writer.read(lambda: groups.positions(self._db))
 
+    async def kept_positions(self) -> list[int]:
+        """Source positions of the groups that were not turned away."""
+        return await self._writer.read(lambda: groups.kept_positions(self._db))
+
     async def add_learner(self, learner: str) -> None:
         """Records a claim; it is durable, and among `learners`, when this returns."""
 

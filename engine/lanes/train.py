@@ -6,7 +6,10 @@ Invariants
   (spec 6.8); evaluation counts in neither.
 - At most `max_concurrent` members are in flight; a group is admitted when one of its members finds
   a place at once.
-- Position i of the task source is group i, in this life and the next.
+- Position i of the task source is group i, in this life and the next; where the recipe has several
+  tasks each has its source, and `mixing` says which group is whose.
+- A group that waits for its place in a batch holds none of the places in flight, and goes on after
+  a restart: its log is journaled.
 - A group that dynamic sampling turns away is journaled and not accepted: its place in the bound is
   free for another, so that as many groups are sampled as a batch lacks, and never a surplus.
 """
@@ -15,7 +18,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 from itertools import count
 
@@ -25,6 +29,7 @@ from engine.errors import StartupError, TaskUnfit
 from engine.journal.journal import Counts, Journal, JournalFull
 from engine.lanes.capacity import staleness_room
 from engine.lanes.group import GroupRun, Lane, Member
+from engine.lanes.mixing import Mixture
 from engine.lanes.signal import Sieve
 from engine.rollout.log import AttemptLog, before
 from engine.tasks import BadRow, BadRows, TaskSource
@@ -60,18 +65,22 @@ class TrainLane:
         self,
         *,
         run: Run,
-        lane: Lane,
-        source: TaskSource,
+        lanes: Mapping[str, Lane],
+        sources: Mapping[str, TaskSource],
+        mixture: Mixture,
         journal: Journal,
         sampling: SamplingParams,
         bad_rows: BadRows,
         on_trajectory: OnTrajectory,
         sieve: Sieve | None = None,
     ) -> None:
-        """sieve: dynamic sampling, where the recipe asks for it."""
+        """lanes, sources: of each task by its name, "" for the only one; the lanes share places and
+        journal. sieve: dynamic sampling, where the recipe asks for it."""
         self._run = run
-        self._lane = lane
-        self._source = source
+        self._lanes = lanes
+        self._lane = next(iter(lanes.values()))
+        self._sources = sources
+        self._mixture = mixture
         self._journal = journal
         self._sampling = sampling
         self._bad_rows = bad_rows
@@ -85,10 +94,13 @@ class TrainLane:
         self.arrived = asyncio.Condition()
         self.admitted = 0
         """Trajectories of groups that are not whole yet."""
-        self._passed_over = 0
-        """Positions in a row that had no task that can be used."""
+        self._passed_over: Counter[str] = Counter()
+        """Positions in a row of each task that had no question that can be used."""
+        self._held = 0
+        """Groups that wait for their place in a batch."""
+        self._moved = asyncio.Event()
         self.step = 0
-        lane.places.on_free = self._wake.set
+        self._lane.places.on_free = self._wake.set
 
     @property
     def counts(self) -> Counts:
@@ -112,7 +124,7 @@ class TrainLane:
     @property
     def ends_fruitless(self) -> bool:
         """And nothing is in flight that could change that: no group will come."""
-        return not self.admitted and bool(self.fruitless)
+        return self.admitted == self._held * self._run.group_size and bool(self.fruitless)
 
     async def resume(self) -> set[str]:
         """Takes up what an earlier life left; the attempts whose sessions go on."""
@@ -139,9 +151,11 @@ class TrainLane:
         async with asyncio.TaskGroup() as groups:
             while not self._draining:
                 if not self.full and self._lane.places.free > 0 and self._room():
-                    position = next(positions)
+                    name = self._mixture.admit()
+                    position = next(positions[name])
                     group = await self._drawn(position)
                     if group is None:
+                        self._mixture.give_back(name)
                         continue
                     self.admitted += self._run.group_size
                     groups.create_task(self._finish(position, group))
@@ -187,6 +201,7 @@ class TrainLane:
         """No more admissions; `run` returns once what is in flight is done."""
         self._drained.set()
         self._wake.set()
+        self._moved.set()
 
     def changed(self, step: int | None = None) -> None:
         """A publish, an acknowledgement or a drop: look again what may start."""
@@ -194,20 +209,29 @@ class TrainLane:
             self.step = step
         self._wake.set()
 
-    async def _open_positions(self) -> Iterator[int]:
+    async def _open_positions(self) -> dict[str, Iterator[int]]:
+        """Of each task the positions that are not finished, in order."""
         finished = await self._journal.finished_positions()
-        return (position for position in count() if position not in finished)
+        self._mixture.resume(await self._journal.kept_positions())
+
+        def unfinished(name: str) -> Iterator[int]:
+            every = (self._mixture.position(name, own) for own in count())
+            return (position for position in every if position not in finished)
+
+        return {name: unfinished(name) for name in self._sources}
 
     async def _drawn(self, position: int) -> GroupRun | None:
-        """The group of a position; None where its task cannot be used. Called in order: a function
-        as a source is walked forward only."""
+        """The group of a position; None where its task cannot be used. Called in each task's order:
+        a function as a source is walked forward only."""
+        name, own = self._mixture.task_of(position)
         try:
-            drawn = await self._source.at(position)
+            found = await self._sources[name].at(own)
         except BadRow as error:
             await self._pass_over(position, error)
             return None
+        drawn = replace(found, task=replace(found.task, name=name))
         return GroupRun(
-            self._lane,
+            self._lanes[name],
             group_id=f"g{position:07d}",
             drawn=drawn,
             sampling=overlaid(self._sampling, drawn.task.sampling),
@@ -217,18 +241,34 @@ class TrainLane:
         )
 
     async def _finish(self, position: int, group: GroupRun) -> None:
+        name, _own = self._mixture.task_of(position)
         try:
             members = await group.run()
-            if members:
-                self._passed_over = 0
+            if members and await self._has_place(name):
+                self._passed_over[name] = 0
                 await self._store(position, members)
         except TaskUnfit as error:
+            self._mixture.give_back(name)
             await self._pass_over(position, group.drawn.refused("unfit", str(error)))
         finally:
             self.admitted -= self._run.group_size
             self._wake.set()
         async with self.arrived:
             self.arrived.notify_all()
+
+    async def _has_place(self, name: str) -> bool:
+        """Once a group of the task has its place in the batch that is being filled; False where the
+        engine drains before that."""
+        self._held += 1
+        try:
+            while not self._mixture.reserve(name):
+                if self._draining:
+                    return False
+                self._moved.clear()
+                await self._moved.wait()
+            return True
+        finally:
+            self._held -= 1
 
     async def _pass_over(self, position: int, error: BadRow) -> None:
         """StartupError where that is one too many, or a whole pass over the source found none."""
@@ -237,9 +277,12 @@ class TrainLane:
             log.warning("bad_row", **error.fields)
         if self._bad_rows.exceeded:
             raise StartupError(self._bad_rows.sentence())
-        self._passed_over += 1
-        if self._source.rows is not None and self._passed_over >= self._source.rows:
-            raise StartupError(f"no row of the task source can be used; the last is {error}")
+        name, _own = self._mixture.task_of(position)
+        self._passed_over[name] += 1
+        rows = self._sources[name].rows
+        if rows is not None and self._passed_over[name] >= rows:
+            whose = f" of tasks.{name}" if name else ""
+            raise StartupError(f"no row of the task source{whose} can be used; the last is {error}")
 
     async def _store(self, position: int, members: list[Member]) -> None:
         trajectories = [member.trajectory for member in members]
@@ -250,6 +293,7 @@ class TrainLane:
             log.warning("group_lost_members", group=trajectories[0].group_id, members=errored)
         turned_away = self._sieve is not None and self._sieve.turns_away(trajectories)
         if turned_away:
+            self._mixture.release(trajectories[0].task.name)
             log.info("group_turned_away", group=trajectories[0].group_id, why="no signal")
         if self.fruitless and not self._told_fruitless:
             log.error("fruitless", reason=self.fruitless)
@@ -273,4 +317,7 @@ class TrainLane:
                 await asyncio.sleep(FULL_SECONDS)
             else:
                 self._waiting_for_disk = False
+                if not turned_away:
+                    self._mixture.store()
+                self._moved.set()
                 return

@@ -38,7 +38,7 @@ async def sessions_of(
     if not state.opened:
         return await tools.open_session(log.attempt, task, media)
     try:
-        environment, ran = await tools.adopt(log.attempt, state.sessions)
+        environment, ran = await tools.adopt(log.attempt, task, state.sessions)
     except SessionLost:
         if any(tool.stateful for tool in state.tools):
             raise

@@ -29,7 +29,7 @@ async def check_tool_files(recipe: Recipe) -> list[str]:
     shared = recipe.shared
     lines = [
         await _check(name, file, recipe.folder)
-        for name in shared.task.tools or shared.tools
+        for name in shared.used_tools
         for file in tool_files(shared.tools[name].serve)
     ]
     return [line for line in lines if line]

@@ -3,6 +3,7 @@
 Invariants
 - Every session that was opened is closed, also after failure and cancellation, and its calls
   still in flight are stopped before; what a close cannot reach, the lease's end reaps.
+- A trajectory has sessions on the services of its task alone.
 - A trajectory that waits for room on a service holds no session on a later one, in the recipe's
   order: two that wait would wait for each other for ever.
 """
@@ -45,15 +46,18 @@ class ToolServices:
         tables: Mapping[str, ToolTable],
         owner: str,
         processes: Mapping[str, ToolProcess] | None = None,
+        of_task: Mapping[str, Collection[str]] | None = None,
     ) -> None:
         """`owner`: the same in every life of the engine. `processes`: by table, those that the
-        engine starts itself. StartupError for a `tls_ca` that cannot be used."""
+        engine starts itself. `of_task`: by a task's name, the tables that it uses; a task that is
+        not there uses all. StartupError for a `tls_ca` that cannot be used."""
         own = processes or {}
         self._owner = owner
         self._life = secrets.token_hex(3)
         self._services = {
             name: Service(name, table, owner, own.get(name)) for name, table in tables.items()
         }
+        self._of_task = of_task or {}
         self._leases = {name: Leases(service) for name, service in self._services.items()}
         self._kept: frozenset[str] | None = None
         """Sessions of an earlier life that stay open; None until that is said."""
@@ -90,7 +94,8 @@ class ToolServices:
                 for service in services:
                     group.create_task(service.start())
         found = {service.name: await service.describe(patient=patient) for service in services}
-        _refuse_namesakes(tool for tools in found.values() for tool in tools)
+        for used in self._of_task.values() or (self._services,):
+            _refuse_namesakes(tool for name in used for tool in found[name])
         return found
 
     async def close(self) -> None:
@@ -114,19 +119,19 @@ class ToolServices:
         media: Sequence[Media] = (),
         clock: TimeLimit | None = None,
     ) -> Environment:
-        """A session on every service; `media` are those of the task. Waits where a service is full,
-        for as long as it takes; cancellation ends that. `clock` stands still meanwhile.
+        """A session on every service of the task, whose media are `media`. Waits where a service is
+        full, for as long as it takes; cancellation ends that. `clock` stands still meanwhile.
 
         AttemptFailed when one cannot open it, TaskUnfit for a task that cannot be sent. After
         failure and cancellation nothing of it stays open.
         """
         name = self._wire_id(session_id)
-        services = list(self._services.values())
+        services = self._used_by(task)
         opened: dict[str, ServiceSession] = {}
         whole = False
         try:
             if len(services) > 1:
-                await self._open_at_once(name, task, media, clock, opened)
+                await self._open_at_once(services, name, task, media, clock, opened)
             again = _close_behind_first_gap(services, opened)
             for service in services:
                 if service.name not in opened:
@@ -140,10 +145,10 @@ class ToolServices:
             if not whole:
                 for session in opened.values():
                     self._services[session.name].close_soon(session)
-        return self._environment(opened, clock)
+        return self._environment([opened[service.name] for service in services], clock)
 
     async def adopt(
-        self, session_id: str, refs: Sequence[SessionRef]
+        self, session_id: str, task: Task, refs: Sequence[SessionRef]
     ) -> tuple[Environment, frozenset[str]]:
         """The sessions of an earlier life, which go on, and the ids of all calls that have begun to
         run there.
@@ -151,7 +156,8 @@ class ToolServices:
         SessionLost when one is gone, or its service cannot tell; the others are closed then.
         """
         self._found.update((session_id, *(ref.session_id for ref in refs)))
-        missing = self._services.keys() ^ {ref.service for ref in refs}
+        services = [service.name for service in self._used_by(task)]
+        missing = set(services) ^ {ref.service for ref in refs}
         found: dict[str, ServiceSession] = {}
         ran: set[str] = set()
 
@@ -171,7 +177,7 @@ class ToolServices:
         finally:
             if not whole:
                 self._give_up(refs)
-        return self._environment(found), frozenset(ran)
+        return self._environment([found[name] for name in services]), frozenset(ran)
 
     async def fork(
         self,
@@ -199,7 +205,7 @@ class ToolServices:
             if not whole:
                 for session in forked.values():
                     self._services[session.name].close_soon(session)
-        return self._environment(forked)
+        return self._environment(forked.values())
 
     def leave_open(self) -> None:
         """From now on an environment that closes leaves its sessions and calls to a later life of
@@ -230,11 +236,15 @@ class ToolServices:
         names = {wire_id, wire_id.partition("/")[2].rpartition("@")[0]}
         return bool(names & self._found) or not names & self._kept
 
+    def _used_by(self, task: Task) -> list[Service]:
+        """In one order for all tasks: two that wait for room would else wait for each other."""
+        used = self._of_task.get(task.name, self._services)
+        return [service for name, service in self._services.items() if name in used]
+
     def _environment(
-        self, opened: Mapping[str, ServiceSession], clock: TimeLimit | None = None
+        self, sessions: Iterable[ServiceSession], clock: TimeLimit | None = None
     ) -> Environment:
-        ordered = [opened[name] for name in self._services if name in opened]
-        return Environment(ordered, self._close_environment, clock)
+        return Environment(sessions, self._close_environment, clock)
 
     def _close_environment(self, environment: Environment) -> None:
         for session in environment.sessions:
@@ -254,6 +264,7 @@ class ToolServices:
 
     async def _open_at_once(
         self,
+        services: Iterable[Service],
         name: str,
         task: Task,
         media: Sequence[Media],
@@ -270,7 +281,7 @@ class ToolServices:
 
         with first_of_group(AttemptFailed, TaskUnfit):
             async with asyncio.TaskGroup() as group:
-                for service in self._services.values():
+                for service in services:
                     group.create_task(open_one(service))
 
 

@@ -126,6 +126,10 @@ class Loss(Table):
     entropy: float = Field(default=0.0, ge=0, description="bonus on a token's entropy")
     aggregation: Aggregation = "token-mean"
     norm: float = Field(default=1.0, gt=0, description="the constant of seq-sum-token-sum-norm")
+    per_task: bool = Field(
+        default=True,
+        description="of several tasks: means within each, then their weighed sum; false = over all",
+    )
 
     other_keys: ClassVar = words.LOSS_KEYS
 

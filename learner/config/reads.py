@@ -49,6 +49,8 @@ LEARNER: Mapping[str, tuple[Case, ...]] = {
     "learner.loss.tau_positive": (GATED,),
     "learner.loss.tau_negative": (GATED,),
     "learner.loss.norm": ({"learner.loss.aggregation": ("seq-sum-token-sum-norm",)},),
+    "learner.loss.per_task": ({"tasks": ON},),
+    "learner.conflict_every": ({"tasks": ON},),
     "learner.correction.upper": (
         {"run.correction": ("token_truncate", "token_mask", "seq_truncate", "geo_mask")},
         {"run.correction": ("bypass",), "learner.loss.kind": ("reinforce",)},

@@ -22,7 +22,7 @@ from learner.config.weights import (
     SftOptimizer,
     Vision,
 )
-from toolwright.recipe import Shared, Table
+from toolwright.recipe import Shared, Table, task_key
 
 EPOCHS = 2
 """Of imitation where the recipe gives neither epochs nor steps (MTR, section 4.1)."""
@@ -54,6 +54,11 @@ class LearnerTable(Table):
     probe_rows: int = Field(
         default=8, ge=0, description="scored for the gap when training shows few; 0 = no probe"
     )
+    conflict_every: int = Field(
+        default=0,
+        ge=0,
+        description="steps between looks at how far the tasks' gradients agree; 0 = never",
+    )
     lease_wait_s: float = Field(default=20.0, gt=0, description="one long poll for groups")
     prefetch: bool = Field(
         default=True,
@@ -75,6 +80,7 @@ class LearnerTable(Table):
     def in_force(self, shared: Shared) -> str:
         parts = (
             self.loss.words,
+            *self._of_tasks(shared),
             self.advantage.words,
             self.correction.words(shared.run.correction),
             self.credit.words,
@@ -84,6 +90,12 @@ class LearnerTable(Table):
             f"weights by {self.publish.way}",
         )
         return "; ".join(parts)
+
+    def _of_tasks(self, shared: Shared) -> list[str]:
+        if not shared.tasks:
+            return []
+        told = ", ".join(f"{name} {task.weight:g}" for name, task in shared.tasks.items())
+        return [f"means {'within each task' if self.loss.per_task else 'over all tasks'}, {told}"]
 
     def doubts(self, shared: Shared) -> list[str]:
         run, advantage = shared.run, self.advantage
@@ -103,12 +115,13 @@ class LearnerTable(Table):
             lines.append(unreachable)
         summed = self.loss.aggregation == "seq-sum-token-sum-norm"
         if summed and "norm" not in self.loss.model_fields_set:
-            longest, rows = shared.task.limits.response, run.batch // self.updates
+            longest, key = longest_response(shared)
+            rows = run.batch // self.updates
             lines.append(
                 "learner.loss.aggregation = 'seq-sum-token-sum-norm' divides the sum over all "
                 "tokens by learner.loss.norm, which is left at 1: gradients grow with the batch. "
                 f"Dr. GRPO's constant is the longest response: set learner.loss.norm = "
-                f"{longest * max(1, rows)}, task.limits.response ({longest}) times the "
+                f"{longest * max(1, rows)}, {key} ({longest}) times the "
                 f"{max(1, rows)} trajectories of an update"
             )
         return lines
@@ -117,6 +130,13 @@ class LearnerTable(Table):
     def _whole_matrices(self) -> LearnerTable:
         _check_matrices(self)
         return self
+
+
+def longest_response(shared: Shared) -> tuple[int, str]:
+    """Of all tasks, with the key that allows it."""
+    limits = {name: task.limits.response for name, task in shared.each_task.items()}
+    name = max(limits, key=limits.__getitem__)
+    return limits[name], f"{task_key(name)}.limits.response"
 
 
 class Heldout(Table):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from learner.credit.assign import assigned
 from learner.loop.state import Run
@@ -50,8 +50,9 @@ def prepare(run: Run, groups: Sequence[Group] | None) -> Batch:
 
 
 def _rows(run: Run, groups: Sequence[Group]) -> list[Row]:
+    places = {name: place for place, name in enumerate(run.recipe.shared.each_task)}
     rows = [
-        row
+        replace(row, task=places[trajectory.task.name])
         for group in groups
         for trajectory in group.trajectories
         for row in rows_of(

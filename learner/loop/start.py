@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 from dataclasses import replace
 
-from learner.config.tables import LearnerTable
+from learner.config.tables import LearnerTable, longest_response
 from learner.intake.agree import join
 from learner.intake.ledger import Ledger
 from learner.loop.handover import acknowledge
@@ -93,11 +93,12 @@ def start(run: Run, *, resumed: bool) -> None:
 
 def warn_of_long_rows(run: Run) -> None:
     """Says so where the longest response that the recipe allows does not fit the memory."""
+    allowed, key = longest_response(run.recipe.shared)
     longest = min(
-        run.recipe.shared.task.limits.response,
+        allowed,
         int(run.policy.bridge.hf_config.max_position_embeddings),
     )
     a_token = token_bytes(run.policy.config, run.table.recompute)
-    sentence = too_long(longest, a_token, free_bytes(), mend="set task.limits.response")
+    sentence = too_long(longest, a_token, free_bytes(), mend=f"set {key}")
     if sentence is not None:
         run.report.say(sentence)

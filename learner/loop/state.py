@@ -11,6 +11,7 @@ from learner.config.tables import LearnerTable
 from learner.intake.ahead import Ahead
 from learner.intake.client import EngineClient
 from learner.intake.ledger import Ledger
+from learner.maths.tasks import Tasks
 from learner.metrics import MetricsLog
 from learner.model.policy import Model, Policy
 from learner.progress import Reporter
@@ -57,6 +58,18 @@ class Run:
     worthless: int = 0
     marked: float = field(default_factory=time.monotonic)
     seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def tasks(self) -> Tasks | None:
+        """Of a recipe that has several."""
+        mixed = self.recipe.shared.tasks
+        if not mixed:
+            return None
+        return Tasks(
+            names=tuple(mixed),
+            weights=tuple(task.weight for task in mixed.values()),
+            apart=self.table.loss.per_task,
+        )
 
     @property
     def policies(self) -> Path:

@@ -55,6 +55,8 @@ def step(run: Run) -> bool:
         step=at.step,
         steps=run.recipe.shared.run.steps,
         drop_silent=run.table.advantage.zero_groups == "drop",
+        tasks=run.tasks,
+        apart=run.table.conflict_every > 0 and at.step % run.table.conflict_every == 0,
     )
     reason = batch.worthless or update.emptied
     run.worthless = run.worthless + 1 if reason else 0
@@ -153,4 +155,5 @@ def objective(run: Run) -> PolicyObjective:
         kl=run.table.kl if run.table.kl.place == "loss" else Kl(),
         correction=run.recipe.shared.run.correction,
         bounds=run.table.correction,
+        tasks=tuple(run.recipe.shared.tasks),
     )

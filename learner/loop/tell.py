@@ -7,7 +7,7 @@ from typing import Any
 
 from learner.intake.lease import Leased
 from learner.loop.state import Run
-from learner.metrics import training_stats, trajectory_stats
+from learner.metrics import task_stats, training_stats, trajectory_stats
 from learner.training.update import MOST_BROKEN, Update
 from toolwright.types import WeightVersion
 
@@ -46,6 +46,8 @@ def tell(
         "lineage": run.version.lineage,
         **facts,
         **training_stats(update.sums),
+        **task_stats(leased.groups, at, update.sums, tuple(run.recipe.shared.tasks)),
+        **update.apart,
         **found,
         "grad_norm": update.grad_norm,
         "learning_rate": update.rate,

@@ -128,6 +128,11 @@ class Policy(Model):
         self.network.zero_grad_buffer()
         self.optimizer.zero_grad()
 
+    def gradient_buffers(self) -> list[torch.Tensor]:
+        """What the last backward left, to be changed in place; a rank's own part."""
+        every = [*self.network.buffers, *self.network.expert_parallel_buffers]
+        return [buffer.grad_data for buffer in every]
+
     def gradient_norm(self) -> float:
         """Global norm of the last backward's gradients; NaN on all ranks if not finite on one."""
         self.optimizer.prepare_grads()

@@ -34,6 +34,7 @@ class Row:
     log-probs computed here, or None. shown: images in order, each with all of its tokens before
     the last target. sequence: which of its trajectory's sequences it is.
     silent: no member of its group has an advantage. weight: of each target in the batch's loss.
+    task: its place among the recipe's tasks, where there are several.
     """
 
     trajectory: str
@@ -47,6 +48,7 @@ class Row:
     sequence: int = 0
     silent: bool = False
     weight: float = 0.0
+    task: int = 0
     old: np.ndarray | None = None
     reference: np.ndarray | None = None
 
@@ -74,7 +76,7 @@ class MicroBatch:
     images (see `vision.shown`). lengths: of the rows and what fills them up, s in sum; they stay on
     the host. shown: images, by their tokens in s; on the host too. index: [n] positions in s whose
     logits predict the targets. targets: [n] int64. The others: [n] float32 or bool. row: [n] which
-    of the batch's rows a target belongs to.
+    of the batch's rows a target belongs to. task: [n] int64, see `Row.task`.
     """
 
     tokens: torch.Tensor
@@ -88,6 +90,7 @@ class MicroBatch:
     weight: torch.Tensor
     fresh: torch.Tensor
     row: torch.Tensor
+    task: torch.Tensor
     shown: tuple[Shown, ...] = ()
     old: torch.Tensor | None = None
     reference: torch.Tensor | None = None
@@ -233,6 +236,7 @@ def collate(
         weight=spread([row.weight for row in chosen], np.float32),
         fresh=targets_of("fresh", np.bool_),
         row=spread(list(indices), np.int64),
+        task=spread([row.task for row in chosen], np.int64),
         old=targets_of("old", np.float32) if has_old else None,
         reference=targets_of("reference", np.float32) if has_reference else None,
     )

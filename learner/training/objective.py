@@ -12,7 +12,7 @@ is the detached log-prob itself and costs no forward of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -34,12 +34,16 @@ Objective = Callable[[MicroBatch, torch.Tensor, torch.Tensor], tuple[torch.Tenso
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyObjective:
-    """A policy loss with one correction, an optional KL term and an optional entropy bonus."""
+    """A policy loss with one correction, an optional KL term and an optional entropy bonus.
+
+    tasks: names of several, each of which has stats of its own beside those of all.
+    """
 
     loss: Loss
     kl: Kl
     correction: CorrectionMode
     bounds: Correction = field(default_factory=Correction)
+    tasks: tuple[str, ...] = ()
 
     @property
     def entropy(self) -> Entropy:
@@ -69,6 +73,7 @@ class PolicyObjective:
             batch, logp, batch.behaviour if self.correction == "bypass" else start
         )
         token_loss = found.loss
+        told = {"tokens": torch.ones_like(logp)}
         # What judged rows were compared by is told by their scoring, left out ones included.
         stats = token_stats(logp, entropy)
         if not self.leaves_out:
@@ -87,12 +92,18 @@ class PolicyObjective:
             distance = losses.kl(logp, reference, self.kl.estimator)
             token_loss = token_loss + self.kl.coefficient * distance
             stats["kl_reference"] = distance.detach().sum()
+            told["kl_reference"] = distance
         if self.loss.entropy > 0:
             token_loss = token_loss - self.loss.entropy * entropy
         stats["clipped_above"] = found.above.sum()
         stats["clipped_below"] = found.below.sum()
         stats["dual_clipped"] = found.dual.sum()
         stats["ratio"] = found.ratio.detach().sum()
+        if self.tasks:
+            told["entropy"] = entropy
+            told["loss"] = token_loss * batch.weight
+            told["clipped"] = (found.above | found.below).to(token_loss.dtype)
+            stats |= task_stats(told, batch.task, self.tasks)
         return token_loss, stats
 
     def _policy_loss(
@@ -141,6 +152,17 @@ def imitation(
 def token_stats(logp: torch.Tensor, entropy: torch.Tensor) -> Stats:
     """Tokens and their entropy."""
     return {"tokens": logp.new_full((), logp.numel()), "entropy": entropy.detach().sum()}
+
+
+@torch.no_grad()
+def task_stats(values: Stats, of_token: torch.Tensor, tasks: Sequence[str]) -> Stats:
+    """Sums of [n] values over the tokens of each task, as "VALUE/TASK". of_token: [n] places in
+    `tasks`."""
+    out: Stats = {}
+    for name, value in values.items():
+        sums = value.new_zeros(len(tasks)).index_add(0, of_token, value.detach())
+        out |= {f"{name}/{task}": sums[place] for place, task in enumerate(tasks)}
+    return out
 
 
 @torch.no_grad()

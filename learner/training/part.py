@@ -12,6 +12,7 @@ import torch
 from learner.config.objective import Loss
 from learner.maths.correction import judge
 from learner.maths.losses import token_weights
+from learner.maths.tasks import Tasks, mixed_weights
 from learner.model.policy import Model
 from learner.training.batch import Row
 from learner.training.objective import PolicyObjective, gap_stats
@@ -22,13 +23,14 @@ from learner.training.step import score
 class Part:
     """The rows of one optimizer step, and what each counts in the means (0: it has left).
 
-    everything: rows without an advantage move the weights too.
+    everything: rows without an advantage move the weights too. tasks: where the recipe has several.
     """
 
     rows: list[Row]
     counts: list[int]
     loss: Loss
     everything: bool
+    tasks: Tasks | None = None
 
     def forwarded(self) -> list[int]:
         """Places of the rows that can move the weights."""
@@ -40,7 +42,12 @@ class Part:
 
     def weighed(self) -> list[Row]:
         """The same rows with each target's share of the loss."""
-        weights = token_weights(self.counts, self.loss.aggregation, norm=self.loss.norm)
+        mode, norm = self.loss.aggregation, self.loss.norm
+        if self.tasks is None:
+            weights = token_weights(self.counts, mode, norm=norm)
+        else:
+            of_row = [row.task for row in self.rows]
+            weights = mixed_weights(self.counts, of_row, self.tasks, mode, norm=norm)
         return [replace(self.rows[place], weight=weights[place]) for place in self.forwarded()]
 
     def live(self) -> list[int]:

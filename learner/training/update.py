@@ -17,12 +17,15 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import torch
 
+from learner.maths.tasks import Tasks
 from learner.model.head import Entropy
 from learner.model.policy import Model, Policy
 from learner.ranks import device
+from learner.training.apart import Apart
 from learner.training.batch import Row
 from learner.training.objective import Objective, PolicyObjective
 from learner.training.part import Part, add_stats, counts_of
@@ -39,7 +42,7 @@ class Update:
 
     moved: optimizer steps taken. broken: left out because no finite gradient was found. dropped:
     trajectories of the rows that left the batch. logprobs_s: seconds for log-probs of their own,
-    of the weights at the start and of the reference.
+    of the weights at the start and of the reference. apart: what the tasks' own gradients tell.
     """
 
     sums: dict[str, float] = field(default_factory=dict)
@@ -50,6 +53,7 @@ class Update:
     broken: int = 0
     dropped: list[str] = field(default_factory=list)
     logprobs_s: float = 0.0
+    apart: dict[str, float] = field(default_factory=dict)
 
     @property
     def skipped(self) -> bool:
@@ -80,12 +84,17 @@ def improve(
     step: int,
     steps: int,
     drop_silent: bool,
+    tasks: Tasks | None = None,
+    apart: bool = False,
 ) -> Update:
     """`updates` optimizer steps over one batch that every rank holds whole.
 
     step, steps: place in the rate's schedule. The log-probs of the weights at the start are
     computed only where they differ from the current ones, that is with several updates, and where
     a correction judges by them.
+
+    tasks: where the recipe has several. apart: the first optimizer step takes their gradients one
+    by one (see `training.apart`).
     """
     done = Update(rate=policy.set_rate(step, steps))
     parts = [
@@ -94,6 +103,7 @@ def improve(
             counts=counts_of(chunk, drop_silent=drop_silent),
             loss=objective.loss,
             everything=objective.moves_all_rows,
+            tasks=tasks,
         )
         for chunk in (rows[start::updates] for start in range(updates))
     ]
@@ -115,10 +125,12 @@ def improve(
             part.score(reference, budget, "reference", part.forwarded())
     done.logprobs_s = time.monotonic() - began
     norms = []
-    for part in parts:
+    one_by_one = Apart(tasks.names) if tasks is not None and apart else None
+    for number, part in enumerate(parts):
         done.dropped += part.drop_unreadable(part.forwarded())
+        backward = one_by_one if one_by_one is not None and not number else together
         stats, norm, dropped = finite_gradients(
-            policy, part, objective, budget, entropy=objective.entropy
+            policy, part, objective, budget, entropy=objective.entropy, backward=backward
         )
         done.dropped += dropped
         if not math.isfinite(norm):
@@ -128,11 +140,12 @@ def improve(
         norms.append(norm)
         if done.moved:
             # The weights are no longer those that sampled fresh tokens.
-            stats = {name: value for name, value in stats.items() if "fresh" not in name}
+            stats = {n: value for n, value in stats.items() if "fresh" not in n.partition("/")[0]}
         add_stats(done.sums, stats)
         done.moved += 1
         done.tokens += sum(part.rows[place].length for place in part.forwarded())
     done.grad_norm = sum(norms) / len(norms) if norms else 0.0
+    done.apart = one_by_one.found if one_by_one is not None else {}
     return done
 
 
@@ -149,8 +162,43 @@ def _judged(
     return left
 
 
+class Backward(Protocol):
+    """Leaves the gradient of all rows in the policy's buffers: `together`, or `Apart`."""
+
+    def __call__(
+        self,
+        policy: Policy,
+        rows: Sequence[Row],
+        objective: Objective,
+        budget: int,
+        *,
+        entropy: Entropy,
+        broken: torch.Tensor,
+    ) -> dict[str, float]: ...
+
+
+def together(
+    policy: Policy,
+    rows: Sequence[Row],
+    objective: Objective,
+    budget: int,
+    *,
+    entropy: Entropy,
+    broken: torch.Tensor,
+) -> dict[str, float]:
+    """`step.gradients` of a batch whose rows all ranks hold."""
+    mine = own_micro_batches(rows, budget)
+    return gradients(policy, mine, objective, entropy=entropy, broken=broken)
+
+
 def finite_gradients(
-    policy: Policy, part: Part, objective: Objective, budget: int, *, entropy: Entropy = "metric"
+    policy: Policy,
+    part: Part,
+    objective: Objective,
+    budget: int,
+    *,
+    entropy: Entropy = "metric",
+    backward: Backward = together,
 ) -> tuple[dict[str, float], float, list[str]]:
     """(stats, gradient norm, trajectories of the rows that were dropped on the way).
 
@@ -161,9 +209,7 @@ def finite_gradients(
     while rows := part.weighed():
         places = part.forwarded()
         broken = torch.zeros(len(rows), device=device.device())
-        stats = gradients(
-            policy, own_micro_batches(rows, budget), objective, entropy=entropy, broken=broken
-        )
+        stats = backward(policy, rows, objective, budget, entropy=entropy, broken=broken)
         found = broken.nonzero().flatten().tolist()
         if not found:
             norm = policy.gradient_norm()

@@ -24,6 +24,7 @@ OF_THE_PLACE = frozenset(
         "run.folder",  # compared as the folder that it leads to
         "policy.model",  # compared as its shape and its tokenizer
         "task.reward_threads",
+        "tasks.*.reward_threads",
         "sampler.endpoints",
         "sampler.stream_interval",
         "sampler.timeout_s",
@@ -154,6 +155,6 @@ def _flat(value: Any, path: tuple[str, ...]) -> dict[str, Any]:
 def of_the_place(name: str) -> bool:
     """Whether two processes, or two starts, of one run may differ in this dotted key."""
     parts = name.split(".")
-    if parts[0] == "tools" and len(parts) > 2:
-        name = f"tools.*.{parts[-1]}"
+    if parts[0] in ("tasks", "tools") and len(parts) > 2:
+        name = f"{parts[0]}.*.{parts[-1]}"
     return name in OF_THE_PLACE

@@ -282,7 +282,10 @@ class TrajectoryTimings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """A question: either `messages` ([{"role", "content"}]) or a raw `prompt`."""
+    """A question: either `messages` ([{"role", "content"}]) or a raw `prompt`.
+
+    name: of the recipe's task that it belongs to, where [tasks] has several.
+    """
 
     id: str
     purpose: Purpose = Purpose.TRAIN
@@ -293,6 +296,7 @@ class Task:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     sampling: SamplingParams | None = None
     media: tuple[MediaRef, ...] = ()
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

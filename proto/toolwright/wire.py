@@ -223,6 +223,7 @@ def task_to_proto(task: t.Task) -> pb.Task:
         prompt=task.prompt,
         answers=task.answers,
         media=[media_to_proto(m) for m in task.media],
+        name=task.name,
     )
     if task.messages:
         out.messages.extend([struct(message) for message in task.messages])
@@ -246,6 +247,7 @@ def task_from_proto(task: pb.Task) -> t.Task:
         metadata=mapping(task.metadata, task.metadata_json),
         sampling=sampling_from_proto(task.sampling) if task.HasField("sampling") else None,
         media=tuple(media_from_proto(m) for m in task.media),
+        name=task.name,
     )
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -27,11 +27,11 @@ import orjson
 import structlog
 
 from engine.config import Evaluation, Suite
+from engine.errors import StartupError
 from engine.lanes.evaluation.results import Results
 from engine.lanes.evaluation.suite import SuiteContext, SuiteRun
 from engine.lanes.evaluation.tasks import SuiteTasks
-from engine.rewards.rewards import Rewards
-from engine.rollout.assignment import Surroundings
+from engine.lanes.group import Lane
 from engine.sampler.context import check_context
 from toolwright.recipe import Limits
 from toolwright.types import SamplingParams, WeightVersion
@@ -39,11 +39,32 @@ from toolwright.types import SamplingParams, WeightVersion
 log = structlog.get_logger("evaluation")
 
 
-def check_suites(suites: Sequence[Suite], limits: Limits, longest: int | None) -> None:
-    """StartupError where a sampler takes shorter prompts than a suite's own limit."""
+def check_tasks(suites: Sequence[Suite], tasks: Collection[str]) -> None:
+    """StartupError for a suite that does not say which of the recipe's tasks it belongs to, or
+    names one that is none. tasks: their names, "" for the only one."""
+    known = ", ".join(tasks)
+    for suite in suites:
+        if suite.task in tasks:
+            continue
+        if not known:
+            raise StartupError(
+                f"suite {suite.name!r}: task = {suite.task!r}, and the recipe has only [task]: "
+                f"leave it out, or write [tasks.{suite.task}]"
+            )
+        given = f"task = {suite.task!r} is none" if suite.task else "it names no task"
+        raise StartupError(
+            f"suite {suite.name!r}: {given} of the recipe's: set its task to one of {known}"
+        )
+
+
+def check_suites(
+    suites: Sequence[Suite], limits: Mapping[str, Limits], longest: int | None
+) -> None:
+    """StartupError where a sampler takes shorter prompts than a suite's own limit. limits: of each
+    task."""
     for suite in suites:
         if suite.limits is not None:
-            limit = limits_of(suite, limits).model
+            limit = limits_of(suite, limits[suite.task]).model
             check_context(f"limits.model of suite {suite.name!r}", limit, longest)
 
 
@@ -55,28 +76,29 @@ class EvaluationLane:
         *,
         table: Evaluation,
         steps: int,
-        surroundings: Surroundings,
-        rewards: Rewards,
+        lanes: Mapping[str, Lane],
         sampling: SamplingParams,
         run_folder: Path,
-        life: str,
-        patience: float,
     ) -> None:
-        """sampling: of training, in which a suite replaces what it names. life: begins the names of
-        attempts, another in each life of the engine. patience: seconds."""
+        """lanes: of training, by task; a suite is rolled out and scored as its task is. sampling:
+        of training, in which a suite replaces what it names."""
         self._table = table
         self._steps = steps
         self._sampling = sampling
         self._results = Results(run_folder)
-        self._context = SuiteContext(
-            surroundings=surroundings,
-            rewards=rewards,
-            results=self._results,
-            slots=asyncio.Semaphore(table.max_concurrent),
-            life=life,
-            patience=patience,
-            samples=table.samples,
-        )
+        slots = asyncio.Semaphore(table.max_concurrent)
+        self._contexts = {
+            name: SuiteContext(
+                surroundings=lane.surroundings,
+                rewards=lane.rewards,
+                results=self._results,
+                slots=slots,
+                life=lane.life,
+                patience=lane.patience,
+                samples=table.samples,
+            )
+            for name, lane in lanes.items()
+        }
         self._sources: dict[str, SuiteTasks] = {}
         self._settings: dict[str, str] = {}
         self._done: set[tuple[str, str, int]] = set()
@@ -90,8 +112,10 @@ class EvaluationLane:
         """Opens the sources and reads what earlier lives left. StartupError when a source cannot be
         used or is too short, or a sampler's context is too small for a suite's limits."""
         self._done = self._results.begin()
-        its = self._context.surroundings
-        check_suites(self._table.suites, its.rules.limits, its.pool.longest_prompt)
+        around = {name: context.surroundings for name, context in self._contexts.items()}
+        limits = {name: its.rules.limits for name, its in around.items()}
+        pool = next(iter(around.values())).pool
+        check_suites(self._table.suites, limits, pool.longest_prompt)
         for suite in self._table.suites:
             tasks = self._sources[suite.name] = SuiteTasks(suite, folder, max_bad_rows=max_bad_rows)
             self._settings[suite.name] = self._digest(suite, await tasks.open())
@@ -184,10 +208,11 @@ class EvaluationLane:
         await asyncio.gather(*self._evaluations, return_exceptions=True)
 
     def _run_of(self, suite: Suite, version: WeightVersion) -> SuiteRun:
-        around = self._context.surroundings
+        context = self._contexts[suite.task]
+        around = context.surroundings
         rules = replace(around.rules, limits=limits_of(suite, around.rules.limits))
         return SuiteRun(
-            replace(self._context, surroundings=replace(around, rules=rules)),
+            replace(context, surroundings=replace(around, rules=rules)),
             suite,
             version,
             self._sources[suite.name],
@@ -213,9 +238,11 @@ class EvaluationLane:
 
     def _digest(self, suite: Suite, source: str) -> str:
         """Tells rows that were measured in another way from those of this suite."""
+        rules = self._contexts[suite.task].surroundings.rules
+        unread = {"n", "when"} if suite.task else {"n", "when", "task"}
         told = {
-            "suite": suite.model_dump(mode="json", exclude={"n", "when"}),
-            "limits": limits_of(suite, self._context.surroundings.rules.limits).model_dump(),
+            "suite": suite.model_dump(mode="json", exclude=unread),
+            "limits": limits_of(suite, rules.limits).model_dump(),
             "sampling": asdict(sampling_of(suite, self._sampling)),
             "source": source,
         }

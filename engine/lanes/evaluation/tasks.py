@@ -86,14 +86,15 @@ class SuiteTasks:
 
     def _laid_over(self, drawn: DrawnTask, version: WeightVersion) -> DrawnTask:
         """The task with the suite's metadata over its own; "{version}" names the weights."""
+        named = replace(drawn, task=replace(drawn.task, name=self._suite.task))
         if not self._suite.metadata:
-            return drawn
+            return named
         laid = {
             key: filled(value, {"version": str(version)}) if isinstance(value, str) else value
             for key, value in self._suite.metadata.items()
         }
         metadata = {**drawn.task.metadata, **laid}
-        return replace(drawn, task=replace(drawn.task, metadata=metadata))
+        return replace(named, task=replace(named.task, metadata=metadata))
 
     def position(self, index: int) -> int:
         """Of a row in the suite's source."""

@@ -23,19 +23,23 @@ from toolwright.recipe.shared_tables import (
     MEMORY_ADDRESS,
     TRAINED_VISION_ARCHITECTURES,
     VISION_ARCHITECTURES,
-    Branching,
-    DynamicSampling,
     ForeignText,
-    Limits,
-    Overlong,
     Policy,
     Run,
     Sampler,
     Shared,
-    TaskTable,
     Tool,
 )
 from toolwright.recipe.table import Table
+from toolwright.recipe.tasks import (
+    Branching,
+    DynamicSampling,
+    Limits,
+    MixedTask,
+    Overlong,
+    TaskTable,
+    task_key,
+)
 
 __all__ = [
     "ARCHITECTURES",
@@ -48,6 +52,7 @@ __all__ = [
     "DynamicSampling",
     "ForeignText",
     "Limits",
+    "MixedTask",
     "Overlong",
     "Policy",
     "Recipe",
@@ -65,4 +70,5 @@ __all__ = [
     "refuse_open_ports",
     "registered_tables",
     "tables_in_force",
+    "task_key",
 ]

@@ -38,6 +38,6 @@ def is_open(address: str) -> bool:
 def _addresses(shared: Shared) -> Iterator[tuple[str, str]]:
     yield "run.engine", shared.run.engine
     yield from (("sampler.endpoints", url) for url in shared.sampler.endpoints)
-    for name in shared.task.tools or shared.tools:
+    for name in shared.used_tools:
         yield f"tools.{name}.service", shared.tools[name].service
         yield from ((f"tools.{name}.serve", word) for word in shared.tools[name].serve)

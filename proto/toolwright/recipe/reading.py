@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -29,7 +29,7 @@ from toolwright.recipe.shared_tables import Shared
 from toolwright.recipe.table import Table
 from toolwright.run_folder import make_run_folder
 
-SHARED = ("run", "policy", "task", "sampler", "tools")
+SHARED = ("run", "policy", "task", "tasks", "sampler", "tools")
 ENTRY_POINTS = "toolwright.tables"
 
 
@@ -70,6 +70,10 @@ class Recipe:
             raise RecipeError(
                 f"{self.folder / path} leads nowhere: its symbolic links go in a circle"
             ) from error
+
+    def of_task(self, name: str) -> Recipe:
+        """The recipe as if this task were its only one; "" = it is. KeyError."""
+        return replace(self, shared=self.shared.of_task(name))
 
     def make_run_folder(self) -> Path:
         """The folder, which is there then. RecipeError where it cannot be made or written."""

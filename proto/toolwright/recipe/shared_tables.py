@@ -1,4 +1,4 @@
-"""The recipe's shared tables: [run], [policy], [task], [sampler], [tools.*].
+"""The recipe's shared tables: [run], [policy], [task], [tasks.*], [sampler], [tools.*].
 
 Each is a model that checks its own values and refuses unknown keys; `toolwright.recipe` reads the
 file. What ties two processes together (group size, batch, staleness with its correction) stands in
@@ -8,6 +8,7 @@ file. What ties two processes together (group size, batch, staleness with its co
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -16,7 +17,14 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from toolwright import other_names
 from toolwright.recipe.spelling import grpc_fault, url_fault
 from toolwright.recipe.table import Table
-from toolwright.stop_rules import read_stop_rules
+from toolwright.recipe.tasks import (
+    TASK_NAME,
+    MixedTask,
+    TaskTable,
+    allotment,
+    laid_out,
+    task_key,
+)
 
 ARCHITECTURES = ("qwen2", "qwen3", "llama", "qwen3_moe")
 """`model_type` of the policies of text alone; they can be sampled and trained."""
@@ -93,148 +101,6 @@ class Policy(Table):
     )
 
     other_keys: ClassVar = other_names.POLICY
-
-
-class Limits(Table):
-    """Budgets of one trajectory, tokens unless said otherwise."""
-
-    turns: int = Field(default=4, ge=0, description="tool calls; one answer turn comes on top")
-    calls: int = Field(default=8, ge=1, description="tool calls in one action")
-    action: int = Field(default=1024, ge=1)
-    observation: int = Field(default=1024, ge=1)
-    response: int = Field(default=4096, ge=1, description="actions and observations together")
-    model: int = Field(default=32768, ge=2, description="the sampler's context")
-    seconds: float = Field(default=600.0, gt=0, description="wall clock of one trajectory")
-    image_tokens: int = Field(
-        default=1280, ge=1, description="set aside for an image until the sampler tells its tokens"
-    )
-    image_bytes: int = Field(
-        default=16 << 20, ge=0, description="of all images that the policy is shown, as files"
-    )
-
-    other_keys: ClassVar = other_names.LIMITS
-
-
-class DynamicSampling(Table):
-    """Groups whose rollouts all earned the same are turned away and others sampled in their place
-    (DAPO, arXiv:2503.14476, section 3.2)."""
-
-    metric: str = Field(default="", description="a part of the reward; empty = the final reward")
-    max_gen_batches: int = Field(
-        default=0, description="most batches sampled to fill one; 0 or less = no such bound"
-    )
-
-
-class Branching(Table):
-    """Trajectories part where the policy grows uncertain after an observation (ARPO,
-    arXiv:2507.19849, sections 3.1 and 3.2, with the constants of its code)."""
-
-    init: int | None = Field(
-        default=None, ge=1, description="members that begin at the prompt; none = half of the group"
-    )
-    beam: int = Field(default=2, ge=2, le=64, description="ways on from one observation at most")
-    weight: float = Field(
-        default=0.2, ge=0, allow_inf_nan=False, description="of a rise in entropy"
-    )
-    threshold: float = Field(
-        default=0.5, ge=0, lt=1, description="chance of a branch where the entropy is as at first"
-    )
-    tokens: int = Field(default=20, ge=1, description="after an observation that are looked at")
-    top_k: int = Field(default=10, ge=1, le=100, description="log-probs of each of them")
-    agg: Literal["sum", "mean"] = Field(default="sum", description="of the tokens' entropies")
-
-    def starters(self, group_size: int) -> int:
-        """Members of a group that begin at the prompt."""
-        return self.init or (group_size + 1) // 2
-
-
-class Overlong(Table):
-    """A penalty that grows over the last tokens before a length (DAPO, section 3.4)."""
-
-    max: int = Field(ge=1, description="tokens from which on the penalty is whole")
-    buffer: int = Field(ge=0, description="tokens before `max` over which it grows")
-    factor: float = Field(default=1.0, gt=0, description="the whole penalty")
-    count: Literal["policy", "all"] = Field(
-        default="policy", description="tokens that the policy wrote, or observations too"
-    )
-
-    @model_validator(mode="after")
-    def _begins_above_zero(self) -> Overlong:
-        if self.buffer > self.max:
-            raise ValueError(
-                f"buffer = {self.buffer} begins below the first token: it is at most max = "
-                f"{self.max}"
-            )
-        return self
-
-
-class TaskTable(Table):
-    """Where questions come from, how the agent speaks and what is rewarded."""
-
-    source: str = Field(
-        description="data.jsonl, data.parquet, or path.py:function / module:function"
-    )
-    protocol: str = "engine.protocols.tagged:Tagged"
-    protocol_options: dict[str, Any] = Field(default_factory=dict)
-    reward: str = Field(description="module:function or ./file.py:function")
-    reward_options: dict[str, Any] = Field(
-        default_factory=dict,
-        description="keywords of the reward, which is then what makes the function: a class, say",
-    )
-    reward_per_group: bool = False
-    reward_seconds: float = Field(default=60.0, gt=0)
-    reward_threads: int = Field(
-        default=8, ge=1, description="calls at a time of a reward function that is not async"
-    )
-    group_hook: str = Field(
-        default="", description="module:function or ./file.py:function, async, over scored groups"
-    )
-    group_hook_options: dict[str, Any] = Field(
-        default_factory=dict, description="as reward_options, of the group hook"
-    )
-    stops: dict[str, str] = Field(
-        default_factory=dict, description='stop reason = "keep", "mask", "mask:0", "penalise:-0.5"'
-    )
-    mask_overlong: bool = Field(default=False, description="what a length limit ended")
-    mask_void: bool = Field(default=False, description="no call understood and no answer")
-    exclude_masked_from_baseline: bool | None = Field(
-        default=None, description="none = what infrastructure ended, and nothing else"
-    )
-    dynamic_sampling: DynamicSampling | None = Field(
-        default=None, description="turn groups without a signal away; none = train on all"
-    )
-    overlong: Overlong | None = Field(default=None, description="penalty of length; none = none")
-    branching: Branching | None = Field(
-        default=None, description="trajectories part in two on the way; none = all from the prompt"
-    )
-    shuffle: bool = True
-    limits: Limits = Field(default_factory=Limits)
-    tools: tuple[str, ...] = Field(default=(), description="names under [tools]; empty = all")
-
-    other_keys: ClassVar = other_names.TASK
-
-    @field_validator("stops")
-    @classmethod
-    def _rules_are_rules(cls, stops: dict[str, str]) -> dict[str, str]:
-        read_stop_rules(stops)
-        return stops
-
-    @model_validator(mode="after")
-    def _one_answer_to_length(self) -> TaskTable:
-        if self.overlong is None:
-            return self
-        if self.mask_overlong:
-            raise ValueError(
-                "mask_overlong takes out of the loss what [task.overlong] would penalise: set "
-                "mask_overlong = false or leave [task.overlong] out"
-            )
-        begins = self.overlong.max - self.overlong.buffer
-        if begins >= self.limits.response:
-            raise ValueError(
-                f"overlong.max - overlong.buffer = {begins} is never passed: no response is longer "
-                f"than limits.response = {self.limits.response}; lower overlong.max"
-            )
-        return self
 
 
 class Sampler(Table):
@@ -366,17 +232,77 @@ class Shared(Table):
     run: Run
     policy: Policy
     task: TaskTable
+    tasks: dict[str, MixedTask] = Field(
+        default_factory=dict, description="several tasks at once; [task] says what they share"
+    )
     sampler: Sampler
     tools: dict[str, Tool] = Field(default_factory=dict)
 
+    @property
+    def each_task(self) -> Mapping[str, TaskTable]:
+        """The recipe's tasks by their names; "" = the only one, which is [task] itself."""
+        return self.tasks or {"": self.task}
+
+    @property
+    def allotment(self) -> dict[str, int]:
+        """Groups of each task in one training batch."""
+        if not self.tasks:
+            return {"": self.run.groups_per_step}
+        shares = [task.share for task in self.tasks.values()]
+        return dict(zip(self.tasks, allotment(self.run.groups_per_step, shares), strict=True))
+
+    @property
+    def used_tools(self) -> tuple[str, ...]:
+        """Names under [tools] that a task asks for, in the order of the tasks that do."""
+        asked = (name for task in self.each_task.values() for name in task.tools or self.tools)
+        return tuple(dict.fromkeys(asked))
+
+    def of_task(self, name: str) -> Shared:
+        """The tables as if this task were the recipe's only one; "" = they are. KeyError."""
+        return self.model_copy(update={"task": self.tasks[name], "tasks": {}}) if name else self
+
+    @model_validator(mode="before")
+    @classmethod
+    def _tasks_are_laid_over_task(cls, given: Any) -> Any:
+        return laid_out(given) if isinstance(given, Mapping) else given
+
     @model_validator(mode="after")
     def _tools_exist(self) -> Shared:
-        unknown = [name for name in self.task.tools if name not in self.tools]
-        if unknown:
-            raise ValueError(
-                f"task.tools names {unknown}, which have no [tools.NAME] table: "
-                f"there are {', '.join(self.tools) or 'none'}"
-            )
+        for name, task in self.each_task.items():
+            unknown = [tool for tool in task.tools if tool not in self.tools]
+            if unknown:
+                raise ValueError(
+                    f"{task_key(name)}.tools names {unknown}, which have no [tools.NAME] table: "
+                    f"there are {', '.join(self.tools) or 'none'}"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _tasks_fit_together(self) -> Shared:
+        for name, task in self.tasks.items():
+            if TASK_NAME.fullmatch(name) is None:
+                raise ValueError(
+                    f"tasks.{name}: a task's name is part of metrics' names: use at most 40 "
+                    "letters, digits and - _, a letter first"
+                )
+            if task.dynamic_sampling != self.task.dynamic_sampling:
+                raise ValueError(
+                    f"tasks.{name}.dynamic_sampling: a batch is filled over all tasks: write "
+                    "[task.dynamic_sampling]"
+                )
+        if self.tasks and not any(task.weight for task in self.tasks.values()):
+            raise ValueError("every task has weight = 0: nothing would be trained")
+        return self
+
+    @model_validator(mode="after")
+    def _every_task_has_groups(self) -> Shared:
+        for name, groups in self.allotment.items():
+            if not groups:
+                raise ValueError(
+                    f"tasks.{name}.share = {self.tasks[name].share:g} is not one whole group of "
+                    f"run.groups_per_step = {self.run.groups_per_step}: raise the share or "
+                    "groups_per_step, or leave the task out"
+                )
         return self
 
     @model_validator(mode="after")
@@ -390,20 +316,22 @@ class Shared(Table):
 
     @model_validator(mode="after")
     def _branches_have_room(self) -> Shared:
-        branching, size = self.task.branching, self.run.group_size
-        if branching is not None and branching.starters(size) >= size:
-            raise ValueError(
-                f"run.group_size = {size} leaves no member for a branch where "
-                f"{branching.starters(size)} begin at the prompt (task.branching.init): raise "
-                "run.group_size, lower init, or leave [task.branching] out"
-            )
+        size = self.run.group_size
+        for name, task in self.each_task.items():
+            branching, key = task.branching, task_key(name)
+            if branching is not None and branching.starters(size) >= size:
+                raise ValueError(
+                    f"run.group_size = {size} leaves no member for a branch where "
+                    f"{branching.starters(size)} begin at the prompt ({key}.branching.init): raise "
+                    f"run.group_size, lower init, or leave [{key}.branching] out"
+                )
         return self
 
     @model_validator(mode="after")
     def _one_table_a_service(self) -> Shared:
         """A trajectory has one session on a service."""
         tables: dict[str, str] = {}
-        for name in self.task.tools or self.tools:
+        for name in self.used_tools:
             address = self.tools[name].service
             first = tables.setdefault(address, name) if address else name
             if first != name:

@@ -153,7 +153,7 @@ async def test_a_trajectory_parts_where_it_grew_uncertain_with_its_session(
 
     # The record is one that the log folds to, and `engine inspect` shows the whole of a branch.
     rewards = Rewards("./my_reward.py:score", here.folder, per_group=False, seconds=20)
-    done = await replay(here.folder / "run", rewards, here.folder)
+    done = await replay(here.folder / "run", {"": rewards}, here.folder)
     assert (done.trajectories, done.differences) == (4, [])
     shown = trajectory_state(here.folder / "run", branch.id)["timeline"]
     assert sum(one["kind"] == "call" for one in shown) == 3
@@ -247,7 +247,7 @@ async def test_a_branch_outlives_the_attempt_that_it_parted_from(world: MakeWorl
     assert observations(first) == observations(branch) == ["5", "6", "7"]
     assert branch.sequences[0].parent == f"{first.id}/b1r0a0.0" != first.sequences[0].id
     rewards = Rewards("./my_reward.py:score", here.folder, per_group=False, seconds=20)
-    done = await replay(here.folder / "run", rewards, here.folder)
+    done = await replay(here.folder / "run", {"": rewards}, here.folder)
     assert (done.trajectories, done.differences) == (2, [])
     group = Group(id=first.group_id, trajectories=(first, branch))
     hard = credited([group], Advantage(std="none"), Credit(branches="hard"))

@@ -118,7 +118,7 @@ async def test_a_later_life_finds_the_session_and_a_call_on_its_way_runs_once(
         refs = environment.refs
         await until(lambda: len(effects.read_text()) == before + 2, "the second call")
     async with life(count=service.address) as second:
-        again, ran = await second.adopt("a", refs)
+        again, ran = await second.adopt("a", TASK, refs)
         assert ran == {"a/0/0", "a/1/0"}
         assert again.refs == refs
         assert [tool.name for tool in again.tools] == ["count"]
@@ -132,7 +132,7 @@ async def test_a_later_life_finds_the_session_and_a_call_on_its_way_runs_once(
         again.close()
     async with life(count=service.address) as third:
         with pytest.raises(SessionLost):
-            await third.adopt("a", refs)
+            await third.adopt("a", TASK, refs)
 
 
 async def test_strangers_are_closed_and_only_when_that_is_said(count: tuple[Service, Path]) -> None:
@@ -144,12 +144,12 @@ async def test_strangers_are_closed_and_only_when_that_is_said(count: tuple[Serv
     await tools.open()
     keeping = asyncio.create_task(tools.keep_leases())
     await passes(0.8, "leases are renewed, which closes nothing yet")
-    adopted, _ = await tools.adopt("a", refs["a"])
+    adopted, _ = await tools.adopt("a", TASK, refs["a"])
     await tools.close_strangers({"b"})
     await passes(0.5, "leases are renewed")
-    found, _ = await tools.adopt("b", refs["b"])
+    found, _ = await tools.adopt("b", TASK, refs["b"])
     with pytest.raises(SessionLost):
-        await tools.adopt("c", refs["c"])
+        await tools.adopt("c", TASK, refs["c"])
     assert (await step(adopted, 0).result()).outcome.observation == "call 1"
     assert (await step(found, 0).result()).outcome.observation == "call 1"
     adopted.close()
@@ -172,7 +172,7 @@ async def test_a_session_that_the_service_lost_is_said_so(tmp_path: Path) -> Non
     try:
         async with life(count=service.address) as second:
             with pytest.raises(SessionLost, match="SESSION_NOT_FOUND"):
-                await second.adopt("a", refs)
+                await second.adopt("a", TASK, refs)
             environment = await second.open_session("a", TASK)
             environment.close()
     finally:
@@ -187,7 +187,7 @@ async def test_what_one_service_lost_is_closed_at_the_other() -> None:
         two.owners.clear()
         async with life(one=one.address, two=two.address) as second:
             with pytest.raises(SessionLost):
-                await second.adopt("a", refs)
+                await second.adopt("a", TASK, refs)
         assert not one.live
         assert one.closed == [refs[0].session_id]
 
@@ -210,7 +210,7 @@ async def test_a_service_that_cannot_tell_is_not_trusted() -> None:
             refs = (await first.open_session("a", TASK)).refs
         async with life(python=double.address) as second:
             with pytest.raises(SessionLost, match="is not told"):
-                await second.adopt("a", refs)
+                await second.adopt("a", TASK, refs)
             await until(lambda: not double.live, "the close")
             # The same attempt may open another one: that is another session to the service.
             environment = await second.open_session("a", TASK)
@@ -227,7 +227,7 @@ async def test_a_worker_that_was_replaced_is_asked_for_at_the_service() -> None:
         await back.stop()
         async with life(python=front.address) as second:
             async with asyncio.timeout(10):
-                environment, _ = await second.adopt("a", refs)
+                environment, _ = await second.adopt("a", TASK, refs)
             assert environment.refs[0].endpoint == front.address
             environment.close()
 
@@ -238,7 +238,7 @@ async def test_sessions_of_a_recipe_that_has_other_services_are_lost() -> None:
             refs = (await first.open_session("a", TASK)).refs
         async with life(one=one.address) as second:
             with pytest.raises(SessionLost, match="two"):
-                await second.adopt("a", refs)
+                await second.adopt("a", TASK, refs)
         assert not one.live
 
 
@@ -316,7 +316,7 @@ async def test_a_python_session_is_forked_with_what_it_has_computed(tmp_path: Pa
             assert await run(parent, "print(x)") == "41"
             refs = child.refs
         async with life(python=service.address) as second:
-            adopted, _ = await second.adopt("b", refs)
+            adopted, _ = await second.adopt("b", TASK, refs)
             assert await run(adopted, "print(x)") == "42"
             adopted.close()
     finally:

@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from engine.journal.journal import Journal
 from engine.lanes import train
+from engine.lanes.mixing import Mixture
 from engine.lanes.places import Places
 from engine.lanes.signal import Sieve
 from engine.lanes.train import TrainLane
@@ -86,8 +87,9 @@ async def main(file: Path, *, drain: bool) -> None:
     )  # fmt: skip
     lane = TrainLane(
         run=run,
-        lane=cast("Any", SimpleNamespace(places=Places(4), journal=journal)),
-        source=cast("Any", Positions()),
+        lanes={"": cast("Any", SimpleNamespace(places=Places(4), journal=journal))},
+        sources={"": cast("Any", Positions())},
+        mixture=Mixture({"": BATCH}),
         journal=journal,
         sampling=SamplingParams(),
         bad_rows=BadRows(0),

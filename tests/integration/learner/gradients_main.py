@@ -12,7 +12,7 @@ import socket
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -37,6 +37,8 @@ from learner.ranks import parallel  # noqa: E402
 from learner.saving.behind import FolderBehind  # noqa: E402
 from learner.saving.broadcast import ByGroup  # noqa: E402
 from learner.saving.checkpoint import Checkpoints  # noqa: E402
+from learner.training.apart import Apart  # noqa: E402
+from learner.training.batch import Row  # noqa: E402
 from learner.training.objective import PolicyObjective  # noqa: E402
 from learner.training.step import gradients, own_micro_batches, score  # noqa: E402
 from learner.training.update import improve  # noqa: E402
@@ -130,6 +132,7 @@ def compute(models: Path, folder: Path, name: str) -> None:
         out = {f"grad.{name}": value for name, value in named_gradients(policy).items()}
         out["loss"] = torch.tensor(stats["loss"])
         out["gap"] = torch.tensor(stats["max_gap"])
+        out |= apart(policy, rows, objective)
         out["advantages"] = credit(policy, reference)
         for step in range(3):
             if step == 2:
@@ -165,6 +168,18 @@ def compute(models: Path, folder: Path, name: str) -> None:
             save_file(out, folder / name)
 
 
+def apart(
+    policy: Policy, rows: Sequence[Row], objective: PolicyObjective
+) -> dict[str, torch.Tensor]:
+    """What three tasks' own gradients tell, and what their sum is."""
+    tasks = Apart(("a", "b", "c"))
+    mixed = [replace(row, task=place % 3) for place, row in enumerate(rows)]
+    broken = torch.zeros(len(rows), device=device.device())
+    tasks(policy, mixed, objective, 60, entropy=objective.entropy, broken=broken)
+    out = {f"apart.{name}": torch.tensor(value) for name, value in tasks.found.items()}
+    return out | {f"apart.{name}": value for name, value in named_gradients(policy).items()}
+
+
 def credit(policy: Any, reference: Any) -> torch.Tensor:
     """Advantages with KL in the reward: every rank scores its share, the first compares."""
     version = WeightVersion(lineage="a", step=0)
@@ -178,7 +193,9 @@ def credit(policy: Any, reference: Any) -> torch.Tensor:
         reference=reference,
         version=version,
         images=None,
-        recipe=SimpleNamespace(shared=SimpleNamespace(sampler=SimpleNamespace(temperature=1.0))),
+        recipe=SimpleNamespace(
+            shared=SimpleNamespace(sampler=SimpleNamespace(temperature=1.0), each_task={"": None})
+        ),
     )
     batch = prepare(run, groups if parallel.is_first() else None)
     assert batch.facts["kl_in_reward"] != 0

@@ -76,6 +76,29 @@ def settled(setup: Setup) -> Setup:
     return with_overrides(setup, addresses.overrides)
 
 
+def test_every_task_s_questions_and_conversations_are_needed(tmp_path: Path) -> None:
+    """A file of conversations of each task is made, moved with the run, and rendered."""
+    prepare = [
+        {"name": name, "run": ["python", "rows.py", "{makes}"], "makes": f"run/{name}.jsonl"}
+        for name in ("sums", "shop", "questions")
+    ]
+    file = written(
+        tmp_path,
+        run={"groups_per_step": 2},
+        task={"source": None},
+        tasks={"sums": {"source": "task.py:sums"}, "shop": {"source": "run/questions.jsonl"}},
+        render={"conversations": {"sums": "run/sums.jsonl", "shop": "run/shop.jsonl"}},
+        console={"prepare": prepare},
+    )
+    setup = asked(file, folder=tmp_path / "other")
+    made = {path.relative_to(tmp_path).as_posix() for path in makes(setup)}
+    assert made >= {f"other/{name}.jsonl" for name in ("sums", "shop", "questions")}
+    assert setup.recipe.raw["render"]["conversations"] == {
+        name: str(tmp_path / "other" / f"{name}.jsonl") for name in ("sums", "shop")
+    }
+    assert setup.recipe.shared.tasks["shop"].source == str(tmp_path / "other/questions.jsonl")
+
+
 def test_a_folder_stands_for_its_recipe(tmp_path: Path) -> None:
     file = written(tmp_path)
     assert asked(tmp_path).recipe.path == asked(file).recipe.path

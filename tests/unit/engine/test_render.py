@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
-from engine.commands.render import render
+from engine.commands.render import Part, render, render_recipe
+from engine.config import RenderTable
 from engine.errors import StartupError
 from engine.protocols.tagged import Tagged
 from engine.text.codec import HuggingFaceCodec
+from tests.support.recipes import merged, recipe_tables, write_recipe
+from toolwright.recipe import Recipe, load_recipe
 from toolwright.trajectory_files import read_trajectories
 from toolwright.types import Author, Trajectory
 
@@ -31,7 +34,7 @@ def rendered(folder: Path, codec: HuggingFaceCodec, *lines: Any) -> list[Traject
     file = folder / "conversations.jsonl"
     file.write_text("".join((x if isinstance(x, str) else json.dumps(x)) + "\n" for x in lines))
     out = folder / "out" / "x.trajectories"
-    count = render(file, out, Tagged(), codec)
+    count = render([Part(file=file, protocol=Tagged())], out, codec)
     read = list(read_trajectories(out))
     assert len(read) == count
     return read
@@ -91,4 +94,37 @@ def test_a_line_that_does_not_fit_is_named_and_nothing_is_left(
 
 def test_no_file(tmp_path: Path, codec: HuggingFaceCodec) -> None:
     with pytest.raises(StartupError, match=r"render\.conversations: no file"):
-        render(tmp_path / "absent.jsonl", tmp_path / "x", Tagged(), codec)
+        render([Part(file=tmp_path / "absent.jsonl", protocol=Tagged())], tmp_path / "x", codec)
+
+
+def test_conversations_of_each_task_are_told_in_its_own_protocol(
+    tmp_path: Path, policy_folder: Path, codec: HuggingFaceCodec
+) -> None:
+    """One file of tokens, in the order in which the recipe names the tasks' files."""
+    for name in ("sums", "finds"):
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps({**CONVERSATION, "id": name}) + "\n")
+    recipe = two_tasks(tmp_path, policy_folder)
+    files = {"finds": "finds.jsonl", "sums": "sums.jsonl"}
+    table = RenderTable.model_validate({"conversations": files, "output": "both.trajectories"})
+    assert render_recipe(recipe, table).startswith("2 trajectories: ")
+    finds, sums = read_trajectories(tmp_path / "both.trajectories")
+    assert (finds.id, sums.id) == ("demonstration-finds", "demonstration-sums")
+    assert "(2)" in codec.decode(finds.sequences[0].token_ids)
+    assert "<result> 2</result>" in codec.decode(sums.sequences[0].token_ids)
+
+
+@pytest.mark.parametrize("given", ["sums.jsonl", {"sums": "sums.jsonl", "sql": "sql.jsonl"}])
+def test_conversations_of_no_task_are_refused_with_the_form(
+    tmp_path: Path, policy_folder: Path, given: Any
+) -> None:
+    recipe = two_tasks(tmp_path, policy_folder)
+    table = RenderTable.model_validate({"conversations": given, "output": "x.trajectories"})
+    with pytest.raises(StartupError, match=r"write \{ sums = FILE, finds = FILE \}"):
+        render_recipe(recipe, table)
+
+
+def two_tasks(folder: Path, policy: Path) -> Recipe:
+    tables = recipe_tables(policy=policy, sampler="http://127.0.0.1:1", tools={}, engine="x:1")
+    own = {"source": "a.jsonl", "protocol_options": {"observation": "({text})"}}
+    tasks = {"sums": {"source": "b.jsonl"}, "finds": own}
+    return load_recipe(write_recipe(folder, merged(tables, {"tasks": tasks})))

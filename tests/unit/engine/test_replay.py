@@ -92,7 +92,7 @@ async def recorded(
 async def replayed(folder: Path, reward: str = REWARD, *, per_group: bool = False) -> Replayed:
     (folder / "task.py").write_text(reward)
     rewards = Rewards("./task.py:reward", folder, per_group=per_group, seconds=20)
-    return await replay(folder, rewards, folder / "no-policy")
+    return await replay(folder, {"": rewards}, folder / "no-policy")
 
 
 async def test_a_recorded_run_is_identical(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ async def test_a_run_without_logs_is_refused_with_the_mend(tmp_path: Path) -> No
     with pytest.raises(StartupError, match="no run in"):
         await replay(
             tmp_path / "nowhere",
-            Rewards("json:loads", tmp_path, per_group=False, seconds=1),
+            {"": Rewards("json:loads", tmp_path, per_group=False, seconds=1)},
             tmp_path,
         )
 

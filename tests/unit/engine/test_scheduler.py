@@ -14,6 +14,7 @@ import pytest
 
 from engine.journal.journal import Counts, Journal, JournalFull
 from engine.lanes import train
+from engine.lanes.mixing import Mixture
 from engine.lanes.places import Places
 from engine.lanes.train import TrainLane
 from engine.rollout.log import AttemptLog
@@ -111,8 +112,9 @@ class Lane:
         monkeypatch.setattr(train, "GroupRun", Group)
         self.lane = TrainLane(
             run=table,
-            lane=cast("Any", SimpleNamespace(places=self.places)),
-            source=cast("Any", source or Positions()),
+            lanes={"": cast("Any", SimpleNamespace(places=self.places))},
+            sources={"": cast("Any", source or Positions())},
+            mixture=Mixture({"": table.groups_per_step}),
             journal=journal,
             sampling=SamplingParams(),
             bad_rows=BadRows(max_bad_rows),
@@ -236,6 +238,9 @@ class SlowJournal:
 
     async def finished_positions(self) -> set[int]:
         return set()
+
+    async def kept_positions(self) -> list[int]:
+        return []
 
     async def add_group(self, **_group: Any) -> int:
         self.storing += 1

@@ -65,6 +65,7 @@ def batch(*, old: torch.Tensor, behaviour: torch.Tensor, advantage: torch.Tensor
         weight=nothing,
         fresh=torch.ones(len(ROWS), dtype=torch.bool),
         row=ROWS,
+        task=torch.zeros_like(ROWS),
         old=old,
         reference=REFERENCE,
     )

@@ -82,6 +82,7 @@ def losses_of(settings: Settings) -> Hashable:
         weight=nothing,
         fresh=nothing.bool(),
         row=ROW,
+        task=torch.zeros_like(ROW),
         old=OLD,
         reference=NEW + OLD / 3,
     )
@@ -196,8 +197,12 @@ OF: Mapping[str, tuple[Callable[[Settings], Hashable], list[Settings]]] = {
     "kl": (losses_of, LOSS),
     "optimizer": (rates_of, DECAY),
 }
-ELSEWHERE = ("learner.optimizer.muon_lr", "learner.prefetch", "learner.publish.")
-"""Read by Megatron's optimizers, by the loop, and by what publishes."""
+ELSEWHERE = (
+    "learner.optimizer.muon_lr", "learner.prefetch", "learner.publish.", "learner.loss.per_task",
+    "learner.conflict_every",
+)  # fmt: skip
+"""Read by Megatron's optimizers, by the loop, by what publishes, and for several tasks (see
+`test_tasks`)."""
 
 
 def holding(key: str, settings: Settings) -> set[int]:

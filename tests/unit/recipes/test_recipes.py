@@ -13,8 +13,14 @@ from toolwright.packaged import packaged
 from toolwright.recipe import Recipe, check_all, load_recipe
 from toolwright.recipe.remarks import remarks
 
+<<<<<<< HEAD
 ROOT = packaged("recipes")
 FILES = sorted(file for folder in ("*", "*/*") for file in ROOT.glob(f"{folder}/*.toml"))
+=======
+FILES = sorted(
+    [*packaged("recipes").glob("*/*.toml"), *packaged("recipes").glob("verltool/together/*.toml")]
+)
+>>>>>>> h-multitask
 RECIPES = [file for file in FILES if file.parent.name != "presets"]
 WHOLE = [file for file in RECIPES if {"render", "sft"} <= load_recipe(file).raw.keys()]
 """Those that make their policy themselves; others are given one, or what it learns from."""
@@ -55,7 +61,9 @@ def test_a_copied_folder_stands_alone(file: Path) -> None:
     shared, console = recipe.shared, recipe.table("console", ConsoleTable)
     render, sft = recipe.table("render", RenderTable), recipe.table("sft", SftTable)
     suites = recipe.table("engine", EngineTable).evaluation.suites
-    sources = [shared.task.source, shared.task.reward, *(suite.source for suite in suites)]
+    tasks = shared.each_task.values()
+    sources = [one for task in tasks for one in (task.source, task.reward)]
+    sources += [suite.source for suite in suites]
     for source in sources:
         assert (recipe.folder / source.partition(":")[0]).is_file(), source
     made = [prepared.makes for prepared in console.prepare]
@@ -67,7 +75,7 @@ def test_a_copied_folder_stands_alone(file: Path) -> None:
         assert inside(recipe, output)
     assert shared.policy.model == sft.output
     assert sft.data == render.output
-    needed = (sft.model, render.model, render.conversations)
+    needed = (sft.model, render.model, *render.files.values())
     for path in needed:
         assert path in made or (recipe.folder / str(path)).exists(), path
 
@@ -85,8 +93,12 @@ def test_what_a_run_makes_is_below_its_folder_or_a_model(file: Path) -> None:
 @over(RECIPES)
 def test_what_a_recipe_names_is_there(file: Path) -> None:
     recipe = load_recipe(file)
-    task, suites = recipe.shared.task, recipe.table("engine", EngineTable).evaluation.suites
-    named = [task.source, task.reward, task.protocol, task.group_hook]
+    tasks, suites = recipe.shared.each_task, recipe.table("engine", EngineTable).evaluation.suites
+    named = [
+        path
+        for task in tasks.values()
+        for path in (task.source, task.reward, task.protocol, task.group_hook)
+    ]
     for path in (*named, *(suite.source for suite in suites)):
         if path.startswith("./"):
             assert (recipe.folder / path.partition(":")[0]).is_file(), path

@@ -26,6 +26,7 @@ from toolwright.recipe import (
     Branching,
     DynamicSampling,
     Limits,
+    MixedTask,
     Overlong,
     Policy,
     Run,
@@ -46,6 +47,7 @@ TABLES: Mapping[str, type[Table]] = {
     "[task.dynamic_sampling]": DynamicSampling,
     "[task.branching]": Branching,
     "[task.limits]": Limits,
+    "[tasks.NAME]": MixedTask,
     "[sampler]": Sampler,
     "[tools.NAME]": Tool,
     "[engine]": EngineTable,
@@ -114,12 +116,14 @@ def documented(text: str, column: str) -> dict[str, str]:
 
 
 def keys(model: type[Table]) -> dict[str, FieldInfo]:
-    """The keys of a table; tables inside of it have tables of their own on the page."""
+    """The keys of a table; tables inside of it have tables of their own on the page, and so has one
+    that it adds to."""
+    inherited = model.__mro__[1].model_fields  # type: ignore[attr-defined]
     return {
         name: field
         for name, field in model.model_fields.items()
         if not (isinstance(field.annotation, type) and issubclass(field.annotation, Table))
-        and name != "suites"
+        and name not in ("suites", *inherited)
     }
 
 

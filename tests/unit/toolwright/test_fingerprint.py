@@ -19,7 +19,7 @@ from toolwright.fingerprint import (
     recipe_hash,
     terms_of,
 )
-from toolwright.recipe import Recipe, load_recipe
+from toolwright.recipe import MixedTask, Recipe, Tool, load_recipe
 
 
 def recipe(folder: Path, *overrides: str, **changes: Any) -> Recipe:
@@ -79,7 +79,11 @@ def test_what_may_differ_is_a_key_that_there_is(tmp_path: Path) -> None:
         f"{table}.{key}"
         for table in ("run", "policy", "task", "sampler")
         for key in type(getattr(shared, table)).model_fields
-    } | {f"tools.*.{key}" for key in type(shared.tools["python"]).model_fields}
+    } | {
+        f"{table}.*.{key}"
+        for table, model in (("tools", Tool), ("tasks", MixedTask))
+        for key in model.model_fields
+    }
     assert there >= OF_THE_PLACE
 
 

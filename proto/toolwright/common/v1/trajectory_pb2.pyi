@@ -550,6 +550,7 @@ class Task(google.protobuf.message.Message):
     MEDIA_FIELD_NUMBER: builtins.int
     METADATA_JSON_FIELD_NUMBER: builtins.int
     MESSAGES_JSON_FIELD_NUMBER: builtins.int
+    NAME_FIELD_NUMBER: builtins.int
     id: builtins.str
     purpose: global___Purpose.ValueType
     data_source: builtins.str
@@ -559,6 +560,8 @@ class Task(google.protobuf.message.Message):
     2^53. Else empty.
     """
     messages_json: builtins.str
+    name: builtins.str
+    """Which of the recipe's tasks it belongs to, by its name there; empty where the recipe has one."""
     @property
     def metadata(self) -> google.protobuf.struct_pb2.Struct:
         """Either messages or a prompt, as JSON: [{"role", "content"}]."""
@@ -585,9 +588,10 @@ class Task(google.protobuf.message.Message):
         media: collections.abc.Iterable[toolwright.common.v1.media_pb2.MediaRef] | None = ...,
         metadata_json: builtins.str = ...,
         messages_json: builtins.str = ...,
+        name: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_sampling", b"_sampling", "messages", b"messages", "metadata", b"metadata", "sampling", b"sampling"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_sampling", b"_sampling", "answers", b"answers", "data_source", b"data_source", "id", b"id", "media", b"media", "messages", b"messages", "messages_json", b"messages_json", "metadata", b"metadata", "metadata_json", b"metadata_json", "prompt", b"prompt", "purpose", b"purpose", "sampling", b"sampling"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_sampling", b"_sampling", "answers", b"answers", "data_source", b"data_source", "id", b"id", "media", b"media", "messages", b"messages", "messages_json", b"messages_json", "metadata", b"metadata", "metadata_json", b"metadata_json", "name", b"name", "prompt", b"prompt", "purpose", b"purpose", "sampling", b"sampling"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_sampling", b"_sampling"]) -> typing.Literal["sampling"] | None: ...
 
 global___Task = Task

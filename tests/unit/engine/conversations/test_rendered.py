@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engine.commands.endings import tell_people
-from engine.commands.render import render
+from engine.commands.render import Part, render
 from engine.errors import StartupError
 from engine.protocols import Protocol
 from engine.protocols.chat import Chat
@@ -43,7 +43,8 @@ def rendered(
 ) -> list[Trajectory]:
     file, out = folder / "c.jsonl", folder / "x.trajectories"
     file.write_text("".join((x if isinstance(x, str) else json.dumps(x)) + "\n" for x in rows))
-    count = render(file, out, protocol, codec, **options)
+    part = Part(file=file, protocol=protocol, tools=tuple(options.pop("tools", ())))
+    count = render([part], out, codec, **options)
     read = list(read_trajectories(out))
     assert len(read) == count
     return read

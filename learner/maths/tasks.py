@@ -1,0 +1,49 @@
+"""What a token weighs where a batch holds several tasks.
+
+With w the tasks' weights over their sum, the loss is the sum over tasks of w times the task's own
+mean (`apart`), or the mean over the whole batch in which a task's tokens count w times the number
+of tasks (together). Equal weights together are the plain mean. A task of which nothing is left
+gives nothing, and leaves the others' shares as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from learner.maths.losses import token_weights
+
+SUMMED = "seq-sum-token-sum-norm"
+"""No mean: its constant is the same for all tasks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tasks:
+    """The tasks of a recipe that has several, in its order. apart: means are taken within each."""
+
+    names: tuple[str, ...]
+    weights: tuple[float, ...]
+    apart: bool
+
+    @property
+    def shares(self) -> list[float]:
+        """The weights, which then add up to 1."""
+        return [weight / sum(self.weights) for weight in self.weights]
+
+
+def mixed_weights(
+    counts: Sequence[int], of_row: Sequence[int], tasks: Tasks, mode: str, *, norm: float = 1.0
+) -> list[float]:
+    """As `losses.token_weights` of a batch with several tasks. of_row: the task of each sequence,
+    by its place in `tasks`."""
+    if not tasks.apart or mode == SUMMED:
+        plain = token_weights(list(counts), mode, norm=norm)
+        factors = [share * len(tasks.names) for share in tasks.shares]
+        return [factors[task] * weight for task, weight in zip(of_row, plain, strict=True)]
+    out = [0.0] * len(counts)
+    for task, share in enumerate(tasks.shares):
+        places = [place for place, own in enumerate(of_row) if own == task]
+        own_weights = token_weights([counts[place] for place in places], mode, norm=norm)
+        for place, weight in zip(places, own_weights, strict=True):
+            out[place] = share * weight
+    return out

@@ -1,0 +1,84 @@
+"""The gradients of several tasks one by one: whether they pull the weights in one direction.
+
+A backward pass for each task instead of one for all, over the same rows in the same sum. It costs
+what splitting micro-batches by task costs, a copy of the gradients for each task while it lasts,
+and two passes over them for each pair.
+
+Invariants
+- What is left in the policy's buffers is the sum of all tasks' gradients, up to rounding, on every
+  rank, however the model and the batch are spread.
+- A cosine is made of norms alone, |a/|a| + b/|b||^2 / 2 - 1, so that whoever knows how to take a
+  norm over ranks need not know more. Both are scaled to 1 before, so that a small gradient is not
+  lost beside a large one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+
+import torch
+
+from learner.model.head import Entropy
+from learner.model.policy import Policy
+from learner.training.batch import Row
+from learner.training.objective import Objective
+from learner.training.part import add_stats
+from learner.training.step import gradients, own_micro_batches
+
+
+@dataclass(slots=True)
+class Apart:
+    """Takes the place of `update.together` for one step.
+
+    names: of the tasks, in the recipe's order. found: afterwards, what the metrics say of the last
+    pass: `task/NAME/grad_norm`, and `gradient_cosine/A,B` of each pair that both have a gradient.
+    """
+
+    names: Sequence[str]
+    found: dict[str, float] = field(default_factory=dict)
+
+    def __call__(
+        self,
+        policy: Policy,
+        rows: Sequence[Row],
+        objective: Objective,
+        budget: int,
+        *,
+        entropy: Entropy,
+        broken: torch.Tensor,
+    ) -> dict[str, float]:
+        """As `step.gradients` of all the rows."""
+        self.found.clear()
+        sums: dict[str, float] = {}
+        norms: dict[int, float] = {}
+        kept: dict[int, list[torch.Tensor]] = {}
+        for task in sorted({row.task for row in rows}):
+            places = [place for place, row in enumerate(rows) if row.task == task]
+            own = torch.zeros(len(places), device=broken.device)
+            mine = own_micro_batches([rows[place] for place in places], budget)
+            add_stats(sums, gradients(policy, mine, objective, entropy=entropy, broken=own))
+            broken[places] = own
+            norms[task] = policy.gradient_norm()
+            kept[task] = [buffer.clone() for buffer in policy.gradient_buffers()]
+            self.found[f"task/{self.names[task]}/grad_norm"] = norms[task]
+        moving = [task for task, norm in norms.items() if norm > 0 and math.isfinite(norm)]
+        for one, other in combinations(moving, 2):
+            _fill(policy, [kept[one], kept[other]], [1 / norms[one], 1 / norms[other]])
+            cosine = policy.gradient_norm() ** 2 / 2 - 1
+            pair = f"{self.names[one]},{self.names[other]}"
+            self.found[f"gradient_cosine/{pair}"] = max(-1.0, min(1.0, cosine))
+        _fill(policy, list(kept.values()), [1.0] * len(kept))
+        return sums
+
+
+def _fill(
+    policy: Policy, parts: Sequence[Sequence[torch.Tensor]], factors: Sequence[float]
+) -> None:
+    """The buffers become the weighted sum of the parts."""
+    for place, buffer in enumerate(policy.gradient_buffers()):
+        buffer.zero_()
+        for part, factor in zip(parts, factors, strict=True):
+            buffer.add_(part[place], alpha=factor)
