@@ -1,0 +1,151 @@
+"""A recorded sequence beside the ids of its whole text. Pure.
+
+Owns what "changed" means, in two ways:
+- by place: ids at the same index are not the same. One token more at the front changes all behind
+  it, as it does for whoever pairs ids with log-probs by their index.
+- by alignment: ids that are in no common run of both (difflib). What was really cut otherwise.
+
+Knows neither models nor files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from bench.errors import BenchError
+from toolwright import types as t
+
+
+class Encoder(Protocol):
+    """A tokenizer, without what it would add around a text."""
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """The text, control tokens included."""
+
+    def encode(self, text: str) -> tuple[list[int], list[int]]:
+        """(ids, where in the text each begins)."""
+
+
+class FolderEncoder:
+    """The tokenizer of a policy's folder. BenchError where there is none."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        except Exception as error:  # tokenizers raises nothing narrower
+            raise BenchError(
+                f"{folder} has no tokenizer that can be read: {error}; name the folder of the "
+                "policy that wrote the trajectories"
+            ) from error
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        return str(self._tokenizer.decode(list(token_ids), skip_special_tokens=False))
+
+    def encode(self, text: str) -> tuple[list[int], list[int]]:
+        found = self._tokenizer.encode(text, add_special_tokens=False)
+        return list(found.ids), [begin for begin, _ in found.offsets]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retokened:
+    """One sequence, the `sequence`-th of its trajectory.
+
+    ours: as recorded; written: by the policy. joint: the text encoded at once; policy: whether the
+    policy wrote the first letter of each. lost: turns, of `turns`, whose request encoded from its
+    text does not begin what was sent next.
+    """
+
+    trajectory: str
+    sequence: int
+    ours: tuple[int, ...]
+    written: tuple[bool, ...]
+    joint: tuple[int, ...]
+    policy: tuple[bool, ...]
+    turns: int
+    lost: int
+
+    @property
+    def same(self) -> bool:
+        return self.ours == self.joint
+
+    @property
+    def first(self) -> int | None:
+        """The first index at which they differ."""
+        if self.same:
+            return None
+        pairs = zip(self.ours, self.joint, strict=False)
+        shorter = min(len(self.ours), len(self.joint))
+        return next((place for place, (a, b) in enumerate(pairs) if a != b), shorter)
+
+    @property
+    def changed_by_place(self) -> int:
+        """Of our ids, those that are not at their index; those beyond the end included."""
+        kept = sum(a == b for a, b in zip(self.ours, self.joint, strict=False))
+        return len(self.ours) - kept
+
+    @cached_property
+    def kept(self) -> np.ndarray:
+        """[ours] bool: what an alignment finds again."""
+        found = np.zeros(len(self.ours), dtype=bool)
+        begin = len(self.ours) if self.first is None else self.first
+        found[:begin] = True
+        matcher = SequenceMatcher(a=self.ours[begin:], b=self.joint[begin:], autojunk=False)
+        for block in matcher.get_matching_blocks():
+            found[begin + block.a : begin + block.a + block.size] = True
+        return found
+
+    @property
+    def changed_by_alignment(self) -> int:
+        return int((~self.kept).sum())
+
+    @property
+    def changed_of_policy(self) -> int:
+        """Of what the policy wrote, by alignment."""
+        return int((~self.kept & np.array(self.written, dtype=bool)).sum())
+
+
+def retokened(trajectory: str, place: int, sequence: t.Sequence, encoder: Encoder) -> Retokened:
+    """The `place`-th sequence of a trajectory, and its text: encoded as a whole, and up to every
+    turn."""
+    ours = tuple(sequence.token_ids)
+    text = encoder.decode(ours)
+    joint, begins = encoder.encode(text)
+    requests = [
+        encoder.encode(encoder.decode(ours[:start]))[0] for _, start, _ in sequence.action_spans
+    ]
+    sent = [*requests, joint]
+    return Retokened(
+        trajectory=trajectory,
+        sequence=place,
+        ours=ours,
+        written=_by_policy(sequence),
+        joint=tuple(joint),
+        policy=tuple(_policy_at(sequence, encoder, begins)),
+        turns=len(requests),
+        lost=sum(after[: len(before)] != before for before, after in pairwise(sent)),
+    )
+
+
+def _by_policy(sequence: t.Sequence) -> tuple[bool, ...]:
+    return tuple(s.author is t.Author.MODEL for s in sequence.segments for _ in s.token_ids)
+
+
+def _policy_at(sequence: t.Sequence, encoder: Encoder, begins: Sequence[int]) -> np.ndarray:
+    """[begins] bool: whether the policy wrote the letter that stands there."""
+    ids: list[int] = []
+    ends, writers = [], []
+    for segment in sequence.segments:
+        ids += segment.token_ids
+        ends.append(len(encoder.decode(ids)))
+        writers.append(segment.author is t.Author.MODEL)
+    places = np.searchsorted(ends, begins, side="right")
+    return np.array([*writers, False])[np.minimum(places, len(writers))]
