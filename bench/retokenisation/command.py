@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bench.errors import BenchError
+from bench.retokenisation.types import Gradients, Side
 
 if TYPE_CHECKING:
-    # torch, which the other commands of `bench` have no need of.
-    from bench.retokenisation.gradients import Gradients, Side
+    # Tokenizers, which the other commands of `bench` have no need of.
     from bench.retokenisation.joint import Retokened
 
 PAPER = {"changed": 0.986, "norm": 2.329}

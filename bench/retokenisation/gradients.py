@@ -15,13 +15,15 @@ Moves no weights.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from bench.errors import BenchError
 from bench.retokenisation.joint import Retokened
+from bench.retokenisation.rows import by_index, by_text
+from bench.retokenisation.types import Gradients, Side
 from learner.config.objective import Advantage, Credit, Kl, Loss
 from learner.config.weights import Optimizer
 from learner.credit.assign import assigned
@@ -38,26 +40,6 @@ from toolwright.types import Group
 BUDGET = 4096
 """Tokens in one forward pass."""
 _CLIPPED = ("clipped_above", "clipped_below", "dual_clipped")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
-    """One batch, one way of old log-probs. gap: mean distance of the learner's log-probs from
-    them. clipped: share of tokens whose ratio a bound cut."""
-
-    norm: float
-    gap: float
-    clipped: float
-    tokens: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gradients:
-    """(as recorded, encoded anew), for each way."""
-
-    reward: float
-    by_index: tuple[Side, Side]
-    anew: tuple[Side, Side]
 
 
 def gradients(folder: Path, groups: Sequence[Group], found: Sequence[Retokened]) -> Gradients:
@@ -95,44 +77,6 @@ def gradients(folder: Path, groups: Sequence[Group], found: Sequence[Retokened])
             )
     except LearnerError as error:
         raise BenchError(str(error)) from error
-
-
-def by_index(row: Row, joint: Retokened) -> Row | None:
-    """The row with other ids and all else as it was, up to the shorter end. None where no token is
-    left to learn."""
-    targets = np.flatnonzero(row.target[: len(joint.joint)])
-    if not len(targets):
-        return None
-    end = int(targets[-1]) + 1
-    return replace(
-        row,
-        tokens=np.array(joint.joint[:end], dtype=np.int64),
-        target=row.target[:end],
-        behaviour=row.behaviour[:end],
-        temperature=row.temperature[:end],
-        fresh=row.fresh[:end],
-        advantage=row.advantage[:end],
-    )
-
-
-def by_text(row: Row, joint: Retokened) -> Row | None:
-    """The row whose targets are the tokens of which the policy wrote the first letter, without
-    log-probs. None where there are none."""
-    target = np.array(joint.policy, dtype=bool)
-    target[:1] = False
-    if not target.any():
-        return None
-    end = int(np.flatnonzero(target)[-1]) + 1
-    first = int(np.flatnonzero(row.target)[0])  # every target of a trajectory has one advantage
-    return replace(
-        row,
-        tokens=np.array(joint.joint[:end], dtype=np.int64),
-        target=target[:end],
-        behaviour=np.zeros(end, dtype=np.float32),
-        temperature=np.full(end, row.temperature[first]),
-        fresh=np.zeros(end, dtype=bool),
-        advantage=np.full(end, row.advantage[first]),
-    )
 
 
 def _there(rows: Sequence[Row | None]) -> list[Row]:
