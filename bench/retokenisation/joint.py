@@ -1,9 +1,11 @@
 """A recorded sequence beside the ids of its whole text. Pure.
 
-Owns what "changed" means, in two ways:
+Owns what "changed" means, in three ways:
 - by place: ids at the same index are not the same. One token more at the front changes all behind
   it, as it does for whoever pairs ids with log-probs by their index.
 - by alignment: ids that are in no common run of both (difflib). What was really cut otherwise.
+- by turn: an action and what the tool answered, encoded together, have another id. VerlTool's code
+  counts this (`retokenization_diff`).
 
 Knows neither models nor files.
 """
@@ -60,8 +62,10 @@ class Retokened:
     """One sequence, the `sequence`-th of its trajectory.
 
     ours: as recorded; written: by the policy. joint: the text encoded at once; policy: whether the
-    policy wrote the first letter of each. lost: turns, of `turns`, whose request encoded from its
-    text does not begin what was sent next.
+    policy wrote the first letter of each. lost: turns, of `turns`, after which the next ids,
+    encoded from their text, do not begin with what the policy was shown and wrote. answered: turns
+    that a tool answered; cut: those of them of which action and answer, encoded together, have
+    another id.
     """
 
     trajectory: str
@@ -72,6 +76,8 @@ class Retokened:
     policy: tuple[bool, ...]
     turns: int
     lost: int
+    answered: int
+    cut: int
 
     @property
     def same(self) -> bool:
@@ -119,10 +125,11 @@ def retokened(trajectory: str, place: int, sequence: t.Sequence, encoder: Encode
     ours = tuple(sequence.token_ids)
     text = encoder.decode(ours)
     joint, begins = encoder.encode(text)
-    requests = [
-        encoder.encode(encoder.decode(ours[:start]))[0] for _, start, _ in sequence.action_spans
-    ]
-    sent = [*requests, joint]
+    spans = sequence.action_spans
+    requests = [encoder.encode(encoder.decode(ours[:start]))[0] for _, start, _ in spans]
+    shown = [[*ids, *ours[start:end]] for ids, (_, start, end) in zip(requests, spans, strict=True)]
+    following = [*requests[1:], joint]
+    answered = [ours[start:after] for (_, start, _), (_, after, _) in pairwise(spans)]
     return Retokened(
         trajectory=trajectory,
         sequence=place,
@@ -131,7 +138,11 @@ def retokened(trajectory: str, place: int, sequence: t.Sequence, encoder: Encode
         joint=tuple(joint),
         policy=tuple(_policy_at(sequence, encoder, begins)),
         turns=len(requests),
-        lost=sum(after[: len(before)] != before for before, after in pairwise(sent)),
+        lost=sum(
+            after[: len(before)] != before for before, after in zip(shown, following, strict=False)
+        ),
+        answered=len(answered),
+        cut=sum(tuple(encoder.encode(encoder.decode(turn))[0]) != turn for turn in answered),
     )
 
 

@@ -37,11 +37,11 @@ def file_of(folder: Path, actions: Sequence[Sequence[int]], rewards: Sequence[fl
     written = []
     for number, (action, reward) in enumerate(zip(actions, rewards, strict=True)):
         segments = (
-            t.Segment(author=t.Author.PROMPT, token_ids=[5, 6, 7]),
+            t.Segment(author=t.Author.PROMPT, token_ids=t.ids([5, 6, 7])),
             t.Segment(
                 author=t.Author.MODEL,
-                token_ids=action,
-                logprobs=[-5.0] * len(action),
+                token_ids=t.ids(action),
+                logprobs=t.floats([-5.0] * len(action)),
                 trainable=True,
             ),
         )

@@ -56,15 +56,16 @@ def example(name: str) -> dict[str, object]:
 def conversation(*runs: tuple[str, Sequence[int]]) -> t.Sequence:
     """P, M and T runs: prompt, what the policy wrote, what a tool said."""
     authors = {"P": t.Author.PROMPT, "M": t.Author.MODEL, "T": t.Author.TOOL}
-    segments, turn = [], 0
+    segments: list[t.Segment] = []
+    turn = 0
     for who, token_ids in runs:
         by_policy = who == "M"
         segments.append(
             t.Segment(
                 author=authors[who],
-                token_ids=token_ids,
+                token_ids=t.ids(token_ids),
                 turn=turn,
-                logprobs=[-float(number) for number in token_ids] if by_policy else None,
+                logprobs=t.floats(-float(number) for number in token_ids) if by_policy else None,
                 trainable=by_policy,
             )
         )
@@ -125,7 +126,7 @@ def test_one_token_more_changes_all_places_behind_it_and_one_alignment(
     assert found.first == 2
 
 
-def test_a_merge_over_the_boundary_takes_the_prefix_from_the_next_request(
+def test_a_merge_over_the_boundary_takes_the_prefix_from_the_next_ids(
     byte_level: FolderEncoder,
 ) -> None:
     # The action ends in `>`, the observation begins with `x`, and `>x` is one token.
@@ -133,10 +134,11 @@ def test_a_merge_over_the_boundary_takes_the_prefix_from_the_next_request(
     last = ids(byte_level, "done")
     plain = conversation(("P", ids(byte_level, "q")), ("M", action), ("T", seen), ("M", last))
     found = retokened("t", 0, plain, byte_level)
-    assert (found.turns, found.lost) == (2, 0), "no request ends where two tokens become one"
-    assert not found.same
+    assert (found.turns, found.lost) == (2, 1), "what it wrote last is still there at the end"
+    assert (found.answered, found.cut) == (1, 1), "the last turn has no answer"
     cut = conversation(("P", ids(byte_level, "q>")), ("M", ids(byte_level, "xz")))
     assert retokened("t", 0, cut, byte_level).lost == 1
+    assert retokened("t", 0, cut, byte_level).answered == 0
 
 
 def test_what_the_policy_wrote_is_told_by_the_first_letter(byte_level: FolderEncoder) -> None:
@@ -260,7 +262,7 @@ def test_the_command_counts_a_file(tmp_path: Path) -> None:
     assert (told["sequences"], told["ids"], told["sequences_changed"]) == (2, 9, 0.5)
     assert told["changed_by_place"] == told["changed_by_alignment"] == pytest.approx(4 / 9)
     assert told["changed_of_policy"] == pytest.approx(4 / 7)
-    assert told["gradients"] is None
+    assert (told["turns"], told["changed_by_turn"], told["gradients"]) == (2, 0, None)
 
 
 def test_the_gradient_norms_are_said_with_their_ratio() -> None:

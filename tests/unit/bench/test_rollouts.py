@@ -28,6 +28,7 @@ from bench.rollouts.measure import Loop, Report, Row
 from bench.rollouts.report import lines, page, remarks
 from bench.rollouts.scenarios import SCENARIOS, TRAJECTORIES
 from bench.scripted import ScriptedSampler, Timing
+from bench.scripted.types import GenerateRequest
 from toolwright.reference import find
 
 PAPER = {"math": (87, 66), "sql": (111, 91), "deepsearch": (193, 98)}
@@ -132,21 +133,21 @@ def test_barriers_cost_the_longest_action_and_the_longest_call_of_every_turn() -
 async def test_in_lockstep_no_tool_begins_before_all_have_written() -> None:
     workload = SCENARIOS["sql"].workload(trajectories=6, pace=400.0, seed=1)
     plans = workload.plans()
-    read: list[tuple[int, int]] = []
+    written: list[float] = []
 
     class Watch:
-        def asked(self, _request: object) -> None:
+        def asked(self, request: GenerateRequest) -> None:
             pass
 
-        def replied(self, request: object, _read_ns: int, _written_ns: int) -> None:
-            read.append((len(request.input_ids), _written_ns))  # type: ignore[attr-defined]
+        def replied(self, request: GenerateRequest, read_ns: int, written_ns: int) -> None:
+            written.append(written_ns / 1e9)
 
     async with ScriptedSampler(
         script=PlannedScript(plans),
         timing=Timing(tokens_per_second=workload.rate, tokens_per_chunk=workload.chunk),
         eos=(END_ID,),
         record=0,
-        watch=Watch(),  # type: ignore[arg-type]
+        watch=Watch(),
     ) as sampler:
         player = Lockstep(workload, sampler.url, 6)
         figures = await player.play()
@@ -160,8 +161,7 @@ async def test_in_lockstep_no_tool_begins_before_all_have_written() -> None:
     first = [one for one in tools[:calls] if one[1] == 0]
     later = [one for one in tools[:calls] if one[1] == 1]
     assert max(ended for *_, ended in first) <= min(began for _, _, began, _ in later)
-    written = sorted(ns / 1e9 for _, ns in read)[: len(plans)]
-    assert max(written) <= min(began for _, _, began, _ in first)
+    assert max(written[: len(plans)]) <= min(began for _, _, began, _ in first)
 
 
 def test_the_table_has_ours_beside_what_the_work_allows_and_the_paper() -> None:
