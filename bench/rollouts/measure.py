@@ -114,29 +114,10 @@ async def measure(
     rows = []
     for scenario in scenarios:
         workload = scenario.workload(trajectories=trajectories, pace=pace, seed=seed)
-        plans = workload.plans()
         with tempfile.TemporaryDirectory(prefix="rollouts-") as name:
             folder = Path(name)
-            for loop in ("lockstep", "engine"):
-                (folder / loop).mkdir()
             async with Processes(folder / "logs") as processes:
-                rows.append(
-                    Row(
-                        scenario=scenario.name,
-                        trajectories=trajectories,
-                        pace=pace,
-                        seed=seed,
-                        tokens=sum(turn.action_tokens for plan in plans for turn in plan.turns),
-                        calls=sum(len(plan.turns) - 1 for plan in plans),
-                        synchronous=await _lockstep(
-                            scenario, workload, plans, folder / "lockstep", processes, say
-                        ),
-                        asynchronous=await _engine(
-                            scenario, workload, plans, folder / "engine", processes, say
-                        ),
-                        paper=_paper(scenario),
-                    )
-                )
+                rows.append(await _row(scenario, workload, pace, folder, processes, say))
     return Report(
         rows=tuple(rows),
         machine=f"{platform.machine()}, {psutil.cpu_count()} cores",
@@ -144,8 +125,36 @@ async def measure(
     )
 
 
-async def _lockstep(
+async def _row(
     scenario: Scenario,
+    workload: Workload,
+    pace: float,
+    folder: Path,
+    processes: Processes,
+    say: Say,
+) -> Row:
+    plans = workload.plans()
+    for kind in ("lockstep", "engine"):
+        (folder / kind).mkdir()
+    return Row(
+        scenario=scenario.name,
+        trajectories=workload.trajectories,
+        pace=pace,
+        seed=workload.seed,
+        tokens=sum(turn.action_tokens for plan in plans for turn in plan.turns),
+        calls=sum(len(plan.turns) - 1 for plan in plans),
+        synchronous=await _lockstep(
+            scenario.name, workload, plans, folder / "lockstep", processes, say
+        ),
+        asynchronous=await _engine(
+            scenario.name, workload, plans, folder / "engine", processes, say
+        ),
+        paper=_paper(scenario),
+    )
+
+
+async def _lockstep(
+    name: str,
     workload: Workload,
     plans: Sequence[Plan],
     folder: Path,
@@ -154,7 +163,7 @@ async def _lockstep(
 ) -> Loop:
     allowed = lockstep.synchronous_makespan(workload, plans)
     load = os.getloadavg()[0]
-    say(f"{scenario.name}, batch-synchronous: about {allowed:.0f} s")
+    say(f"{name}, batch-synchronous: about {allowed:.0f} s")
     found = await run_bare(
         workload, workload.trajectories, folder, processes, program=lockstep.__name__
     )
@@ -170,7 +179,7 @@ async def _lockstep(
 
 
 async def _engine(
-    scenario: Scenario,
+    name: str,
     workload: Workload,
     plans: Sequence[Plan],
     folder: Path,
@@ -179,7 +188,7 @@ async def _engine(
 ) -> Loop:
     allowed = ideal_makespan(plans, workload.trajectories)
     load = os.getloadavg()[0]
-    say(f"{scenario.name}, engine: about {allowed:.0f} s")
+    say(f"{name}, engine: about {allowed:.0f} s")
     run = await run_engine(
         workload, workload.trajectories, folder, processes, samplers=[workload], say=say
     )
