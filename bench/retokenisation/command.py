@@ -55,12 +55,13 @@ def retokenisation(
         bench retokenisation my-run/run --policy my-run/run/warm
         bench retokenisation kept.trajectories --policy models/smollm2 --gradients
     """
-    from bench.retokenisation.joint import FolderEncoder, retokened
+    from bench.retokenisation.encoder import FolderEncoder
+    from bench.retokenisation.joint import retokened
     from bench.retokenisation.recordings import groups_of
 
     try:
         encoder = FolderEncoder(policy)
-        groups = groups_of(source, most)
+        groups = groups_of(source, most, policy)
         found = [
             retokened(trajectory.id, place, sequence, encoder)
             for group in groups

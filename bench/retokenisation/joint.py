@@ -17,44 +17,11 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cached_property
 from itertools import pairwise
-from pathlib import Path
-from typing import Protocol
 
 import numpy as np
-from tokenizers import Tokenizer
 
-from bench.errors import BenchError
+from bench.retokenisation.encoder import Encoder
 from toolwright import types as t
-
-
-class Encoder(Protocol):
-    """A tokenizer, without what it would add around a text."""
-
-    def decode(self, token_ids: Sequence[int]) -> str:
-        """The text, control tokens included."""
-
-    def encode(self, text: str) -> tuple[list[int], list[int]]:
-        """(ids, where in the text each begins)."""
-
-
-class FolderEncoder:
-    """The tokenizer of a policy's folder. BenchError where there is none."""
-
-    def __init__(self, folder: Path) -> None:
-        try:
-            self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        except Exception as error:  # tokenizers raises nothing narrower
-            raise BenchError(
-                f"{folder} has no tokenizer that can be read: {error}; name the folder of the "
-                "policy that wrote the trajectories"
-            ) from error
-
-    def decode(self, token_ids: Sequence[int]) -> str:
-        return str(self._tokenizer.decode(list(token_ids), skip_special_tokens=False))
-
-    def encode(self, text: str) -> tuple[list[int], list[int]]:
-        found = self._tokenizer.encode(text, add_special_tokens=False)
-        return list(found.ids), [begin for begin, _ in found.offsets]
 
 
 @dataclass(frozen=True, kw_only=True)

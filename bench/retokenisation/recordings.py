@@ -13,15 +13,17 @@ from bench.errors import BenchError
 from engine.errors import StartupError
 from engine.journal.reader import reading
 from engine.journal.schema import FILE_NAME
+from learner.errors import DataError
+from learner.intake.origin import Origin
 from toolwright.common.v1 import trajectory_pb2
 from toolwright.trajectory_files import UnreadableTrajectories, read_trajectories
 from toolwright.types import Group, Trajectory
 from toolwright.wire import trajectory_from_proto
 
 
-def groups_of(source: Path, most: int) -> list[Group]:
+def groups_of(source: Path, most: int, policy: Path) -> list[Group]:
     """The newest groups, `most` trajectories of them or a few more. BenchError where there is
-    nothing to read."""
+    nothing to read, or where another tokenizer than that of `policy` wrote them."""
     try:
         found = _grouped(_usable(_trajectories(source)))
     except (StartupError, UnreadableTrajectories, FileNotFoundError) as error:
@@ -37,6 +39,13 @@ def groups_of(source: Path, most: int) -> list[Group]:
             f"{source} holds no trajectory that is not masked: the journal of a run keeps all of "
             'them with engine.history = "all"'
         )
+    origin = Origin(policy)
+    try:
+        for group in chosen:
+            for one in group.trajectories:
+                origin.check(one)
+    except DataError as error:
+        raise BenchError(str(error)) from error
     return chosen[::-1]
 
 

@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 from bench.cli import app
 from bench.errors import BenchError
 from bench.retokenisation.command import lines, report
-from bench.retokenisation.joint import FolderEncoder, Retokened, retokened
+from bench.retokenisation.encoder import FolderEncoder
+from bench.retokenisation.joint import Retokened, retokened
 from bench.retokenisation.recordings import groups_of
 from bench.retokenisation.rows import by_index, by_text
 from bench.retokenisation.types import Gradients, Side
@@ -213,16 +214,24 @@ def test_groups_are_the_newest_and_leave_masked_members_out(tmp_path: Path) -> N
     runs = conversation(("P", [1]), ("M", [2]))
     written = [trajectory(runs, f"t{n}", f"g{n // 2}", masked=n == 3) for n in range(6)]
     write_trajectories(tmp_path / "a.trajectories", written)
-    found = groups_of(tmp_path / "a.trajectories", 3)
+    found = groups_of(tmp_path / "a.trajectories", 3, tmp_path)
     assert [[one.id for one in group.trajectories] for group in found] == [["t2"], ["t4", "t5"]]
-    assert [group.id for group in groups_of(tmp_path / "a.trajectories", 1)] == ["g2"]
+    assert [group.id for group in groups_of(tmp_path / "a.trajectories", 1, tmp_path)] == ["g2"]
 
 
 def test_a_file_of_masked_trajectories_has_nothing_to_compare(tmp_path: Path) -> None:
     masked = trajectory(conversation(("M", [2])), masked=True)
     write_trajectories(tmp_path / "a.trajectories", [masked])
     with pytest.raises(BenchError, match="no trajectory that is not masked"):
-        groups_of(tmp_path / "a.trajectories", 5)
+        groups_of(tmp_path / "a.trajectories", 5, tmp_path)
+
+
+def test_what_another_tokenizer_wrote_is_refused(tmp_path: Path) -> None:
+    policy = write_policy(tmp_path / "policy")
+    written = trajectory(conversation(("M", [2])), tokenizer_hash="0" * 64)
+    write_trajectories(tmp_path / "a.trajectories", [written])
+    with pytest.raises(BenchError, match="was written with tokenizer"):
+        groups_of(tmp_path / "a.trajectories", 5, policy)
 
 
 @pytest.mark.parametrize("content", [None, b"\xff\xff\xff\xff", b"\x05ab"])
