@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from bench.makespan.command import engine
 from bench.memory.command import memory
+from bench.retokenisation.command import retokenisation
+from bench.rollouts.command import rollouts
 from bench.scripted_sampler import scripted_sampler
 from bench.search.command import search
 from bench.step import step
@@ -18,6 +20,8 @@ app = command_line("bench", help="Load generation, faults and the scripted sampl
 app.command("scripted-sampler")(scripted_sampler)
 app.command("engine")(engine)
 app.command("memory")(memory)
+app.command("retokenisation")(retokenisation)
+app.command("rollouts")(rollouts)
 app.command("search")(search)
 app.command("step")(step)
 app.command("tools")(tools)

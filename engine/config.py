@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from toolwright import other_names
 from toolwright.recipe import Limits, Table
 from toolwright.recipe.table import ON
 
@@ -97,6 +98,7 @@ class EngineTable(Table):
     )
     evaluation: Evaluation = Field(default_factory=Evaluation)
 
+    other_keys: ClassVar = other_names.ENGINE
     read_where: ClassVar = {
         f"engine.evaluation.{key}": ({"engine.evaluation.suites": ON},)
         for key in ("every", "max_concurrent", "samples", "publish_waits_s")

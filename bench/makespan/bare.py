@@ -13,6 +13,7 @@ import json
 import resource
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,13 @@ from bench.makespan.wrong import Said, wrong_tokens
 from engine.telemetry.lag import LoopLag
 from toolwright import loop
 
+MOST_TOKENS = 8192
+"""Of an action: above what any plan has."""
 _DONE = b"data: [DONE]"
 
 
 class BareLoop:
-    """Plays all plans, at most `places` at once."""
+    """Plays all plans, at most `places` at once; each goes on as soon as it can."""
 
     def __init__(self, workload: Workload, url: str, places: int) -> None:
         self._workload = workload
@@ -47,10 +50,11 @@ class BareLoop:
         async with aiohttp.ClientSession(connector=connector, timeout=limit) as session:
             lag = asyncio.create_task(self._lag.run())
             began, cpu = time.monotonic(), time.process_time()
-            said = await asyncio.gather(*(self._trajectory(session, plan) for plan in plans))
+            said = await self.all_of(session, plans)
             seconds, cpu = time.monotonic() - began, time.process_time() - cpu
             lag.cancel()
         return {
+            "began_ns": round(1e9 * began),
             "makespan_s": seconds,
             "cpu_s": cpu,
             "rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
@@ -62,24 +66,35 @@ class BareLoop:
             "wrong_tokens": sum(map(wrong_tokens, plans, said)),
         }
 
+    async def all_of(self, session: aiohttp.ClientSession, plans: Sequence[Plan]) -> list[Said]:
+        """What was said of each plan, in the order of the plans."""
+        return await asyncio.gather(*(self._trajectory(session, plan) for plan in plans))
+
     async def _trajectory(self, session: aiohttp.ClientSession, plan: Plan) -> Said:
         async with self._free:
             self._begun += 1
             if self._begun == self._places:
                 self._lag.reset()
-            return await self._turns(session, plan)
+            said = Said.asked(plan)
+            for turn in range(len(plan.turns)):
+                action = await self.write(session, plan, turn, said)
+                if turn < len(plan.turns) - 1:
+                    await self.answer(plan, turn, action, said)
+            return said
 
-    async def _turns(self, session: aiohttp.ClientSession, plan: Plan) -> Said:
-        said = Said(ids=list(plan.prompt), mask=[False] * len(plan.prompt))
-        said.logprobs = [0.0] * len(plan.prompt)
-        for number, turn in enumerate(plan.turns):
-            action, logprobs = await self._action(session, f"{plan.number}.{number}", said.ids)
-            said.add(action, True, logprobs)
-            if number < len(plan.turns) - 1:
-                answer = plan.answer(action)
-                await asyncio.sleep(turn.tool_ms / 1000)
-                said.add(answer, False, [0.0] * len(answer))
-        return said
+    async def write(
+        self, session: aiohttp.ClientSession, plan: Plan, turn: int, said: Said
+    ) -> list[int]:
+        """The action of a turn, from the sampler; it is said then."""
+        action, logprobs = await self._action(session, f"{plan.number}.{turn}", said.ids)
+        said.add(action, True, logprobs)
+        return action
+
+    async def answer(self, plan: Plan, turn: int, action: list[int], said: Said) -> None:
+        """The tool's time, and what it says then."""
+        answer = plan.answer(action)
+        await asyncio.sleep(plan.turns[turn].tool_ms / 1000)
+        said.add(answer, False, [0.0] * len(answer))
 
     async def _action(
         self, session: aiohttp.ClientSession, rid: str, before: list[int]
@@ -90,7 +105,7 @@ class BareLoop:
             "stream": True,
             "return_logprob": True,
             "sampling_params": {
-                "max_new_tokens": 1024,
+                "max_new_tokens": MOST_TOKENS,
                 "stop_token_ids": [STOP_ID, END_ID],
                 "stream_interval": self._workload.chunk,
             },
@@ -111,11 +126,11 @@ class BareLoop:
         return ids, logprobs
 
 
-def main() -> None:
+def main(kind: type[BareLoop] = BareLoop) -> None:
     file, url, places, result = sys.argv[1:]
 
     async def play() -> dict[str, Any]:
-        return await BareLoop(Workload.read(Path(file)), url, int(places)).play()
+        return await kind(Workload.read(Path(file)), url, int(places)).play()
 
     Path(result).write_text(json.dumps(loop.run(play())))
 

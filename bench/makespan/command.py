@@ -127,14 +127,14 @@ def _many(
     from bench.makespan.plan import RATE, Workload
     from bench.makespan.report import lines, page
 
-    _raise_file_limit(max(numbers))
+    raise_file_limit(max(numbers))
     workloads = [
         Workload(trajectories=number, chunk=chunk, rate=rate or RATE, seed=seed)
         for number in numbers
     ]
     try:
         report = loop.run(
-            measure(workloads, places=places, slow_sampler=slow_sampler, say=_progress)
+            measure(workloads, places=places, slow_sampler=slow_sampler, say=progress)
         )
     except ConsoleError as error:
         raise _stop(str(error), code=1) from error
@@ -164,7 +164,7 @@ def _refuse_steady(**given: object) -> None:
             raise _stop(f"--{name} does not go with --trajectories", code=2)
 
 
-def _raise_file_limit(trajectories: int) -> None:
+def raise_file_limit(trajectories: int) -> None:
     """A connection a trajectory, at both ends; children inherit the limit."""
     wanted = FILES_A_TRAJECTORY * trajectories + SPARE_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -178,7 +178,8 @@ def _raise_file_limit(trajectories: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _progress(text: str) -> None:
+def progress(text: str) -> None:
+    """A line on stderr of what goes on."""
     typer.echo(f"  {text}", err=True)
 
 

@@ -97,10 +97,10 @@ async def _row(
     run = await run_engine(
         workload, at_once, folder / "engine", processes, samplers=[workload], say=say
     )
-    records = _records(run)
-    seen = figures.bars(plans, workload, run.began_ns, run.stamps, _tool_spans(records))
+    records = records_of(run)
+    seen = figures.bars(plans, workload, run.began_ns, run.stamps, tool_spans(records))
     found = {
-        **_promised(workload, ideal, bare, run, _wrong(plans, records)),
+        **_promised(workload, ideal, bare, run, wrong_in(plans, records)),
         **_details(workload, plans, at_once, run, records, seen),
     }
     found["ideal_s"] = ideal
@@ -114,7 +114,7 @@ async def _row(
         found["slow_sampler"] = {
             "times_slower": slow_sampler,
             "makespan_to_fast_alone": both.makespan_s / run.makespan_s,
-            "wrong_tokens": _wrong(plans, _records(both)),
+            "wrong_tokens": wrong_in(plans, records_of(both)),
         }
     last = max(seen, key=lambda bar: bar.end, default=None)
     return Row(
@@ -184,17 +184,19 @@ def _details(
     }
 
 
-def _records(run: EngineRun) -> list[Trajectory]:
+def records_of(run: EngineRun) -> list[Trajectory]:
+    """What the consumer leased."""
     return [wire.trajectory_from_proto(record) for record in run.records]
 
 
-def _wrong(plans: Sequence[Plan], records: Sequence[Trajectory]) -> int:
-    """Over all plans: of one without a record every token is wrong."""
+def wrong_in(plans: Sequence[Plan], records: Sequence[Trajectory]) -> int:
+    """Wrong tokens over all plans: of one without a record every token is wrong."""
     by_number = {int(record.task.id): Said.of(record) for record in records}
     return sum(wrong_tokens(plan, by_number.get(plan.number, Said())) for plan in plans)
 
 
-def _tool_spans(records: Sequence[Trajectory]) -> dict[tuple[int, int], figures.Span]:
+def tool_spans(records: Sequence[Trajectory]) -> dict[tuple[int, int], figures.Span]:
+    """When the call of (trajectory, turn) came in and left, by the tool's own stamps."""
     return {
         (int(record.task.id), call.turn): (
             call.outcome.metrics["entered_s"],

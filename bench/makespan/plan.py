@@ -15,12 +15,13 @@ import heapq
 import json
 import re
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from math import ceil
 from pathlib import Path
 from random import Random
+from typing import Any
 from zlib import crc32
 
 from bench.dispatch.workload import END
@@ -31,17 +32,54 @@ END_ID, STOP_ID = 256, 257
 
 RATE = 25.0
 """Tokens a second of one stream, as of a server that thousands share."""
-MOST_TURNS = 8
 PROMPT_TOKENS = 256
-ACTION_TOKENS, ACTION_SIGMA, ACTION_RANGE = 72, 0.6, (32, 288)
-"""Median and sigma of the lognormal, then the least and the most."""
-TOOL_S, TOOL_SIGMA, TOOL_RANGE = 0.5, 1.0, (0.01, 15.0)
-ANSWER_TOKENS, ANSWER_SIGMA, ANSWER_RANGE = 64, 0.6, (28, 256)
 
 _ANSWER = "<answer>42</answer>"
 _LETTERS = b"abcdefghijklmnopqrstuvwxyz"
 _TO_LETTER = bytes(_LETTERS[byte % 26] for byte in range(256))
 _CALL = re.compile(r"..(\d+)\.(\d+)\.(\d+)\.(\d+)/")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lognormal:
+    """A draw for every turn, kept between `least` and `most`.
+
+    shared: sigma of a factor that all turns of one trajectory have in common. Above 0, who takes
+    long in one turn takes long in all of them.
+    """
+
+    median: float
+    sigma: float
+    least: float
+    most: float
+    shared: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mix:
+    """What trajectories are made of: any number of turns from `turns[0]` to `turns[1]`; tokens of
+    an action, seconds of a tool, tokens of its answer."""
+
+    turns: tuple[int, int]
+    action: Lognormal
+    tool_s: Lognormal
+    answer: Lognormal
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Mix:
+        """Of what `asdict` made of one, also by way of JSON."""
+        least, most = data["turns"]
+        draws = {name: Lognormal(**data[name]) for name in ("action", "tool_s", "answer")}
+        return cls(turns=(least, most), **draws)
+
+
+ANSWER = Lognormal(median=64, sigma=0.6, least=28, most=256)
+MIXED = Mix(
+    turns=(1, 8),
+    action=Lognormal(median=72, sigma=0.6, least=32, most=288),
+    tool_s=Lognormal(median=0.5, sigma=1.0, least=0.01, most=15.0),
+    answer=ANSWER,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +90,7 @@ class Workload:
     chunk: int = 8
     rate: float = RATE
     seed: int = 0
+    mix: Mix = MIXED
 
     def action_seconds(self, tokens: int) -> float:
         """What a sampler that is never late takes for an action."""
@@ -65,7 +104,8 @@ class Workload:
 
     @classmethod
     def read(cls, file: Path) -> Workload:
-        return cls(**json.loads(file.read_text()))
+        data = json.loads(file.read_text())
+        return cls(**{**data, "mix": Mix.of(data["mix"])})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,17 +170,21 @@ class Plan:
 
 def make_plan(workload: Workload, number: int) -> Plan:
     dice = Random(f"{workload.seed}:{number}")
+    mix = workload.mix
+    own = Random(f"{workload.seed}:{number}:own")
+    slow = {draws: own.lognormvariate(0.0, draws.shared) for draws in (mix.action, mix.tool_s)}
 
-    def draw(median: float, sigma: float, bounds: tuple[float, float]) -> float:
-        return min(max(median * dice.lognormvariate(0.0, sigma), bounds[0]), bounds[1])
+    def draw(draws: Lognormal) -> float:
+        value = draws.median * slow.get(draws, 1.0) * dice.lognormvariate(0.0, draws.sigma)
+        return min(max(value, draws.least), draws.most)
 
     turns = [
         Turn(
-            action_tokens=round(draw(ACTION_TOKENS, ACTION_SIGMA, ACTION_RANGE)),
-            tool_ms=round(1000 * draw(TOOL_S, TOOL_SIGMA, TOOL_RANGE)),
-            answer_tokens=round(draw(ANSWER_TOKENS, ANSWER_SIGMA, ANSWER_RANGE)),
+            action_tokens=round(draw(mix.action)),
+            tool_ms=round(1000 * draw(mix.tool_s)),
+            answer_tokens=round(draw(mix.answer)),
         )
-        for _ in range(dice.randint(1, MOST_TURNS))
+        for _ in range(dice.randint(*mix.turns))
     ]
     turns[-1] = Turn(action_tokens=turns[-1].action_tokens)
     seconds = sum(workload.action_seconds(t.action_tokens) + t.tool_ms / 1000 for t in turns)

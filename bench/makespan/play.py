@@ -24,7 +24,7 @@ from bench.dispatch.workload import write_policy
 from bench.makespan import sleeper
 from bench.makespan.plan import STOP, Workload, ideal_makespan
 from bench.makespan.recipe import admission, recipe
-from bench.makespan.sampler import Stamp
+from bench.makespan.sampler import Stamp, read_stamps
 from bench.tools.load.usage import cpu_seconds, thread_seconds
 from console.errors import NotReady
 from console.machine.memory import resident_peak
@@ -43,6 +43,7 @@ ENOUGH = 0.99
 READY_S = 60.0
 TELL_S = 5.0
 GROUPS_A_LEASE = 256
+STAMPS = "stamps-{}.json"
 _BEGAN = re.compile(r"^began (\d+)$", re.MULTILINE)
 _BUCKET = re.compile(r'^engine_loop_lag_seconds_bucket\{le="([^"]+)"\} (\S+)$', re.MULTILINE)
 
@@ -74,9 +75,17 @@ class EngineRun:
 
 
 async def run_bare(
-    workload: Workload, places: int, folder: Path, processes: Processes
+    workload: Workload,
+    places: int,
+    folder: Path,
+    processes: Processes,
+    *,
+    program: str = "bench.makespan.bare",
 ) -> dict[str, Any]:
-    """The bare loop's figures, with its sampler's CPU time."""
+    """The figures of a loop without tools and journal, with its sampler's CPU time and stamps.
+
+    program: the module that is run, for another order of the same work.
+    """
     (port,) = free_ports(1)
     (sampler,) = await start_samplers(workload, [workload], [port], folder, processes)
     before = cpu_seconds([sampler.pid])
@@ -86,7 +95,7 @@ async def run_bare(
             Command(
                 name="bare",
                 argv=(
-                    sys.executable, "-m", "bench.makespan.bare", str(folder / "sampler-0.json"),
+                    sys.executable, "-m", program, str(folder / "sampler-0.json"),
                     f"http://127.0.0.1:{port}", str(places), str(result),
                 ),
             )
@@ -95,6 +104,7 @@ async def run_bare(
     figures: dict[str, Any] = json.loads(result.read_text())
     figures["sampler_cpu_s"] = cpu_seconds([sampler.pid]) - before
     await processes.stop(sampler)
+    figures["stamps"] = read_stamps(folder / STAMPS.format(0))
     return figures
 
 
@@ -160,10 +170,6 @@ async def run_engine(
     peak = resident_peak(engine.pid)
     for one in (engine, tools, *playing):
         await processes.stop(one)
-    stamps: list[Stamp] = []
-    for index in range(len(playing)):
-        rows = json.loads((folder / f"stamps-{index}.json").read_text())
-        stamps += [(number, turn, read, written) for number, turn, read, written in rows]
     return EngineRun(
         began_ns=began_ns,
         makespan_s=(ended_ns - began_ns) / 1e9,
@@ -177,7 +183,11 @@ async def run_engine(
         lag_counts=lag,
         busy_lag_counts=busy_lag,
         ramp_up_s=(watch.ramped_ns - began_ns) / 1e9,
-        stamps=tuple(stamps),
+        stamps=tuple(
+            stamp
+            for index in range(len(playing))
+            for stamp in read_stamps(folder / STAMPS.format(index))
+        ),
         records=tuple(records),
     )
 
@@ -200,7 +210,7 @@ async def start_samplers(
                     name=f"sampler-{folder.name}-{index}",
                     argv=(
                         sys.executable, "-m", "bench.makespan.sampler", str(file), str(port),
-                        str(folder / f"stamps-{index}.json"),
+                        str(folder / STAMPS.format(index)),
                     ),
                 )
             )

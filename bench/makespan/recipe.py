@@ -15,11 +15,12 @@ from itertools import count
 from pathlib import Path
 
 from bench.errors import BenchError
-from bench.makespan.plan import ACTION_RANGE, MOST_TURNS, Workload, prompt_text
+from bench.makespan.plan import Workload, prompt_text
 from toolwright.types import Task, Trajectory
 
 _ADMITTED = re.compile(r"^admission began at (\d+) ns after (\d+) ns of CPU$", re.MULTILINE)
-RESPONSE_TOKENS = MOST_TURNS * 1024
+SPARE = 2
+"""Times the longest action and response of the plans: nothing here is to run into a limit."""
 TOOL_LIMIT_S = 60.0
 
 
@@ -62,6 +63,7 @@ def recipe(
 ) -> str:
     """The TOML text; ports on loopback."""
     endpoints = json.dumps([f"http://127.0.0.1:{port}" for port in samplers])
+    turns, action = workload.mix.turns[1], SPARE * int(workload.mix.action.most)
     return f"""
 [run]
 name = "makespan"
@@ -79,9 +81,9 @@ source = "bench.makespan.recipe:questions"
 reward = "bench.makespan.recipe:reward"
 protocol_options = {{ observation = "[{{text}}]" }}
 [task.limits]
-turns = {MOST_TURNS}
-action = {2 * ACTION_RANGE[1]}
-response = {RESPONSE_TOKENS}
+turns = {turns}
+action = {action}
+response = {turns * (action + SPARE * int(workload.mix.answer.most))}
 
 [sampler]
 endpoints = {endpoints}

@@ -67,6 +67,12 @@ class Stamps:
         self.rows.append((number_of(ids), ids.count(STOP_ID), read_ns, written_ns))
 
 
+def read_stamps(file: Path) -> list[Stamp]:
+    """What a sampler wrote when it was stopped."""
+    rows = json.loads(file.read_text())
+    return [(number, turn, read, written) for number, turn, read, written in rows]
+
+
 async def serve(workload: Workload, port: int) -> list[Stamp]:
     """Until SIGTERM; what came in and went out until then."""
     stop = asyncio.Event()

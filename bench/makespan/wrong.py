@@ -26,6 +26,13 @@ class Said:
         self.logprobs += logprobs
 
     @classmethod
+    def asked(cls, plan: Plan) -> Said:
+        """The prompt alone."""
+        said = cls()
+        said.add(list(plan.prompt), False, [0.0] * len(plan.prompt))
+        return said
+
+    @classmethod
     def of(cls, trajectory: Trajectory) -> Said:
         """Its only sequence; nothing for one that has failed."""
         said = cls()

@@ -1,6 +1,6 @@
 """What keys and values of the shared tables are called elsewhere: for those who come from there.
 
-Names of verl, slime, TRL, OpenRLHF and AReaL, by the key that they are here.
+Names of verl, VerlTool, slime, TRL, OpenRLHF and AReaL, by the key that they are here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ CORRECTION: Mapping[str, str] = {
 POLICY: Names = {"model": ("path", "model_path", "model_name_or_path", "pretrain")}
 TASK: Names = {
     "source": ("data", "dataset", "train_files", "prompt_data"),
-    "reward": ("reward_fn", "reward_function", "reward_func"),
+    "reward": ("reward_fn", "reward_function", "reward_func", "reward_manager"),
+    "mask_overlong": ("mask_overlong_loss",),
+    "mask_void": ("mask_void_traj",),
 }
 LIMITS: Names = {
     "turns": ("max_turns",),
@@ -36,7 +38,11 @@ LIMITS: Names = {
 }
 SAMPLER: Names = {"endpoints": ("endpoint", "url", "urls", "base_url")}
 TOOL: Names = {
-    "service": ("address", "endpoint", "url"),
+    "service": ("address", "endpoint", "url", "tool_server_url"),
     "serve": ("command",),
-    "run_limit_s": ("timeout", "timeout_s"),
+    "run_limit_s": ("timeout", "timeout_s", "tool_call_timeout"),
+}
+ENGINE: Names = {
+    "max_concurrent": ("max_concurrent_trajectories",),
+    "observation_keep": ("truncate_obs_side",),
 }

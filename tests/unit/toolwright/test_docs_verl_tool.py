@@ -1,0 +1,174 @@
+"""docs/verl-tool.md names every option of VerlTool's agent, keys that there are, and variations and
+functions that work."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from pydantic import BaseModel
+
+from console.ablate.ladder import Asked, ladder_of
+from console.config import ConsoleTable
+from engine.config import EngineTable
+from learner.config.tables import LearnerTable
+from tests.support.docs import DOCS, example
+from tests.support.recipes import to_toml
+from toolwright import other_names
+from toolwright.imports import load_file
+from toolwright.recipe import Policy, Run, Sampler, TaskTable, Tool
+
+PAGE = (DOCS / "verl-tool.md").read_text()
+TABLES: dict[str, type[BaseModel]] = {
+    "run": Run, "policy": Policy, "task": TaskTable, "sampler": Sampler, "tools": Tool,
+    "engine": EngineTable, "learner": LearnerTable, "console": ConsoleTable,
+}  # fmt: skip
+AGENT = {
+    "enable_agent", "max_turns", "val_max_turns", "max_start_length", "max_prompt_length",
+    "max_response_length", "train_max_response_length", "val_max_response_length",
+    "max_model_len", "max_obs_length", "max_action_length", "tool_server_url", "n",
+    "truncate_obs_side", "truncate_response_side", "action_stop_tokens", "mask_observations",
+    "force_finish_for_last_turn", "enable_mtrl", "mtrl_role", "mtrl_sep", "assistant_role",
+    "turn_end_token", "rollout_mode", "mask_overlong_loss", "enable_tqdm", "tool_call_timeout",
+    "tool_call_max_retries", "max_concurrent_trajectories", "rolling_with_prompt",
+    "call_tool_first", "additional_eos_token_ids", "over_sampling", "min_turns",
+    "retokenization", "mask_void_traj", "logprobs",
+}  # fmt: skip
+"""Fields of its AgentActorConfig."""
+MANAGERS = {
+    "acecoder", "audio", "deepsearch", "gsm8k_code", "mcp_dynamic", "mcp_static",
+    "mcp_universe_eval", "mt_torl", "pixel_reasoner", "search_r1_qa_em", "simpletir",
+    "sqlcoder", "torl", "wikiRL",
+}  # fmt: skip
+"""Registered in its workers/reward_manager."""
+ANYWHERE = re.compile(rf"`((?:{'|'.join(TABLES)})(?:\.[A-Za-z_]+)+)(?: = [^`]*)?`")
+"""A key of ours, alone or with a value."""
+
+
+OF_A_TASK = {"task.answers", "task.data_source"}
+"""Fields of the record, which the page names in the same way."""
+
+
+def section(heading: str) -> str:
+    return re.split(r"^## ", PAGE.partition(f"\n## {heading}\n")[2], flags=re.MULTILINE)[0]
+
+
+def first_cells(heading: str) -> set[str]:
+    rows = [line for line in section(heading).splitlines() if line.startswith("| `")]
+    return {name for row in rows for name in re.findall(r"`([^`]+)`", row.split(" | ")[0])}
+
+
+def has(path: str) -> bool:
+    """Whether a recipe may have this key; `tools.NAME.key` has a name in its middle."""
+    table, *names = path.split(".")
+    if table == "tools":
+        names = names[1:]
+    model: Any = TABLES[table]
+    for name in names:
+        if model is None or name not in model.model_fields:
+            return False
+        model = inner(model.model_fields[name].annotation)
+    return True
+
+
+def inner(annotation: Any) -> Any:
+    """The model that a field holds, alone, in a list or beside None."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for one in get_args(annotation) if (found := inner(one))), None)
+
+
+def test_every_option_of_the_agent_is_on_the_page() -> None:
+    assert first_cells("The agent") == AGENT
+
+
+def test_every_reward_manager_is_on_the_page() -> None:
+    assert first_cells("Reward managers") == MANAGERS
+
+
+@pytest.mark.parametrize("key", sorted(set(ANYWHERE.findall(PAGE)) - OF_A_TASK))
+def test_a_key_of_ours_on_the_page_is_one(key: str) -> None:
+    assert has(key), key
+
+
+def test_the_page_names_enough_keys_to_be_worth_this() -> None:
+    assert len(set(ANYWHERE.findall(PAGE))) > 40
+    assert not has("task.limits.turn") and not has("learner.kl.weight")
+
+
+@pytest.mark.parametrize(
+    ("words", "key"),
+    [
+        (other_names.LIMITS, "task.limits"),
+        (other_names.TASK, "task"),
+        (other_names.TOOL, "tools.NAME"),
+        (other_names.ENGINE, "engine"),
+    ],
+)
+def test_what_engine_check_calls_a_word_is_what_the_page_calls_it(
+    words: other_names.Names, key: str
+) -> None:
+    rows = [line for line in section("The agent").splitlines() if line.startswith("| `")]
+    for ours, theirs in words.items():
+        for word in AGENT.intersection(theirs):
+            (row,) = (row for row in rows if f"`{word}`" in row.split(" | ")[0])
+            assert f"`{key}.{ours}" in row, row
+
+
+def test_every_variation_changes_what_its_name_says(tmp_path: Path) -> None:
+    """Over the preset of the search task, which the page takes for its base."""
+    block = example("verl-tool.md", "# ablations.toml", "toml")
+    for name in ("score.py", "data.jsonl"):
+        (tmp_path / name).touch()
+    (tmp_path / "weights").mkdir()
+    tables = {
+        "run": {"name": "own", "folder": "run", "steps": 3, "engine": "127.0.0.1:0"},
+        "policy": {"model": "weights"},
+        "task": {"source": "data.jsonl", "reward": "./score.py:score"},
+        "sampler": {"endpoints": ["http://127.0.0.1:0"]},
+        "engine": {"max_concurrent": 8},
+    }
+    extends = 'extends = ["presets/vt_search.toml"]\n'
+    (tmp_path / "recipe.toml").write_text(extends + to_toml(tables))
+    (tmp_path / "ablations.toml").write_text(block)
+    ladder = ladder_of(Asked(recipe=tmp_path / "ablations.toml", seeds=1))
+    changed = {one.name: set(one.changes) for one in ladder.variations}
+    stops = {"task.stops", "task.stops.tool_exception", "task.stops.tool_timeout"}
+    assert changed == {
+        "base": set(),
+        "observation-256": {"task.limits.observation"},
+        "observation-512": {"task.limits.observation"},
+        "observation-2048": {"task.limits.observation"},
+        "keep-head": {"engine.observation_keep"},
+        "void-masked": {"task.mask_void"},
+        "overlong-masked": {"task.mask_overlong"},
+        "errors-masked": stops,
+        "errors-worthless": stops,
+        "void-outside": {"task.mask_void", "task.exclude_masked_from_baseline"},
+        "failures-inside": {"task.exclude_masked_from_baseline"},
+    }
+
+
+def test_the_page_asks_for_variations_that_there_are() -> None:
+    asked = re.findall(r"--only ([\w-]+)", PAGE)
+    named = re.findall(r'^name = "([\w-]+)"', PAGE, re.MULTILINE)
+    assert set(asked) <= set(named) and len(named) == len(set(named))
+
+
+def test_the_function_of_the_page_reads_a_row_as_verl_writes_it(tmp_path: Path) -> None:
+    block = example("verl-tool.md", "# questions.py")
+    row = {
+        "data_source": "spider",
+        "prompt": [{"role": "user", "content": "How many?"}],
+        "ability": "sql",
+        "reward_model": {"style": "rule", "ground_truth": "SELECT 1"},
+        "extra_info": {"db_id": "concerts", "gt_sql": "SELECT 1", "index": 0},
+    }
+    (tmp_path / "questions.py").write_text(block)
+    (tmp_path / "train.jsonl").write_text(json.dumps(row) + "\n")
+    task = next(load_file(tmp_path / "questions.py").training(0))
+    assert (task.messages[0]["content"], task.answers) == ("How many?", ("SELECT 1",))
+    assert task.metadata == {"database": "concerts"}, "no tool is told the answer"
