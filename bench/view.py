@@ -55,7 +55,7 @@ QUESTIONS = {
     "a seldom word": {"text": "word19000"},
     "a word of every row": {"text": "word0", "sort": "reward"},
     "a phrase in answers": {"text": '"word1 word0"', "within": "read"},
-    "the beginning of a word": {"text": "word1"},
+    "the beginning of a word": {"text": "word19*"},
     "nothing found": {"text": "zebra"},
 }
 

@@ -11,8 +11,9 @@ import binascii
 import json
 import re
 import sqlite3
-from collections.abc import Mapping
-from contextlib import closing
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,9 @@ ROWS = 50
 MOST_ROWS = 200
 MOST_WORDS = 16
 LONGEST_SEARCH = 500
+PATIENCE_S = 10.0
+STEPS_A_LOOK = 10_000
+"""Of SQLite's machine, between two looks at the clock."""
 MOST_MEMBERS = 256
 MOST_CHOICES = 500
 
@@ -82,9 +86,14 @@ class Listed:
 def page(file: Path, question: Question) -> Listed:
     """BadQuestion. sqlite3.Error."""
     where, values = _where(question)
+    search = _search(question)
     key = SORTS[question.sort]
     way, order = ("<", "DESC") if question.descending else (">", "ASC")
-    with closing(read_index(file)) as db:
+    with _patient(file) as db:
+        if search is not None:
+            # Once for both statements below: a search costs more than they do.
+            db.execute("CREATE TEMP TABLE found (id INTEGER PRIMARY KEY)")
+            db.execute(*search)
         total = None
         if question.after:
             at, number = _cursor(question.after)
@@ -147,11 +156,11 @@ def count(file: Path) -> int:
 
 
 def search_words(text: str, within: str = "") -> str:
-    """An expression of FTS5: all words, each also as the beginning of one; what stands in quotes
-    as it stands there. "" where nothing is looked for."""
+    """An expression of FTS5: all words; one that ends in a star also as the beginning of others;
+    what stands in quotes as it stands there. "" where nothing is looked for."""
     found = re.findall(r'"([^"]*)"?|([^\s"]+)', text[:LONGEST_SEARCH].replace("\0", " "))
     terms = [
-        f'"{quoted}"' if quoted else f'"{word}"*'
+        f'"{quoted or word}"{"*" if word.endswith("*") else ""}'
         for quoted, word in found[:MOST_WORDS]
         if any(letter.isalnum() for letter in quoted or word)
     ]
@@ -159,8 +168,24 @@ def search_words(text: str, within: str = "") -> str:
     return f"{{{within}}} : ({words})" if words and within else words
 
 
+@contextmanager
+def _patient(file: Path) -> Iterator[sqlite3.Connection]:
+    """The index for one question, which is given up after PATIENCE_S. BadQuestion then."""
+    deadline = time.monotonic() + PATIENCE_S
+    with closing(read_index(file)) as db:
+        db.set_progress_handler(lambda: time.monotonic() > deadline, STEPS_A_LOOK)
+        try:
+            yield db
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+                raise
+            raise BadQuestion(
+                f"the search takes longer than {PATIENCE_S:g} s: write whole words, or more"
+            ) from error
+
+
 def _where(question: Question) -> tuple[str, list[Any]]:
-    """A condition of SQL, with the values of its marks."""
+    """A condition of SQL, with the values of its marks. The search is what `found` holds."""
     if question.sort not in SORTS:
         raise BadQuestion(f"sort is one of {', '.join(SORTS)}")
     if question.within and question.within not in WITHIN:
@@ -184,15 +209,23 @@ def _where(question: Question) -> tuple[str, list[Any]]:
         values.append(question.tool)
     if question.failed:
         parts.append("failed > 0")
-    if text := question.text.strip():
-        words = search_words(text, question.within)
-        found = [f"SELECT id FROM rows WHERE {name} = ?" for name in ("name", "family", "task")]
-        values += [_sound(text)] * len(found)
-        if words:
-            found.append("SELECT rowid FROM texts WHERE texts MATCH ?")
-            values.append(words)
-        parts.append(f"id IN ({' UNION ALL '.join(found)})")
+    if question.text.strip():
+        parts.append("id IN (SELECT id FROM found)")
     return " AND ".join(parts) or "1", values
+
+
+def _search(question: Question) -> tuple[str, list[str]] | None:
+    """A statement that fills the table `found` with the rows of these words, or of that name; None
+    where nothing is looked for."""
+    if not (text := question.text.strip()):
+        return None
+    columns = ("name", "family", "task")
+    found = [f"SELECT id FROM rows WHERE {column} = ?" for column in columns]
+    values = [_sound(text)] * len(columns)
+    if words := search_words(text, question.within):
+        found.append("SELECT rowid FROM texts WHERE texts MATCH ?")
+        values.append(words)
+    return f"INSERT OR IGNORE INTO found {' UNION ALL '.join(found)}", values
 
 
 def _following(row: sqlite3.Row) -> str:

@@ -16,7 +16,7 @@ export class Filters {
   show(choices, place) {
     const focused = this.element.contains(document.activeElement) ? document.activeElement : null;
     const search = h("input", {
-      type: "search", id: "text", placeholder: "search the texts   /", "aria-label": "search the texts",
+      type: "search", id: "text", placeholder: "words, \"a phrase\", begin*", title: "press / to come here", "aria-label": "search the texts",
       autocomplete: "off", value: place.text ?? "", oninput: (event) => this.later("text", event.target.value),
     });
     const failed = h("input", { type: "checkbox", id: "failed", checked: Boolean(place.failed),

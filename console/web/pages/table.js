@@ -34,6 +34,7 @@ export class Table {
       h("table", { class: "rows" }, h("thead", {}, this.head), this.body), this.more);
     this.watch = new IntersectionObserver((seen) => seen.some((one) => one.isIntersecting) && this.load(), { rootMargin: "600px" });
     this.watch.observe(this.more);
+    this.choices = { suites: [], stops: [], tools: [], steps: null };
     this.asked = "";
     this.scroll = 0;
     this.generation = null;
@@ -63,13 +64,14 @@ export class Table {
     this.heads(place);
     this.fresh.hidden = true;
     this.generation = this.state.generation;
-    await this.load(true);
-    await this.choose();
+    this.filters.show(this.choices, place);
+    await Promise.all([this.load(true), this.choose()]);
   }
 
   async choose() {
     try {
-      this.filters.show(await ask("choices", { run: this.run }), here());
+      this.choices = await ask("choices", { run: this.run });
+      this.filters.show(this.choices, here());
     } catch (error) {
       this.failed(error);
     }
