@@ -80,8 +80,10 @@ export class Table {
   // The run has changed.
   grown(run) {
     this.state = run;
-    if (!this.element.isConnected || this.generation === null || run.generation === this.generation) return;
-    if (this.body.children.length < 50 && !this.next) this.again();
+    if (!this.element.isConnected || this.generation === null) return;
+    if (run.generation === this.generation) {
+      if (!this.body.children.length && !this.busy) this.told(0); // all of it is read, or is no longer
+    } else if (this.body.children.length < 50 && !this.next) this.again();
     else {
       const fresh = run.rows - this.known;
       fill(this.fresh, fresh > 0 ? `${plural(fresh, "new trajectory", "new trajectories")}: show` : "the run has changed: show");
@@ -95,9 +97,9 @@ export class Table {
     this.pending = new AbortController();
     this.busy = true;
     try {
-      const { run, sort, descending, ...filters } = here();
-      const asked = { run: this.run, sort, descending, after: this.next };
-      for (const name of FILTERS) asked[name] = filters[name];
+      const place = here();
+      const asked = { run: this.run, sort: place.sort, descending: place.descending, after: this.next };
+      for (const name of FILTERS) asked[name] = place[name];
       const found = await ask("rows", asked, this.pending.signal);
       if (first) {
         this.body.replaceChildren();

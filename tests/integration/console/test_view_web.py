@@ -9,8 +9,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -51,34 +52,30 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
     broken.journal([broken.trajectory()])
     (broken.folder / "journal.sqlite").write_bytes(b"\xde\xad" * 5000)
     grows = Recorded(home / "grows")
-    command = [
-        sys.executable,
-        "-m",
-        "console.cli",
-        "view",
-        "--web",
-        str(home),
-        "--listen",
-        "127.0.0.1:0",
-    ]
-    served = subprocess.Popen(
-        command,
+    with served(home) as (said, address):
+        assert said.startswith("4 runs at ")
+        yield Shown(address=address, good=good, grows=grows)
+
+
+@contextmanager
+def served(home: Path, token: str = "") -> Iterator[tuple[str, str]]:
+    """(what the command says, its address)."""
+    command = [sys.executable, "-m", "console.cli", "view", "--web", str(home)]
+    process = subprocess.Popen(
+        [*command, "--listen", "127.0.0.1:0"],
         stdout=subprocess.PIPE,
         text=True,
-        env={**_environment(), "XDG_CACHE_HOME": str(home)},
+        env={**os.environ, "XDG_CACHE_HOME": str(home), "TOOLWRIGHT_TOKEN": token},
     )
     try:
-        assert served.stdout is not None
-        found = re.search(r"4 runs at (http://127\.0\.0\.1:\d+)/", served.stdout.readline())
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        found = re.search(r"(http://127\.0\.0\.1:\d+)/", said)
         assert found
-        yield Shown(address=found[1], good=good, grows=grows)
+        yield said, found[1]
     finally:
-        served.send_signal(signal.SIGTERM)
-        assert served.wait(PATIENCE) == 0
-
-
-def _environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name != "TOOLWRIGHT_TOKEN"}
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE) == 0
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -228,6 +225,24 @@ async def test_rows_come_while_one_looks(browser: Browser, shown: Shown) -> None
         await asyncio.to_thread(shown.grows.journal, [shown.grows.trajectory("g5-0")])
         await rows(page, 1)
         await expect(page.locator(".state")).to_have_text("1 trajectory")
+
+
+async def test_a_token_is_asked_for_or_comes_in_the_link(browser: Browser, tmp_path: Path) -> None:
+    recorded = Recorded(tmp_path / "kept")
+    recorded.journal([recorded.trajectory()])
+    with served(tmp_path, token="secret") as (_, address):
+        context = await browser.new_context()
+        context.set_default_timeout(PATIENCE * 1000)
+        page = await context.new_page()
+        await page.goto(address)
+        await page.get_by_label("The token").fill("secret")
+        await page.keyboard.press("Enter")
+        await rows(page, 1)
+        page = await context.new_page()
+        await page.goto(f"{address}/?run=kept#token=secret")
+        await rows(page, 1)
+        assert page.url == f"{address}/?run=kept", "the token is in no address any more"
+        await context.close()
 
 
 async def test_a_whole_record_is_copied(browser: Browser, shown: Shown) -> None:
