@@ -14,6 +14,7 @@ from bench.scripted_sampler import scripted_sampler
 from bench.search.command import search
 from bench.step import step
 from bench.tools.command import tools
+from bench.view.command import view
 from toolwright.command_line import command_line, start
 
 app = command_line("bench", help="Load generation, faults and the scripted sampler.")
@@ -25,6 +26,7 @@ app.command("rollouts")(rollouts)
 app.command("search")(search)
 app.command("step")(step)
 app.command("tools")(tools)
+app.command("view")(view)
 
 
 def main() -> None:

@@ -25,8 +25,24 @@ class Tail:
     def read(self) -> list[dict[str, Any]]:
         """Objects since the last call. Empty while the file cannot be read."""
         found: list[dict[str, Any]] = []
-        while data := self._piece():
-            found += filter(None, map(json_object, data.splitlines()))
+        while (piece := self.read_piece()) is not None:
+            found += [row for _, row in piece if row is not None]
+        return found
+
+    def read_piece(self) -> list[tuple[int, dict[str, Any] | None]] | None:
+        """(byte at which it begins, its object; None where it holds none) of each new line, of MOST
+        bytes at most. None where nothing is new."""
+        begins = self.place
+        data = self._piece()
+        if not data:
+            return None
+        if self.place < begins:
+            begins = 0
+        found = []
+        for line in data.splitlines(keepends=True):
+            if line.strip():
+                found.append((begins, json_object(line)))
+            begins += len(line)
         return found
 
     def _piece(self) -> bytes:

@@ -32,6 +32,7 @@ def test_version_and_help_need_no_extra(bare: Environment, command: str) -> None
         (("tasks", "make", "atlas", "world"), "atlas"),
         (("bench", "scripted-sampler", "--script", "cycle:1:5"), "bench"),
         (("toolwright", "run", "recipe.toml"), "console"),
+        (("toolwright", "view", "--web", "."), "view"),
     ],
     ids=lambda value: " ".join(value[:2]) if isinstance(value, tuple) else "",
 )

@@ -1,0 +1,112 @@
+"""A run folder with many trajectories, journaled as the engine journals them.
+
+Groups of eight, each trajectory with three actions and two calls. Words are drawn as those of a
+language are, a few often and most seldom, from a vocabulary that has its tokenizer in the folder.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from engine.journal import facts, groups
+from engine.journal.schema import FILE_NAME, open_database
+from toolwright.common.v1 import reasons_pb2 as reasons
+from toolwright.common.v1 import trajectory_pb2 as pb
+from toolwright.model_folder import tokenizer_hash
+from toolwright.types import WeightVersion
+
+WORDS = 20_000
+GROUP = 8
+GROUPS_A_STEP = 16
+GROUPS_A_COMMIT = 64
+ACTION, ANSWER = 60, 120
+"""Words of one."""
+SEED = 1
+
+
+def make_run(run: Path, trajectories: int) -> None:
+    """A run folder whose journal holds so many trajectories, in whole groups."""
+    final = run / "final"
+    final.mkdir(parents=True)
+    vocabulary = {f"word{number}": number for number in range(WORDS)}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="word0"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.save(str(final / "tokenizer.json"))
+    (run / "engine.jsonl").touch()
+    chance = np.random.default_rng(SEED)
+    digest = tokenizer_hash(final)
+    db = open_database(run / FILE_NAME)
+    facts.set_fact(db, "owner", "bench")
+    count = trajectories // GROUP
+    for first in range(0, count, GROUPS_A_COMMIT):
+        db.execute("BEGIN")
+        for number in range(first, min(first + GROUPS_A_COMMIT, count)):
+            version = WeightVersion(lineage="bench", step=number // GROUPS_A_STEP)
+            members = [_member(chance, number, i, version, digest) for i in range(GROUP)]
+            groups.add(
+                db,
+                position=number,
+                identity=f"g{number:07}",
+                members=members,
+                attempts=[f"g{number:07}-{i}/a" for i in range(GROUP)],
+                versions=[version],
+            )
+        db.execute("COMMIT")
+    db.close()
+
+
+def _member(
+    chance: np.random.Generator, number: int, index: int, version: WeightVersion, digest: str
+) -> bytes:
+    name = f"g{number:07}-{index}"
+    message = pb.Trajectory(
+        id=name,
+        group_id=f"g{number:07}",
+        index=index,
+        task=pb.Task(id=f"task-{number}", prompt=f"question {number} of word{number % WORDS}"),
+        reward=float(chance.random()),
+        status=pb.TRAJECTORY_STATUS_COMPLETED,
+        stop_reason=(reasons.STOP_REASON_ANSWERED if index % 5 else reasons.STOP_REASON_MAX_TURNS),
+        timings=pb.TrajectoryTimings(wall_s=float(chance.exponential(3.0))),
+        tokenizer_hash=digest,
+    )
+    sequence = message.sequences.add(id=f"{name}.0")
+    for turn in range(3):
+        words = _words(chance, ACTION)
+        sequence.segments.add(
+            author=pb.AUTHOR_MODEL,
+            token_ids=words.tobytes(),
+            token_count=ACTION,
+            logprobs=(-chance.exponential(0.3, ACTION)).astype("<f4").tobytes(),
+            weight_version=pb.WeightVersion(lineage=version.lineage, step=version.step),
+            turn=turn,
+            trainable=True,
+        )
+        if turn == 2:
+            break
+        answer = _words(chance, ANSWER)
+        sequence.segments.add(
+            author=pb.AUTHOR_TOOL, token_ids=answer.tobytes(), token_count=ANSWER, turn=turn
+        )
+        message.calls.add(
+            call_id=f"{name}/a/{turn}/0",
+            turn=turn,
+            tool=("search", "python", "bash")[(index + turn) % 3],
+            action=_text(words),
+            observation=_text(answer),
+            valid=True,
+        )
+    return message.SerializeToString()
+
+
+def _words(chance: np.random.Generator, count: int) -> Any:
+    """Ids of words, the first ones often."""
+    return (np.minimum(chance.zipf(1.3, count), WORDS) - 1).astype("<i4")
+
+
+def _text(words: Any) -> str:
+    return " ".join(f"word{word}" for word in words)

@@ -1,0 +1,204 @@
+"""The web application: questions about the runs in, JSON out, and the files of the pages.
+
+Every address is in `_routes`. The files are read once and known by name, so no path of a request
+ever reaches the file system. Questions to SQLite run in threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import mimetypes
+import sqlite3
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.datastructures import QueryParams
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from console.web.door import Door
+from console.web.index import queries
+from console.web.index.queries import BadQuestion, Question
+from console.web.keeping import Keeper
+from console.web.runs import Run
+from console.web.telling.telling import tell
+from toolwright import page as shared_page
+from toolwright.rpc.auth import Tokens
+
+PAGES = Path(__file__).parent / "pages"
+FIRST = "index.html"
+SHARED = Path(shared_page.__file__).parent / "colours.css"
+HEARTBEAT_S = 15.0
+"""A silent stream is cut by proxies, and nobody would notice that the page is gone."""
+_WHOLE = ("step_from", "step_to", "limit")
+_REAL = ("reward_from", "reward_to")
+_YES = ("true", "1")
+
+Answering = Callable[[Request], Awaitable[Response]]
+
+
+def application(runs: Sequence[Run], tokens: Tokens, names: Sequence[str] = ()) -> Door:
+    """names: by which this machine is called, see `door`."""
+    keeper = Keeper(runs)
+
+    @asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        async with keeper.keeping():
+            yield
+
+    app = Starlette(routes=_routes(Answers(keeper)), lifespan=lifespan)
+    return Door(app, tokens, names)
+
+
+def _routes(answers: Answers) -> list[Route]:
+    files = {f"/{file.name}": _file(file) for file in (*PAGES.iterdir(), SHARED) if file.is_file()}
+    return [
+        Route("/", files.pop(f"/{FIRST}")),
+        *(Route(path, answer) for path, answer in sorted(files.items())),
+        Route("/api/runs", _asked(answers.runs)),
+        Route("/api/choices", _asked(answers.choices)),
+        Route("/api/rows", _asked(answers.rows)),
+        Route("/api/group", _asked(answers.group)),
+        Route("/api/trajectory", _asked(answers.trajectory)),
+        Route("/api/growth", answers.growth),
+    ]
+
+
+class Answers:
+    """What can be asked. BadQuestion for what makes no sense, Unknown for what is not there."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        self._keeper = keeper
+
+    def runs(self, _asked: QueryParams) -> Any:
+        return {"runs": [self._state(run) for run in self._keeper.runs.values()]}
+
+    def choices(self, asked: QueryParams) -> Any:
+        return queries.choices(self._run(asked).index.file)
+
+    def rows(self, asked: QueryParams) -> Any:
+        found = queries.page(self._run(asked).index.file, question_of(asked))
+        return {"rows": found.rows, "next": found.next, "total": found.total}
+
+    def group(self, asked: QueryParams) -> Any:
+        return {"members": queries.group(self._run(asked).index.file, asked.get("name", ""))}
+
+    def trajectory(self, asked: QueryParams) -> Any:
+        run, name = self._run(asked), asked.get("name", "")
+        row = queries.find(run.index.file, name)
+        if row is None:
+            raise Unknown(f"no trajectory {name[:200]!r} in {run.name}")
+        whole = asked.get("whole") in _YES
+        return tell(run.folder, row, run.spellings, whole=whole)
+
+    async def growth(self, _request: Request) -> Response:
+        """Server-sent events: the state of all runs, now and after every change."""
+
+        async def events() -> AsyncIterator[bytes]:
+            with self._keeper.listening() as changed:
+                while True:
+                    changed.clear()
+                    state = await asyncio.to_thread(self.runs, QueryParams())
+                    yield b"data: " + as_json(state) + b"\n\n"
+                    try:
+                        async with asyncio.timeout(HEARTBEAT_S):
+                            await changed.wait()
+                    except TimeoutError:
+                        yield b": still here\n\n"
+
+        return StreamingResponse(events(), media_type="text/event-stream")
+
+    def _run(self, asked: QueryParams) -> Run:
+        name = asked.get("run", "")
+        if name not in self._keeper.runs:
+            raise Unknown(f"no run {name[:200]!r} is shown here")
+        return self._keeper.runs[name]
+
+    def _state(self, run: Run) -> dict[str, Any]:
+        return {
+            "name": run.name,
+            "folder": str(run.folder),
+            "rows": queries.count(run.index.file),
+            "generation": run.index.generation,
+            "whole": run.whole,
+            "remarks": [*filter(None, [run.fault]), *run.remarks],
+        }
+
+
+class Unknown(LookupError):
+    """There is no such thing; the message names it."""
+
+
+def question_of(asked: QueryParams) -> Question:
+    """BadQuestion for a value that is none."""
+    known: dict[str, Any] = {}
+    for name in ("suite", "stop", "tool", "family", "text", "within", "sort", "after"):
+        if name in asked:
+            known[name] = asked[name]
+    for name in (*_WHOLE, *_REAL):
+        if asked.get(name):
+            known[name] = _number(name, asked[name], whole=name in _WHOLE)
+    known["failed"] = asked.get("failed") in _YES
+    known["descending"] = asked.get("descending", "true") in _YES
+    known["limit"] = min(max(known.get("limit", queries.ROWS), 1), queries.MOST_ROWS)
+    return Question(**known)
+
+
+def as_json(value: Any) -> bytes:
+    """JSON that every browser reads: numbers that are none as their names, all else escaped."""
+    return json.dumps(_sound(value), ensure_ascii=True, allow_nan=False, default=str).encode()
+
+
+def _sound(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {str(key): _sound(inner) for key, inner in value.items()}
+    return [_sound(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def _number(name: str, text: str, *, whole: bool) -> int | float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    # Beyond 2^53 a float is no longer one whole number.
+    if abs(found) <= 2**53 and not (whole and found != int(found)):
+        return int(found) if whole else found
+    raise BadQuestion(f"{name} is {'a whole number' if whole else 'a number'}, not {text[:40]!r}")
+
+
+def _asked(answer: Callable[[QueryParams], Any]) -> Answering:
+    """An answer as JSON, made in a thread; a fault as a sentence."""
+
+    async def answering(request: Request) -> Response:
+        try:
+            return _json(await asyncio.to_thread(lambda: as_json(answer(request.query_params))))
+        except BadQuestion as error:
+            return _json(as_json({"error": str(error)}), 400)
+        except Unknown as error:
+            return _json(as_json({"error": str(error)}), 404)
+        except sqlite3.Error as error:
+            return _json(as_json({"error": f"the index cannot be read now: {error}"}), 503)
+
+    return answering
+
+
+def _json(content: bytes, status: int = 200) -> Response:
+    return Response(content, status, media_type="application/json")
+
+
+def _file(file: Path) -> Answering:
+    content = file.read_bytes()
+    kind = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
+
+    async def answering(_request: Request) -> Response:
+        return Response(content, media_type=kind)
+
+    return answering

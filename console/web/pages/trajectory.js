@@ -1,0 +1,162 @@
+// One trajectory: what it was asked, every turn with who wrote which token, each call, what was paid.
+
+import { ask } from "./api.js";
+import { copy, fill, h, say } from "./dom.js";
+import { count, judged, plural, reward, seconds, shade, words } from "./format.js";
+import { showGroup } from "./group.js";
+import { address, here } from "./place.js";
+import { plain, put } from "./visible.js";
+
+const AUTHORS = { model: "policy", tool: "tool", memory: "memory", prompt: "prompt", template: "template", system: "system" };
+const TIMES = ["open", "generate", "tool", "reward"];
+
+export async function showTrajectory(main, place, failed) {
+  const { trajectory, beside, ...table } = place;
+  const columns = h("div", { class: beside ? "columns two" : "columns" });
+  const group = h("section", { class: "group", "aria-label": "its group" });
+  fill(main, h("p", { class: "back" }, h("a", { href: address(table) }, "← all trajectories")), columns, group);
+  scrollTo(0, 0);
+  try {
+    const names = [trajectory, beside].filter(Boolean);
+    const told = await Promise.all(names.map((name) => ask("trajectory", { run: place.run, name })));
+    if (!columns.isConnected) return;
+    columns.append(...told.map((one) => article(one, place, beside)));
+    await showGroup(group, place, told[0]);
+  } catch (error) {
+    failed(error);
+  }
+}
+
+function article(told, place, beside) {
+  const record = told.record ?? { sequences: [], calls: [], events: [] };
+  const body = h("div");
+  const whole = async () => {
+    const all = await ask("trajectory", { run: place.run, name: told.name, whole: "true" });
+    fill(body, sequences(all.record, undefined));
+  };
+  fill(body, sequences(record, whole));
+  const { beside: _, ...alone } = here();
+  return h("article", {},
+    h("h1", {}, told.question || told.task || told.name),
+    h("p", { class: "named" }, h("code", {}, told.name), h("span", {}, told.suite),
+      told.step === null ? null : h("span", {}, `step ${told.step}`), told.fate && h("span", {}, told.fate),
+      h("button", { type: "button", class: "quiet", onclick: () => copyRecord(place.run, told.name) }, "Copy as JSON"),
+      beside && h("a", { class: "quiet", href: address({ ...alone, trajectory: told.name }) }, "alone")),
+    told.gone && h("p", { class: "fault" }, `The tokens are not at hand: ${told.gone}`),
+    facts(told, record), body, events(record), figures(record));
+}
+
+async function copyRecord(run, name) {
+  const told = await ask("trajectory", { run, name, whole: "true" });
+  await copy(JSON.stringify(told, null, 2));
+  say("The whole record is copied as JSON.");
+}
+
+function facts(told, record) {
+  const parts = (record.parts ?? []).map((part) =>
+    h("li", {}, h("b", {}, reward(part.value)), ` ${part.name}`, part.turn === null ? "" : ` (turn ${part.turn + 1})`));
+  const answers = (record.task?.answers ?? []).map((answer) => answer.text).filter(Boolean);
+  const marks = [told.masked && "masked: carries no loss", record.outside_baseline && "outside of the baseline"].filter(Boolean);
+  const fact = (name, ...content) => h("div", {}, h("dt", {}, name), h("dd", {}, content));
+  return h("dl", { class: "facts" },
+    fact("reward", h("span", { class: `score ${judged(told.reward)}` }, reward(told.reward)), parts.length > 0 && h("ul", { class: "parts" }, parts)),
+    fact("end", words(told.stop || "unknown"), told.status && h("span", { class: "quiet" }, words(told.status)), marks.map((mark) => h("span", { class: "badge" }, mark))),
+    answers.length > 0 && fact("right answer", answers.join(" or ")),
+    fact("work", [told.turns && plural(told.turns, "turn"), plural(told.calls, "call"), told.tokens && plural(told.tokens, "token")].filter(Boolean).join(", ")),
+    record.seconds && fact("time", times(record.seconds)));
+}
+
+function times(spent) {
+  const named = TIMES.filter((name) => spent[name] > 0);
+  const cells = named.map((name) => h("li", {}, h("i", { class: `key t-${name}` }), `${name} ${seconds(spent[name])}`));
+  return [seconds(spent.wall), h("ul", { class: "times" }, cells)];
+}
+
+function sequences(record, whole) {
+  if (!record.sequences.length && !record.calls.length) {
+    return h("p", { class: "quiet" }, "No text of it was kept: an evaluation keeps the text of a few questions.");
+  }
+  return [legend(record), record.sequences.map((sequence, number) => [
+    record.sequences.length > 1 && h("h2", {}, `Sequence ${number + 1}`, sequence.agent && ` of ${sequence.agent}`),
+    turns(sequence.segments, record.calls, whole)])];
+}
+
+function legend(record) {
+  const authors = new Set(record.sequences.flatMap((one) => one.segments.map((segment) => segment.author)));
+  const shades = [0, 2, 4, 6, 8, 9].map((level) => h("i", { class: `s${level}` }, " "));
+  const weighed = record.sequences.some((one) => one.segments.some((segment) => segment.logprobs));
+  return h("p", { class: "legend" },
+    [...authors].map((author) => h("span", { class: `mark by-${known(author)}` }, AUTHORS[author] ?? author)),
+    weighed && h("span", { class: "scale" }, "probability of a token: 1", shades, "0"),
+    record.decoded === false && h("span", { class: "fault" }, "The policy's tokenizer is not at hand, so tokens are numbers."));
+}
+
+// Segments of a turn with its calls: those stand behind what the policy wrote there.
+function turns(segments, calls, whole) {
+  const last = Math.max(0, ...segments.map((one) => one.turn), ...calls.map((one) => one.turn));
+  const by = Array.from({ length: Math.min(last + 1, 10_000) }, () => ({ segments: [], calls: [] }));
+  for (const one of segments) by[one.turn]?.segments.push(one);
+  for (const one of calls) by[one.turn]?.calls.push(one);
+  return h("ol", { class: "turns" }, by.map(({ segments: here, calls: made }, turn) => {
+    const wrote = here.findLastIndex((one) => one.author === "model");
+    return (here.length > 0 || made.length > 0) && h("li", { "aria-label": `turn ${turn + 1}` },
+      here.slice(0, wrote + 1).map((one) => segment(one, whole)),
+      made.map((one) => call(one, whole)),
+      here.slice(wrote + 1).map((one) => segment(one, whole)));
+  }));
+}
+
+function segment(one, whole) {
+  const notes = [plural(one.tokens ?? 0, "token"), one.version && `weights ${one.version}`, one.temperature !== undefined && one.temperature !== null && `T ${one.temperature}`,
+    one.finish && (one.finish === "stop" ? `ended at ${one.matched ?? "its end"}` : one.finish), one.author === "model" && one.trainable === false && "carries no loss",
+    one.media?.length > 0 && plural(one.media.length, "image")];
+  return h("div", { class: `segment by-${known(one.author)}` },
+    h("p", { class: "who" }, h("b", {}, AUTHORS[one.author] ?? one.author),
+      one.tokens !== undefined && h("span", {}, notes.filter(Boolean).join(", "))),
+    h("div", { class: "text", dir: "ltr" }, one.pieces ? tokens(one) : one.text !== undefined ? text(one, whole) : one.ids.join(" ")));
+}
+
+function tokens({ pieces, logprobs, ids }) {
+  return pieces.map((piece, at) => {
+    const chance = typeof logprobs?.[at] === "number" ? `p = ${Math.exp(logprobs[at]).toPrecision(3)}, log-prob ${logprobs[at]}` : "";
+    const token = h("span", { class: `s${shade(logprobs?.[at])}`, title: `token ${ids[at]} ${chance}\n${plain(JSON.stringify(piece))}` });
+    if (piece === "") token.classList.add("part");
+    return put(token, piece);
+  });
+}
+
+function text({ text: shown, length }, whole) {
+  if (length === undefined) return shown;
+  return [shown, h("span", { class: "cut" }, ` … ${count(length - shown.length)} characters more `),
+    whole && h("button", { type: "button", onclick: whole }, "Show everything")];
+}
+
+function call(one, whole) {
+  const spent = [one.seconds.queued > 0 && `queued ${seconds(one.seconds.queued)}`, `ran ${seconds(one.seconds.run)}`,
+    one.seconds.answered !== null && `answered after ${seconds(one.seconds.answered)}`];
+  const marks = [one.error && ["bad", words(one.error)], !one.valid && ["bad", one.invalid_reason || "not understood"], one.session_lost && ["bad", "session lost"],
+    one.done && ["", "ended the trajectory"], one.truncated && ["", "cut"], one.isolation && ["", `isolation ${one.isolation}`]];
+  const bad = one.error || !one.valid || one.session_lost;
+  const measured = Object.entries(one.metrics).map(([name, value]) => `${name} ${reward(value)}`);
+  return h("details", { class: bad ? "call failed" : "call", open: Boolean(bad) },
+    h("summary", {}, h("b", {}, one.tool || "call"), h("span", { class: "quiet" }, spent.filter(Boolean).join(", ")),
+      marks.filter(Boolean).map(([kind, name]) => h("span", { class: `badge ${kind}` }, name))),
+    h("dl", {},
+      h("dt", {}, "arguments"), h("dd", { class: "text", dir: "ltr" }, text(one.action, whole)),
+      h("dt", {}, "answer"), h("dd", { class: "text", dir: "ltr" }, text(one.observation, whole)),
+      one.reward !== null && [h("dt", {}, "reward of the tool"), h("dd", {}, reward(one.reward))],
+      measured.length > 0 && [h("dt", {}, "measured"), h("dd", {}, measured.join(", "))],
+      h("dt", {}, "id"), h("dd", {}, h("code", {}, one.id))));
+}
+
+function events({ events: noted }) {
+  return noted.length > 0 && h("details", { class: "events" },
+    h("summary", {}, plural(noted.length, "event")),
+    h("ul", {}, noted.map((event) => h("li", {}, h("b", {}, event.kind), ` turn ${event.turn + 1} `, h("code", {}, JSON.stringify(event.data))))));
+}
+
+function figures({ figures: measured }) {
+  return measured && h("details", { class: "events" }, h("summary", {}, "its line in the evaluation"), h("pre", {}, JSON.stringify(measured, null, 2)));
+}
+
+const known = (author) => (author in AUTHORS ? author : "other");

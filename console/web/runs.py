@@ -1,0 +1,93 @@
+"""The runs that are shown, by the names that links have."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from console.errors import RecordBroken
+from console.record.run import SIGNS, check_count, check_run, distinct
+from console.web.index.index import Index
+from console.web.index.schema import index_file
+from console.web.index.sources import JOURNAL
+from console.web.telling.tokens import Spellings
+
+DEEPEST = 3
+"""Folders below the one that was named in which runs are looked for."""
+MOST_ENTRIES = 10_000
+
+
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """One run. whole: its index has all that the run had when it was last looked at.
+
+    fault: why the index cannot be written; what it holds is shown all the same.
+    """
+
+    name: str
+    folder: Path
+    index: Index
+    spellings: Spellings
+    whole: bool = False
+    fault: str = ""
+    remarks: tuple[str, ...] = field(default=())
+
+    def refresh(self) -> bool:
+        """Brings the index on by a batch; returns whether something changed for who looks."""
+        before = (self.index.generation, self.whole, self.remarks)
+        self.whole = not self.index.refresh()
+        self.remarks = tuple(self.index.remarks)
+        return before != (self.index.generation, self.whole, self.remarks)
+
+
+def find_runs(named: Sequence[Path]) -> list[Path]:
+    """The run folders that are named, and those below a folder that is none itself. RecordBroken
+    where there is none, and for more than a page can tell apart."""
+    found: dict[Path, None] = {}
+    for folder in named:
+        below = [folder] if _is_run(folder) else _runs_below(folder)
+        if not below:
+            check_run(folder)  # says what is wrong with it
+        found |= dict.fromkeys(one.resolve() for one in below)
+    check_count(list(found))
+    return list(found)
+
+
+def open_runs(folders: Sequence[Path], cache: Path) -> list[Run]:
+    """Each with its index below `cache`. sqlite3.Error where that cannot be written."""
+    runs = []
+    for name, folder in zip(distinct(folders), folders, strict=True):
+        spellings = Spellings(folder)
+        index = Index(folder, index_file(folder, cache), spellings.decoder)
+        runs.append(Run(name=name, folder=folder, index=index, spellings=spellings))
+    return runs
+
+
+def _is_run(folder: Path) -> bool:
+    try:
+        return any((folder / sign).is_file() for sign in (*SIGNS, JOURNAL))
+    except OSError:
+        return False
+
+
+def _runs_below(folder: Path) -> list[Path]:
+    found, looked = [], 0
+    level = [folder]
+    for _ in range(DEEPEST):
+        below = []
+        for one in level:
+            try:
+                entries = sorted(entry.path for entry in os.scandir(one) if entry.is_dir())
+            except OSError:
+                continue
+            looked += len(entries)
+            if looked > MOST_ENTRIES:
+                raise RecordBroken(
+                    f"{folder} holds too many folders to look for runs in: name the runs"
+                )
+            below += [Path(path) for path in entries]
+        found += [one for one in below if _is_run(one)]
+        level = [one for one in below if not _is_run(one)]
+    return found

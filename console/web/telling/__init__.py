@@ -1,0 +1,1 @@
+"""One trajectory as data for a page."""

@@ -1,0 +1,257 @@
+"""One trajectory as data for its page: who wrote which token, what was called, what was paid.
+
+Texts are what was recorded, letter by letter: the page shows them, and nothing here makes them
+harmless. Long ones are cut unless everything is asked for; what is cut says how long it was.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from console.record.files import sample as sample_of
+from console.record.lines import json_object
+from console.web.index.entries import status_word, stop_word
+from console.web.index.sources import (
+    JOURNAL,
+    ROWS_FOLDER,
+    open_journal,
+    read_message,
+    refuse_other_formats,
+)
+from console.web.telling.tokens import Spelling, Spellings
+from toolwright.common.v1 import trajectory_pb2 as pb
+from toolwright.types import Author, CallRecord, Segment, Trajectory
+from toolwright.wire import trajectory_from_proto
+
+LONGEST = 20_000
+"""Characters of a text."""
+MOST_PIECES = 6_000
+"""Tokens of a segment that are shown one by one; the others are text."""
+LONGEST_LINE = 64 << 20
+FATES = {0: "offered", 1: "dropped: too old", 2: "turned away: no signal"}
+
+
+class Gone(Exception):
+    """The record is no longer there, or cannot be read; the message says why."""
+
+
+def tell(
+    folder: Path, row: Mapping[str, Any], spellings: Spellings, *, whole: bool
+) -> dict[str, Any]:
+    """row: as `queries.find` gives it. Its record's part is in "record", or why there is none in
+    "gone"."""
+    shown = {key: value for key, value in row.items() if key not in ("at", "part", "sample")}
+    try:
+        if row["source"] == JOURNAL:
+            found, fate = _of_journal(folder / JOURNAL, row["at"], row["part"])
+            return shown | {"fate": fate, "record": of_record(found, spellings, whole=whole)}
+        if row["kind"] == "file":
+            found = _of_file(folder / row["source"], row["at"])
+            return shown | {"record": of_record(found, spellings, whole=whole)}
+        return shown | {"record": _of_suite(folder, row, whole=whole)}
+    except (Gone, OSError) as error:
+        return shown | {"gone": str(error)}
+
+
+def of_record(
+    trajectory: Trajectory, spellings: Spellings, *, whole: bool = False
+) -> dict[str, Any]:
+    """A recorded trajectory."""
+    spelling = spellings.of(trajectory.tokenizer_hash)
+    cut = _Cut(whole)
+    return {
+        "task": {
+            "id": trajectory.task.id,
+            "data_source": trajectory.task.data_source,
+            "answers": [cut(answer) for answer in trajectory.task.answers],
+            "metadata": dict(trajectory.task.metadata),
+        },
+        "attempt": trajectory.attempt,
+        "index": trajectory.index,
+        "status": status_word(trajectory.status),
+        "stop": stop_word(trajectory.stop_reason),
+        "reward": trajectory.reward,
+        "parts": [
+            {"name": part.name, "value": part.value, "turn": part.turn}
+            for part in trajectory.reward_parts
+        ],
+        "masked": trajectory.masked,
+        "outside_baseline": trajectory.outside_baseline,
+        "anchors": {str(turn): list(names) for turn, names in trajectory.anchors.items()},
+        "seconds": {
+            "open": trajectory.timings.open_s,
+            "generate": trajectory.timings.generate_s,
+            "tool": trajectory.timings.tool_s,
+            "reward": trajectory.timings.reward_s,
+            "wall": trajectory.timings.wall_s,
+        },
+        "decoded": spelling is not None,
+        "sequences": [
+            {
+                "id": sequence.id,
+                "parent": sequence.parent,
+                "fork_offset": sequence.fork_offset,
+                "agent": sequence.agent,
+                "segments": [_segment(one, spelling, cut) for one in sequence.segments],
+            }
+            for sequence in trajectory.sequences
+        ],
+        "calls": [_call(call, cut) for call in trajectory.calls],
+        "events": [
+            {"kind": event.kind, "turn": event.turn, "data": dict(event.data)}
+            for event in trajectory.events
+        ],
+    }
+
+
+class _Cut:
+    """A text as the page gets it: itself, or its beginning with its whole length."""
+
+    def __init__(self, whole: bool) -> None:
+        self.whole = whole
+
+    def __call__(self, text: str) -> dict[str, Any]:
+        if self.whole or len(text) <= LONGEST:
+            return {"text": text}
+        return {"text": text[:LONGEST], "length": len(text)}
+
+
+def _segment(segment: Segment, spelling: Spelling | None, cut: _Cut) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "author": segment.author.name.lower(),
+        "turn": segment.turn,
+        "tokens": len(segment.token_ids),
+        "trainable": segment.trainable,
+        "version": str(segment.weight_version) if segment.weight_version else None,
+        "media": [ref.blob.media_type for ref in segment.media],
+    }
+    if segment.sampling is not None:
+        told["temperature"] = segment.sampling.temperature
+    if segment.finish is not None:
+        told["finish"] = segment.finish.kind.name.lower()
+        told["matched"] = segment.finish.matched_text or segment.finish.matched_token
+    if spelling is None:
+        return told | {"ids": list(segment.token_ids[: None if cut.whole else MOST_PIECES])}
+    if segment.author is not Author.MODEL or len(segment.token_ids) > MOST_PIECES:
+        return told | cut(spelling.text(segment.token_ids))
+    logprobs = segment.logprobs
+    return told | {
+        "ids": list(segment.token_ids),
+        "pieces": spelling.pieces(segment.token_ids),
+        "logprobs": None if logprobs is None else [round(value, 5) for value in logprobs],
+    }
+
+
+def _call(call: CallRecord, cut: _Cut) -> dict[str, Any]:
+    outcome, stamps = call.outcome, call.timings
+    answered = stamps.result_ns - stamps.dispatched_ns
+    dispatched = stamps.dispatched_ns - stamps.stop_read_ns
+    return {
+        "id": call.call_id,
+        "turn": call.turn,
+        "index": call.index,
+        "tool": call.tool,
+        "action": cut(call.action),
+        "observation": cut(outcome.observation),
+        "author": outcome.author.name.lower(),
+        "valid": outcome.valid,
+        "invalid_reason": outcome.invalid_reason,
+        "error": outcome.error.name.lower() if outcome.error else "",
+        "done": outcome.done,
+        "session_lost": outcome.session_lost,
+        "truncated": outcome.truncated,
+        "isolation": outcome.isolation,
+        "reward": outcome.reward,
+        "metrics": dict(outcome.metrics),
+        "seconds": {
+            "dispatched": dispatched / 1e9 if stamps.stop_read_ns and dispatched >= 0 else None,
+            "queued": outcome.queued_s,
+            "run": outcome.run_s,
+            "answered": answered / 1e9 if stamps.dispatched_ns and answered >= 0 else None,
+        },
+    }
+
+
+def _of_journal(file: Path, sequence: int, number: int) -> tuple[Trajectory, str]:
+    try:
+        with open_journal(file) as db:
+            refuse_other_formats(db)
+            row = db.execute(
+                "SELECT trajectory, dropped FROM members JOIN groups USING (sequence)"
+                " WHERE sequence = ? AND number = ?",
+                (sequence, number),
+            ).fetchone()
+    except sqlite3.Error as error:
+        raise Gone(f"{file} cannot be read: {error}") from error
+    if row is None:
+        raise Gone(
+            "the learner has used this group and the journal has forgotten it: "
+            'engine.history = "all" keeps everything'
+        )
+    try:
+        return trajectory_from_proto(pb.Trajectory.FromString(row[0])), FATES.get(row[1], "")
+    except (DecodeError, ValueError, TypeError) as error:
+        raise Gone(f"the record cannot be read: {error}") from error
+
+
+def _of_file(file: Path, at: int) -> Trajectory:
+    try:
+        with file.open("rb") as opened:
+            opened.seek(at)
+            message = read_message(opened)
+        if message is not None:
+            return trajectory_from_proto(message)
+    except ValueError as error:
+        raise Gone(f"{file} is not what it was: {error}") from error
+    raise Gone(f"{file} is shorter than it was")
+
+
+def _of_suite(folder: Path, row: Mapping[str, Any], *, whole: bool) -> dict[str, Any]:
+    """Figures of an evaluated question, and its text where that was kept."""
+    told: dict[str, Any] = {"sequences": [], "calls": [], "events": [], "decoded": True}
+    if row["source"].startswith(f"{ROWS_FOLDER}/"):
+        figures = _object(folder / row["source"], row["at"])
+        parts = figures.get("parts")
+        told |= {
+            "parts": [
+                {"name": name, "value": value, "turn": None}
+                for name, value in (parts.items() if isinstance(parts, dict) else ())
+            ],
+            "figures": figures,
+        }
+    if row["sample"] is not None:
+        sample = sample_of(_object(folder / "samples.jsonl", row["sample"]))
+        if sample is None:
+            raise Gone("samples.jsonl is not what it was")
+        told["task"] = {"answers": [_Cut(whole)(answer) for answer in sample.answers]}
+        told["seconds"] = {
+            name.removesuffix("_s"): seconds for name, seconds in sample.timings.items()
+        }
+        told["sequences"] = [{"segments": _of_sample(sample.segments, _Cut(whole))}]
+    return told
+
+
+def _of_sample(segments: Sequence[tuple[str, str]], cut: _Cut) -> list[dict[str, Any]]:
+    """Texts with their authors: a sample has no more. A turn ends where the policy has read."""
+    told: list[dict[str, Any]] = []
+    turn, wrote = 0, False
+    for author, text in segments:
+        if author == "model" and told and told[-1]["author"] != "model" and wrote:
+            turn += 1
+        wrote = wrote or author == "model"
+        told.append({"author": author, "turn": turn, **cut(text)})
+    return told
+
+
+def _object(file: Path, at: int) -> dict[str, Any]:
+    with file.open("rb") as opened:
+        opened.seek(at)
+        found = json_object(opened.readline(LONGEST_LINE))
+    if found is None:
+        raise Gone(f"{file} is not what it was: there is no line at byte {at}")
+    return found

@@ -1,0 +1,23 @@
+"""`bench view` measures the command itself over a run that it makes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from bench.cli import app
+
+
+def test_the_pages_are_measured_over_every_row(tmp_path: Path) -> None:
+    file = tmp_path / "view.json"
+    done = CliRunner().invoke(app, ["view", "--trajectories", "64", "--json", str(file)])
+    assert done.exit_code == 0, done.output
+    figures = json.loads(file.read_text())
+    assert figures["rows"] == 64
+    found = {one["name"]: one["found"] for one in figures["questions"]}
+    assert found["first page"] == found["a word of every row"] == 64
+    assert found["nothing found"] == 0
+    assert 0 < found["one tool, by time"] < 64
+    assert figures["peak_mib"] > 10

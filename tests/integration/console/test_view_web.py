@@ -1,0 +1,254 @@
+"""`toolwright view --web` in a real Chromium: what a person sees, and what a policy cannot do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page, async_playwright, expect
+
+from tests.support.recorded_runs import CALL, Recorded
+from tests.support.waiting import PATIENCE
+from toolsvc.tools.browser.chromium import find_program
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+SCRIPT = "<script>window.ran = 1</script><img src=x onerror='window.ran = 1'><b>bold</b>"
+HOSTILE = f"{SCRIPT} \x1b[31mred\x1b[0m \u202eexe.gnp\u202c javascript:window.ran=1 \0 {{{{7*7}}}}"
+MANY = 130
+expect.set_options(timeout=PATIENCE * 1000)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """A served viewer and the runs that it shows."""
+
+    address: str
+    good: Recorded
+    grows: Recorded
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
+    home = tmp_path_factory.mktemp("viewer")
+    good = Recorded(home / "good")
+    call = replace(CALL, tool=SCRIPT, outcome=replace(CALL.outcome, observation=HOSTILE))
+    hostile = good.trajectory("g0-0", wrote=HOSTILE, calls=(call,), reward=0.0)
+    good.journal([hostile, good.trajectory("g0-1")])
+    good.journal(*([good.trajectory(f"g{n}-0", wrote=f"number {n}")] for n in range(1, MANY)))
+    Recorded(home / "empty")
+    broken = Recorded(home / "broken")
+    broken.journal([broken.trajectory()])
+    (broken.folder / "journal.sqlite").write_bytes(b"\xde\xad" * 5000)
+    grows = Recorded(home / "grows")
+    with served(home) as (said, address):
+        assert said.startswith("4 runs at ")
+        yield Shown(address=address, good=good, grows=grows)
+
+
+@contextmanager
+def served(home: Path, token: str = "") -> Iterator[tuple[str, str]]:
+    """(what the command says, its address)."""
+    command = [sys.executable, "-m", "console.cli", "view", "--web", str(home)]
+    process = subprocess.Popen(
+        [*command, "--listen", "127.0.0.1:0"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "XDG_CACHE_HOME": str(home), "TOOLWRIGHT_TOKEN": token},
+    )
+    try:
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        found = re.search(r"(http://127\.0\.0\.1:\d+)/", said)
+        assert found
+        yield said, found[1]
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE) == 0
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser() -> AsyncIterator[Browser]:
+    async with async_playwright() as playwright:
+        # Its own sandbox does not run as root; all that is opened here is ours.
+        browser = await playwright.chromium.launch(
+            executable_path=find_program(None), chromium_sandbox=False, timeout=PATIENCE * 1000
+        )
+        yield browser
+        await browser.close()
+
+
+@asynccontextmanager
+async def page_of(
+    browser: Browser, shown: Shown, place: str, *, width: int = 1400, **options: Any
+) -> AsyncIterator[Page]:
+    """A page in which nothing may fail."""
+    faults: list[str] = []
+    context = await browser.new_context(viewport={"width": width, "height": 900}, **options)
+    context.set_default_timeout(PATIENCE * 1000)
+    page = await context.new_page()
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on("console", lambda line: faults.append(line.text) if line.type == "error" else None)
+    await page.goto(f"{shown.address}/?{place}")
+    try:
+        yield page
+        assert not faults
+    finally:
+        await context.close()
+
+
+async def rows(page: Page, count: int) -> None:
+    await expect(page.locator("tbody tr")).to_have_count(count)
+
+
+async def test_the_keyboard_leads_from_the_search_to_a_trajectory_and_back(
+    browser: Browser, shown: Shown
+) -> None:
+    async with page_of(browser, shown, "run=good") as page:
+        await expect(page.locator("tbody tr").first).to_contain_text("number 129")
+        await page.keyboard.press("/")
+        await page.keyboard.type("number 77")
+        await rows(page, 1)
+        assert "text=number+77" in page.url
+        await page.keyboard.press("Escape")
+        await page.keyboard.press("j")
+        await page.keyboard.press("Enter")
+        await expect(page.locator("h1")).to_have_text("What is 6 times 7?")
+        assert "trajectory=g77-0" in page.url
+        await page.keyboard.press("Escape")
+        await rows(page, 1)
+
+
+async def test_more_rows_come_as_one_scrolls_and_heads_sort(browser: Browser, shown: Shown) -> None:
+    async with page_of(browser, shown, "run=good") as page:
+        await expect(page.locator("tbody tr").nth(49)).to_be_attached()
+        for _ in range(4):
+            await page.keyboard.press("End")
+            await page.mouse.wheel(0, 20_000)
+        await rows(page, MANY + 1)
+        await page.get_by_role("button", name="reward").click()
+        await page.get_by_role("button", name="reward").click()
+        await expect(page.locator("th[aria-sort=ascending]")).to_contain_text("reward")
+        await expect(page.locator("tbody tr").first.locator("td.reward")).to_have_text("0")
+
+
+async def test_what_a_policy_wrote_is_shown_and_does_nothing(
+    browser: Browser, shown: Shown
+) -> None:
+    async with page_of(browser, shown, "run=good&text=bold") as page:
+        await expect(page.locator("tbody tr")).to_contain_text("<script>window.ran = 1</script>")
+        await page.locator("tbody a").click()
+        body = page.locator("article")
+        await expect(body).to_contain_text("onerror='window.ran = 1'")
+        await expect(body).to_contain_text("␛")
+        await expect(body).to_contain_text("U+202E")
+        await expect(body).to_contain_text("␀")
+        assert (
+            await page.evaluate("document.querySelectorAll('article img, article script').length")
+            == 0
+        )
+        assert await page.evaluate("document.body.innerText.includes('\\u202e')") is False
+        assert await page.evaluate("window.ran") is None
+
+
+async def test_a_string_becomes_neither_markup_nor_code(browser: Browser, shown: Shown) -> None:
+    """Also by a mistake of ours: the browser is told to refuse it."""
+    context = await browser.new_context()
+    page = await context.new_page()
+    await page.goto(shown.address)
+    for attempt in (
+        "document.body.innerHTML = '<b>x</b>'",
+        "document.body.insertAdjacentHTML('beforeend', '<b>x</b>')",
+        "new DOMParser().parseFromString('<b>', 'text/html')",
+        "setTimeout('window.ran = 1', 0)",
+    ):
+        refused = f"() => {{ try {{ {attempt}; return false }} catch {{ return true }} }}"
+        assert await page.evaluate(refused), attempt
+    await page.evaluate(
+        "() => { const made = document.createElement('script'); made.append('window.ran = 1');"
+        " document.body.append(made) }"
+    )
+    assert await page.evaluate("window.ran") is None
+    await context.close()
+
+
+async def test_tokens_calls_and_the_group_of_a_trajectory(browser: Browser, shown: Shown) -> None:
+    async with page_of(browser, shown, "run=good&trajectory=g0-1") as page:
+        await expect(page.locator(".call summary")).to_contain_text("queued 1 ms, ran 250 ms")
+        token = page.locator(".by-model .text span").nth(3)
+        await expect(token).to_have_attribute("title", re.compile(r"token \d+ p = 0\.37"))
+        await expect(token).to_have_class("s6")
+        await expect(page.locator(".members li")).to_have_count(2)
+        await page.get_by_role("link", name="beside").click()
+        await expect(page.locator("article")).to_have_count(2)
+        await page.reload()
+        await expect(page.locator("article")).to_have_count(2)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_a_narrow_window_shows_all_in_either_light(
+    browser: Browser, shown: Shown, scheme: str
+) -> None:
+    async with page_of(browser, shown, "run=good", width=400, color_scheme=scheme) as page:
+        for place in ("run=good", "run=good&trajectory=g0-0"):
+            await page.goto(f"{shown.address}/?{place}")
+            await expect(page.locator("tbody tr, article").first).to_be_visible()
+            assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        colours = "getComputedStyle(document.body).backgroundColor"
+        dark = await page.evaluate(colours) == "rgb(20, 23, 26)"
+        assert dark == (scheme == "dark")
+
+
+async def test_an_empty_run_and_a_broken_one_say_so(browser: Browser, shown: Shown) -> None:
+    async with page_of(browser, shown, "run=empty") as page:
+        await expect(page.locator(".line")).to_contain_text("no trajectories yet")
+        await page.get_by_label("run", exact=True).select_option("broken")
+        await expect(page.locator(".remarks")).to_contain_text("1 remark")
+        await page.locator(".remarks summary").click()
+        await expect(page.locator(".remarks li")).to_contain_text("journal.sqlite cannot be read")
+
+
+async def test_rows_come_while_one_looks(browser: Browser, shown: Shown) -> None:
+    async with page_of(browser, shown, "run=grows") as page:
+        await expect(page.locator(".line")).to_contain_text("no trajectories yet")
+        await asyncio.to_thread(shown.grows.journal, [shown.grows.trajectory("g5-0")])
+        await rows(page, 1)
+        await expect(page.locator(".state")).to_have_text("1 trajectory")
+
+
+async def test_a_token_is_asked_for_or_comes_in_the_link(browser: Browser, tmp_path: Path) -> None:
+    recorded = Recorded(tmp_path / "kept")
+    recorded.journal([recorded.trajectory()])
+    with served(tmp_path, token="secret") as (_, address):
+        context = await browser.new_context()
+        context.set_default_timeout(PATIENCE * 1000)
+        page = await context.new_page()
+        await page.goto(address)
+        await page.get_by_label("The token").fill("secret")
+        await page.keyboard.press("Enter")
+        await rows(page, 1)
+        page = await context.new_page()
+        await page.goto(f"{address}/?run=kept#token=secret")
+        await rows(page, 1)
+        assert page.url == f"{address}/?run=kept", "the token is in no address any more"
+        await context.close()
+
+
+async def test_a_whole_record_is_copied(browser: Browser, shown: Shown) -> None:
+    allowed = ["clipboard-read", "clipboard-write"]
+    async with page_of(browser, shown, "run=good&trajectory=g0-0", permissions=allowed) as page:
+        await page.get_by_role("button", name="Copy as JSON").click()
+        await expect(page.locator("#said")).to_contain_text("copied as JSON")
+        copied = await page.evaluate("navigator.clipboard.readText().then(JSON.parse)")
+        assert copied["record"]["calls"][0]["observation"]["text"] == HOSTILE
