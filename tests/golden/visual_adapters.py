@@ -14,8 +14,8 @@ FILE = Path(__file__).resolve().parents[2] / "recipes/verltool/visual/rewards.py
 def _visual(
     correct: Sequence[int],
     n_visual_ops: Sequence[int],
-    H: float,  # noqa: N803 - the paper's letters
-    N: int,  # noqa: N803
+    H: float,
+    N: int,
     alpha: float,
     beta: float,
 ) -> Any:

@@ -1,8 +1,8 @@
 """Whether an answer about a picture is right: a letter of several, or a text. Pure, by rules.
 
-The answer is the last box of the last turn, and the whole turn where it has none. Options are read
-from the question, "(A) a red car" or "B. a bus" at the beginning of a line, so that a letter and the
-text beside it are the same choice.
+The answer is the last box of the last turn, and the whole turn where it has none. Options are
+read from the question, "(A) a red car" or "B. a bus" at the beginning of a line, so that a letter
+and the text beside it are the same choice.
 """
 
 from __future__ import annotations

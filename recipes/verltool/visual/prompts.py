@@ -11,15 +11,15 @@ from typing import Any
 
 IMAGE = """\
 Answer the question about the image. Some details are too small to be made out at first: reason \
-about where they are, then call a function that shows that part larger, and look at what it returns. \
-One call a turn. Call none where you can see enough already. Put the final answer into \\boxed{}: the \
-letter of an option where the question has options, else a few words."""
+about where they are, then call a function that shows that part larger, and look at what it \
+returns. One call a turn. Call none where you can see enough already. Put the final answer into \
+\\boxed{}: the letter of an option where the question has options, else a few words."""
 
 VIDEO = """\
-Answer the question about the video, of which you are shown some frames. Reason about which moments \
-matter, then call a function that shows those frames, or a part of one, larger. One call a turn. Call \
-none where you can see enough already. Put the final answer into \\boxed{}: the letter of an option \
-where the question has options, else a few words."""
+Answer the question about the video, of which you are shown some frames. Reason about which \
+moments matter, then call a function that shows those frames, or a part of one, larger. One call a \
+turn. Call none where you can see enough already. Put the final answer into \\boxed{}: the letter \
+of an option where the question has options, else a few words."""
 
 _IMAGE_NUMBER = {
     "type": "integer",

@@ -8,9 +8,9 @@ The token layout of a trajectory (VerlTool's multi-turn mode):
     action 1, ...
     last action      reasoning, \\boxed{answer}
 
-Which functions are shown depends on the task: frames are selected where its metadata say `is_video`,
-as PixelReasoner's rows do. What a call means is the tool's to say: a box that is not ordered or not
-inside is refused there, in words that the policy reads.
+Which functions are shown depends on the task: frames are selected where its metadata say
+`is_video`, as PixelReasoner's rows do. What a call means is the tool's to say: a box that is not
+ordered or not inside is refused there, in words that the policy reads.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ VIDEO = "is_video"
 
 
 class Visual(Chat):
-    """Options: `image_prompt` and `video_prompt`, the message of the system ("" = none); `functions`
-    = false shows none; `tool`, the name of the image tool. Other tools are shown as Chat does."""
+    """Options: `image_prompt` and `video_prompt`, the message of the system ("" = none);
+    `functions` = false shows none; `tool`, the name of the image tool. Other tools are shown as
+    Chat does."""
 
     def __init__(
         self,

@@ -2,9 +2,9 @@
 
     reward = accuracy + alpha * max(H - RaPR, 0) * [looked] + beta * min(N - n_vo, 0)
 
-RaPR, the rate of pixel reasoning, is the share of a question's rollouts that looked closer at least
-once, and n_vo how often this one did. So whoever looks is paid for it while few of the group do, and
-pays for looks beyond the first N. Pure.
+RaPR, the rate of pixel reasoning, is the share of a question's rollouts that looked closer at
+least once, and n_vo how often this one did. So whoever looks is paid for it while few of the group
+do, and pays for looks beyond the first N. Pure.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looking:
-    """The paper's values. rate: H. free: N, looks that cost nothing. curiosity: alpha. cost: beta."""
+    """The paper's values. rate: H. free: N, looks that cost nothing. curiosity: alpha. cost:
+    beta. ValueError for values that are out of bounds."""
 
     rate: float = 0.3
     free: int = 1

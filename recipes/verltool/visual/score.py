@@ -1,8 +1,8 @@
 """The reward function: whether the answer is right, 1 or 0.
 
 What looking is worth depends on the whole group and is the group hook's (curiosity.py). An
-evaluation has no group: its reward is accuracy whatever the recipe trains with, and beside it stands
-what the policy did. In training that is an event of the kind `measured`, for the logs alone.
+evaluation has no group: its reward is accuracy whatever the recipe trains with, and beside it
+stands what the policy did. In training that is an event of the kind `measured`, for the logs alone.
 """
 
 from __future__ import annotations

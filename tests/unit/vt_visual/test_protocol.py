@@ -17,7 +17,7 @@ from toolwright.types import Task
 
 CODEC = ToyCodec("<think>", "</think>")
 IMAGE = ToolSpec(name="image", stop_strings=("</tool_call>",), usage="looks")
-PYTHON = ToolSpec(name="python", description="runs code", open_tag="<python>", close_tag="</python>")
+PYTHON = ToolSpec(name="python", open_tag="<python>", close_tag="</python>")
 
 
 def task(**metadata: Any) -> Task:

@@ -6,9 +6,9 @@ The demonstrator knows how to ask for a look and how to read a number. Its habit
 - where it looks, it looks at the wrong thing one time in three;
 - one time in five it looks once more, wherever that is.
 
-So a policy that imitates it seldom zooms, and often into the wrong place. What it does see it tells
-as it is: that numbers can be read, and colours be found, is learnt here; that it is worth doing, from
-reward.
+So a policy that imitates it seldom zooms, and often into the wrong place. What the demonstrator
+sees it tells as it is: how to read a number and to find a colour is learnt here, that it is worth
+doing from reward.
 
 In a conversation IMAGE stands in the place of each picture of an observation, as the policy's chat
 template writes one; that of the question is a part of its message.
@@ -36,7 +36,8 @@ MARGIN, PADDING = 0.1, 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:
-    """turns: messages {"role", "content"} behind the question. pictures: PNGs, the question's first."""
+    """turns: messages {"role", "content"} behind the question. pictures: PNGs, the question's
+    first."""
 
     question: str
     turns: tuple[Mapping[str, str], ...]

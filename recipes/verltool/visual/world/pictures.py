@@ -1,9 +1,10 @@
 """The pictures of the demonstration: four things of four colours, each with a small number on it.
 
-A picture is SIDE pixels wide and high, in four fields of equal size. What stands in a field is drawn
-as its kind says (a box on a shelf, a bar of a chart, a framed paragraph of a page); the number on it
-is FIGURE pixels high. A policy whose image processor makes 56 x 56 pixels of the picture sees the
-colours, while a number is three pixels high there; of a field cut out it is ten.
+A picture is SIDE pixels wide and high, in four fields of equal size. What stands in a field is
+drawn as its kind says (a box on a shelf, a bar of a chart, a framed paragraph of a page); the
+number on it is FIGURE pixels high. A policy whose image processor makes 56 x 56 pixels of the
+picture sees the colours, while a number is three pixels high there; of a part that is cut out it is
+ten.
 
 Equal scenes have equal bytes, with one version of Pillow. It knows no question and no split.
 """
@@ -67,7 +68,7 @@ def draw(scene: Scene) -> bytes:
         left, top, right, bottom = number_box(field)
         pen.rectangle((left, top, right, bottom), fill=_PAPER)
         middle = (left + right) / 2, (top + bottom) / 2
-        pen.text(((left + right) / 2, (top + bottom) / 2), str(number), fill=_INK, font=font, anchor="mm")
+        pen.text(middle, str(number), fill=_INK, font=font, anchor="mm")
     out = io.BytesIO()
     image.save(out, "PNG")
     return out.getvalue()

@@ -1,10 +1,10 @@
-"""Makes the demonstration's untrained policy: a tiny random Qwen2.5-VL with a tokenizer for its words.
+"""Makes the demonstration's untrained policy: a tiny random Qwen2.5-VL for the world's words.
 
     python world/policy.py --output untrained --seed 1
 
-An ordinary Hugging Face folder, which transformers, SGLang, the learner and the engine read like any
-other Qwen2.5-VL. Its image processor makes 56 x 56 pixels of every picture, four tokens: that is what
-makes a number too small to be read before a zoom.
+An ordinary Hugging Face folder, which transformers, SGLang, the learner and the engine read like
+any other Qwen2.5-VL. Its image processor makes 56 x 56 pixels of every picture, four tokens: that
+is what makes a number too small to be read before a zoom.
 """
 
 from __future__ import annotations

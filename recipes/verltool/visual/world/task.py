@@ -5,13 +5,13 @@ pictures.py's. It knows nothing of tokens, tools or how the policy is trained.
 
 Invariants
 - The same seed and split give the same questions, and with one version of Pillow the same files.
-- A held-out question asks for a colour, at a place, with a number, that no question of training asks
-  for together; so no picture of training shows what a held-out one is asked for.
+- A held-out question asks for a colour, at a place, with a number, that no question of training
+  asks for together.
 
-    python world/task.py --output questions --seed 1
+    python world/task.py --output training.jsonl --split training --seed 1
 
-writes training.jsonl and heldout.jsonl, rows of {"id", "prompt", "images", "answer", "metadata"},
-and the pictures beside them.
+writes rows of {"id", "prompt", "images", "answer", "metadata"}, and the pictures into a folder
+`training` beside them.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from pictures import COLOURS, KINDS, SIDE, Kind, Scene, draw, number_box
 
 Split = Literal["training", "heldout"]
 
-TRAINING, HELDOUT = 768, 128
-"""Questions that the files hold; `questions` goes on without end."""
+COUNTS: Mapping[Split, int] = {"training": 768, "heldout": 128}
+"""Questions that a file holds; `questions` goes on without end."""
 NOUNS: Mapping[Kind, str] = {"shelf": "box", "chart": "bar", "page": "page"}
 NUMBERS = range(10)
 _NAMES = tuple(COLOURS)
@@ -91,28 +91,27 @@ def row(question: Question, name: str, picture: str) -> dict[str, Any]:
     }
 
 
-def write(folder: Path, *, seed: int) -> None:
-    """Writes both files and their pictures."""
-    for split, count in (("training", TRAINING), ("heldout", HELDOUT)):
-        _write_split(folder, split, islice(questions(split, seed), count))  # type: ignore[arg-type]
-
-
-def _write_split(folder: Path, split: Split, asked: Iterator[Question]) -> None:
-    (folder / split).mkdir(parents=True, exist_ok=True)
-    with (folder / f"{split}.jsonl").open("w") as file:
-        for number, question in enumerate(asked):
-            picture = f"{split}/{number}.png"
-            (folder / picture).write_bytes(draw(question.scene))
-            file.write(json.dumps(row(question, f"{split}-{number}", picture)) + "\n")
+def write(file: Path, split: Split, *, seed: int, count: int) -> None:
+    """Writes rows and pictures."""
+    pictures = file.with_suffix("")
+    pictures.mkdir(parents=True, exist_ok=True)
+    with file.open("w") as rows:
+        for number, question in enumerate(islice(questions(split, seed), count)):
+            picture = pictures / f"{number}.png"
+            picture.write_bytes(draw(question.scene))
+            place = f"{pictures.name}/{picture.name}"
+            rows.write(json.dumps(row(question, f"{split}-{number}", place)) + "\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Write the demonstration's questions.")
-    parser.add_argument("--output", type=Path, required=True, help="folder to write")
+    parser.add_argument("--output", type=Path, required=True, help="JSONL file to write")
+    parser.add_argument("--split", choices=tuple(COUNTS), required=True)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args(arguments)
-    write(given.output, seed=given.seed)
-    print(f"{TRAINING} questions and {HELDOUT} that are held out: {given.output}")
+    count = COUNTS[given.split]
+    write(given.output, given.split, seed=given.seed, count=count)
+    print(f"{count} questions: {given.output}")
 
 
 if __name__ == "__main__":

@@ -2,9 +2,10 @@
 
     python world/warm.py --model run/untrained --output run/warm --seed 1
 
-`learner sft` imitates text alone, so this is plain transformers: a demonstration's tokens are those
-that a rollout would have (engine's Chat makes them, as the recipe's protocol does here), its pictures go through the image
-processor of the policy's folder, and the loss is that of the policy's own tokens. One thread.
+`learner sft` imitates text alone, so this is plain transformers. A demonstration's tokens are those
+that a rollout would have: Chat makes them, which the recipe's protocol is without its prompt. Its
+pictures go through the image processor of the policy's folder. The loss is that of the policy's own
+tokens. One thread.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import argparse
 import io
 import math
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from PIL import Image
 
 from engine.protocols.chat import Chat
 from engine.text.codec import HuggingFaceCodec
+from engine.types import Codec
 
 STEPS, BATCH = 300, 24
 MUON_LR, ADAM_LR, WARMUP, LEAST = 0.012, 4e-3, 30, 0.05
@@ -48,22 +50,11 @@ class Imitation:
         )
         self._processor = Qwen2VLImageProcessorPil.from_pretrained(folder)
         self._codec = HuggingFaceCodec(folder)
-        self._protocol = Chat()
         self._place = int(self.model.config.image_token_id)
-
-    def tokens(self, conversation: Conversation) -> tuple[list[int], list[int]]:
-        """(ids with every picture's places, labels)."""
-        ids: list[int] = []
-        labels: list[int] = []
-        for author, run in self._protocol.demonstration(conversation.messages, self._codec):
-            wide = [one for token in run for one in self._wide(token)]
-            ids += wide
-            labels += wide if author == "model" else [IGNORED] * len(wide)
-        return ids, labels
 
     def loss(self, batch: Sequence[Conversation]) -> torch.Tensor:
         """Mean over the policy's tokens."""
-        rows = [self.tokens(one) for one in batch]
+        rows = [labelled(one, self._codec, self._place) for one in batch]
         longest = max(len(ids) for ids, _ in rows)
         ids, labels = (
             torch.tensor([row[part] + [fill] * (longest - len(row[part])) for row in rows])
@@ -83,8 +74,18 @@ class Imitation:
             logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten(), ignore_index=IGNORED
         )
 
-    def _wide(self, token: int) -> list[int]:
-        return [token] * (TOKENS if token == self._place else 1)
+
+def labelled(
+    conversation: Conversation, codec: Codec, place: int, tokens: int = TOKENS
+) -> tuple[list[int], list[int]]:
+    """(ids, labels) of a demonstration; `place` stands `tokens` times for every picture."""
+    ids: list[int] = []
+    labels: list[int] = []
+    for author, run in Chat().demonstration(conversation.messages, codec):
+        wide = [one for token in run for one in [token] * (tokens if token == place else 1)]
+        ids += wide
+        labels += wide if author == "model" else [IGNORED] * len(wide)
+    return ids, labels
 
 
 def warm_up(source: Path, output: Path, *, seed: int, steps: int = STEPS) -> None:
@@ -117,9 +118,7 @@ def _optimizers(model: torch.nn.Module) -> list[torch.optim.Optimizer]:
     others = [p for _, p in named if id(p) not in own]
     decay = 0.01
     found: list[torch.optim.Optimizer] = [
-        torch.optim.Muon(
-            matrices, lr=MUON_LR, weight_decay=decay, adjust_lr_fn="match_rms_adamw"
-        ),
+        torch.optim.Muon(matrices, lr=MUON_LR, weight_decay=decay, adjust_lr_fn="match_rms_adamw"),
         torch.optim.AdamW(others, lr=ADAM_LR, betas=(0.9, 0.98), weight_decay=decay),
     ]
     for optimizer in found:
