@@ -40,7 +40,7 @@ def part() -> Part:
 @pytest.fixture(scope="module")
 def policy(part: Part, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder: Path = tmp_path_factory.mktemp("policy") / "untrained"
-    part("world/policy.write")(folder, seed=1)
+    part("world/policy.write_words")(folder)
     return folder
 
 
@@ -152,7 +152,7 @@ async def test_a_demonstration_is_what_a_rollout_would_be(
     seen = await rolled_out(part, world, policy, image_service, question, ways)
     assert seen.codec.image_mark is not None
     place = seen.codec.image_mark.placeholder
-    ids, labels = part("world/warm.labelled")(shown, seen.codec, place, 1)
+    ids, labels = part("world/demonstrations.labelled")(shown, seen.codec, place, 1)
 
     (sequence,) = seen.members[0].sequences
     found: list[int] = []

@@ -26,7 +26,14 @@ from pictures import FIELD, SIDE, draw
 from PIL import Image
 from task import Question, questions
 
+from engine.protocols.chat import Chat
+from engine.types import Codec
+
 IMAGE = "<|vision_start|><|image_pad|><|vision_end|>"
+TOKENS = 4
+"""Of a picture: policy.py's processor makes as many of every one."""
+IGNORED = -100
+"""Label of a token that carries no loss; torch's own."""
 LOOKS, AIMS, LOOKS_AGAIN = 0.35, 0.6, 0.2
 """Shares: of questions with a look, of looks that are aimed, of those with another."""
 NEAR, FAR = 0.2, 0.7
@@ -93,6 +100,19 @@ def cut(picture: bytes, field: int) -> bytes:
     with Image.open(io.BytesIO(picture)) as whole:
         whole.crop((x + near, y + near, x + far, y + far)).save(out, "PNG")
     return out.getvalue()
+
+
+def labelled(
+    conversation: Conversation, codec: Codec, place: int, tokens: int = TOKENS
+) -> tuple[list[int], list[int]]:
+    """(ids, labels) of a demonstration; `place` stands `tokens` times for every picture."""
+    ids: list[int] = []
+    labels: list[int] = []
+    for author, run in Chat().demonstration(conversation.messages, codec):
+        wide = [one for token in run for one in [token] * (tokens if token == place else 1)]
+        ids += wide
+        labels += wide if author == "model" else [IGNORED] * len(wide)
+    return ids, labels
 
 
 def _looks(question: Question, habit: random.Random) -> list[int]:

@@ -91,6 +91,14 @@ def write(folder: Path, *, seed: int) -> None:
     import torch
     from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
+    write_words(folder)
+    torch.manual_seed(seed)
+    config = Qwen2_5_VLConfig.from_pretrained(folder)
+    Qwen2_5_VLForConditionalGeneration(config).save_pretrained(folder)
+
+
+def write_words(folder: Path) -> None:
+    """All but the weights: tokenizer, chat template, configuration, image processor."""
     folder.mkdir(parents=True, exist_ok=True)
     shown = islice(conversations(seed=0), TOKENIZER_SAMPLE)
     known = ([{"role": "user", "content": one.question}, *one.turns] for one in shown)
@@ -98,19 +106,23 @@ def write(folder: Path, *, seed: int) -> None:
     tokenizer.chat_template = TEMPLATE
     tokenizer.save_pretrained(str(folder))
     start, end, image, video = tokenizer.convert_tokens_to_ids(list(VISION))
-    torch.manual_seed(seed)
-    eos = tokenizer.eos_token_id
-    config = Qwen2_5_VLConfig(
-        text_config={**TEXT, "tie_word_embeddings": True, "eos_token_id": eos},
-        vision_config=TOWER,
-        tie_word_embeddings=True,
-        vision_start_token_id=start,
-        vision_end_token_id=end,
-        image_token_id=image,
-        video_token_id=video,
-    )
-    Qwen2_5_VLForConditionalGeneration(config).save_pretrained(folder)
-    (folder / "preprocessor_config.json").write_text(json.dumps(PROCESSOR, indent=2) + "\n")
+    config = {
+        "architectures": ["Qwen2_5_VLForConditionalGeneration"],
+        "model_type": "qwen2_5_vl",
+        "text_config": {
+            **TEXT,
+            "tie_word_embeddings": True,
+            "eos_token_id": tokenizer.eos_token_id,
+        },
+        "vision_config": TOWER,
+        "tie_word_embeddings": True,
+        "vision_start_token_id": start,
+        "vision_end_token_id": end,
+        "image_token_id": image,
+        "video_token_id": video,
+    }
+    for name, content in (("config", config), ("preprocessor_config", PROCESSOR)):
+        (folder / f"{name}.json").write_text(json.dumps(content, indent=2) + "\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -20,20 +20,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from demonstrations import Conversation, conversations
+from demonstrations import IGNORED, Conversation, conversations, labelled
 from PIL import Image
 
-from engine.protocols.chat import Chat
 from engine.text.codec import HuggingFaceCodec
-from engine.types import Codec
 
 STEPS, BATCH = 300, 24
 MUON_LR, ADAM_LR, WARMUP, LEAST = 0.012, 4e-3, 30, 0.05
 """Rates, steps over which they rise, and the share of them that a cosine falls to."""
-IGNORED = -100
-"""Label of a token that carries no loss; cross_entropy's own."""
-TOKENS = 4
-"""Of a picture: policy.py's processor makes as many of every one."""
 
 
 class Imitation:
@@ -73,19 +67,6 @@ class Imitation:
         return torch.nn.functional.cross_entropy(
             logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten(), ignore_index=IGNORED
         )
-
-
-def labelled(
-    conversation: Conversation, codec: Codec, place: int, tokens: int = TOKENS
-) -> tuple[list[int], list[int]]:
-    """(ids, labels) of a demonstration; `place` stands `tokens` times for every picture."""
-    ids: list[int] = []
-    labels: list[int] = []
-    for author, run in Chat().demonstration(conversation.messages, codec):
-        wide = [one for token in run for one in [token] * (tokens if token == place else 1)]
-        ids += wide
-        labels += wide if author == "model" else [IGNORED] * len(wide)
-    return ids, labels
 
 
 def warm_up(source: Path, output: Path, *, seed: int, steps: int = STEPS) -> None:
