@@ -8,14 +8,15 @@ and the text beside it are the same choice.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
 
 from tasks.judging.choices import same_choice
 from tasks.judging.extract import final_answer
 from toolwright.boxes import last_box
 from toolwright.types import StopReason, Task, Trajectory
 
+END_OF_TURN = "<|im_end|>"
+"""Qwen's; a record keeps it in the text of a last turn."""
 LONGEST = 16_000
 """Characters of a question that are looked at for options."""
 _OPTION = re.compile(r"(?m)^[ \t]{0,8}(?:\(([A-J])\)|([A-J])[.):])[ \t]{0,8}(\S[^\n]{0,400})")
@@ -26,8 +27,7 @@ def answer_of(trajectory: Trajectory) -> str | None:
     none."""
     if trajectory.stop_reason is not StopReason.ANSWERED:
         return None
-    texts: Sequence[Any] = trajectory.metadata.get("texts", ())
-    last = str(texts[-1]) if texts else ""
+    last = str(trajectory.metadata.get("final_text", "")).strip().removesuffix(END_OF_TURN)
     return final_answer(last) or last.strip()
 
 

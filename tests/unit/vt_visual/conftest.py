@@ -89,5 +89,5 @@ def looked(
         status=status,
         stop_reason=stop,
         calls=tuple(calls),
-        metadata={"texts": list(texts)},
+        metadata={"final_text": texts[-1] if texts else ""},
     )
