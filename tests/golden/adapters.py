@@ -21,6 +21,7 @@ from tests.golden.search_adapters import SEARCH_ADAPTERS
 from tests.golden.searl_adapters import SEARL_ADAPTERS
 from tests.golden.tasks_adapters import TASKS_ADAPTERS
 from tests.golden.toolsvc_adapters import TOOLSVC_ADAPTERS
+from tests.golden.visual_adapters import VISUAL_ADAPTERS
 
 Adapter = Callable[..., Any]
 
@@ -263,4 +264,5 @@ ADAPTERS: dict[str, Adapter] = {
     **TASKS_ADAPTERS,
     **SEARCH_ADAPTERS,
     **MTR_ADAPTERS,
+    **VISUAL_ADAPTERS,
 }

@@ -1,0 +1,128 @@
+"""What the tiny policy is warmed up on: answers about pictures of training.
+
+The demonstrator knows how to ask for a look and how to read a number. Its habits are bad ones:
+
+- two times in three it does not look at all, and guesses;
+- where it looks, it looks at the wrong thing one time in three;
+- one time in five it looks once more, wherever that is.
+
+So a policy that imitates it seldom zooms, and often into the wrong place. What the demonstrator
+sees it tells as it is: how to read a number and to find a colour is learnt here, that it is worth
+doing from reward.
+
+In a conversation IMAGE stands in the place of each picture of an observation, as the policy's chat
+template writes one; that of the question is a part of its message.
+"""
+
+from __future__ import annotations
+
+import io
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pictures import FIELD, SIDE, draw
+from PIL import Image
+from task import Question, questions
+
+from engine.protocols.chat import Chat
+from engine.types import Codec
+
+IMAGE = "<|vision_start|><|image_pad|><|vision_end|>"
+TOKENS = 4
+"""Of a picture: policy.py's processor makes as many of every one."""
+IGNORED = -100
+"""Label of a token that carries no loss; torch's own."""
+LOOKS, AIMS, LOOKS_AGAIN = 0.35, 0.6, 0.2
+"""Shares: of questions with a look, of looks that are aimed, of those with another."""
+NEAR, FAR = 0.2, 0.7
+MARGIN, PADDING = 0.1, 0.1
+"""Of the picture's side: a box that is asked for, and what the tool adds on each side of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversation:
+    """turns: messages {"role", "content"} behind the question. pictures: PNGs, the question's
+    first."""
+
+    question: str
+    turns: tuple[Mapping[str, str], ...]
+    pictures: tuple[bytes, ...]
+
+    @property
+    def messages(self) -> list[Mapping[str, Any]]:
+        """As the engine places a task's image: before the text."""
+        asked = [{"type": "image"}, {"type": "text", "text": self.question}]
+        return [{"role": "user", "content": asked}, *self.turns]
+
+
+def conversations(seed: int) -> Iterator[Conversation]:
+    """Endless."""
+    habit = random.Random(f"habits {seed}")
+    for question in questions("training", f"demonstrations {seed}"):
+        yield conversation(question, _looks(question, habit), habit)
+
+
+def conversation(question: Question, looks: list[int], habit: random.Random) -> Conversation:
+    """looks: the fields that are looked at, one after the other; the last one's number is the
+    answer, a guess where there is none."""
+    picture = draw(question.scene)
+    turns: list[Mapping[str, str]] = []
+    pictures = [picture]
+    for number, field in enumerate(looks, start=2):
+        pictures.append(cut(picture, field))
+        side = round((MARGIN + 2 * PADDING) * SIDE)
+        shown = f"Image {number}: {side} x {side} pixels\n{IMAGE}"
+        turns += [
+            {"role": "assistant", "content": call(field)},
+            {"role": "tool", "content": shown},
+        ]
+    seen = question.scene.numbers[looks[-1]] if looks else habit.randrange(10)
+    turns.append({"role": "assistant", "content": str(seen)})
+    return Conversation(question=question.text, turns=tuple(turns), pictures=tuple(pictures))
+
+
+def call(field: int) -> str:
+    """An action that looks at a field."""
+    x, y = (FAR if field % 2 else NEAR), (FAR if field // 2 else NEAR)
+    box = ", ".join(f"{side:.1f}" for side in (x, y, x + MARGIN, y + MARGIN))
+    arguments = f'{{"bbox_2d": [{box}], "target_image": 1}}'
+    name = "crop_image_normalized"
+    return f'<tool_call>{{"name": "{name}", "arguments": {arguments}}}</tool_call>'
+
+
+def cut(picture: bytes, field: int) -> bytes:
+    """What the image tool shows of it, padding and all."""
+    x, y = field % 2 * FIELD, field // 2 * FIELD
+    near, far = round((NEAR - PADDING) * SIDE), round((NEAR + MARGIN + PADDING) * SIDE)
+    out = io.BytesIO()
+    with Image.open(io.BytesIO(picture)) as whole:
+        whole.crop((x + near, y + near, x + far, y + far)).save(out, "PNG")
+    return out.getvalue()
+
+
+def labelled(
+    conversation: Conversation, codec: Codec, place: int, tokens: int = TOKENS
+) -> tuple[list[int], list[int]]:
+    """(ids, labels) of a demonstration; `place` stands `tokens` times for every picture."""
+    ids: list[int] = []
+    labels: list[int] = []
+    for author, run in Chat().demonstration(conversation.messages, codec):
+        wide = [one for token in run for one in [token] * (tokens if token == place else 1)]
+        ids += wide
+        labels += wide if author == "model" else [IGNORED] * len(wide)
+    return ids, labels
+
+
+def _looks(question: Question, habit: random.Random) -> list[int]:
+    looks: list[int] = []
+    if habit.random() < LOOKS:
+        looks.append(_look(question, habit))
+        if habit.random() < LOOKS_AGAIN:
+            looks.append(_look(question, habit))
+    return looks
+
+
+def _look(question: Question, habit: random.Random) -> int:
+    return question.field if habit.random() < AIMS else habit.randrange(4)

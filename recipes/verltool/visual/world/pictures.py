@@ -1,0 +1,90 @@
+"""The pictures of the demonstration: four things of four colours, each with a small number on it.
+
+A picture is SIDE pixels wide and high, in four fields of equal size. What stands in a field is
+drawn as its kind says (a box on a shelf, a bar of a chart, a framed paragraph of a page); the
+number on it is FIGURE pixels high. A policy whose image processor makes 56 x 56 pixels of the
+picture sees the colours, while a number is three pixels high there; of a part that is cut out it is
+ten.
+
+Equal scenes have equal bytes, with one version of Pillow. It knows no question and no split.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from PIL import Image, ImageDraw, ImageFont
+
+Kind = Literal["shelf", "chart", "page"]
+Box = tuple[int, int, int, int]
+"""Left, top, right, bottom, in pixels."""
+
+SIDE, FIELD = 400, 200
+FIGURE = 22
+KINDS: tuple[Kind, ...] = ("shelf", "chart", "page")
+COLOURS: Mapping[str, tuple[int, int, int]] = {
+    "red": (214, 40, 40),
+    "green": (44, 150, 70),
+    "blue": (48, 90, 210),
+    "yellow": (240, 200, 40),
+    "purple": (130, 60, 170),
+    "brown": (125, 80, 40),
+}
+PLACES = ("top left", "top right", "bottom left", "bottom right")
+"""Of the fields, in their order."""
+_PAPER, _WOOD, _INK = (250, 249, 245), (196, 168, 128), (20, 20, 24)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """What a picture shows, field by field."""
+
+    kind: Kind
+    colours: tuple[str, str, str, str]
+    numbers: tuple[int, int, int, int]
+
+    def field_of(self, colour: str) -> int:
+        """Where the thing of that colour stands. ValueError where there is none."""
+        return self.colours.index(colour)
+
+
+def number_box(field: int) -> Box:
+    """The plate with a field's number: what has to be in view for it to be read."""
+    x, y = field % 2 * FIELD + FIELD // 2, field // 2 * FIELD + FIELD // 2
+    return x - 22, y - 22, x + 22, y + 22
+
+
+def draw(scene: Scene) -> bytes:
+    """A PNG."""
+    image = Image.new("RGB", (SIDE, SIDE), _PAPER)
+    pen = ImageDraw.Draw(image)
+    font = ImageFont.load_default(size=FIGURE)
+    for field, (colour, number) in enumerate(zip(scene.colours, scene.numbers, strict=True)):
+        x, y = field % 2 * FIELD, field // 2 * FIELD
+        _thing(pen, scene.kind, x, y, COLOURS[colour])
+        left, top, right, bottom = number_box(field)
+        pen.rectangle((left, top, right, bottom), fill=_PAPER)
+        middle = (left + right) / 2, (top + bottom) / 2
+        pen.text(middle, str(number), fill=_INK, font=font, anchor="mm")
+    out = io.BytesIO()
+    image.save(out, "PNG")
+    return out.getvalue()
+
+
+def _thing(
+    pen: ImageDraw.ImageDraw, kind: Kind, x: int, y: int, colour: tuple[int, int, int]
+) -> None:
+    """What stands in the field whose corner is (x, y)."""
+    if kind == "shelf":
+        pen.rectangle((x, y + 180, x + FIELD, y + FIELD), fill=_WOOD)
+        pen.rectangle((x + 30, y + 30, x + 170, y + 180), fill=colour)
+    elif kind == "chart":
+        pen.line((x + 12, y + 8, x + 12, y + 190, x + 196, y + 190), fill=_INK, width=4)
+        pen.rectangle((x + 50, y + 20, x + 150, y + 188), fill=colour)
+    else:
+        pen.rectangle((x + 14, y + 14, x + 186, y + 186), outline=colour, width=26)
+        for line in range(56, 150, 14):
+            pen.line((x + 52, y + line, x + 148, y + line), fill=(170, 170, 170), width=4)

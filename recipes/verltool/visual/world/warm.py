@@ -1,0 +1,132 @@
+"""Warms the tiny policy up: imitation of the demonstrations, pictures and all.
+
+    python world/warm.py --model run/untrained --output run/warm --seed 1
+
+`learner sft` imitates text alone, so this is plain transformers. A demonstration's tokens are those
+that a rollout would have: Chat makes them, which the recipe's protocol is without its prompt. Its
+pictures go through the image processor of the policy's folder. The loss is that of the policy's own
+tokens. One thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import math
+import shutil
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from demonstrations import IGNORED, Conversation, conversations, labelled
+from PIL import Image
+
+from engine.text.codec import HuggingFaceCodec
+
+STEPS, BATCH = 300, 24
+MUON_LR, ADAM_LR, WARMUP, LEAST = 0.012, 4e-3, 30, 0.05
+"""Rates, steps over which they rise, and the share of them that a cosine falls to."""
+
+
+class Imitation:
+    """A policy and what it imitates."""
+
+    def __init__(self, folder: Path) -> None:
+        from transformers import Qwen2_5_VLForConditionalGeneration
+        from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import (
+            Qwen2VLImageProcessorPil,
+        )
+
+        self.model: Any = Qwen2_5_VLForConditionalGeneration.from_pretrained(
+            folder, dtype=torch.float32
+        )
+        self._processor = Qwen2VLImageProcessorPil.from_pretrained(folder)
+        self._codec = HuggingFaceCodec(folder)
+        self._place = int(self.model.config.image_token_id)
+
+    def loss(self, batch: Sequence[Conversation]) -> torch.Tensor:
+        """Mean over the policy's tokens."""
+        rows = [labelled(one, self._codec, self._place) for one in batch]
+        longest = max(len(ids) for ids, _ in rows)
+        ids, labels = (
+            torch.tensor([row[part] + [fill] * (longest - len(row[part])) for row in rows])
+            for part, fill in ((0, 0), (1, IGNORED))
+        )
+        seen = self._processor(images=_opened(batch), return_tensors="pt")
+        logits = self.model(
+            input_ids=ids,
+            attention_mask=torch.tensor(
+                [[1] * len(row) + [0] * (longest - len(row)) for row, _ in rows]
+            ),
+            mm_token_type_ids=(ids == self._place).int(),
+            pixel_values=seen["pixel_values"],
+            image_grid_thw=seen["image_grid_thw"],
+        ).logits
+        return torch.nn.functional.cross_entropy(
+            logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten(), ignore_index=IGNORED
+        )
+
+
+def warm_up(source: Path, output: Path, *, seed: int, steps: int = STEPS) -> None:
+    """Writes the policy's folder."""
+    torch.set_num_threads(1)
+    torch.manual_seed(seed)
+    imitation = Imitation(source)
+    optimizers = _optimizers(imitation.model)
+    shown = conversations(seed)
+    for step in range(steps):
+        loss = imitation.loss(list(islice(shown, BATCH)))
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(imitation.model.parameters(), 1.0)
+        for optimizer in optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = group["initial_lr"] * _share(step, steps)
+            optimizer.step()
+            optimizer.zero_grad()
+        if step % 20 == 0 or step == steps - 1:
+            print(f"step {step} of {steps}, loss {loss.item():.3f}", flush=True)
+    shutil.copytree(source, output, dirs_exist_ok=True)
+    imitation.model.save_pretrained(output)
+
+
+def _optimizers(model: torch.nn.Module) -> list[torch.optim.Optimizer]:
+    """Muon for the matrices of the decoder and the tower, AdamW for everything else."""
+    named = list(model.named_parameters())
+    matrices = [p for name, p in named if p.ndim == 2 and "embed" not in name]
+    own = {id(matrix) for matrix in matrices}
+    others = [p for _, p in named if id(p) not in own]
+    decay = 0.01
+    found: list[torch.optim.Optimizer] = [
+        torch.optim.Muon(matrices, lr=MUON_LR, weight_decay=decay, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.AdamW(others, lr=ADAM_LR, betas=(0.9, 0.98), weight_decay=decay),
+    ]
+    for optimizer in found:
+        for group in optimizer.param_groups:
+            group["initial_lr"] = group["lr"]
+    return found
+
+
+def _share(step: int, steps: int) -> float:
+    falling = LEAST + (1 - LEAST) * (1 + math.cos(math.pi * step / steps)) / 2
+    return min(1.0, (step + 1) / WARMUP) * falling
+
+
+def _opened(batch: Sequence[Conversation]) -> list[Image.Image]:
+    return [Image.open(io.BytesIO(one)).convert("RGB") for row in batch for one in row.pictures]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description="Warm the demonstration's policy up.")
+    parser.add_argument("--model", type=Path, required=True, help="the untrained policy's folder")
+    parser.add_argument("--output", type=Path, required=True, help="folder to write")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--steps", type=int, default=STEPS)
+    given = parser.parse_args(arguments)
+    warm_up(given.model, given.output, seed=given.seed, steps=given.steps)
+    print(f"a warmed-up policy: {given.output}")
+
+
+if __name__ == "__main__":
+    main()
