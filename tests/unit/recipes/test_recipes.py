@@ -13,14 +13,8 @@ from toolwright.packaged import packaged
 from toolwright.recipe import Recipe, check_all, load_recipe
 from toolwright.recipe.remarks import remarks
 
-<<<<<<< HEAD
 ROOT = packaged("recipes")
 FILES = sorted(file for folder in ("*", "*/*") for file in ROOT.glob(f"{folder}/*.toml"))
-=======
-FILES = sorted(
-    [*packaged("recipes").glob("*/*.toml"), *packaged("recipes").glob("verltool/together/*.toml")]
-)
->>>>>>> h-multitask
 RECIPES = [file for file in FILES if file.parent.name != "presets"]
 WHOLE = [file for file in RECIPES if {"render", "sft"} <= load_recipe(file).raw.keys()]
 """Those that make their policy themselves; others are given one, or what it learns from."""
