@@ -1,4 +1,4 @@
-"""The demonstration's world: true sums, held-out countries, the demonstrator's faults, the index."""
+"""The demonstration's world: true sums, held-out countries, its faults, its index."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ import pytest
 from tasks.worlds import atlas
 from tasks.worlds.encyclopedia import is_held_out
 from tests.unit.deepsearch.conftest import FOLDER
+from toolsvc.backends.search.build import Order, build
 from toolsvc.backends.search.index import SearchIndex, Sources
+from toolsvc.backends.search.manifest import IndexKind
 from toolsvc.backends.search.types import Query
-from toolsvc.cli import main as toolsvc
 from toolwright.imports import load_file
 
 WORLD = FOLDER / "world"
@@ -153,9 +154,7 @@ def test_the_index_finds_what_is_looked_up(task: ModuleType, lands: Any, tmp_pat
     """Each figure first, and the neighbours of every country whose neighbours are asked for."""
     corpus, index = tmp_path / "new/corpus.jsonl", tmp_path / "index"
     task.main(["--output", str(corpus)])
-    with pytest.raises(SystemExit) as ended:
-        toolsvc(["index", "build", str(corpus), "--output", str(index)])
-    assert not ended.value.code
+    build(Order(corpus=corpus, folder=index, kind=IndexKind.BM25))
     facts = ("area", "people", "neighbours")
     looks = [
         (land, fact)
@@ -234,7 +233,7 @@ def test_names_and_fixed_words_are_tokens(
     policy = load_file(WORLD / "policy.py")
     policy.main(["--output", str(tmp_path), "--seed", "1"])
     tokenizer: Any = AutoTokenizer.from_pretrained(str(tmp_path), local_files_only=True)
-    known = {*policy.words(), *policy.TAGS, *"0123456789.+-)}\n"}
+    known = {*policy.words(), *policy.TAGS, *"0123456789.?+-)}\n"}
     for messages in shown[:120]:
         for one in messages:
             ids = tokenizer.encode(one["content"], add_special_tokens=False)
