@@ -30,7 +30,7 @@ from pathlib import Path
 from lands import FACTS, Lands, invented
 from task import BORDERS, DENSITIES, KINDS, PAIRS, Look, Question, ask, result, written
 
-COUNT = 11_520
+COUNT = 22_400
 OF_ONE_WORLD = 32
 SORTS = (PAIRS, DENSITIES, PAIRS, BORDERS)
 SIGNS = {PAIRS: ("+", "-", "//"), DENSITIES: ("+", "-"), BORDERS: ("+", "-", "//")}
