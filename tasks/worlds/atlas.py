@@ -45,7 +45,8 @@ CORPUS = "atlas"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Country:
-    """code, iso3: of ISO 3166, with two and with three letters. neighbours: codes, in order."""
+    """code, iso3: of ISO 3166, with two and with three letters. neighbours: codes, in order.
+    area: square kilometres; people: how many live there."""
 
     code: str
     name: str
@@ -55,6 +56,8 @@ class Country:
     currency_code: str
     iso3: str
     neighbours: tuple[str, ...]
+    area: float
+    people: int
 
 
 def passages(seed: int) -> Iterator[dict[str, str]]:
@@ -211,4 +214,6 @@ def _country(code: str, row: Mapping[str, Any], codes: Sequence[str]) -> Country
         currency_code=row["currencycode"],
         iso3=row["iso3"],
         neighbours=tuple(sorted(one for one in near if frozenset({one, code}) not in NO_BORDERS)),
+        area=float(row["areakm2"]),
+        people=int(row["population"]),
     )

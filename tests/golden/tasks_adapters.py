@@ -25,6 +25,10 @@ def _reward_sql(correct: bool, format_ok: bool = True) -> float:
     return outcomes.signed(correct, well_formed=format_ok)
 
 
+def _reward_deepsearch(correct: bool, tool_used: bool, bonus: float) -> float:
+    return sum(outcomes.deep_search(correct, tool_called=tool_used, bonus=bonus).values())
+
+
 def _reward_swe(correct: bool) -> float:
     return outcomes.solved(correct)
 
@@ -34,5 +38,6 @@ TASKS_ADAPTERS: dict[str, Callable[..., Any]] = {
     "verltool.sql_equal": tables.same_rows,
     "verltool.reward_math": _reward_math,
     "verltool.reward_sql": _reward_sql,
+    "verltool.reward_deepsearch": _reward_deepsearch,
     "verltool.reward_swe": _reward_swe,
 }

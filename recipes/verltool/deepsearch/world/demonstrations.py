@@ -1,0 +1,132 @@
+"""Writes the demonstrations that the tiny policy is warmed up on: imperfect on purpose.
+
+The demonstrator knows which facts a question needs, and shows the form of searches, programs and
+answers. It is bad at three things that reward can tell:
+
+- it draws the operation by lot, whatever the wording asks for;
+- one time in four it looks up half of what it needs, and takes that twice;
+- one time in four it runs no program and guesses.
+
+Each set of demonstrations is set in a world of its own with invented figures, so that nothing is
+learnt by heart. Their questions name every country, held-out ones too: the policy has to have a
+token for each, and no true figure of any is told.
+
+    python world/demonstrations.py --output demonstrations.jsonl --seed 1
+
+One line of the file is one conversation, {"messages": [{"role", "content"}, ...]}, as
+`engine render` reads it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+from lands import FACTS, Lands, invented
+from task import BORDERS, DENSITIES, KINDS, PAIRS, Look, Question, ask, result, written
+
+COUNT = 22_400
+OF_ONE_WORLD = 32
+SORTS = (PAIRS, DENSITIES, PAIRS, BORDERS)
+SIGNS = {PAIRS: ("+", "-", "//"), DENSITIES: ("+", "-"), BORDERS: ("+", "-", "//")}
+"""What the lot may say, the right one among them."""
+HALF, GUESSES = 0.25, 0.25
+TOP = 2
+"""Passages of a search, as search.topk has them."""
+
+Messages = list[dict[str, str]]
+
+
+def conversations(seed: int) -> Iterator[Messages]:
+    """Endless."""
+    draw = random.Random(f"demonstrator {seed}")
+    while True:
+        known = invented(draw)
+        for place in range(OF_ONE_WORLD):
+            question = draw_question(SORTS[place % len(SORTS)], known, draw)
+            yield Demonstrator(question, known, draw).messages()
+
+
+def draw_question(sort: str, known: Lands, draw: random.Random) -> Question:
+    """Some question of a sort; about any country."""
+    names = sorted(known)
+    kinds = [kind for kind in KINDS if kind.sort == sort]
+    while True:
+        kind = draw.choice(kinds)
+        chosen = draw.sample(names, kind.countries)
+        question = ask(kind, draw.randrange(len(kind.wordings)), chosen, known)
+        if question is not None:
+            return question
+
+
+class Demonstrator:
+    """One conversation about one question."""
+
+    def __init__(self, question: Question, known: Lands, draw: random.Random) -> None:
+        self._known, self._draw = known, draw
+        self._question = _halved(question) if draw.random() < HALF else question
+        self._messages: Messages = [{"role": "user", "content": question.text}]
+
+    def messages(self) -> Messages:
+        question, draw = self._question, self._draw
+        looks = [look for term in question.terms for look in term]
+        for look in (question.first, *dict.fromkeys(looks)):
+            if look is not None:
+                self._says(f"<search>{look.fact} of {look.name}</search>")
+                self._told(self._found(look))
+        sign = draw.choice(SIGNS[question.kind.sort])
+        value = result(question.terms, sign)
+        if draw.random() < GUESSES:
+            value = draw.randrange(1, 2 * abs(value) + 10)
+        else:
+            self._says(f"<python>print({written(question.terms, sign)})</python>")
+            self._told(str(value))
+        self._says(f"<answer>\\boxed{{{value}}}</answer>")
+        return self._messages
+
+    def _found(self, look: Look) -> str:
+        """The observation: the passage that answers, and another of the same country."""
+        others = self._draw.sample([one for one in FACTS if one != look.fact], TOP - 1)
+        told = (self._known[look.name].told(fact) for fact in (look.fact, *others))
+        return "\n".join(
+            f"Doc {place}(Title: {title}) {text}" for place, (title, text) in enumerate(told, 1)
+        )
+
+    def _says(self, action: str) -> None:
+        self._messages.append({"role": "assistant", "content": action})
+
+    def _told(self, observation: str) -> None:
+        self._messages.append({"role": "tool", "content": observation})
+
+
+def _halved(question: Question) -> Question:
+    """With the figures of its first term in the place of all."""
+    first, *_ = question.terms
+    return replace(question, terms=(first,) * len(question.terms))
+
+
+def write(path: Path, *, seed: int, count: int = COUNT) -> None:
+    """Writes `count` conversations, one a line."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        for messages in islice(conversations(seed), count):
+            file.write(json.dumps({"messages": messages}) + "\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description="Write demonstrations about countries.")
+    parser.add_argument("--output", type=Path, required=True, help="JSONL file to write")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--count", type=int, default=COUNT, help="conversations")
+    given = parser.parse_args(arguments)
+    write(given.output, seed=given.seed, count=given.count)
+    print(f"{given.count} conversations: {given.output}")
+
+
+if __name__ == "__main__":
+    main()
