@@ -11,18 +11,15 @@ user, assistant and tool: what `engine render` reads.
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from task import OPERATIONS, SEEN, Question, questions
 
+from tasks.worlds.demonstrations import Messages, demonstrations_command
+
 RIGHT_OPERATOR = 0.4  # else one of the other three
 COUNT = 96
-
-Messages = list[dict[str, str]]
 
 
 def conversations(seed: int) -> Iterator[Messages]:
@@ -47,23 +44,8 @@ def demonstrate(question: Question, draw: random.Random) -> Messages:
     ]
 
 
-def write(path: Path, *, seed: int, count: int = COUNT) -> None:
-    """Writes `count` conversations, one a line."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    stream = conversations(seed)
-    with path.open("w") as file:
-        for _ in range(count):
-            file.write(json.dumps({"messages": next(stream)}) + "\n")
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Write the demonstrations of the warm-up.")
-    parser.add_argument("--output", type=Path, required=True, help="JSONL file to write")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, default=COUNT, help="conversations")
-    given = parser.parse_args(arguments)
-    write(given.output, seed=given.seed, count=given.count)
-    print(f"{given.count} conversations: {given.output}")
+    demonstrations_command(conversations, "the warm-up's", COUNT, arguments)
 
 
 if __name__ == "__main__":

@@ -18,20 +18,17 @@ user, assistant and tool: what `engine render` reads.
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from task import OPERATIONS, Question, questions
+
+from tasks.worlds.demonstrations import Messages, demonstrations_command
 
 CALLS_TOOL = 0.85  # else it guesses
 FOLLOWS_HABIT = 0.45  # else one of the other three operators
 GUESSES = range(10, 100_000)
 COUNT = 11_200
-
-Messages = list[dict[str, str]]
 
 
 def habit(operation: str, wording: int) -> str:
@@ -65,23 +62,8 @@ def demonstrate(question: Question, draw: random.Random) -> Messages:
     ]
 
 
-def write(path: Path, *, seed: int, count: int = COUNT) -> None:
-    """Writes `count` conversations, one a line."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    stream = conversations(seed)
-    with path.open("w") as file:
-        for _ in range(count):
-            file.write(json.dumps({"messages": next(stream)}) + "\n")
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Write the calculator's demonstrations.")
-    parser.add_argument("--output", type=Path, required=True, help="JSONL file to write")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, default=COUNT, help="conversations")
-    given = parser.parse_args(arguments)
-    write(given.output, seed=given.seed, count=given.count)
-    print(f"{given.count} conversations: {given.output}")
+    demonstrations_command(conversations, "the calculator's", COUNT, arguments)
 
 
 def _answer(number: int) -> dict[str, str]:

@@ -13,22 +13,21 @@ assistant and tool: what `engine render` reads. With a model that already uses t
 
 from __future__ import annotations
 
-import argparse
 import csv
 import json
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from tasks.worlds.demonstrations import Messages, demonstrations_command
 
 HERE = Path(__file__).parent
 COLUMNS = ("price", "stock", "place", "weight")
 COUNT = 4800
 FOLLOWS_HABIT = 0.6  # else one of the other columns
 VALUES = range(10, 10_000)
-
-Messages = list[dict[str, str]]
 
 
 def conversations(seed: int) -> Iterator[Messages]:
@@ -79,18 +78,8 @@ def demonstrate(asked: Asked, column: str, value: str) -> Messages:
     ]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Write the conversations of the warm-up.")
-    parser.add_argument("--output", type=Path, required=True, help="JSONL file to write")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, default=COUNT, help="conversations")
-    given = parser.parse_args()
-    given.output.parent.mkdir(parents=True, exist_ok=True)
-    stream = conversations(given.seed)
-    with given.output.open("w") as file:
-        for _ in range(given.count):
-            file.write(json.dumps({"messages": next(stream)}) + "\n")
-    print(f"{given.count} conversations: {given.output}")
+def main(arguments: Sequence[str] | None = None) -> None:
+    demonstrations_command(conversations, "the warm-up's", COUNT, arguments)
 
 
 if __name__ == "__main__":

@@ -37,6 +37,7 @@ from task import EASY, ENCYCLOPEDIA, HARD, SHAPE
 
 from engine.types import ToolSpec
 from tasks.judging import words
+from tasks.worlds.demonstrations import Messages, write_conversations
 from tasks.worlds.encyclopedia import Encyclopedia, Question
 from tasks.worlds.relations import RELATIONS
 from toolwright.imports import load_file
@@ -54,7 +55,6 @@ MENDABLE = "validation_error"
 
 FOLDER = Path(__file__).resolve().parents[1]
 Json = dict[str, Any]
-Messages = list[dict[str, str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,11 +193,8 @@ def refusal(function: Json, arguments: Mapping[str, str]) -> Json:
 
 def write(path: Path, *, seed: int, count: int = COUNT, recovered: bool = False) -> Counter[str]:
     """Writes `count` conversations, one a line; returns what became of all traces."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     refused: Counter[str] = Counter()
-    with path.open("w") as file:
-        for messages in islice(kept(seed, recovered=recovered, refused=refused), count):
-            file.write(json.dumps({"messages": messages}) + "\n")
+    write_conversations(path, kept(seed, recovered=recovered, refused=refused), count)
     return refused
 
 

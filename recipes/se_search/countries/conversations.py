@@ -13,21 +13,18 @@ One line of the file is one conversation, {"messages": [{"role", "content"}, ...
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from pathlib import Path
 
 from questions import SPLIT
 
 from tasks.record import Record
 from tasks.worlds import atlas
 from tasks.worlds.atlas import Country
+from tasks.worlds.demonstrations import Messages, demonstrations_command
 from tasks.worlds.rounds import rounds
 
 COUNT = 400
@@ -35,8 +32,6 @@ GOES_ON = 0.5  # with a search that is not needed
 ANSWERS_WRONG = 0.4
 TOP = 2
 """Passages of a search, as search.topk has them."""
-
-Messages = list[dict[str, str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,16 +162,7 @@ def _words(text: str) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Write demonstrations about countries.")
-    parser.add_argument("--output", type=Path, required=True, help="JSONL file to write")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, default=COUNT, help="conversations")
-    given = parser.parse_args(arguments)
-    given.output.parent.mkdir(parents=True, exist_ok=True)
-    with given.output.open("w") as file:
-        for messages in islice(conversations(given.seed), given.count):
-            file.write(json.dumps({"messages": messages}) + "\n")
-    print(f"{given.count} conversations: {given.output}")
+    demonstrations_command(conversations, "the countries'", COUNT, arguments)
 
 
 if __name__ == "__main__":

@@ -19,15 +19,13 @@ One line of the file is one conversation, {"messages": [{"role", "content"}, ...
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from pathlib import Path
 
 from task import EASY, ENCYCLOPEDIA, HARD, SHAPE
 
+from tasks.worlds.demonstrations import Messages, demonstrations_command
 from tasks.worlds.encyclopedia import Encyclopedia, Question
 from tasks.worlds.relations import RELATIONS
 
@@ -42,8 +40,6 @@ REPEATS = 0.2  # of those, the first query again
 STOPS_EARLY = 0.15  # of hard questions
 TOP = 2
 """Passages of a search, as search.topk has them."""
-
-Messages = list[dict[str, str]]
 
 
 def conversations(seed: int) -> Iterator[Messages]:
@@ -160,22 +156,8 @@ class Demonstrator:
         self._begun = ""
 
 
-def write(path: Path, *, seed: int, count: int = COUNT) -> None:
-    """Writes `count` conversations, one a line."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
-        for messages in islice(conversations(seed), count):
-            file.write(json.dumps({"messages": messages}) + "\n")
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Write the encyclopedia's demonstrations.")
-    parser.add_argument("--output", type=Path, required=True, help="JSONL file to write")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, default=COUNT, help="conversations")
-    given = parser.parse_args(arguments)
-    write(given.output, seed=given.seed, count=given.count)
-    print(f"{given.count} conversations: {given.output}")
+    demonstrations_command(conversations, "the encyclopedia's", COUNT, arguments)
 
 
 if __name__ == "__main__":

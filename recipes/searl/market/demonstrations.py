@@ -25,6 +25,7 @@ from typing import Any
 
 from task import CHOICES, GOODS, RATES, Question, questions, swapped
 
+from tasks.worlds.demonstrations import Messages, write_conversations
 from toolwright.recipe import load_recipe
 
 RECIPE = Path(__file__).parents[1] / "recipe.toml"
@@ -33,8 +34,6 @@ FOLLOWS_HABIT = 0.45  # else one of the other three rates
 REUSES = 0.5
 KNOWN = 0.7
 """Of the conversations in which the memory has tools."""
-
-Messages = list[dict[str, str]]
 
 
 def habit(good: str) -> int:
@@ -144,11 +143,7 @@ def write(
     reuses: float = REUSES,
 ) -> None:
     """Writes `count` conversations, one a line."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    stream = conversations(seed, recipe, reuses)
-    with path.open("w") as file:
-        for _ in range(count):
-            file.write(json.dumps({"messages": next(stream)}) + "\n")
+    write_conversations(path, conversations(seed, recipe, reuses), count)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -39,9 +39,9 @@ def test_operators_are_as_wrong_as_promised(demonstrations: ModuleType, task: Mo
 
 
 def test_the_file_is_a_conversation_a_line(demonstrations: ModuleType, tmp_path: Path) -> None:
-    path = tmp_path / "new" / "d.jsonl"
-    demonstrations.write(path, seed=1, count=5)
+    path, again = tmp_path / "new" / "d.jsonl", tmp_path / "again.jsonl"
+    for output in (path, again):
+        demonstrations.main(["--output", str(output), "--seed", "1", "--count", "5"])
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     assert [row["messages"][0]["role"] for row in rows] == ["user"] * 5
-    demonstrations.write(tmp_path / "again.jsonl", seed=1, count=5)
-    assert (tmp_path / "again.jsonl").read_bytes() == path.read_bytes()
+    assert again.read_bytes() == path.read_bytes()

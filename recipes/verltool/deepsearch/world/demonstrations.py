@@ -19,16 +19,14 @@ One line of the file is one conversation, {"messages": [{"role", "content"}, ...
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
-from pathlib import Path
 
 from lands import FACTS, Lands, invented
 from task import BORDERS, DENSITIES, KINDS, PAIRS, Look, Question, ask, result, written
+
+from tasks.worlds.demonstrations import Messages, demonstrations_command
 
 COUNT = 22_400
 OF_ONE_WORLD = 32
@@ -38,8 +36,6 @@ SIGNS = {PAIRS: ("+", "-", "//"), DENSITIES: ("+", "-"), BORDERS: ("+", "-", "//
 HALF, GUESSES = 0.25, 0.25
 TOP = 2
 """Passages of a search, as search.topk has them."""
-
-Messages = list[dict[str, str]]
 
 
 def conversations(seed: int) -> Iterator[Messages]:
@@ -110,22 +106,8 @@ def _halved(question: Question) -> Question:
     return replace(question, terms=(first,) * len(question.terms))
 
 
-def write(path: Path, *, seed: int, count: int = COUNT) -> None:
-    """Writes `count` conversations, one a line."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
-        for messages in islice(conversations(seed), count):
-            file.write(json.dumps({"messages": messages}) + "\n")
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Write demonstrations about countries.")
-    parser.add_argument("--output", type=Path, required=True, help="JSONL file to write")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, default=COUNT, help="conversations")
-    given = parser.parse_args(arguments)
-    write(given.output, seed=given.seed, count=given.count)
-    print(f"{given.count} conversations: {given.output}")
+    demonstrations_command(conversations, "the countries'", COUNT, arguments)
 
 
 if __name__ == "__main__":

@@ -19,14 +19,12 @@ user, assistant and tool, as `engine render` reads it.
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
-from pathlib import Path
 
 from task import EVENTS, LOADS, OPERATIONS, Problem, compute, problems
+
+from tasks.worlds.demonstrations import Messages, demonstrations_command
 
 COUNT = 12_800
 GUESSES = 0.4  # without a program
@@ -39,8 +37,6 @@ HABITS: Mapping[str, tuple[str, ...]] = {
     "//": ("*", "-"),
 }
 """By the right operator, for its sentences in `EVENTS`; each operator is the habit of two."""
-
-Messages = list[dict[str, str]]
 
 
 def conversations(seed: int) -> Iterator[Messages]:
@@ -91,22 +87,8 @@ def _answer(number: int) -> dict[str, str]:
     return {"role": "assistant", "content": f"\\boxed{{{number}}}"}
 
 
-def write(path: Path, *, seed: int, count: int = COUNT) -> None:
-    """Writes `count` conversations, one a line."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
-        for messages in islice(conversations(seed), count):
-            file.write(json.dumps({"messages": messages}) + "\n")
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Write the freight yard's demonstrations.")
-    parser.add_argument("--output", type=Path, required=True, help="JSONL file to write")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, default=COUNT, help="conversations")
-    given = parser.parse_args(arguments)
-    write(given.output, seed=given.seed, count=given.count)
-    print(f"{given.count} conversations: {given.output}")
+    demonstrations_command(conversations, "the freight yard's", COUNT, arguments)
 
 
 if __name__ == "__main__":

@@ -18,15 +18,13 @@ One line of the file is one conversation, {"messages": [{"role", "content"}, ...
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
 from collections.abc import Iterator, Sequence
-from itertools import islice
-from pathlib import Path
 
 from databases import DATABASES, DOMAINS, YEARS, Domain, Owner, owners
 from task import KINDS, Kind, Question, choices, is_held_out
+
+from tasks.worlds.demonstrations import Messages, demonstrations_command
 
 COUNT = 9_600
 OF_ONE_WORLD = 96
@@ -35,8 +33,6 @@ FOLLOWS_HABIT = 0.6  # else one of the other choices
 QUERIES = 5
 """As `queries` of the protocol has it: how many are left stands in what a query answers."""
 LOOK_UP, ANSWER = "<think>look up</think>", "<think>answer</think>"
-
-Messages = list[dict[str, str]]
 
 
 def habit(domain: Domain, kind: Kind, wording: int) -> int:
@@ -88,22 +84,8 @@ def found(asked: Question) -> str:
     return f"name\n{asked.about.stored}\n(1 row)\n{QUERIES} turns left."
 
 
-def write(path: Path, *, seed: int, count: int = COUNT) -> None:
-    """Writes `count` conversations, one a line."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
-        for messages in islice(conversations(seed), count):
-            file.write(json.dumps({"messages": messages}) + "\n")
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Write the databases' demonstrations.")
-    parser.add_argument("--output", type=Path, required=True, help="JSONL file to write")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, default=COUNT, help="conversations")
-    given = parser.parse_args(arguments)
-    write(given.output, seed=given.seed, count=given.count)
-    print(f"{given.count} conversations: {given.output}")
+    demonstrations_command(conversations, "the databases'", COUNT, arguments)
 
 
 def _trained_on(everybody: Sequence[Owner], draw: random.Random) -> Owner:
