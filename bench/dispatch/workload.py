@@ -8,9 +8,6 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from tokenizers import processors as _processors
-
 from toolwright.types import Task, Trajectory
 
 STOP = "</noop>"
@@ -50,6 +47,10 @@ def write_policy(folder: Path, stop: str = STOP) -> int:
 
     Returns the id of the token `stop`.
     """
+    # Plans read this module's words for `bench --help`, which needs no extra.
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from tokenizers import processors as _processors
+
     folder.mkdir(parents=True, exist_ok=True)
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {character: number for number, character in enumerate(alphabet)}

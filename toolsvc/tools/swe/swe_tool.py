@@ -158,6 +158,8 @@ class SweTool(BuiltIn):
                 command, limit=call.run_limit, keep=self._output_bytes, cancellation=cancellation
             )
         except EditFailed as error:
+            if state.box.broken is not None:
+                return _failed(str(error), lost=True)
             return Result.of(str(error))  # as a command that fails: the policy's to read and mend
         except BoxError as error:
             return _failed(str(error), lost=state.box.broken is not None)
