@@ -45,7 +45,9 @@ TELL_S = 5.0
 GROUPS_A_LEASE = 256
 STAMPS = "stamps-{}.json"
 _BEGAN = re.compile(r"^began (\d+)$", re.MULTILINE)
-_BUCKET = re.compile(r'^engine_loop_lag_seconds_bucket\{le="([^"]+)"\} (\S+)$', re.MULTILINE)
+_BUCKET = re.compile(
+    r'^toolwright_engine_loop_lag_seconds_bucket\{le="([^"]+)"\} (\S+)$', re.MULTILINE
+)
 
 Say = Callable[[str], None]
 

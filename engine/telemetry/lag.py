@@ -57,7 +57,7 @@ class LoopLag(Collector):
         """The histogram since the start, for Prometheus; called in its thread."""
         names = [*map(floatToGoString, BOUNDS), "+Inf"]
         yield HistogramMetricFamily(
-            "engine_loop_lag_seconds",
+            "toolwright_engine_loop_lag_seconds",
             "how much later than asked a task of the event loop woke",
             buckets=list(zip(names, map(float, accumulate(self._all)), strict=True)),
             sum_value=self._seconds,

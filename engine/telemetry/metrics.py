@@ -28,40 +28,52 @@ class Metrics:
         self.parts = PartMetrics(self.registry)
         self.loop_lag = LoopLag(self.registry)
         self.trajectories = Counter(
-            "engine_trajectories", "finished trajectories", ["lane", "stop_reason"],
+            "toolwright_engine_trajectories", "finished trajectories", ["lane", "stop_reason"],
             registry=self.registry,
         )  # fmt: skip
         self.masked = Counter(
-            "engine_masked_trajectories", "finished trajectories without loss, under each reason",
+            "toolwright_engine_masked_trajectories",
+            "finished trajectories without loss, under each reason",
             ["reason"], registry=self.registry,
         )  # fmt: skip
         self.tokens = Counter(
-            "engine_tokens", "tokens of finished trajectories", ["author"], registry=self.registry
+            "toolwright_engine_tokens",
+            "tokens of finished trajectories",
+            ["author"],
+            registry=self.registry,
         )
         self.calls = Counter(
-            "engine_tool_calls", "tool calls", ["tool", "error"], registry=self.registry
+            "toolwright_engine_tool_calls", "tool calls", ["tool", "error"], registry=self.registry
         )
         self.seconds = Histogram(
-            "engine_trajectory_seconds", "time of a trajectory", ["part"],
+            "toolwright_engine_trajectory_seconds", "time of a trajectory", ["part"],
             buckets=_SECONDS, registry=self.registry,
         )  # fmt: skip
         self.dispatch = Histogram(
-            "engine_dispatch_seconds", "stop read to call on the channel",
+            "toolwright_engine_dispatch_seconds", "stop read to call on the channel",
             buckets=_DISPATCH, registry=self.registry,
         )  # fmt: skip
         self.reward = Summary(
-            "engine_reward", "rewards; their sum falls with a negative one", registry=self.registry
+            "toolwright_engine_reward",
+            "rewards; their sum falls with a negative one",
+            registry=self.registry,
         )
         self.reward_mean = Gauge(
-            "engine_reward_mean", f"mean reward of the last {WINDOW} trajectories",
+            "toolwright_engine_reward_mean", f"mean reward of the last {WINDOW} trajectories",
             registry=self.registry,
         )  # fmt: skip
         self._rewards: deque[float] = deque(maxlen=WINDOW)
-        self.running = Gauge("engine_running", "trajectories in flight", registry=self.registry)
-        self.waiting = Gauge(
-            "engine_waiting_groups", "complete groups not yet acknowledged", registry=self.registry
+        self.running = Gauge(
+            "toolwright_engine_running", "trajectories in flight", registry=self.registry
         )
-        self.version = Gauge("engine_weight_step", "published step", registry=self.registry)
+        self.waiting = Gauge(
+            "toolwright_engine_waiting_groups",
+            "complete groups not yet acknowledged",
+            registry=self.registry,
+        )
+        self.version = Gauge(
+            "toolwright_engine_weight_step", "published step", registry=self.registry
+        )
 
     def count(self, trajectory: Trajectory) -> None:
         """Adds one finished trajectory."""

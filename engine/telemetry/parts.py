@@ -58,40 +58,59 @@ class PartMetrics:
         def total(name: str, text: str, *labels: str) -> Total:
             return Total(name, text, labels, registry)
 
-        self._sampler_up = gauge("engine_sampler_up", "0: set aside", "sampler")
-        self._sampler_in_flight = gauge("engine_sampler_in_flight", "requests", "sampler")
+        self._sampler_up = gauge("toolwright_engine_sampler_up", "0: set aside", "sampler")
+        self._sampler_in_flight = gauge(
+            "toolwright_engine_sampler_in_flight", "requests", "sampler"
+        )
         self._sampler_queued = gauge(
-            "engine_sampler_queued_tokens", "that requests in flight will bring", "sampler"
+            "toolwright_engine_sampler_queued_tokens",
+            "that requests in flight will bring",
+            "sampler",
         )
         self._sampler_pace = gauge(
-            "engine_sampler_seconds_a_token", "of one stream, as measured lately", "sampler"
+            "toolwright_engine_sampler_seconds_a_token",
+            "of one stream, as measured lately",
+            "sampler",
         )
-        self._sampler_tokens = total("engine_sampler_tokens", "received", "sampler")
+        self._sampler_tokens = total("toolwright_engine_sampler_tokens", "received", "sampler")
         self._sampler_failures = total(
-            "engine_sampler_failures", "of requests", "sampler", "reason"
+            "toolwright_engine_sampler_failures", "of requests", "sampler", "reason"
         )
-        self._tool_sessions = gauge("engine_tool_sessions", "open sessions", "service")
-        self._tool_calls = gauge("engine_tool_calls_in_flight", "calls", "service")
+        self._tool_sessions = gauge("toolwright_engine_tool_sessions", "open sessions", "service")
+        self._tool_calls = gauge("toolwright_engine_tool_calls_in_flight", "calls", "service")
         self._tool_waiting = gauge(
-            "engine_tool_opens_waiting", "sessions that wait for room", "service"
+            "toolwright_engine_tool_opens_waiting", "sessions that wait for room", "service"
         )
-        self._tool_retries = total("engine_tool_retries", "requests again", "service", "reason")
+        self._tool_retries = total(
+            "toolwright_engine_tool_retries", "requests again", "service", "reason"
+        )
         self._tool_failures = total(
-            "engine_tool_failures", "given up, so that an attempt ended", "service", "reason"
+            "toolwright_engine_tool_failures",
+            "given up, so that an attempt ended",
+            "service",
+            "reason",
         )
         self._tool_away = total(
-            "engine_tool_away_seconds", "without an answer that was expected", "service"
+            "toolwright_engine_tool_away_seconds", "without an answer that was expected", "service"
         )
         self._attempts = total(
-            "engine_attempts_failed", "also where a later attempt succeeded", "reason"
+            "toolwright_engine_attempts_failed", "also where a later attempt succeeded", "reason"
         )
-        self._passed_over = gauge("engine_tasks_passed_over", "of this run, in all its lives")
-        self._dropped = gauge("engine_dropped_groups", "too old, of this run")
-        self._turned_away = gauge("engine_turned_away_groups", "without a signal, of this run")
-        self._old_tokens = total("engine_old_tokens", "sent without loss, as too old")
-        self._full = gauge("engine_journal_full", "1: the disk is, nothing is admitted")
-        self._commit = gauge("engine_journal_commit_seconds", "that the last transaction took")
-        self._backlog = gauge("engine_journal_backlog", "appends that are not durable yet")
+        self._passed_over = gauge(
+            "toolwright_engine_tasks_passed_over", "of this run, in all its lives"
+        )
+        self._dropped = gauge("toolwright_engine_dropped_groups", "too old, of this run")
+        self._turned_away = gauge(
+            "toolwright_engine_turned_away_groups", "without a signal, of this run"
+        )
+        self._old_tokens = total("toolwright_engine_old_tokens", "sent without loss, as too old")
+        self._full = gauge("toolwright_engine_journal_full", "1: the disk is, nothing is admitted")
+        self._commit = gauge(
+            "toolwright_engine_journal_commit_seconds", "that the last transaction took"
+        )
+        self._backlog = gauge(
+            "toolwright_engine_journal_backlog", "appends that are not durable yet"
+        )
 
     def samplers(self, statistics: Mapping[str, Mapping[str, Any]]) -> int:
         """Takes what `SamplerPool.statistics` counts, by server. Returns the tokens of all

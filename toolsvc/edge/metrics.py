@@ -28,7 +28,7 @@ from toolsvc.plugin.tool import Tool
 from toolsvc.types import Recorded
 
 _SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100)
-_PREFIX = "toolsvc_"
+_PREFIX = "toolwright_toolsvc_"
 OTHER_TOOL = "other"
 """Label of a session's own tools: policies choose their names, and a label's values are bounded."""
 

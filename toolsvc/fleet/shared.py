@@ -79,9 +79,15 @@ class SharedHosts:
 
         pages = await asyncio.gather(*map(page, slots.values()))
         return [
-            GaugeMetricFamily("toolsvc_hosts", "living hosts that sessions share", len(slots)),
-            CounterMetricFamily("toolsvc_hosts_replaced", "replaced hosts", self._replaced),
-            CounterMetricFamily("toolsvc_sessions_lost", "lost with their hosts", self._lost),
+            GaugeMetricFamily(
+                "toolwright_toolsvc_hosts", "living hosts that sessions share", len(slots)
+            ),
+            CounterMetricFamily(
+                "toolwright_toolsvc_hosts_replaced", "replaced hosts", self._replaced
+            ),
+            CounterMetricFamily(
+                "toolwright_toolsvc_sessions_lost", "lost with their hosts", self._lost
+            ),
             *merge(dict(zip(map(str, slots), pages, strict=True))),
         ]
 

@@ -64,7 +64,7 @@ async def test_health_follows_the_disk_and_the_run_goes_on(
         run.engine.journal.append("g0000099-0/b9r0a0", [long])
         await becomes(NOT_SERVING)
         assert (await run.learner.status()).state == "full"
-        assert run.engine.metrics.registry.get_sample_value("engine_journal_full") == 1
+        assert run.engine.metrics.registry.get_sample_value("toolwright_engine_journal_full") == 1
         room(run.engine, 10_000)
         await becomes(SERVING)
         assert (await run.learner.status()).state == "running"

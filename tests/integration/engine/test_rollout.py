@@ -368,9 +368,9 @@ async def test_metrics_are_served(world: MakeWorld) -> None:
         await run.learner.lease(await run.learner.version())
         async with session.get(f"http://127.0.0.1:{port}/metrics") as answer:
             said = await answer.text()
-    assert 'engine_trajectories_total{lane="train",stop_reason="answered"} 1.0' in said
-    assert "engine_dispatch_seconds_count 1.0" in said
-    assert "engine_weight_step" in said
+    assert 'toolwright_engine_trajectories_total{lane="train",stop_reason="answered"} 1.0' in said
+    assert "toolwright_engine_dispatch_seconds_count 1.0" in said
+    assert "toolwright_engine_weight_step" in said
 
 
 async def test_a_call_in_the_last_permitted_turn_is_not_made(world: MakeWorld) -> None:

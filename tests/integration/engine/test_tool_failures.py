@@ -104,7 +104,10 @@ async def test_the_attempts_end_and_the_member_is_masked(
         await until(lambda: not here.tools.live, "the sessions' end")
         run.engine.status.line()  # brings the metrics up to date
         count = run.engine.metrics.registry.get_sample_value
-        assert count("engine_attempts_failed_total", {"reason": "infrastructure_error"}) == 2
+        assert (
+            count("toolwright_engine_attempts_failed_total", {"reason": "infrastructure_error"})
+            == 2
+        )
     living, lost = group.members
     assert living.reward == 1.0
     assert (lost.status, lost.stop_reason) == (Status.ERRORED, StopReason.INFRASTRUCTURE_ERROR)

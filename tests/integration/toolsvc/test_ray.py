@@ -266,11 +266,13 @@ async def test_a_node_that_dies_takes_its_own_sessions_and_no_others(
     assert await client.close(min(kept))
     await client.open("count-new")
     assert await client.say("count-new") == "1"
-    await until(lambda: service.figure("toolsvc_hosts") == HOSTS)
-    assert service.figure("toolsvc_hosts_replaced_total") == len(
+    await until(lambda: service.figure("toolwright_toolsvc_hosts") == HOSTS)
+    assert service.figure("toolwright_toolsvc_hosts_replaced_total") == len(
         {at[name] for name in lost.intersection(shared)}
     )
-    assert service.figure("toolsvc_sessions_lost_total") == len(lost.intersection(shared))
+    assert service.figure("toolwright_toolsvc_sessions_lost_total") == len(
+        lost.intersection(shared)
+    )
     below = psutil.Process(cluster.head).children()
     actors = [one for one in below if one.name().startswith("ray::HostActor")]
     assert len(actors) == HOSTS + len(kept.intersection(apart))

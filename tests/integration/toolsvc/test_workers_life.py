@@ -53,7 +53,7 @@ async def test_a_dead_worker_loses_its_own_sessions_and_is_replaced(
             assert gone == {lost}
             assert await here.say(kept, "b") == "a,b"
 
-        await until(lambda: "toolsvc_hosts_replaced_total 1.0" in page(metrics))
+        await until(lambda: "toolwright_toolsvc_hosts_replaced_total 1.0" in page(metrics))
         assert len(front.children()) == 2
         async with connected(service.address) as again:
             fresh_ones = await one_at_each(again)
@@ -65,10 +65,10 @@ async def test_a_dead_worker_loses_its_own_sessions_and_is_replaced(
         async with connected(living) as here:
             assert [await here.say(s, "x") for s in placed] == [f"{s},x" for s in placed]
         text = page(metrics)
-    assert "toolsvc_hosts 2.0" in text
-    assert 'toolsvc_sessions{host="0"}' in text
-    assert 'toolsvc_sessions{host="1"}' in text
-    assert 'toolsvc_calls_total{host="' in text
+    assert "toolwright_toolsvc_hosts 2.0" in text
+    assert 'toolwright_toolsvc_sessions{host="0"}' in text
+    assert 'toolwright_toolsvc_sessions{host="1"}' in text
+    assert 'toolwright_toolsvc_calls_total{host="' in text
 
 
 @pytest.fixture
@@ -140,8 +140,10 @@ def test_workers_and_their_jails_end_with_a_front_that_is_killed(
     )
     text = page(metrics)
     for worker in (0, 1):
-        assert f'toolsvc_sandboxes_ready{{host="{worker}",tool="python"}}' in text
-        assert f'toolsvc_jails_replaced_total{{host="{worker}",tool="python"}} 0.0' in text
+        assert f'toolwright_toolsvc_sandboxes_ready{{host="{worker}",tool="python"}}' in text
+        assert (
+            f'toolwright_toolsvc_jails_replaced_total{{host="{worker}",tool="python"}} 0.0' in text
+        )
     below = psutil.Process(service.process.pid).children(recursive=True)
     assert len(below) > 6
     service.process.kill()

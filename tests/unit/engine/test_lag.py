@@ -22,7 +22,7 @@ async def test_a_blocked_loop_is_seen() -> None:
     await passes(0.02, "the fault is seen")
     task.cancel()
     assert 0.08 <= lag.worst < 1.0
-    assert "engine_loop_lag_seconds_bucket" in generate_latest(registry).decode()
+    assert "toolwright_engine_loop_lag_seconds_bucket" in generate_latest(registry).decode()
 
 
 def test_a_reset_forgets_the_ramp_up_but_not_the_histogram() -> None:
@@ -36,7 +36,7 @@ def test_a_reset_forgets_the_ramp_up_but_not_the_histogram() -> None:
     assert lag.worst == 0.3
     assert lag.p50 == pytest.approx(0.002, rel=0.25)
     assert lag.p99 == pytest.approx(0.002, rel=0.25)
-    assert b"engine_loop_lag_seconds_count 101.0" in generate_latest(registry)
+    assert b"toolwright_engine_loop_lag_seconds_count 101.0" in generate_latest(registry)
 
 
 def test_quantiles_lie_inside_their_bucket() -> None:

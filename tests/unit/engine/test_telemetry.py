@@ -81,20 +81,25 @@ def test_metrics_of_a_trajectory() -> None:
     def value(name: str, **labels: str) -> float | None:
         return metrics.registry.get_sample_value(name, labels)
 
-    assert value("engine_trajectories_total", lane="train", stop_reason="answered") == 1
-    tokens = {a: value("engine_tokens_total", author=a) for a in ("prompt", "model", "tool")}
+    assert value("toolwright_engine_trajectories_total", lane="train", stop_reason="answered") == 1
+    tokens = {
+        a: value("toolwright_engine_tokens_total", author=a) for a in ("prompt", "model", "tool")
+    }
     assert tokens == {"prompt": 3, "model": 2, "tool": 1}
-    assert value("engine_tool_calls_total", tool="python", error="none") == 1
-    assert value("engine_tool_calls_total", tool="unknown", error="timeout") == 1
-    assert value("engine_trajectory_seconds_sum", part="generate") == 1.5
-    assert value("engine_reward_sum") == 0.5
+    assert value("toolwright_engine_tool_calls_total", tool="python", error="none") == 1
+    assert value("toolwright_engine_tool_calls_total", tool="unknown", error="timeout") == 1
+    assert value("toolwright_engine_trajectory_seconds_sum", part="generate") == 1.5
+    assert value("toolwright_engine_reward_sum") == 0.5
     metrics.count(replace(TRAJECTORY, reward=-1.0))
-    assert (value("engine_reward_count"), value("engine_reward_sum")) == (2, -0.5)
-    assert value("engine_reward_mean") == -0.25
-    assert value("engine_masked_trajectories_total", reason="reward") is None
+    assert (value("toolwright_engine_reward_count"), value("toolwright_engine_reward_sum")) == (
+        2,
+        -0.5,
+    )
+    assert value("toolwright_engine_reward_mean") == -0.25
+    assert value("toolwright_engine_masked_trajectories_total", reason="reward") is None
     # Only calls that went out count; each took 0.4 ms.
-    assert value("engine_dispatch_seconds_count") == 2
-    assert value("engine_dispatch_seconds_sum") == pytest.approx(0.0008)
+    assert value("toolwright_engine_dispatch_seconds_count") == 2
+    assert value("toolwright_engine_dispatch_seconds_sum") == pytest.approx(0.0008)
 
 
 def test_the_docs_name_every_metric_and_no_other() -> None:
@@ -106,7 +111,7 @@ def test_the_docs_name_every_metric_and_no_other() -> None:
 def test_two_engines_in_one_process_have_metrics_of_their_own() -> None:
     one, other = Metrics(), Metrics()
     one.count(TRAJECTORY)
-    assert other.registry.get_sample_value("engine_reward_count") == 0
+    assert other.registry.get_sample_value("toolwright_engine_reward_count") == 0
 
 
 def test_a_masked_trajectory_counts_under_every_reason_that_masked_it() -> None:
@@ -127,7 +132,9 @@ def test_a_masked_trajectory_counts_under_every_reason_that_masked_it() -> None:
     metrics = Metrics()
     metrics.count(replace(masked, events=(rules,)))
     assert (
-        metrics.registry.get_sample_value("engine_masked_trajectories_total", {"reason": "void"})
+        metrics.registry.get_sample_value(
+            "toolwright_engine_masked_trajectories_total", {"reason": "void"}
+        )
         == 1
     )
 
@@ -156,27 +163,29 @@ def test_metrics_follow_what_the_parts_count() -> None:
     assert parts.samplers({"a": sampler, "b": {**sampler, "up": True, "received": 5}}) == 12
     again = {**sampler, "received": 9, "seconds_a_token": 0.02, "failures": {"silent": 4}}
     assert parts.samplers({"a": again}) == 9
-    assert (value("engine_sampler_up", sampler="a"), value("engine_sampler_up", sampler="b")) == (
-        0, 1,
-    )  # fmt: skip
-    assert value("engine_sampler_tokens_total", sampler="a") == 9
-    assert value("engine_sampler_failures_total", sampler="a", reason="silent") == 4
-    assert value("engine_sampler_seconds_a_token", sampler="a") == 0.02
-    assert value("engine_sampler_seconds_a_token", sampler="b") is None
+    assert value("toolwright_engine_sampler_up", sampler="a") == 0
+    assert value("toolwright_engine_sampler_up", sampler="b") == 1
+    assert value("toolwright_engine_sampler_tokens_total", sampler="a") == 9
+    assert value("toolwright_engine_sampler_failures_total", sampler="a", reason="silent") == 4
+    assert value("toolwright_engine_sampler_seconds_a_token", sampler="a") == 0.02
+    assert value("toolwright_engine_sampler_seconds_a_token", sampler="b") is None
     for away in (1.5, 4.0):
         parts.tools({"python": Service(opens_waiting=3, retries={"full": 2}, seconds_away=away)})
-    assert value("engine_tool_away_seconds_total", service="python") == 4
-    assert value("engine_tool_opens_waiting", service="python") == 3
-    assert value("engine_tool_retries_total", service="python", reason="full") == 2
+    assert value("toolwright_engine_tool_away_seconds_total", service="python") == 4
+    assert value("toolwright_engine_tool_opens_waiting", service="python") == 3
+    assert value("toolwright_engine_tool_retries_total", service="python", reason="full") == 2
     parts.attempts({"session_lost": 2})
     parts.groups(passed_over=3, dropped=1, turned_away=7, old_tokens=64)
     parts.journal(full=True, backlog=5, commit_s=0.25)
-    assert value("engine_attempts_failed_total", reason="session_lost") == 2
-    assert value("engine_tasks_passed_over") == 3
-    assert value("engine_turned_away_groups") == 7
-    assert value("engine_old_tokens_total") == 64
-    assert (value("engine_journal_full"), value("engine_journal_backlog")) == (1, 5)
-    assert value("engine_journal_commit_seconds") == 0.25
+    assert value("toolwright_engine_attempts_failed_total", reason="session_lost") == 2
+    assert value("toolwright_engine_tasks_passed_over") == 3
+    assert value("toolwright_engine_turned_away_groups") == 7
+    assert value("toolwright_engine_old_tokens_total") == 64
+    assert (
+        value("toolwright_engine_journal_full"),
+        value("toolwright_engine_journal_backlog"),
+    ) == (1, 5)
+    assert value("toolwright_engine_journal_commit_seconds") == 0.25
 
 
 def test_a_total_that_begins_again_is_no_error() -> None:
@@ -184,7 +193,9 @@ def test_a_total_that_begins_again_is_no_error() -> None:
     parts = PartMetrics(registry)
     for count in (5, 2, 3):
         parts.attempts({"x": count})
-    assert registry.get_sample_value("engine_attempts_failed_total", {"reason": "x"}) == 6
+    assert (
+        registry.get_sample_value("toolwright_engine_attempts_failed_total", {"reason": "x"}) == 6
+    )
 
 
 def test_the_line_for_people() -> None:

@@ -43,14 +43,14 @@ def test_calls_are_counted_by_tool_and_outcome() -> None:
     metrics.call_refused(Reason.QUEUE_LIMIT)
     metrics.lease_ended()
     lines = page(metrics.registry).splitlines()
-    assert 'toolsvc_calls_total{outcome="ok",tool="a"} 2.0' in lines
-    assert 'toolsvc_calls_total{outcome="timeout",tool="a"} 1.0' in lines
-    assert 'toolsvc_calls_total{outcome="ok",tool="b"} 1.0' in lines
-    assert 'toolsvc_calls_refused_total{reason="queue_limit"} 1.0' in lines
-    assert "toolsvc_leases_ended_total 1.0" in lines
-    assert 'toolsvc_run_seconds_bucket{le="0.01",tool="a"} 0.0' in lines
-    assert 'toolsvc_run_seconds_bucket{le="0.03",tool="a"} 3.0' in lines
-    assert 'toolsvc_queue_seconds_count{tool="b"} 1.0' in lines
+    assert 'toolwright_toolsvc_calls_total{outcome="ok",tool="a"} 2.0' in lines
+    assert 'toolwright_toolsvc_calls_total{outcome="timeout",tool="a"} 1.0' in lines
+    assert 'toolwright_toolsvc_calls_total{outcome="ok",tool="b"} 1.0' in lines
+    assert 'toolwright_toolsvc_calls_refused_total{reason="queue_limit"} 1.0' in lines
+    assert "toolwright_toolsvc_leases_ended_total 1.0" in lines
+    assert 'toolwright_toolsvc_run_seconds_bucket{le="0.01",tool="a"} 0.0' in lines
+    assert 'toolwright_toolsvc_run_seconds_bucket{le="0.03",tool="a"} 3.0' in lines
+    assert 'toolwright_toolsvc_queue_seconds_count{tool="b"} 1.0' in lines
 
 
 def test_names_that_policies_choose_are_no_labels() -> None:
@@ -58,7 +58,7 @@ def test_names_that_policies_choose_are_no_labels() -> None:
     for number in range(100):
         metrics.call_recorded(recorded(f"made_{number}"))
     lines = page(metrics.registry).splitlines()
-    assert 'toolsvc_calls_total{outcome="ok",tool="other"} 100.0' in lines
+    assert 'toolwright_toolsvc_calls_total{outcome="ok",tool="other"} 100.0' in lines
     assert not [line for line in lines if "made_" in line]
 
 
@@ -96,10 +96,10 @@ async def test_a_host_counts_a_call_once_however_often_it_is_asked_for() -> None
         for _ in range(3):
             await host.call(request)
         lines = page(metrics.registry).splitlines()
-    assert 'toolsvc_calls_total{outcome="ok",tool="full"} 1.0' in lines
-    assert "toolsvc_sessions 1.0" in lines
-    assert 'toolsvc_sandboxes_ready{tool="full"} 3.0' in lines
-    assert 'toolsvc_jails_replaced_total{tool="full"} 2.0' in lines
+    assert 'toolwright_toolsvc_calls_total{outcome="ok",tool="full"} 1.0' in lines
+    assert "toolwright_toolsvc_sessions 1.0" in lines
+    assert 'toolwright_toolsvc_sandboxes_ready{tool="full"} 3.0' in lines
+    assert 'toolwright_toolsvc_jails_replaced_total{tool="full"} 2.0' in lines
 
 
 class Given(Collector):
@@ -120,11 +120,11 @@ def test_hosts_share_a_page_and_keep_their_numbers_apart() -> None:
     registry = CollectorRegistry()
     registry.register(Given(merge(pages)))
     text = page(registry)
-    assert 'toolsvc_calls_total{host="0",outcome="ok",tool="a"} 1.0' in text
-    assert 'toolsvc_calls_total{host="1",outcome="ok",tool="a"} 3.0' in text
-    assert text.count("# TYPE toolsvc_calls_total counter") == 1
-    assert text.count("# TYPE toolsvc_run_seconds histogram") == 1
-    assert 'toolsvc_run_seconds_count{host="1",tool="a"} 3.0' in text
+    assert 'toolwright_toolsvc_calls_total{host="0",outcome="ok",tool="a"} 1.0' in text
+    assert 'toolwright_toolsvc_calls_total{host="1",outcome="ok",tool="a"} 3.0' in text
+    assert text.count("# TYPE toolwright_toolsvc_calls_total counter") == 1
+    assert text.count("# TYPE toolwright_toolsvc_run_seconds histogram") == 1
+    assert 'toolwright_toolsvc_run_seconds_count{host="1",tool="a"} 3.0' in text
 
 
 async def seen(port: int, **headers: str) -> tuple[int, str]:
@@ -144,7 +144,7 @@ def server(address: str, *, public: bool = False) -> MetricsServer:
 async def test_the_page_is_served_on_loopback() -> None:
     async with server("127.0.0.1:0") as page:
         status, text = await seen(page.port)
-        assert (status, "toolsvc_leases_ended_total 1.0" in text) == (200, True)
+        assert (status, "toolwright_toolsvc_leases_ended_total 1.0" in text) == (200, True)
         with pytest.raises(StartError, match=rf"{page.port}.*choose another port"):
             async with server(f"127.0.0.1:{page.port}"):
                 pass
