@@ -56,8 +56,14 @@ def application(runs: Sequence[Run], tokens: Tokens, names: Sequence[str] = ()) 
     return Door(app, tokens, names)
 
 
+def page_files() -> list[Path]:
+    """Of the pages, in all their rooms."""
+    return sorted(file for file in PAGES.rglob("*") if file.is_file())
+
+
 def _routes(answers: Answers) -> list[Route]:
-    files = {f"/{file.name}": _file(file) for file in (*PAGES.iterdir(), SHARED) if file.is_file()}
+    files = {f"/{file.relative_to(PAGES)}": _file(file) for file in page_files()}
+    files[f"/{SHARED.name}"] = _file(SHARED)
     return [
         Route("/", files.pop(f"/{FIRST}")),
         *(Route(path, answer) for path, answer in sorted(files.items())),

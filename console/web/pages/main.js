@@ -4,8 +4,8 @@ import { Refused, keepToken, listen, takeToken } from "./api.js";
 import { copy, fill, h, say } from "./dom.js";
 import { count, plural } from "./format.js";
 import { address, follow, go, here } from "./place.js";
-import { Table } from "./table.js";
-import { showTrajectory } from "./trajectory.js";
+import { Table } from "./trajectories/table.js";
+import { showTrajectory } from "./trajectories/trajectory.js";
 
 const top = document.getElementById("top");
 const main = document.getElementById("main");

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.testclient import TestClient
 
 from console.web import app, keeping
-from console.web.app import PAGES, application
+from console.web.app import PAGES, application, page_files
 from console.web.door import HEADERS
 from console.web.index.queries import MOST_ROWS
 from console.web.keeping import Keeper
@@ -99,15 +99,16 @@ def test_a_page_is_never_longer_than_its_bound(client: TestClient) -> None:
 @pytest.mark.parametrize(
     "path",
     ["/../app.py", "/%2e%2e/app.py", "/..%2fapp.py", "/pages/main.js", "/app.py", "//etc/passwd",
-     "/main.js/", "/main.js%00", "/.git/config"],
+     "/main.js/", "/main.js%00", "/.git/config", "/trajectories", "/table.js"],
 )  # fmt: skip
 def test_no_other_file_is_served(client: TestClient, path: str) -> None:
     assert client.get(path, follow_redirects=False).status_code in (307, 404)
 
 
 def test_the_files_of_the_pages_are_served(client: TestClient) -> None:
-    for file in PAGES.iterdir():
-        answer = client.get("/" if file.name == "index.html" else f"/{file.name}")
+    for file in page_files():
+        name = file.relative_to(PAGES)
+        answer = client.get("/" if name == Path("index.html") else f"/{name}")
         assert answer.content == file.read_bytes()
     assert client.get("/main.js").headers["content-type"].startswith("text/javascript")
     assert "--paper" in client.get("/colours.css").text

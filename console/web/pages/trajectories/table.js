@@ -1,10 +1,10 @@
 // The table of trajectories: a page at a time as one scrolls, sorted by a click on a head.
 
-import { Refused, ask } from "./api.js";
-import { fill, h } from "./dom.js";
+import { Refused, ask } from "../api.js";
+import { fill, h } from "../dom.js";
 import { Filters } from "./filters.js";
-import { count, judged, plural, reward, seconds, words } from "./format.js";
-import { FILTERS, address, go, here } from "./place.js";
+import { count, judged, plural, reward, seconds, words } from "../format.js";
+import { FILTERS, address, go, here } from "../place.js";
 
 const COLUMNS = [
   ["step", "step", "step", "number", "of the newest weights that wrote in it"],

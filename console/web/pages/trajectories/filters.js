@@ -1,8 +1,8 @@
 // What the table shows: the search, the choices, and the ranges. A change goes into the address.
 
-import { fill, h } from "./dom.js";
-import { count, words } from "./format.js";
-import { FILTERS, go, here } from "./place.js";
+import { fill, h } from "../dom.js";
+import { count, words } from "../format.js";
+import { FILTERS, go, here } from "../place.js";
 
 const TYPING_MS = 250;
 

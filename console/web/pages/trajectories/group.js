@@ -1,9 +1,9 @@
 // The group of a trajectory, side by side: other answers to the same question.
 
-import { ask } from "./api.js";
-import { fill, h } from "./dom.js";
-import { judged, plural, reward, words } from "./format.js";
-import { address } from "./place.js";
+import { ask } from "../api.js";
+import { fill, h } from "../dom.js";
+import { judged, plural, reward, words } from "../format.js";
+import { address } from "../place.js";
 
 export async function showGroup(section, place, told) {
   const { members } = await ask("group", { run: place.run, name: told.family });

@@ -1,11 +1,11 @@
 // One trajectory: what it was asked, every turn with who wrote which token, each call, what was paid.
 
-import { ask } from "./api.js";
-import { copy, fill, h, say } from "./dom.js";
-import { count, judged, plural, reward, seconds, shade, words } from "./format.js";
+import { ask } from "../api.js";
+import { copy, fill, h, say } from "../dom.js";
+import { count, judged, plural, reward, seconds, shade, words } from "../format.js";
 import { showGroup } from "./group.js";
-import { address, here } from "./place.js";
-import { plain, put } from "./visible.js";
+import { address, here } from "../place.js";
+import { plain, put } from "../visible.js";
 
 const AUTHORS = { model: "policy", tool: "tool", memory: "memory", prompt: "prompt", template: "template", system: "system" };
 const TIMES = ["open", "generate", "tool", "reward"];
