@@ -42,7 +42,7 @@ help: ## this list
 setup: ## the project into .venv, SGLang into .venv-sglang, and what Debian has to give
 	@command -v firejail >/dev/null || deploy/setup/system.sh $(PACKAGES)
 	deploy/setup/setup.sh
-	case " $(MAKECMDGOALS) " in *" setup "*) echo "next: make demo, or docs/tools.md" ;; esac
+	case " $(MAKECMDGOALS) " in *" setup "*) echo "next: make demo, or docs/tools/index.md" ;; esac
 
 # $(call train,RECIPE FILE,WORD): a run a seed, one with rate 0 from the first one's warm policy, a report of all.
 define train

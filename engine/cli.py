@@ -56,7 +56,9 @@ def _finite(seconds: float | None) -> float | None:
     return seconds
 
 
-RecipeArgument = Annotated[Path, typer.Argument(help="the run's TOML file, see docs/3-recipe.md")]
+RecipeArgument = Annotated[
+    Path, typer.Argument(help="the run's TOML file, see docs/train/recipe.md")
+]
 Overrides = Annotated[
     list[str] | None,
     typer.Option(

@@ -176,4 +176,4 @@ def _said(report: Report, grid: str | None) -> Sequence[str]:
         words += ["", *verltool.beside(report.rows)]
     machine = ", ".join(f"{name} {value}" for name, value in report.machine.items())
     isolation = ", ".join(levels(report.rows)) or "stated by no answer"
-    return [*words, "", f"isolation {isolation}; {machine}", "columns: docs/8-benchmarks.md"]
+    return [*words, "", f"isolation {isolation}; {machine}", "columns: docs/operate/benchmarks.md"]

@@ -90,7 +90,10 @@ async def _endpoint(patient: Patient, recipe: Recipe, session: Any, url: str) ->
         started = [one.name for one in patient.console.services]
         if is_here(address) and (patient.console.sampler.way != "none" or SAMPLER in started):
             return [ok(SAMPLER, f"{url}: nobody answers; `toolwright run` starts a server there")]
-        mend = "start SGLang there, or correct sampler.endpoints; docs/7-sampler.md has the command"
+        mend = (
+            "start SGLang there, or correct sampler.endpoints; "
+            "docs/operate/sampler.md has the command"
+        )
         return [problem(SAMPLER, f"{url}: nobody answers ({who.why})", mend)]
     if who.who == "stranger":
         held = f" ({holder(address)})" if is_here(address) else ""

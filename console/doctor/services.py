@@ -78,7 +78,7 @@ def _asked(recipe: Recipe, name: str, table: Tool, address: str) -> Finding:
     tls = [w for option, file in given.items() if file for w in (option, str(recipe.resolve(file)))]
     said = ask(module("toolsvc.cli", "list", address, "--json", *tls), seconds=15.0)
     if said.status != 0:
-        mend = "start it, or correct tools.NAME.service; docs/tools.md has the command"
+        mend = "start it, or correct tools.NAME.service; docs/tools/index.md has the command"
         return problem(TOOLS, f"tools.{name}: {said.last_line.removeprefix('toolsvc: ')}", mend)
     try:
         tools = [str(tool["name"]) for tool in json.loads(said.out)["tools"]]

@@ -100,7 +100,7 @@ def _patient(given: Path | None, settings: list[str]) -> tuple[Patient, list[Fin
         )
         _ = patient.console
     except (RecipeError, RecordBroken, OSError) as error:
-        return bare, [problem("recipe", str(error), "docs/3-recipe.md has every key")]
+        return bare, [problem("recipe", str(error), "docs/train/recipe.md has every key")]
     return patient, []
 
 

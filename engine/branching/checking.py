@@ -25,6 +25,6 @@ def branching_doubts(table: Branching | None, tools: Iterable[ToolSpec]) -> list
         return []
     return [
         f"task.branching: no trajectory branches, for {', '.join(fixed)} cannot be forked; all of "
-        "a group begin at the prompt. Give the tool a `fork` (docs/tools.md), or leave it or "
+        "a group begin at the prompt. Give the tool a `fork` (docs/tools/index.md), or leave it or "
         "[task.branching] out"
     ]

@@ -46,7 +46,7 @@ class Api(StrEnum):
     CHAT = "openai-chat"
 
 
-RecipeArgument = Annotated[Path, typer.Argument(help="the TOML file, see docs/3-recipe.md")]
+RecipeArgument = Annotated[Path, typer.Argument(help="the TOML file, see docs/train/recipe.md")]
 FolderArgument = Annotated[Path, typer.Argument(help="the --output of `engine eval`")]
 By = Annotated[
     str, typer.Option(metavar="PART", help="the score is this part of the reward, not all of it")

@@ -162,5 +162,5 @@ class AutoAgent(Chat):
 
 
 def _error(told: Mapping[str, Any]) -> str:
-    """As the tools' own errors are (docs/tools/simulated.md)."""
+    """As the tools' own errors are (docs/tools/sources/simulated.md)."""
     return json.dumps({"status": "error", "error": told}, ensure_ascii=False)

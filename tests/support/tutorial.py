@@ -1,4 +1,4 @@
-"""The tutorial of docs/tools.md: its files, and the commands whose output it shows."""
+"""The tutorial of docs/tools/index.md: its files, and the commands whose output it shows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import toolsvc
 
-PAGE = Path(toolsvc.__file__).parents[1] / "docs" / "tools.md"
+PAGE = Path(toolsvc.__file__).parents[1] / "docs" / "tools" / "index.md"
 ADDRESS = "127.0.0.1:50061"
 _EXAMPLE = re.compile(r"`(\w+\.py)`:\n\n```python\n(.*?)```\n\n```\n(.*?)```", re.DOTALL)
 

@@ -59,7 +59,7 @@ def check(
 
     The suite opens sessions of its own under owners of its own, and closes them. It calls your
     tools: give it no service whose effects matter. Without a probe for a tool it sends actions
-    such as "1" and checks the answers alone; docs/conformance.md tells how to write a probe.
+    such as "1" and checks the answers alone; docs/tools/conformance.md tells how to write a probe.
     TOOLWRIGHT_TOKEN is the bearer token.
     """
     console = Console()

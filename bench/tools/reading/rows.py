@@ -5,7 +5,7 @@
 A ROW has `workload`, `mode`, `concurrency`, `requests`, `requests_per_s`, `latency_ms` {`min`,
 `avg`, `p50`, `p90`, `p99`, `max`}, `queue_ms`, `run_ms` and `wire_ms` (averages, which add up to
 that of the latency), `errors`, `cpu_ms_per_call`, `floor_cpu_ms_per_call`, `rss_mib`, and more;
-what cannot be known is null. The page docs/8-benchmarks.md says what each one means.
+what cannot be known is null. The page docs/operate/benchmarks.md says what each one means.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ In training the part `solved` is the reward (equation 13), and [task.stops] says
 0 and leave the loss. An evaluation knows no such rules: its reward is whether the submission solved
 the task, and beside it stands what the verification saw.
 
-Tests run in the tool, at `submit`, in a box that the policy never had (docs/tools/swe.md): nothing
-that a policy writes is read here.
+Tests run in the tool, at `submit`, in a box that the policy never had
+(docs/tools/shipped/swe.md): nothing that a policy writes is read here.
 """
 
 from __future__ import annotations

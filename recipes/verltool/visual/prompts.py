@@ -1,7 +1,7 @@
 """What the policy is told: how to look closer, and the functions for it as its template shows them.
 
-Words of our own. Names and arguments are those of the image tool (docs/tools/image.md), which took
-them from Pixel-Reasoner and VerlTool.
+Words of our own. Names and arguments are those of the image tool (docs/tools/shipped/image.md),
+which took them from Pixel-Reasoner and VerlTool.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The examples of docs/protocols-and-rewards.md, each in a run."""
+"""The examples of docs/train/protocols-and-rewards.md, each in a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.tools import PYTHON, ToolDouble
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import Author, Trajectory
 
-PAGE = "protocols-and-rewards.md"
+PAGE = "train/protocols-and-rewards.md"
 END = "<|im_end|>"
 
 

@@ -51,7 +51,7 @@ async def test_filtered_deduplicated_capped(world: MakeWorld) -> None:
 
 
 async def test_the_filter_of_the_documentation(world: MakeWorld) -> None:
-    page = Path(__file__).parents[3] / "docs" / "2-your-own-run.md"
+    page = Path(__file__).parents[3] / "docs" / "train" / "your-own-run.md"
     (code,) = re.findall(
         r"```python\n(def short\(trajectory\):\n.*?)```", page.read_text(), re.DOTALL
     )

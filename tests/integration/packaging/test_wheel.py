@@ -23,7 +23,7 @@ def names(wheel: Path) -> list[str]:
 def test_it_takes_the_names_that_the_docs_say(names: list[str]) -> None:
     top = {name.partition("/")[0] for name in names}
     assert {name for name in top if not name.endswith(".dist-info")} == TOP
-    page = (ROOT / "docs/installing.md").read_text()
+    page = (ROOT / "docs/start/installing.md").read_text()
     for name in TOP:
         assert f"`{name}`" in page
 

@@ -103,7 +103,7 @@ def test_metrics_of_a_trajectory() -> None:
 
 
 def test_the_docs_name_every_metric_and_no_other() -> None:
-    docs = (Path(__file__).parents[3] / "docs" / "5-operations.md").read_text()
+    docs = (Path(__file__).parents[3] / "docs" / "operate" / "operations.md").read_text()
     named = {name.removesuffix("_total") for name in re.findall(r"`(toolwright_engine_[a-z_]+)`", docs)}
     assert named == {family.name for family in Metrics().registry.collect()}
 

@@ -420,7 +420,7 @@ def test_a_function_hands_no_images_over(tmp_path: Path) -> None:
 
 
 def test_the_function_source_of_the_docs(tmp_path: Path) -> None:
-    page = (Path(__file__).resolve().parents[3] / "docs/tasks.md").read_text()
+    page = (Path(__file__).resolve().parents[3] / "docs/train/tasks.md").read_text()
     (code,) = (block for block in page.split("```") if block.startswith("python\n# questions.py"))
     (tmp_path / "questions.py").write_text(code.removeprefix("python\n"))
     written(tmp_path / "train.jsonl", [{**LAYOUTS["flashrag_nq"][1], "question": "Who"}] * 2)

@@ -157,7 +157,7 @@ def test_without_the_package_numbers_and_texts_are_compared(
 
 
 def test_the_reward_of_the_docs(tmp_path: Path) -> None:
-    page = (Path(__file__).resolve().parents[3] / "docs/tasks.md").read_text()
+    page = (Path(__file__).resolve().parents[3] / "docs/train/tasks.md").read_text()
     (code,) = (block for block in page.split("```") if block.startswith("python\n# reward.py"))
     (tmp_path / "reward.py").write_text(code.removeprefix("python\n"))
     reward = load_object("./reward.py:Right", tmp_path)()

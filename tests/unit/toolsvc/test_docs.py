@@ -1,5 +1,5 @@
-"""The examples of docs/tools.md are tools; tests/integration/toolsvc/test_docs.py calls them. So is
-that of docs/tools/built-in.md, which is called here."""
+"""The examples of docs/tools/index.md are tools; tests/integration/toolsvc/test_docs.py calls them.
+So is that of docs/tools/built-in.md, which is called here."""
 
 import sys
 import types

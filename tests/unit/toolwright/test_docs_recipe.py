@@ -1,4 +1,4 @@
-"""docs/3-recipe.md names every key of every table, with the default that it has."""
+"""docs/train/recipe.md names every key of every table, with the default that it has."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from toolwright.recipe import (
     registered_tables,
 )
 
-PAGE = (DOCS / "3-recipe.md").read_text()
+PAGE = (DOCS / "train" / "recipe.md").read_text()
 
 TABLES: Mapping[str, type[Table]] = {
     "[run]": Run,

@@ -1,5 +1,5 @@
-"""docs/verl-tool.md names every option of VerlTool's agent, keys that there are, and variations and
-functions that work."""
+"""docs/start/verl-tool.md names every option of VerlTool's agent, keys that there are, and
+variations and functions that work."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from toolwright import other_names
 from toolwright.imports import load_file
 from toolwright.recipe import Policy, Run, Sampler, TaskTable, Tool
 
-PAGE = (DOCS / "verl-tool.md").read_text()
+PAGE = (DOCS / "start" / "verl-tool.md").read_text()
 TABLES: dict[str, type[BaseModel]] = {
     "run": Run, "policy": Policy, "task": TaskTable, "sampler": Sampler, "tools": Tool,
     "engine": EngineTable, "learner": LearnerTable, "console": ConsoleTable,
@@ -120,7 +120,7 @@ def test_what_engine_check_calls_a_word_is_what_the_page_calls_it(
 
 def test_every_variation_changes_what_its_name_says(tmp_path: Path) -> None:
     """Over the preset of the search task, which the page takes for its base."""
-    block = example("verl-tool.md", "# ablations.toml", "toml")
+    block = example("start/verl-tool.md", "# ablations.toml", "toml")
     for name in ("score.py", "data.jsonl"):
         (tmp_path / name).touch()
     (tmp_path / "weights").mkdir()
@@ -159,7 +159,7 @@ def test_the_page_asks_for_variations_that_there_are() -> None:
 
 
 def test_the_function_of_the_page_reads_a_row_as_verl_writes_it(tmp_path: Path) -> None:
-    block = example("verl-tool.md", "# questions.py")
+    block = example("start/verl-tool.md", "# questions.py")
     row = {
         "data_source": "spider",
         "prompt": [{"role": "user", "content": "How many?"}],

@@ -19,7 +19,7 @@ from psycopg.conninfo import conninfo_to_dict
 _RANGE = re.compile(r"\{(\d{1,6})-(\d{1,6})\}")
 MAKE = (
     "CREATE ROLE policy_1 LOGIN CONNECTION LIMIT 1; GRANT SELECT ON ALL TABLES IN SCHEMA public "
-    "TO policy_1 (docs/tools/sql.md makes many)"
+    "TO policy_1 (docs/tools/shipped/sql.md makes many)"
 )
 
 

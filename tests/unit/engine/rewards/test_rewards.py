@@ -290,7 +290,7 @@ async def test_the_time_is_kept(folder: Path) -> None:
 
 
 async def test_the_example_of_the_docs_gives_credit_by_turn(tmp_path: Path) -> None:
-    (tmp_path / "my_reward.py").write_text(example("2-your-own-run.md", ":by_turn"))
+    (tmp_path / "my_reward.py").write_text(example("train/your-own-run.md", ":by_turn"))
     outcome = CallOutcome(observation="", valid=True)
     call = CallRecord(call_id="c", turn=0, index=0, tool="add", action="", outcome=outcome)
     asked = trajectory(
