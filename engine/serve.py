@@ -62,7 +62,7 @@ from engine.telemetry.progress import Progress
 from engine.text.codec import HuggingFaceCodec
 from toolwright.beginning import first_policy, leave_fork
 from toolwright.fingerprint import fingerprint
-from toolwright.holder import holder_of
+from toolwright.metrics_page import port_fault
 from toolwright.policy.v1 import policy_pb2, policy_pb2_grpc
 from toolwright.recipe import Recipe, refuse_open_ports, task_key
 from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
@@ -345,10 +345,7 @@ class Engine:
         try:
             await stack.enter_async_context(metrics_page(self.metrics.registry, port))
         except OSError as error:
-            raise StartupError(
-                f"engine.metrics_port: port {port} is in use"
-                f"{f' by {who}' if (who := holder_of(port)) else ''}; choose another or 0 for none"
-            ) from error
+            raise StartupError(port_fault("engine.metrics_port", port)) from error
 
     def _register_rollout(self, server: object) -> None:
         servicer = RolloutServicer(

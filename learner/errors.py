@@ -33,6 +33,10 @@ class FolderError(LearnerError):
     """The run's folder cannot be written."""
 
 
+class PortError(LearnerError):
+    """The page for Prometheus cannot be served where the recipe wants it."""
+
+
 class TakenError(LearnerError):
     """Another learner has the run. Whoever starts learners again should not after this one."""
 

@@ -8,10 +8,11 @@ from datetime import timedelta
 from pathlib import Path
 
 from learner.config.tables import LearnerTable
-from learner.errors import EngineError, GroupError
+from learner.errors import EngineError, GroupError, PortError
 from learner.intake.ahead import Ahead
 from learner.intake.client import PUBLISH_S, EngineClient, lease_deadline
 from learner.lock import only_learner
+from learner.loop.gauges import LoopGauges
 from learner.loop.handover import save, settle
 from learner.loop.start import restore, start, warn_of_long_rows
 from learner.loop.state import Run
@@ -27,6 +28,7 @@ from learner.saving.checkpoint import Checkpoints
 from learner.stop import Stop
 from learner.training.probe import Probe
 from toolwright.beginning import first_policy
+from toolwright.metrics_page import port_fault, threaded_page
 from toolwright.recipe import Recipe
 
 FORGETFUL = (
@@ -118,6 +120,9 @@ def run(recipe: Recipe, stop: Stop | None = None) -> Path:
                 if table.prefetch and shared.run.max_staleness > 0:
                     state.ahead = Ahead(state.client)
                 state.log = stack.enter_context(MetricsLog(recipe.run_folder, "learner"))
+                if table.metrics_port:
+                    state.gauges = LoopGauges(max_staleness=shared.run.max_staleness)
+                    serve_metrics(stack, state.gauges, table.metrics_port)
             if table.publish.way == "group":
                 state.by_group = ByGroup(
                     table.publish,
@@ -159,6 +164,14 @@ def train(run: Run) -> bool:
         save(run)
     settle(run)
     return stopped
+
+
+def serve_metrics(stack: contextlib.ExitStack, gauges: LoopGauges, port: int) -> None:
+    """The page for Prometheus, as long as the stack is open. PortError."""
+    try:
+        stack.enter_context(threaded_page(gauges.registry, port))
+    except OSError as error:
+        raise PortError(port_fault("learner.metrics_port", port)) from error
 
 
 def longest_alone(table: LearnerTable, groups: int) -> timedelta:

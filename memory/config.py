@@ -44,3 +44,6 @@ class MemoryTable(Table):
         description="address of a tool service with create_and_execute, which runs a new tool's "
         "first inputs again, and merge_check; empty = none",
     )
+    metrics_port: int = Field(
+        default=0, ge=0, le=65_535, description="Prometheus on loopback; 0 = off"
+    )

@@ -19,6 +19,10 @@ class Unusable(MemoryFault):
     """The store cannot be read or written, or was begun with another embedder."""
 
 
+class PortTaken(MemoryFault):
+    """The page for Prometheus cannot be served where the recipe wants it."""
+
+
 class NoChecks(MemoryFault):
     """Tools shall be merged only where they behave alike, and there is no sandbox to ask."""
 

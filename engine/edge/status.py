@@ -6,6 +6,7 @@ It reads the counters of the parts and owns none. Nothing here changes what the 
 from __future__ import annotations
 
 from collections import Counter
+from shutil import disk_usage
 from typing import Any
 
 from engine.edge.delivery import Delivery
@@ -148,6 +149,9 @@ class EngineStatus:
             old_tokens=self._delivery.old_tokens,
         )
         parts.journal(
-            full=self._lane.full, backlog=self._journal.backlog, commit_s=self._journal.commit_s
+            full=self._lane.full,
+            backlog=self._journal.backlog,
+            commit_s=self._journal.commit_s,
+            free=disk_usage(self._run_folder).free,
         )
         return parts.samplers(self._pool.statistics())

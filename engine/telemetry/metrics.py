@@ -8,7 +8,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Summary
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    Summary,
+)
 
 from engine.telemetry.lag import LoopLag
 from engine.telemetry.parts import PartMetrics
@@ -25,6 +32,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        ProcessCollector(namespace="toolwright_engine", registry=self.registry)
         self.parts = PartMetrics(self.registry)
         self.loop_lag = LoopLag(self.registry)
         self.trajectories = Counter(

@@ -108,6 +108,7 @@ class PartMetrics:
         self._commit = gauge(
             "toolwright_engine_journal_commit_seconds", "that the last transaction took"
         )
+        self._free = gauge("toolwright_engine_disk_free_bytes", "where the run folder is")
         self._backlog = gauge(
             "toolwright_engine_journal_backlog", "appends that are not durable yet"
         )
@@ -151,8 +152,9 @@ class PartMetrics:
         self._turned_away.set(turned_away)
         self._old_tokens.follow(old_tokens)
 
-    def journal(self, *, full: bool, backlog: int, commit_s: float) -> None:
-        """commit_s: seconds that the last transaction took."""
+    def journal(self, *, full: bool, backlog: int, commit_s: float, free: int) -> None:
+        """commit_s: seconds that the last transaction took. free: bytes of the disk."""
+        self._free.set(free)
         self._full.set(full)
         self._commit.set(commit_s)
         self._backlog.set(backlog)

@@ -72,6 +72,9 @@ class LearnerTable(Table):
     engine_patience_s: float = Field(
         default=600.0, gt=0, description="how long the engine may be out of reach"
     )
+    metrics_port: int = Field(
+        default=0, ge=0, le=65_535, description="Prometheus on loopback; 0 = off"
+    )
 
     other_keys: ClassVar = words.LEARNER_KEYS
 

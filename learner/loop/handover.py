@@ -30,6 +30,8 @@ def offer(run: Run, *, moved: bool) -> None:
     run.seconds["publish_s"] = published.publish_s
     run.seconds["paused_s"] = published.paused_s
     run.seconds.update(published.more)
+    if run.gauges is not None:
+        run.gauges.published()
 
 
 def settle(run: Run) -> None:
@@ -50,6 +52,8 @@ def save(run: Run) -> None:
     run.checkpoints.save(run.policy, run.version.step, run.version.lineage, state, run.ledger)
     run.saved = run.version.step
     acknowledge(run)
+    if run.gauges is not None:
+        run.gauges.saved()
     run.seconds["checkpoint_s"] = time.monotonic() - began
 
 

@@ -11,6 +11,7 @@ from learner.config.tables import LearnerTable
 from learner.intake.ahead import Ahead
 from learner.intake.client import EngineClient
 from learner.intake.ledger import Ledger
+from learner.loop.gauges import LoopGauges
 from learner.maths.tasks import Tasks
 from learner.metrics import MetricsLog
 from learner.model.policy import Model, Policy
@@ -26,9 +27,10 @@ from toolwright.types import WeightVersion
 
 @dataclass(slots=True, kw_only=True)
 class Run:
-    """One run. `client`, `ahead` and `log` live on rank 0 only.
+    """One run. `client`, `ahead`, `log` and `gauges` live on rank 0 only.
 
     ahead: leases the next batch while this one trains; None where nothing may be leased ahead.
+    gauges: what Prometheus is shown; None where it is not to be.
     by_group: publishes from memory to memory; None where weights go by disk.
     offered: folder of the newest published weights. images: by hash, what the policy was shown in
     this step's groups; None where it reads text alone. saved: step of the newest checkpoint.
@@ -51,6 +53,7 @@ class Run:
     ahead: Ahead | None = None
     by_group: ByGroup | None = None
     log: MetricsLog | None = None
+    gauges: LoopGauges | None = None
     offered: Path
     images: dict[str, Image] | None = None
     saved: int = -1

@@ -66,6 +66,8 @@ def tell(
     }
     if run.log is not None:
         run.log.write(run.version.step, values)
+    if run.gauges is not None:
+        run.gauges.step(run.version.step, values)
     run.report.step(
         run.version.step,
         f"reward {facts.get('reward', 0.0):.3f}  gap {found.get('gap_max', float('nan')):.1e}  "

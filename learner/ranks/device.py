@@ -60,6 +60,11 @@ def has_cuda() -> bool:
     return bool(torch.cuda.is_available())
 
 
+def most_bytes() -> int:
+    """The most memory that this rank's tensors took on its GPU since the start; 0 without one."""
+    return int(torch.cuda.max_memory_allocated()) if has_cuda() else 0
+
+
 class _CpuForCuda(TorchFunctionMode):
     """Rewrites the device of every torch call that names CUDA."""
 

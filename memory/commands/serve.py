@@ -33,6 +33,12 @@ def serve(
     embedder: Annotated[
         str, typer.Option(help="hashing, minilm, or a model's folder; default: the recipe's")
     ] = "",
+    metrics_port: Annotated[
+        int,
+        typer.Option(
+            min=0, max=65_535, help="Prometheus on 127.0.0.1; default: the recipe's, or none"
+        ),
+    ] = 0,
     insecure: Annotated[bool, typer.Option(help="listen off loopback without a token")] = False,
 ) -> None:
     """Serve a tool memory until SIGTERM.
@@ -45,7 +51,12 @@ def serve(
         if read is not None and "memory" not in read.raw:
             raise Unanswerable(f"{recipe} has no [memory] table: add one, or say --store")
         table = MemoryTable() if read is None else read.table("memory", MemoryTable)
-        told = {"address": listen, "store": store, "embedder": embedder}
+        told = {
+            "address": listen,
+            "store": store,
+            "embedder": embedder,
+            "metrics_port": metrics_port,
+        }
         table = table.model_copy(update={name: word for name, word in told.items() if word})
         where = store or (_store_of(read, table) if read is not None else "")
         if not where:

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from memory.config import MemoryTable
 from memory.edge import wire
+from memory.edge.metrics import MemoryMetrics
 from memory.errors import (
     BadWork,
     ChecksDown,
@@ -27,6 +28,7 @@ from memory.errors import (
 )
 from memory.graph.graph import ToolGraph
 from memory.memory import Memory
+from memory.types import GroupMerged, GroupWork
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.memory.v1 import memory_pb2 as pb
 from toolwright.memory.v1 import memory_pb2_grpc
@@ -58,14 +60,18 @@ T = TypeVar("T")
 class MemoryServicer(memory_pb2_grpc.MemoryServiceServicer):
     """One memory to whoever asks. `close` ends its threads."""
 
-    def __init__(self, memory: Memory, table: MemoryTable, *, store: str) -> None:
+    def __init__(
+        self, memory: Memory, table: MemoryTable, *, store: str, metrics: MemoryMetrics
+    ) -> None:
         """store: as GetStatus tells it, without a password."""
+        self._metrics = metrics
         self._memory = memory
         self._table = table
         self._store = store
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="ask")
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="merge")
         self._waiting = 0
+        metrics.look_at(memory, lambda: self._waiting)
 
     def close(self) -> None:
         """Waits for what runs."""
@@ -74,7 +80,7 @@ class MemoryServicer(memory_pb2_grpc.MemoryServiceServicer):
 
     @answers_errors
     async def Retrieve(self, request: pb.RetrieveRequest, context: Any) -> pb.RetrieveResponse:
-        return await self._read(lambda: self._retrieved(request))
+        return await self._read("Retrieve", lambda: self._retrieved(request))
 
     @answers_errors
     async def MergeGroup(
@@ -82,32 +88,32 @@ class MemoryServicer(memory_pb2_grpc.MemoryServiceServicer):
     ) -> pb.MergeGroupResponse:
         def merged() -> pb.MergeGroupResponse:
             work = wire.work_from_proto(request, **self._rules())
-            return wire.merged_to_proto(work, self._memory.merge_group(work))
+            return wire.merged_to_proto(work, self._merged(work))
 
-        return await self._write(merged)
+        return await self._write("MergeGroup", merged)
 
     @answers_errors
     async def Merge(self, request: pb.MergeRequest, context: Any) -> pb.MergeResponse:
         def merged() -> pb.MergeResponse:
-            found = self._memory.merge_group(wire.work_of_trajectory(request, **self._rules()))
+            found = self._merged(wire.work_of_trajectory(request, **self._rules()))
             return pb.MergeResponse(version=found.version, refused=wire.refused_to_proto(found))
 
-        return await self._write(merged)
+        return await self._write("Merge", merged)
 
     @answers_errors
     async def Register(self, request: pb.RegisterRequest, context: Any) -> pb.RegisterResponse:
         def registered() -> pb.RegisterResponse:
-            found = self._memory.merge_group(wire.work_of_tool(request, **self._rules()))
+            found = self._merged(wire.work_of_tool(request, **self._rules()))
             for refused in found.refused:
                 raise BadWork(f"{refused.name}: {refused.reason}")
             name = found.registered[request.tool.name]
             return pb.RegisterResponse(canonical=name, version=found.version)
 
-        return await self._write(registered)
+        return await self._write("Register", registered)
 
     @answers_errors
     async def Snapshot(self, request: pb.SnapshotRequest, context: Any) -> pb.SnapshotResponse:
-        return await self._read(lambda: self._page(request))
+        return await self._read("Snapshot", lambda: self._page(request))
 
     @answers_errors
     async def GetStatus(self, request: pb.GetStatusRequest, context: Any) -> pb.GetStatusResponse:
@@ -183,14 +189,19 @@ class MemoryServicer(memory_pb2_grpc.MemoryServiceServicer):
         table = self._table
         return {"delta": table.delta, "mode": table.mode, "prefer": table.prefer}
 
-    async def _read(self, work: Callable[[], T]) -> T:
-        return await self._in(self._readers, work)
+    def _merged(self, work: GroupWork) -> GroupMerged:
+        merged = self._memory.merge_group(work)
+        self._metrics.merged(merged)
+        return merged
 
-    async def _write(self, work: Callable[[], T]) -> T:
-        return await self._in(self._writer, work)
+    async def _read(self, method: str, work: Callable[[], T]) -> T:
+        return await self._in(self._readers, method, work)
 
-    async def _in(self, threads: ThreadPoolExecutor, work: Callable[[], T]) -> T:
-        with self._place():
+    async def _write(self, method: str, work: Callable[[], T]) -> T:
+        return await self._in(self._writer, method, work)
+
+    async def _in(self, threads: ThreadPoolExecutor, method: str, work: Callable[[], T]) -> T:
+        with self._metrics.request(method), self._place():
             try:
                 # A caller who goes away does not stop it: what was begun is finished.
                 return await asyncio.get_running_loop().run_in_executor(threads, work)

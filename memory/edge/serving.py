@@ -15,11 +15,14 @@ import structlog
 
 from memory.checks.runner import Runner
 from memory.config import MemoryTable
+from memory.edge.metrics import MemoryMetrics
 from memory.edge.service import MemoryServicer
+from memory.errors import PortTaken
 from memory.memory import Memory
 from memory.opening import open_log, shown
 from memory.search.embedding import embedder
 from toolwright.memory.v1 import memory_pb2, memory_pb2_grpc
+from toolwright.metrics_page import port_fault, threaded_page
 from toolwright.rpc import options
 from toolwright.rpc.auth import tokens_here
 from toolwright.rpc.server import Server
@@ -37,11 +40,14 @@ async def serve(table: MemoryTable, store: str, *, insecure: bool = False) -> No
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     where = shown(store)
-    async with _opened(table, store, where, stop) as memory:
+    async with _opened(table, store, where, stop) as memory, contextlib.AsyncExitStack() as stack:
         if memory is None:
             return
         server = Server(table.address, tokens=tokens_here(), insecure=insecure)
-        servicer = MemoryServicer(memory, table, store=where)
+        metrics = MemoryMetrics()
+        servicer = MemoryServicer(memory, table, store=where, metrics=metrics)
+        if table.metrics_port:
+            _serve_metrics(stack, metrics, table.metrics_port)
 
         def register(grpc_server: Any) -> None:
             memory_pb2_grpc.add_MemoryServiceServicer_to_server(servicer, grpc_server)
@@ -87,6 +93,14 @@ async def _opened(
         stopped.cancel()
         if runner is not None:
             runner.close()
+
+
+def _serve_metrics(stack: contextlib.AsyncExitStack, metrics: MemoryMetrics, port: int) -> None:
+    """The page for Prometheus, as long as the stack is open. PortTaken."""
+    try:
+        stack.enter_context(threaded_page(metrics.registry, port))
+    except OSError as error:
+        raise PortTaken(port_fault("memory.metrics_port", port)) from error
 
 
 def _open(table: MemoryTable, store: str, runner: Runner | None) -> Memory:

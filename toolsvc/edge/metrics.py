@@ -14,6 +14,7 @@ from prometheus_client import (
     CollectorRegistry,
     Counter,
     Histogram,
+    ProcessCollector,
     generate_latest,
 )
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -40,6 +41,7 @@ class Metrics(Watch):
         """`tools`: those that are served."""
         self._tools = {tool.name: tool for tool in tools}
         self.registry = CollectorRegistry()
+        ProcessCollector(namespace=_PREFIX.removesuffix("_"), registry=self.registry)
         self._calls = Counter(
             f"{_PREFIX}calls", "calls that came to a result", ["tool", "outcome"],
             registry=self.registry,

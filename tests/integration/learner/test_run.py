@@ -5,25 +5,30 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from prometheus_client.parser import text_string_to_metric_families
 from safetensors.torch import load_file
 
 from learner import run as loop
-from learner.errors import CheckpointError, EngineError, TakenError
+from learner.errors import CheckpointError, EngineError, PortError, TakenError
 from learner.lock import only_learner
 from learner.loop import step as stepping
 from learner.loop.state import Run
 from tests.integration.learner.fake_engine import FakeEngine
 from tests.integration.learner.models import VOCABULARY, reference_log_probs, weights, write_model
 from tests.integration.learner.test_sft import write_recipe
+from tests.support.net import free_port
 from toolwright import types as t
 from toolwright.recipe import Recipe
 
@@ -97,6 +102,54 @@ def test_a_run_from_start_to_end(tmp_path: Path, model_folder: Path, engine: Fak
     first, second = weights(published), weights(final)
     assert all(torch.equal(first[name], second[name]) for name in first)
     assert len(list(published.parent.iterdir())) == 3
+
+
+def test_prometheus_sees_a_run_as_its_lines_have_it(
+    tmp_path: Path, model_folder: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = free_port()
+    pages: list[str] = []
+
+    def step(run: Run) -> bool:
+        went_on = stepping.step(run)
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            pages.append(answer.read().decode())
+        return went_on
+
+    monkeypatch.setattr(loop, "step", step)
+    loop.run(recipe_for(tmp_path, model_folder, engine, **{"learner.metrics_port": port}))
+    shown = [
+        {
+            (sample.name.removeprefix("toolwright_learner_"), *sample.labels.values()): sample.value
+            for family in text_string_to_metric_families(page)
+            for sample in family.samples
+        }
+        for page in pages
+    ]
+    lines = metrics(tmp_path)
+    assert len(shown) == len(lines) == 4
+    for page, line in zip(shown, lines, strict=True):
+        assert page["weight_step",] == line["step"]
+        for name, key in (("reward", "reward"), ("loss", "loss"), ("gradient_norm", "grad_norm")):
+            assert page[name,] == pytest.approx(line[key], rel=1e-5)
+    last = shown[-1]
+    assert last["versions_published_total",] == 4
+    assert last["groups_leased_total",] == last["groups_acknowledged_total",] == 12
+    assert shown[0]["groups_acknowledged_total",] == 0, "its checkpoint comes with step 2"
+    trained = sum(line["train_s"] for line in lines)
+    assert last["step_seconds_sum", "train"] == pytest.approx(trained, rel=1e-5)
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10)
+
+
+def test_a_metrics_port_that_is_taken(
+    tmp_path: Path, model_folder: Path, engine: FakeEngine
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        port = holder.getsockname()[1]
+        recipe = recipe_for(tmp_path, model_folder, engine, **{"learner.metrics_port": port})
+        with pytest.raises(PortError, match=f"learner.metrics_port: port {port} is in use"):
+            loop.run(recipe)
 
 
 def test_a_run_of_adapters(tmp_path: Path, model_folder: Path, engine: FakeEngine) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.memory_service import group, made, memory_process
+from tests.support.net import free_port
 from tests.support.redis import redis_server
 from toolwright.memory.v1 import memory_pb2 as pb
 from toolwright.memory.v1 import memory_pb2_grpc
@@ -239,3 +243,44 @@ def test_what_keeps_it_from_starting_is_one_sentence(
     assert sentence in ended.stderr
     assert "Traceback" not in ended.stderr
     assert ended.stderr.count("\n") == 1
+
+
+def test_the_page_for_prometheus(tmp_path: Path) -> None:
+    port = free_port()
+    with (
+        memory_process(tmp_path / "m.sqlite", "--metrics-port", str(port)) as served,
+        grpc.insecure_channel(served.address) as channel,
+    ):
+        stub = Stub(channel)
+        work = group("g", [made("square", "square of a number")], [made("cube", "third power")])
+        work.registers = "t1"
+        stub.MergeGroup(work, timeout=10)
+        stub.Retrieve(pb.RetrieveRequest(question="a cube"), timeout=10)
+        with pytest.raises(grpc.RpcError):
+            stub.Retrieve(pb.RetrieveRequest(question="a cube", version=99), timeout=10)
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            text = answer.read().decode()
+    shown = {
+        (sample.name.removeprefix("toolwright_memory_"), *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+    assert shown["tools",] == shown["version",] == shown["tools_registered_total",] == 1
+    assert shown["groups_merged_total",] == 1
+    assert shown["request_seconds_count", "MergeGroup"] == 1
+    assert shown["request_seconds_count", "Retrieve"] == 1
+    assert shown["errors_total", "Retrieve", "invalid_request"] == 1
+    assert shown["requests_waiting",] == 0
+
+
+def test_a_metrics_port_that_is_taken_is_one_sentence(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        port = holder.getsockname()[1]
+        said = subprocess.run(
+            [sys.executable, "-m", "memory.cli", "serve", "--store", str(tmp_path / "m.sqlite"),
+             "--listen", "127.0.0.1:0", "--metrics-port", str(port)],
+            capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+    assert said.returncode == 1
+    line = said.stderr.splitlines()[-1]
+    assert line.startswith(f"memory: memory.metrics_port: port {port} is in use by process ")

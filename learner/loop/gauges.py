@@ -1,0 +1,102 @@
+"""What Prometheus is shown of the loop: what the last metrics line said, and what was counted.
+
+The names are Prometheus' own, the numbers those of `learner.metrics`: nothing is computed here. A
+number that a step does not have (no loss in a step that taught nothing) is shown as NaN, which no
+alert takes for a value.
+
+Called between steps, on rank 0 alone; a scrape reads in a thread of its own.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+
+from learner.ranks import device
+
+_PREFIX = "toolwright_learner"
+_SECONDS = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3000)
+
+PHASES = ("lease", "logprobs", "train", "export", "publish", "paused", "checkpoint", "step")
+"""Of a step's seconds, as the metrics line has them with `_s` behind; `step` is all of it."""
+LAST = {
+    "reward": "mean reward of the trajectories that were not masked",
+    "reward_std": "its standard deviation",
+    "loss": "of the policy, all terms together",
+    "entropy": "mean over the trained tokens",
+    "kl_reference": "mean over the trained tokens, to the reference policy",
+    "clip_fraction": "trained tokens whose ratio was clipped",
+    "grad_norm": "before it was clipped",
+    "learning_rate": "of the step",
+    "gap_max": "largest difference of log-probs between sampler and learner",
+    "staleness_mean": "versions between writing and training",
+    "staleness_max": "the same of the oldest",
+    "response_length": "tokens that the policy wrote, mean over trajectories",
+    "tokens_per_s": "of all rows while they were trained on",
+    "masked": "trajectories without loss",
+    "worthless_steps": "in a row that taught nothing",
+}
+"""Numbers of the metrics line that are shown as they are, with what they mean."""
+_NAMES = {"tokens_per_s": "tokens_per_second", "grad_norm": "gradient_norm", "gap_max": "gap"}
+
+
+class LoopGauges:
+    """The learner's metrics, in a registry of their own."""
+
+    def __init__(self, *, max_staleness: int) -> None:
+        """max_staleness: the recipe's bound, shown beside what is measured."""
+        self.registry = CollectorRegistry()
+        self._unacknowledged = 0
+
+        def gauge(name: str, text: str) -> Gauge:
+            return Gauge(f"{_PREFIX}_{name}", text, registry=self.registry)
+
+        def counter(name: str, text: str) -> Counter:
+            return Counter(f"{_PREFIX}_{name}", text, registry=self.registry)
+
+        self._seconds = Histogram(
+            f"{_PREFIX}_step_seconds", "time of a step", ["phase"],
+            buckets=_SECONDS, registry=self.registry,
+        )  # fmt: skip
+        self._last = {key: gauge(_NAMES.get(key, key), text) for key, text in LAST.items()}
+        self._version = gauge("weight_step", "the version that was trained last")
+        self._told = gauge("step_timestamp_seconds", "when the last step ended, Unix time")
+        self._saved = gauge("checkpoint_timestamp_seconds", "when the last one was, Unix time")
+        self._tokens = counter("trained_tokens", "that carried loss")
+        self._trajectories = counter("trajectories", "that were trained on or masked")
+        self._leased = counter("groups_leased", "that steps were made of")
+        self._acknowledged = counter("groups_acknowledged", "that a checkpoint holds")
+        self._published = counter("versions_published", "handed to the samplers")
+        self._device = gauge("device_memory_bytes", "most that tensors took; 0 without a GPU")
+        gauge("staleness_bound", "run.max_staleness").set(max_staleness)
+        ProcessCollector(namespace=_PREFIX, registry=self.registry)
+
+    def step(self, step: int, values: Mapping[str, Any]) -> None:
+        """A step's metrics line."""
+        for phase in PHASES:
+            if (seconds := values.get(f"{phase}_s")) is not None:
+                self._seconds.labels(phase).observe(seconds)
+        for key, gauge in self._last.items():
+            value = values.get(key)
+            gauge.set(math.nan if value is None else float(value))
+        self._version.set(step)
+        self._told.set(time.time())
+        self._tokens.inc(values.get("trained_tokens", 0))
+        self._trajectories.inc(values["trajectories"])
+        self._leased.inc(values["groups"])
+        self._unacknowledged += values["groups"]
+        self._device.set(device.most_bytes())
+
+    def published(self) -> None:
+        """A version went to the samplers."""
+        self._published.inc()
+
+    def saved(self) -> None:
+        """A checkpoint holds all that was leased so far, and the engine knows."""
+        self._saved.set(time.time())
+        self._acknowledged.inc(self._unacknowledged)
+        self._unacknowledged = 0

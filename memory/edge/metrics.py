@@ -1,0 +1,73 @@
+"""The memory's Prometheus metrics: its size, what merges made of it, and how long answers take.
+
+Sizes are read from the newest version when they are asked for. Counting is thread-safe: merges tell
+in their thread, requests on the event loop.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+
+from memory.memory import Memory
+from memory.types import GroupMerged
+from toolwright.rpc.errors import ServiceError
+
+_PREFIX = "toolwright_memory"
+_SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30)
+
+
+class MemoryMetrics:
+    """One process's metrics, in a registry of its own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._seconds = Histogram(
+            f"{_PREFIX}_request_seconds", "of requests that were answered, with their wait",
+            ["method"], buckets=_SECONDS, registry=self.registry,
+        )  # fmt: skip
+        self._errors = Counter(
+            f"{_PREFIX}_errors", "requests that were not", ["method", "reason"],
+            registry=self.registry,
+        )  # fmt: skip
+        self._groups = Counter(
+            f"{_PREFIX}_groups_merged", "also those that came again", registry=self.registry
+        )
+        self._registered = Counter(
+            f"{_PREFIX}_tools_registered", "under a node of the graph", registry=self.registry
+        )
+        self._refused = Counter(
+            f"{_PREFIX}_tools_refused", "by a guard or a check", registry=self.registry
+        )
+        ProcessCollector(namespace=_PREFIX, registry=self.registry)
+
+    def look_at(self, memory: Memory, waiting: Callable[[], int]) -> None:
+        """Shows how large the memory is, and how many requests wait."""
+
+        def gauge(name: str, text: str, now: Callable[[], float]) -> None:
+            Gauge(f"{_PREFIX}_{name}", text, registry=self.registry).set_function(now)
+
+        gauge("tools", "nodes of the newest version", lambda: len(memory.graph.by_id))
+        gauge("edges", "of the newest version", lambda: len(memory.graph.edges))
+        gauge("version", "the newest: changes so far", lambda: memory.graph.version)
+        gauge("requests_waiting", "in threads or for one", waiting)
+
+    @contextmanager
+    def request(self, method: str) -> Iterator[None]:
+        """One request: its time where the block ends well, else why it did not."""
+        began = time.perf_counter()
+        try:
+            yield
+        except ServiceError as error:
+            self._errors.labels(method, error.reason_name.lower()).inc()
+            raise
+        self._seconds.labels(method).observe(time.perf_counter() - began)
+
+    def merged(self, merged: GroupMerged) -> None:
+        """What became of a group's work."""
+        self._groups.inc()
+        self._registered.inc(len(merged.registered))
+        self._refused.inc(len(merged.refused))

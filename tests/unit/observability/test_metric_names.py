@@ -1,0 +1,23 @@
+"""The docs name every metric of every process, and no other."""
+
+from __future__ import annotations
+
+import re
+
+from tests.support.docs import DOCS
+from tests.support.metric_names import OF_A_PROCESS, all_names
+
+
+def test_the_docs_name_every_metric_and_no_other() -> None:
+    page = (DOCS / "operate" / "observability.md").read_text()
+    named = {
+        name.removesuffix("_total")
+        for name in re.findall(r"`(toolwright_(?:engine|toolsvc|learner|memory)_[a-z_]+)`", page)
+        if not OF_A_PROCESS.search(name)
+    }
+    assert named == {name for name in all_names() if not OF_A_PROCESS.search(name)}
+
+
+def test_every_process_shows_its_memory() -> None:
+    for process in ("engine", "toolsvc", "learner", "memory"):
+        assert f"toolwright_{process}_process_resident_memory_bytes" in all_names()
