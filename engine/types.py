@@ -179,7 +179,8 @@ class Generated:
 
     token_ids: [n] int32; logprobs: [n] float32, at most 0; versions: runs whose tokens add up to n.
     stop: the text that ended it, None where none did. cut: the sampler wrote tokens after the stop,
-    which were dropped. read_ns: monotonic clock, when the bytes that ended it were read.
+    which were dropped. read_ns: monotonic clock, when the bytes that ended it were read; first_ns:
+    those that brought the first token, 0 where nobody says.
     prompt_tokens: what the sampler counted in the prompt, images expanded, 0 where it did not say.
     prompt_ids: those tokens, where they were asked for. top_logprobs: [n] lists, of the likeliest
     tokens at each place, where they were asked for. remarks: what the record shall tell of it.
@@ -192,6 +193,7 @@ class Generated:
     stop: str | None = None
     cut: bool = False
     read_ns: int = 0
+    first_ns: int = 0
     prompt_tokens: int = 0
     prompt_ids: Sequence[int] = ()
     top_logprobs: Sequence[Sequence[float]] = ()

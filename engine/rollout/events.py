@@ -40,7 +40,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag=str.lower, omit_defau
 class Opened(Event, frozen=True, kw_only=True):
     """The sessions are open and the prompt is rendered.
 
-    prompt: ids of the first request; images: one for each placeholder in it, in order.
+    prompt: ids of the first request; images: one for each placeholder in it, in order. clock_s:
+    unix time at which the monotonic clock stood at zero.
     """
 
     sessions: tuple[SessionRef, ...]
@@ -48,6 +49,7 @@ class Opened(Event, frozen=True, kw_only=True):
     sampling: SamplingParams
     images: tuple[BlobRef, ...] = ()
     seconds: float = 0.0
+    clock_s: float = 0.0
 
 
 class Forked(Event, frozen=True, kw_only=True):
@@ -76,7 +78,7 @@ class Acted(Event, frozen=True, kw_only=True):
     """The policy wrote one action.
 
     text: decoded, up to and including `stop`. image_tokens: tokens that each image of the request
-    took, empty where nothing new was learnt.
+    took, empty where nothing new was learnt. asked_ns, first_ns, acted_ns: see `ActionTimings`.
     """
 
     token_ids: Ids
@@ -87,6 +89,9 @@ class Acted(Event, frozen=True, kw_only=True):
     stop: str | None = None
     image_tokens: tuple[int, ...] = ()
     seconds: float = 0.0
+    asked_ns: int = 0
+    first_ns: int = 0
+    acted_ns: int = 0
 
 
 class Called(Event, frozen=True, kw_only=True):

@@ -202,12 +202,12 @@ class Rollout:
 
     async def _generate(self, environment: Environment, room: int) -> None:
         state, turn = self._state, self._state.turn
-        began = time.monotonic()
+        asked_ns = time.monotonic_ns()
 
         def on_action(generated: Generated) -> None:
             self._turn_began = time.monotonic()
             try:
-                self._acted(generated, self._turn_began - began)
+                self._acted(generated, asked_ns)
             except ExpansionMismatch as error:
                 self._broken = error
                 return
@@ -315,9 +315,9 @@ class Rollout:
                 )
             )
 
-    def _acted(self, generated: Generated, seconds: float) -> None:
+    def _acted(self, generated: Generated, asked_ns: int) -> None:
         """ExpansionMismatch where the sampler made something else of the images than before."""
-        state, codec = self._state, self._rules.codec
+        state, codec, acted_ns = self._state, self._rules.codec, time.monotonic_ns()
         whole = codec.decode(generated.token_ids)
         # The token that holds the stop's end may hold more: the ids keep it, the action does not.
         text, _, _ = stop_cut(whole, [generated.stop] if generated.stop else [])
@@ -343,7 +343,10 @@ class Rollout:
                 text=text,
                 stop=generated.stop if generated.finish.kind is FinishKind.STOP else None,
                 image_tokens=learnt,
-                seconds=seconds,
+                seconds=(acted_ns - asked_ns) / 1e9,
+                asked_ns=asked_ns,
+                first_ns=generated.first_ns,
+                acted_ns=acted_ns,
             )
         )
 

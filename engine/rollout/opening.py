@@ -7,6 +7,7 @@ Invariants
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from engine.errors import SessionLost, TaskUnfit
@@ -75,6 +76,7 @@ def opened(
         sampling=assignment.sampling,
         images=tuple(image.blob for image in images),
         seconds=seconds,
+        clock_s=time.time() - time.monotonic(),
     )
     return event, images
 

@@ -87,7 +87,9 @@ def record(state: State, identity: Identity) -> Trajectory:
             tool_s=state.tool_s,
             open_s=state.open_s,
             reward_s=score.seconds if score else 0.0,
+            clock_s=state.clock_s,
         ),
+        action_timings=state.action_timings,
         tokenizer_hash=identity.tokenizer_hash,
         metadata={"final_text": state.last_text},
     )

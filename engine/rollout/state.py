@@ -37,6 +37,7 @@ from engine.rollout.events import (
 )
 from engine.types import Generated, SessionRef, ToolSpec, VersionRun, tools_of
 from toolwright.types import (
+    ActionTimings,
     Author,
     BlobRef,
     CallRecord,
@@ -115,6 +116,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     """By the reward function and the rules of stops."""
     hooked: Scored | None = None
     """By the group hook, on top of `rewarded`."""
+    action_timings: tuple[ActionTimings, ...] = ()
+    clock_s: float = 0.0
     open_s: float = 0.0
     generate_s: float = 0.0
     tool_s: float = 0.0
@@ -183,6 +186,7 @@ def _opened(state: State, event: Opened) -> State:
         token_ids=event.prompt,
         segments=(Segment(author=Author.PROMPT, token_ids=event.prompt),),
         images=tuple(ImageSlot(blob=blob, in_response=False) for blob in event.images),
+        clock_s=event.clock_s,
         open_s=event.seconds,
     )
 
@@ -254,6 +258,9 @@ def _acted(state: State, event: Acted) -> State:
     action = Action(
         text=event.text, stop=event.stop, finish=event.finish, tokens=len(event.token_ids)
     )
+    stamps = ActionTimings(
+        turn=turn, asked_ns=event.asked_ns, first_ns=event.first_ns, acted_ns=event.acted_ns
+    )
     return replace(
         state,
         token_ids=state.token_ids + event.token_ids,
@@ -261,6 +268,7 @@ def _acted(state: State, event: Acted) -> State:
         segments=(*state.segments, *segments),
         images=images,
         actions=(*state.actions, action),
+        action_timings=(*state.action_timings, stamps) if event.asked_ns else state.action_timings,
         partial=None,
         generate_s=state.generate_s + event.seconds,
     )

@@ -58,6 +58,8 @@ class Action:
         self.server_finished = False
         self.heard_ns = 0
         """When the last chunk was read, or since when the first one is waited for."""
+        self.first_ns = 0
+        """When its first token was read."""
         self._known = known
         self._runs: list[VersionRun] = []
         self._tops: list[Sequence[float]] = []
@@ -96,6 +98,7 @@ class Action:
         hit: StopHit | None = None
         dropped = 0
         if fresh:
+            self.first_ns = self.first_ns or read_ns
             version = self._known.get(chunk.weight_version)
             if version is None:
                 raise ServerUnreachable(
@@ -148,6 +151,7 @@ class Action:
             stop=stop,
             cut=cut,
             read_ns=read_ns,
+            first_ns=self.first_ns,
             prompt_tokens=prompt_tokens,
             prompt_ids=prompt_ids,
             top_logprobs=tuple(self._tops),

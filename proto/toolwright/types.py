@@ -33,6 +33,7 @@ from toolwright.vocabulary import (
 )
 
 __all__ = [
+    "ActionTimings",
     "Author",
     "BlobRef",
     "CallOutcome",
@@ -270,14 +271,33 @@ class CallRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ActionTimings:
+    """Stamps of one action in ns of the engine's monotonic clock.
+
+    asked_ns: it, or what an earlier life had not got of it, was asked for. first_ns: its first
+    token was read, 0 = not told. acted_ns: it was whole.
+    """
+
+    turn: int
+    asked_ns: int
+    acted_ns: int
+    first_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrajectoryTimings:
-    """Where a trajectory's time went, seconds."""
+    """Where a trajectory's time went, seconds.
+
+    clock_s: unix time at which the clock of all stamps stood at zero, as the attempt's first engine
+    knew it; 0 = not told.
+    """
 
     wall_s: float = 0.0
     generate_s: float = 0.0
     tool_s: float = 0.0
     reward_s: float = 0.0
     open_s: float = 0.0
+    clock_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,6 +340,7 @@ class Trajectory:
     reward: float = 0.0
     reward_parts: tuple[RewardPart, ...] = ()
     timings: TrajectoryTimings = field(default_factory=TrajectoryTimings)
+    action_timings: tuple[ActionTimings, ...] = ()
     masked: bool = False
     tokenizer_hash: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)

@@ -282,7 +282,17 @@ def trajectory_to_proto(trajectory: t.Trajectory) -> pb.Trajectory:
             tool_s=trajectory.timings.tool_s,
             reward_s=trajectory.timings.reward_s,
             open_s=trajectory.timings.open_s,
+            clock_s=trajectory.timings.clock_s,
         ),
+        action_timings=[
+            pb.ActionTimings(
+                turn=one.turn,
+                asked_ns=one.asked_ns,
+                first_ns=one.first_ns,
+                acted_ns=one.acted_ns,
+            )
+            for one in trajectory.action_timings
+        ],
         masked=trajectory.masked,
         tokenizer_hash=trajectory.tokenizer_hash,
         metadata=struct(trajectory.metadata),
@@ -321,6 +331,16 @@ def trajectory_from_proto(trajectory: pb.Trajectory) -> t.Trajectory:
             tool_s=trajectory.timings.tool_s,
             reward_s=trajectory.timings.reward_s,
             open_s=trajectory.timings.open_s,
+            clock_s=trajectory.timings.clock_s,
+        ),
+        action_timings=tuple(
+            t.ActionTimings(
+                turn=one.turn,
+                asked_ns=one.asked_ns,
+                first_ns=one.first_ns,
+                acted_ns=one.acted_ns,
+            )
+            for one in trajectory.action_timings
         ),
         masked=trajectory.masked,
         tokenizer_hash=trajectory.tokenizer_hash,

@@ -131,6 +131,7 @@ class _Walk:
                 sampling=self._draw(sampling_params),
                 images=images,
                 seconds=self._draw(_SECONDS),
+                clock_s=self._draw(_SECONDS),
             )
         )
 
@@ -170,6 +171,9 @@ class _Walk:
                 stop=self._draw(optional(TEXT)),
                 image_tokens=(3,) * self._images if self._maybe() else (),
                 seconds=self._draw(_SECONDS),
+                asked_ns=self._draw(_STAMP),
+                first_ns=self._draw(_STAMP),
+                acted_ns=self._draw(_STAMP),
             )
         )
         self._calls(turn, range(early, calls))

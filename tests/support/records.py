@@ -168,6 +168,17 @@ trajectories = st.builds(
         tool_s=FLOAT,
         reward_s=FLOAT,
         open_s=FLOAT,
+        clock_s=FLOAT,
+    ),
+    action_timings=tuples(
+        st.builds(
+            t.ActionTimings,
+            turn=UINT32,
+            asked_ns=st.integers(0, 2**63),
+            acted_ns=st.integers(0, 2**63),
+            first_ns=st.integers(0, 2**63),
+        ),
+        2,
     ),
     masked=st.booleans(),
     tokenizer_hash=TEXT,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -84,7 +85,13 @@ async def test_a_trajectory_with_a_tool_call(world: MakeWorld, incremental: bool
     assert (call.outcome.valid, call.outcome.error) == (True, ToolErrorKind.NONE)
     times = call.timings
     assert 0 < times.stop_read_ns <= times.dispatched_ns <= times.result_ns
+    calling, answering = trajectory.action_timings
+    assert (calling.turn, answering.turn) == (0, 1)
+    assert 0 < calling.asked_ns < calling.first_ns <= times.stop_read_ns <= calling.acted_ns
+    assert calling.acted_ns <= times.result_ns <= answering.asked_ns
+    assert answering.asked_ns < answering.first_ns <= answering.acted_ns
     clock = trajectory.timings
+    assert abs(clock.clock_s + answering.acted_ns / 1e9 - time.time()) < 60
     assert min(clock.open_s, clock.generate_s, clock.tool_s, clock.reward_s) > 0
     assert clock.wall_s >= clock.open_s + clock.generate_s
 

@@ -98,6 +98,7 @@ def test_the_stop_is_told_at_once_with_all_of_the_action() -> None:
         stop=END,
         cut=True,
         read_ns=5,
+        first_ns=1,
     )
     assert not heard.action.server_finished
     assert heard.action.whole(stop) is generated

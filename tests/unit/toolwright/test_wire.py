@@ -45,7 +45,7 @@ def test_every_field_of_the_record_has_its_twin() -> None:
         (t.Trajectory, pb.Trajectory), (t.Task, pb.Task), (t.Sequence, pb.Sequence),
         (t.TrajectoryTimings, pb.TrajectoryTimings), (t.RewardPart, pb.RewardPart),
         (t.Event, pb.Event), (t.FinishReason, pb.FinishReason), (t.TokenTensor, pb.TokenTensor),
-        (t.WeightVersion, pb.WeightVersion),
+        (t.WeightVersion, pb.WeightVersion), (t.ActionTimings, pb.ActionTimings),
     ]  # fmt: skip
     for ours, theirs in pairs:
         exact = {name for name in theirs.DESCRIPTOR.fields_by_name if name.endswith("_json")}

@@ -515,11 +515,16 @@ class TrajectoryTimings(google.protobuf.message.Message):
     TOOL_S_FIELD_NUMBER: builtins.int
     REWARD_S_FIELD_NUMBER: builtins.int
     OPEN_S_FIELD_NUMBER: builtins.int
+    CLOCK_S_FIELD_NUMBER: builtins.int
     wall_s: builtins.float
     generate_s: builtins.float
     tool_s: builtins.float
     reward_s: builtins.float
     open_s: builtins.float
+    clock_s: builtins.float
+    """Unix time at which the clock of all stamps stood at zero, as the attempt's first engine knew
+    it; 0 = not told.
+    """
     def __init__(
         self,
         *,
@@ -528,10 +533,40 @@ class TrajectoryTimings(google.protobuf.message.Message):
         tool_s: builtins.float = ...,
         reward_s: builtins.float = ...,
         open_s: builtins.float = ...,
+        clock_s: builtins.float = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["generate_s", b"generate_s", "open_s", b"open_s", "reward_s", b"reward_s", "tool_s", b"tool_s", "wall_s", b"wall_s"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["clock_s", b"clock_s", "generate_s", b"generate_s", "open_s", b"open_s", "reward_s", b"reward_s", "tool_s", b"tool_s", "wall_s", b"wall_s"]) -> None: ...
 
 global___TrajectoryTimings = TrajectoryTimings
+
+@typing.final
+class ActionTimings(google.protobuf.message.Message):
+    """Stamps of one action, nanoseconds on the engine's monotonic clock."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TURN_FIELD_NUMBER: builtins.int
+    ASKED_NS_FIELD_NUMBER: builtins.int
+    FIRST_NS_FIELD_NUMBER: builtins.int
+    ACTED_NS_FIELD_NUMBER: builtins.int
+    turn: builtins.int
+    asked_ns: builtins.int
+    """The action was asked for; with tokens of an earlier life, the rest of it."""
+    first_ns: builtins.int
+    """The chunk that holds its first token was read from the sampler's socket; 0 = not told."""
+    acted_ns: builtins.int
+    """The action was whole."""
+    def __init__(
+        self,
+        *,
+        turn: builtins.int = ...,
+        asked_ns: builtins.int = ...,
+        first_ns: builtins.int = ...,
+        acted_ns: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["acted_ns", b"acted_ns", "asked_ns", b"asked_ns", "first_ns", b"first_ns", "turn", b"turn"]) -> None: ...
+
+global___ActionTimings = ActionTimings
 
 @typing.final
 class Task(google.protobuf.message.Message):
@@ -619,6 +654,7 @@ class Trajectory(google.protobuf.message.Message):
     ANCHORS_FIELD_NUMBER: builtins.int
     OUTSIDE_BASELINE_FIELD_NUMBER: builtins.int
     METADATA_JSON_FIELD_NUMBER: builtins.int
+    ACTION_TIMINGS_FIELD_NUMBER: builtins.int
     id: builtins.str
     group_id: builtins.str
     attempt: builtins.int
@@ -655,6 +691,10 @@ class Trajectory(google.protobuf.message.Message):
     def anchors(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___TurnAnchors]:
         """What the turns stand for when credit is assigned, one entry a turn that has any."""
 
+    @property
+    def action_timings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ActionTimings]:
+        """When each action was written, in the order of the turns."""
+
     def __init__(
         self,
         *,
@@ -677,9 +717,10 @@ class Trajectory(google.protobuf.message.Message):
         anchors: collections.abc.Iterable[global___TurnAnchors] | None = ...,
         outside_baseline: builtins.bool = ...,
         metadata_json: builtins.str = ...,
+        action_timings: collections.abc.Iterable[global___ActionTimings] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["metadata", b"metadata", "task", b"task", "timings", b"timings"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["anchors", b"anchors", "attempt", b"attempt", "calls", b"calls", "events", b"events", "group_id", b"group_id", "id", b"id", "index", b"index", "masked", b"masked", "metadata", b"metadata", "metadata_json", b"metadata_json", "outside_baseline", b"outside_baseline", "reward", b"reward", "reward_parts", b"reward_parts", "sequences", b"sequences", "status", b"status", "stop_reason", b"stop_reason", "task", b"task", "timings", b"timings", "tokenizer_hash", b"tokenizer_hash"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["action_timings", b"action_timings", "anchors", b"anchors", "attempt", b"attempt", "calls", b"calls", "events", b"events", "group_id", b"group_id", "id", b"id", "index", b"index", "masked", b"masked", "metadata", b"metadata", "metadata_json", b"metadata_json", "outside_baseline", b"outside_baseline", "reward", b"reward", "reward_parts", b"reward_parts", "sequences", b"sequences", "status", b"status", "stop_reason", b"stop_reason", "task", b"task", "timings", b"timings", "tokenizer_hash", b"tokenizer_hash"]) -> None: ...
 
 global___Trajectory = Trajectory
 
