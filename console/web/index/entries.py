@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 from console.record.files import sample as sample_of
 from console.record.lines import number
 from console.report.transcript import question as last_question
-from console.web.index.types import NO_STEP, Entry, Kind, Place, Texts
+from console.web.index.spans import times_of
+from console.web.index.types import NO_STEP, Entry, Place, SuiteKind, Texts
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.common.v1 import trajectory_pb2 as pb
 from toolwright.json_data import mapping
@@ -34,7 +35,7 @@ Message = TypeVar("Message")
 
 
 def of_trajectory(
-    message: pb.Trajectory, place: Place, *, kind: Kind, suite: str, decode: Decode
+    message: pb.Trajectory, place: Place, *, kind: SuiteKind, suite: str, decode: Decode
 ) -> Entry:
     """Of a record in the journal or a file. One of a file is named after the file too, since
     nothing keeps the names in several files apart."""
@@ -68,6 +69,7 @@ def of_trajectory(
         answer=_line(wrote[-1] if wrote else ""),
         tools=tools_of(call.tool for call in message.calls),
         texts=Texts(question=_cut(question), wrote=_joined(wrote), read=_read(message, decode)),
+        times=times_of(message),
     )
 
 

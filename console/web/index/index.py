@@ -10,12 +10,15 @@ Invariants
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
+from console.web.index.marks import marks_of
 from console.web.index.schema import is_spoilt, open_index, remove_index
 from console.web.index.sources import DecoderOf, Source, sources_of
+from console.web.index.spans import packed
 from console.web.index.types import Batch, Entry
 
 _COLUMNS = (
@@ -46,7 +49,7 @@ class Index:
         """Takes in one batch of each source that has something new; returns whether there may be
         more. sqlite3.Error where the index itself cannot be written."""
         try:
-            return self._refresh(sources_of(self.folder, self._decoder))
+            return self._refresh([*sources_of(self.folder, self._decoder), *marks_of(self.folder)])
         except sqlite3.DatabaseError as error:
             if not is_spoilt(error):
                 raise
@@ -95,6 +98,10 @@ class Index:
         try:
             for entry in batch.entries:
                 self._add(entry)
+            self._db.executemany(
+                "INSERT INTO marks (kind, step, at, name, seconds) VALUES (?, ?, ?, ?, ?)",
+                [(m.kind, m.step, m.at, m.name, json.dumps(m.seconds)) for m in batch.marks],
+            )
             self._db.execute(
                 "INSERT INTO sources VALUES (:name, :identity, :place, :broken)"
                 " ON CONFLICT (name) DO UPDATE SET place = :place, broken = broken + :broken",
@@ -109,7 +116,7 @@ class Index:
         except BaseException:
             self._db.execute("ROLLBACK")
             raise
-        if batch.entries:
+        if batch.entries or batch.marks:
             self.generation += 1
 
     def _add(self, entry: Entry) -> None:
@@ -145,6 +152,11 @@ class Index:
         if entry.tools:
             rows = [(tool, number) for tool in entry.tools]
             self._db.executemany("INSERT OR IGNORE INTO used VALUES (?, ?)", rows)
+        if (times := entry.times) is not None:
+            self._db.execute(
+                "INSERT INTO times VALUES (?, ?, ?, ?, ?)",
+                (number, entry.step, times.began, times.began + times.length, packed(times.spans)),
+            )
         self._search(entry, number)
 
     def _say(self, entry: Entry, number: int, _source: str, _status: str, sample: object) -> None:

@@ -12,7 +12,7 @@ import os
 import sqlite3
 from pathlib import Path
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 NO_NUMBER = "-9e999"
 """What stands for a reward that is no number where rewards are put in order: they come last."""
 
@@ -59,6 +59,25 @@ CREATE INDEX by_seconds ON rows (seconds, id);
 CREATE TABLE used (
     tool TEXT NOT NULL, row INTEGER NOT NULL, PRIMARY KEY (tool, row)
 ) WITHOUT ROWID;
+CREATE TABLE times (
+    row INTEGER PRIMARY KEY,
+    step INTEGER NOT NULL,
+    began REAL NOT NULL,
+    ended REAL NOT NULL,
+    spans TEXT NOT NULL
+);
+CREATE INDEX times_by_step ON times (step, began, ended);
+CREATE INDEX times_by_end ON times (ended, began);
+CREATE TABLE marks (
+    id INTEGER PRIMARY KEY,
+    kind TEXT NOT NULL,
+    step INTEGER NOT NULL,
+    at REAL NOT NULL,
+    name TEXT NOT NULL,
+    seconds TEXT NOT NULL
+);
+CREATE INDEX marks_by_step ON marks (kind, step);
+CREATE INDEX marks_by_time ON marks (kind, at);
 CREATE VIRTUAL TABLE texts USING fts5(
     question, wrote, read, content='', tokenize='unicode61 remove_diacritics 2'
 );

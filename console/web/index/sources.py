@@ -134,12 +134,12 @@ class Lines:
         self._parse = parse
 
     def identity(self) -> str:
-        return _inode(self._file)
+        return inode(self._file)
 
     def read(self, place: int) -> Batch:
         tail = Tail(self._file, place)
         piece = tail.read_piece()
-        if tail.place < place or _size(self._file) < place:
+        if tail.place < place or size_of(self._file) < place:
             return Batch(place=0, anew=True)
         found = [
             self._parse(row, Place(source=self.name, at=at)) if row is not None else None
@@ -163,7 +163,7 @@ class Recording:
         self._decoder = decoder
 
     def identity(self) -> str:
-        return _inode(self._file)
+        return inode(self._file)
 
     def read(self, place: int) -> Batch:
         found: list[Entry] = []
@@ -240,14 +240,16 @@ def _files(folder: Path, pattern: str) -> list[Path]:
         return []
 
 
-def _inode(file: Path) -> str:
+def inode(file: Path) -> str:
+    """An identity of the file; "" where it is not there."""
     try:
         return f"file {file.stat().st_ino}"
     except OSError:
         return ""
 
 
-def _size(file: Path) -> int:
+def size_of(file: Path) -> int:
+    """Bytes; 0 where it is not there."""
     try:
         return file.stat().st_size
     except OSError:

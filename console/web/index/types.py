@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
-Kind = Literal["training", "evaluation", "file"]
+SuiteKind = Literal["training", "evaluation", "file"]
 """Of a journal's group; of a suite; of a file of trajectories that lies in the run folder."""
+Kind = Literal["open", "wait", "generate", "queue", "tool"]
+"""What time goes into: opening sessions; an action until its first token; the rest of it; a call
+that waits for a place at its tool; a call that runs."""
+KINDS: tuple[Kind, ...] = get_args(Kind)
+"""By their numbers in the index's file."""
 NO_STEP = -1
 """Of a trajectory that no weights of the run wrote, such as a demonstration."""
 
@@ -31,19 +37,53 @@ class Texts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """Seconds since the trajectory began. tokens: what the policy wrote in it."""
+
+    kind: Kind
+    start: float
+    end: float
+    tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Times:
+    """began: unix seconds. length: seconds, of all spans at least."""
+
+    began: float
+    length: float
+    spans: tuple[Span, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """Something beside the trajectories. at: unix seconds of its end, 0 where nobody told.
+
+    step: of the weights that were published or evaluated, or that a learner's step made. name: of
+    the suite. seconds: what it spent, by name.
+    """
+
+    kind: Literal["published", "evaluated", "learnt"]
+    step: int
+    at: float
+    name: str = ""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """A trajectory as the table lists it. name: its own in this run, the same after the index was
     made anew. group: those that are shown side by side. suite: "training", a suite, or a file.
 
     step: of the newest weights that wrote in it. reward: None where it is no number. failed: calls
     whose tool failed. answer: the last words of the policy. texts: None where only figures of it
-    were recorded.
+    were recorded. times: None where no stamps were.
     """
 
     name: str
     group: str
     suite: str
-    kind: Kind
+    kind: SuiteKind
     place: Place
     step: int = NO_STEP
     reward: float | None = None
@@ -60,6 +100,7 @@ class Entry:
     answer: str = ""
     tools: tuple[str, ...] = ()
     texts: Texts | None = None
+    times: Times | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +113,7 @@ class Batch:
 
     place: int
     entries: tuple[Entry, ...] = field(default=())
+    marks: tuple[Mark, ...] = field(default=())
     more: bool = False
     broken: int = 0
     fault: str = ""
