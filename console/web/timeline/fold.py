@@ -8,11 +8,11 @@ Invariants
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
 from console.web.index.types import Kind, Span, Times
-from console.web.timeline.types import Bar, Load, Painted, Window
+from console.web.timeline.types import Bar, Doing, Load, Painted, Window
 
 ORDER: tuple[Kind, ...] = ("generate", "tool", "queue", "wait", "open")
 """The policy that writes is not waiting for the call that runs meanwhile."""
@@ -23,7 +23,7 @@ AT_TOOL = ("queue", "tool")
 def painted(times: Times) -> list[Painted]:
     """What it did from its beginning to its end, without gaps and overlaps, in seconds since it
     began."""
-    edges = sorted(
+    edges: list[tuple[float, int, Kind]] = sorted(
         (at, change, span.kind)
         for span in times.spans
         for at, change in ((span.start, 1), (span.end, -1))
@@ -40,13 +40,15 @@ def painted(times: Times) -> list[Painted]:
 
 
 def shares(bars: Iterable[Bar], window: Window) -> dict[str, float]:
-    """Of all seconds that trajectories spent inside of the window, by what they went into."""
-    spent: Counter[str] = Counter()
+    """Of all seconds that trajectories spent inside of the window, by what they went into, the
+    largest first."""
+    spent: defaultdict[str, float] = defaultdict(float)
     for bar in bars:
         for kind, start, end in painted(bar.times):
             spent[kind] += _inside(window, bar.times.began + start, bar.times.began + end)
     whole = sum(spent.values())
-    return {kind: seconds / whole for kind, seconds in spent.most_common() if seconds > 0}
+    largest = sorted(spent.items(), key=lambda item: -item[1])
+    return {kind: seconds / whole for kind, seconds in largest if seconds > 0}
 
 
 def idle(bars: Iterable[Bar], window: Window) -> float:
@@ -92,7 +94,7 @@ def _distinct(bars: Iterable[Bar]) -> list[tuple[float, float, Span]]:
 def _paint(found: list[Painted], running: Counter[Kind], start: float, end: float) -> None:
     if end <= start:
         return
-    kind = next((one for one in ORDER if running[one] > 0), "rest")
+    kind: Doing = next((one for one in ORDER if running[one] > 0), "rest")
     if found and found[-1][0] == kind:
         start = found.pop()[1]
     found.append((kind, start, end))

@@ -7,7 +7,8 @@ from typing import Literal
 
 from console.web.index.types import Kind, Times
 
-Painted = tuple[Kind | Literal["rest"], float, float]
+Doing = Kind | Literal["rest"]
+Painted = tuple[Doing, float, float]
 """(what the time went into, its first second, its last one)."""
 
 
