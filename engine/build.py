@@ -165,7 +165,11 @@ def build_tools(recipe: Recipe, owner: str, *, but: Collection[str] = ()) -> Too
     tables = {name: shared.tools[name] for name in shared.used_tools if name not in but}
     processes = {
         name: ToolProcess(
-            name, table, folder=recipe.folder, output=recipe.run_folder / f"tools.{name}.log"
+            name,
+            table,
+            folder=recipe.folder,
+            output=recipe.run_folder / f"tools.{name}.log",
+            traces=shared.run.traces,
         )
         for name, table in tables.items()
         if table.serve

@@ -50,6 +50,13 @@ class Dedupe(StrEnum):
     CALLS = "calls"
 
 
+class TraceLayout(StrEnum):
+    """`engine.commands.trace.Layout`."""
+
+    JAEGER = "jaeger"
+    OTLP = "otlp"
+
+
 def _finite(seconds: float | None) -> float | None:
     if seconds is not None and not math.isfinite(seconds):
         raise typer.BadParameter(f"{seconds} is no time: leave it out for no bound")
@@ -296,6 +303,33 @@ def inspect(
         from engine.commands.show import show
 
         show(found)
+
+
+@app.command()
+def trace(
+    run: RunArgument,
+    trajectories: Annotated[
+        list[str] | None,
+        typer.Argument(help="their names, for example g0000012-3; none = all that are held"),
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="the file")] = Path("traces.json"),
+    layout: Annotated[
+        TraceLayout,
+        typer.Option(help="jaeger: its page uploads it; otlp: OpenTelemetry's JSON"),
+    ] = TraceLayout.JAEGER,
+) -> None:
+    """Write recorded trajectories as traces: what was generated, called and scored when.
+
+    Takes a journal that holds them: engine.history = "all", or what the learner has not
+    acknowledged. The ids are those under which a collector has the run, see run.traces.
+
+    \b
+        engine trace my-run/run g0000012-3 --output traces.json
+    """
+    with one_sentence():
+        from engine.commands.trace import Layout, write_traces
+
+        typer.echo(write_traces(run, trajectories or (), output, Layout(layout)))
 
 
 @app.command()

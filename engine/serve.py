@@ -40,6 +40,7 @@ from engine.edge.service import PolicyServicer, RolloutServicer
 from engine.edge.status import EngineStatus
 from engine.errors import PublishFailed, StartupError
 from engine.journal.fork import fork_from
+from engine.journal.groups import StoredGroup
 from engine.journal.identity import policy_identity, tasks_identity
 from engine.journal.journal import Journal
 from engine.lanes.evaluation import EvaluationLane, check_tasks
@@ -55,10 +56,11 @@ from engine.sampler.context import check_context
 from engine.sampler.control import WeightControl
 from engine.sampler.pool import SamplerPool
 from engine.tasks import BadRows, TaskSource
-from engine.telemetry.logs import log_to
+from engine.telemetry.logs import log_to, name_the_run
 from engine.telemetry.metrics import Metrics
 from engine.telemetry.page import metrics_page
 from engine.telemetry.progress import Progress
+from engine.telemetry.traces import Traces, traces_of
 from engine.text.codec import HuggingFaceCodec
 from toolwright.beginning import first_policy, leave_fork
 from toolwright.fingerprint import fingerprint
@@ -68,6 +70,7 @@ from toolwright.recipe import Recipe, refuse_open_ports, task_key
 from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
 from toolwright.rpc.auth import tokens_here
 from toolwright.rpc.server import Server
+from toolwright.types import Trajectory
 
 PROGRESS_SECONDS = 5.0
 
@@ -93,6 +96,7 @@ class Engine:
         self._fork = fork
         self._stop = asyncio.Event()
         self.metrics = Metrics()
+        self._traces: Traces | None = None
         self._progress = Progress(recipe.shared.run.steps)
         self._drained = asyncio.Event()
 
@@ -166,6 +170,11 @@ class Engine:
         self.journal = Journal(recipe.run_folder / "journal.sqlite", history=self._table.history)
         stack.push_async_callback(self.journal.close)
         await self._claim(codec, sources)
+        self._traces = traces_of(self.journal.owner, shared.run.traces)
+        if self._traces is not None:
+            stack.push_async_callback(asyncio.to_thread, self._traces.close)
+            self.metrics.registry.register(self._traces.exporter)
+        name_the_run(self.journal.owner)
         # Not before: a start that is refused must not rename what the run was made with.
         recipe.write_resolved("engine", self._table)
         self._pool = SamplerPool(shared.sampler, codec, vocab_size=codec.vocab_size)
@@ -215,7 +224,7 @@ class Engine:
             journal=self.journal,
             sampling=sampling,
             bad_rows=BadRows(self._table.max_bad_rows),
-            on_trajectory=self.metrics.count,
+            on_trajectory=self._finished,
             sieve=(
                 Sieve(shared.task.dynamic_sampling, groups_per_step=shared.run.groups_per_step)
                 if shared.task.dynamic_sampling is not None
@@ -236,7 +245,12 @@ class Engine:
         stack.push_async_callback(self._publisher.stop)
         self._broadcasts = BroadcastPublishes(self._publisher, control, self._claims.check)
         stack.push_async_callback(self._broadcasts.stop)
-        self._delivery = Delivery(self.journal, self._lane, max_staleness=shared.run.max_staleness)
+        self._delivery = Delivery(
+            self.journal,
+            self._lane,
+            max_staleness=shared.run.max_staleness,
+            delivered=self._delivered,
+        )
         shape = await asyncio.to_thread(policy_identity, self._model)
         self._fingerprint = fingerprint(recipe, tokenizer=codec.hash, shape=shape)
         self.status = EngineStatus(
@@ -339,6 +353,15 @@ class Engine:
                 healthy = not healthy
                 await server.set_serving(healthy)
             await asyncio.sleep(PROGRESS_SECONDS)
+
+    def _finished(self, trajectory: Trajectory) -> None:
+        self.metrics.count(trajectory)
+        if self._traces is not None:
+            self._traces.finished(trajectory)
+
+    def _delivered(self, group: StoredGroup) -> None:
+        if self._traces is not None:
+            self._traces.delivered(group)
 
     async def _serve_metrics(self, stack: AsyncExitStack) -> None:
         port = self._table.metrics_port

@@ -37,6 +37,10 @@ class PortError(LearnerError):
     """The page for Prometheus cannot be served where the recipe wants it."""
 
 
+class CollectorError(LearnerError):
+    """What recipe or environment say of the collector of traces is no address."""
+
+
 class TakenError(LearnerError):
     """Another learner has the run. Whoever starts learners again should not after this one."""
 

@@ -17,6 +17,7 @@ from learner.loop.handover import save, settle
 from learner.loop.start import restore, start, warn_of_long_rows
 from learner.loop.state import Run
 from learner.loop.step import step
+from learner.loop.traces import step_traces
 from learner.metrics import MetricsLog
 from learner.model.policy import load_frozen, load_policy
 from learner.progress import Reporter
@@ -138,6 +139,8 @@ def run(recipe: Recipe, stop: Stop | None = None) -> Path:
                 report.say(FORGETFUL)
             warn_of_long_rows(state)
             start(state, resumed=resumed)
+            if state.client is not None:
+                begin_traces(stack, state, state.client)
             stop.save_first()
             try:
                 stopped = train(state)
@@ -164,6 +167,15 @@ def train(run: Run) -> bool:
         save(run)
     settle(run)
     return stopped
+
+
+def begin_traces(stack: contextlib.ExitStack, run: Run, client: EngineClient) -> None:
+    """Traces of steps, as long as the stack is open, where they are wanted. CollectorError."""
+    run.traces = step_traces(lambda: client.state().run, run.recipe.shared.run.traces)
+    if run.traces is not None:
+        stack.callback(run.traces.close)
+        if run.gauges is not None:
+            run.gauges.registry.register(run.traces.exporter)
 
 
 def serve_metrics(stack: contextlib.ExitStack, gauges: LoopGauges, port: int) -> None:

@@ -23,10 +23,12 @@ import structlog
 
 from toolsvc.edge.metrics import Metrics, page_of
 from toolsvc.edge.service import SERVICE_NAME, ToolServicer
+from toolsvc.edge.traces import CallSpans, call_spans
 from toolsvc.errors import StartError
 from toolsvc.host.host import Host
 from toolsvc.host.observation import DEFAULT_LIMIT
 from toolsvc.host.task_blobs import DEFAULT_ROOM
+from toolsvc.host.watch import Several, Watch
 from toolsvc.plugin.built_in import parse_settings
 from toolsvc.plugin.running import plugins_in_threads
 from toolsvc.plugin.tool import Tool
@@ -64,6 +66,8 @@ class ServiceConfig:
     """host:port of the page for Prometheus; "" = none."""
     metrics_public: bool = False
     """Everybody who reaches that address sees it, without a token."""
+    traces: str = ""
+    """OTLP/HTTP collector of spans; "" = OTEL_EXPORTER_OTLP_ENDPOINT, or none."""
     health: str = ""
     """host:port that answers grpc.health.v1 alone, to everybody; "" = none."""
     max_sessions: int = 1024
@@ -141,16 +145,25 @@ async def running_host(
         tools = [tool for tool in tools if tool.name in only]
     metrics = Metrics(tools)
     most = _allow_open_files(config.max_sessions)
-    async with Host(
+    with call_spans(config.traces) as spans:
+        watches: list[Watch] = [metrics] if config.metrics else []
+        if spans is not None:
+            watches.append(CallSpans(spans))
+            metrics.registry.register(spans)
+        async with _host(config, tools, most, watches) as host:
+            metrics.look_at(host)
+            yield host, metrics
+
+
+def _host(config: ServiceConfig, tools: list[Tool], most: int, watches: list[Watch]) -> Host:
+    return Host(
         tools,
         max_sessions=most,
         permits=config.permits,
         observation_limit=config.observation_limit,
         blob_room=config.blob_room,
-        watch=metrics if config.metrics else None,
-    ) as host:
-        metrics.look_at(host)
-        yield host, metrics
+        watch=watches[0] if len(watches) == 1 else Several(watches),
+    )
 
 
 async def tools_of(config: ServiceConfig) -> list[Tool]:

@@ -94,7 +94,7 @@ def trajectory_state(run_folder: Path, name: str, decode: Decode | None = None) 
         if attempts:
             state = _folded(reader, attempts[-1].name)
             return told | {"attempt": attempts[-1].name} | of_state(state, decode)
-        raise _unknown(reader, name)
+        raise unknown_trajectory(reader, name)
 
 
 def of_record(trajectory: Trajectory, decode: Decode | None = None) -> dict[str, Any]:
@@ -281,7 +281,8 @@ def _folded(reader: JournalReader, attempt: str) -> State:
         raise StartupError(f"the log of {attempt} cannot be read: {error}") from error
 
 
-def _unknown(reader: JournalReader, name: str) -> StartupError:
+def unknown_trajectory(reader: JournalReader, name: str) -> StartupError:
+    """Why nothing is known of it, and which names are like it."""
     if reader.was_turned_away(name):
         return StartupError(
             f"the group of {name} had no signal and was turned away, so the journal has not kept "

@@ -9,7 +9,7 @@ counted, and frees its places. What the journal holds stays as it is.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 
 import structlog
 
@@ -26,7 +26,16 @@ log = structlog.get_logger("delivery")
 class Delivery:
     """The train consumer's view of the journal."""
 
-    def __init__(self, journal: Journal, lane: TrainLane, *, max_staleness: int) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        lane: TrainLane,
+        *,
+        max_staleness: int,
+        delivered: Callable[[StoredGroup], None] = lambda _group: None,
+    ) -> None:
+        """delivered: is told of each group when the consumer gets it, every time."""
+        self._delivered = delivered
         self._journal = journal
         self._lane = lane
         self._max_staleness = max_staleness
@@ -70,6 +79,7 @@ class Delivery:
                     self._lane.changed()
                     continue
                 self._count_old(fresh)
+                self._delivered(fresh.group)
                 yield fresh.group
                 sent += 1
 

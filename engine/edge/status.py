@@ -90,6 +90,7 @@ class EngineStatus:
             detail=wire.struct(
                 {
                     "run_folder": self._run_folder,
+                    "run": self._journal.owner,
                     "evaluating": self._evaluation.running,
                     "turned_away_groups": counts.turned_away,
                     "fruitless": self._lane.fruitless if self._lane.ends_fruitless else "",

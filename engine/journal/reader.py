@@ -83,6 +83,11 @@ class JournalReader:
         """An engine serves this run now."""
         return engine_lives(self._file)
 
+    @property
+    def owner(self) -> str:
+        """The word by which the run's traces and tool sessions are its own."""
+        return facts.fact(self._db, "owner") or ""
+
     def counts(self) -> Counts:
         return groups.count(self._db, int(facts.fact(self._db, "durable") or 0))
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TextIO
 
 import structlog
+
+from toolwright.tracing.ids import trace_id, trajectory_of
 
 LONGEST_VALUE = 300
 """Characters of one value in a sentence; the JSON line has all of it."""
@@ -20,6 +23,7 @@ def log_to(file: Path) -> None:
     stream = _Patient(file.open("a", buffering=1))
     structlog.configure(
         processors=[
+            _name_the_trace,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso"),
             structlog.processors.format_exc_info,
@@ -30,6 +34,12 @@ def log_to(file: Path) -> None:
         logger_factory=structlog.WriteLoggerFactory(file=stream),  # type: ignore[arg-type]
         cache_logger_on_first_use=False,
     )
+
+
+def name_the_run(run: str) -> None:
+    """From here on a line that names an attempt has its trajectory's trace id too, in what is
+    started from here."""
+    _RUN.set(run)
 
 
 def sentence(level: str, event: structlog.typing.EventDict) -> str:
@@ -43,7 +53,10 @@ def sentence(level: str, event: structlog.typing.EventDict) -> str:
     return f"{level}: {happened}: {told}" if told else f"{level}: {happened}"
 
 
-_FRAME = ("event", "level", "timestamp")
+_FRAME = ("event", "level", "timestamp", "trace")
+"""What people are not told again: the sentence has the attempt that the trace is of."""
+_RUN: ContextVar[str] = ContextVar("run", default="")
+"""The journal's owner, by which traces are named."""
 
 
 def _short(value: object) -> str:
@@ -71,6 +84,14 @@ class _Patient:
     def flush(self) -> None:
         with contextlib.suppress(OSError):
             self._inner.flush()
+
+
+def _name_the_trace(
+    _logger: object, _method: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    if (run := _RUN.get()) and isinstance(attempt := event.get("attempt"), str):
+        event["trace"] = trace_id(run, trajectory_of(attempt))
+    return event
 
 
 def _warn_people(

@@ -29,6 +29,7 @@ import structlog
 from engine.errors import StartupError
 from toolwright.recipe import Tool
 from toolwright.rpc.channel import backoff
+from toolwright.tracing.settings import ENDPOINT
 
 SERVE = (sys.executable, "-P", "-m", "toolsvc.cli", "serve")
 START_SECONDS = 600.0
@@ -51,9 +52,13 @@ log = structlog.get_logger("tools")
 class ToolProcess:
     """`start`, then `keep_running` for as long as it is wanted, and `stop` in any case."""
 
-    def __init__(self, name: str, table: Tool, *, folder: Path, output: Path) -> None:
+    def __init__(
+        self, name: str, table: Tool, *, folder: Path, output: Path, traces: str = ""
+    ) -> None:
         """`name`: of the table; paths in its words are relative to `folder`; what the process
-        prints is added to the file `output`."""
+        prints is added to the file `output`. `traces`: its collector, "" = what the environment
+        says."""
+        self._environment = {**os.environ, ENDPOINT: traces} if traces else None
         self._name = name
         self._table = table
         self._folder = folder
@@ -79,6 +84,7 @@ class ToolProcess:
                 stdout=PIPE,
                 stderr=output,
                 cwd=self._folder,
+                env=self._environment,
                 start_new_session=True,  # Ctrl-C is for the engine, which closes its sessions first
             )
             try:

@@ -70,11 +70,13 @@ class Served:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineState:
-    """turned_away: groups without a signal that dynamic sampling has turned away, in all lives of
-    the run. fruitless: why no group will come any more, a sentence; empty while one may."""
+    """run: the engine's own word for the run, by which traces are named; empty while it starts.
+    turned_away: groups without a signal that dynamic sampling has turned away, in all lives of the
+    run. fruitless: why no group will come any more, a sentence; empty while one may."""
 
     turned_away: int
     fruitless: str
+    run: str = ""
 
 
 class EngineClient:
@@ -220,6 +222,7 @@ class EngineClient:
         return EngineState(
             turned_away=int(told.get("turned_away_groups", 0)),
             fruitless=str(told.get("fruitless", "")),
+            run=str(told.get("run", "")),
         )
 
     async def _lease(

@@ -12,6 +12,7 @@ from learner.intake.ahead import Ahead
 from learner.intake.client import EngineClient
 from learner.intake.ledger import Ledger
 from learner.loop.gauges import LoopGauges
+from learner.loop.traces import StepTraces
 from learner.maths.tasks import Tasks
 from learner.metrics import MetricsLog
 from learner.model.policy import Model, Policy
@@ -27,10 +28,11 @@ from toolwright.types import WeightVersion
 
 @dataclass(slots=True, kw_only=True)
 class Run:
-    """One run. `client`, `ahead`, `log` and `gauges` live on rank 0 only.
+    """One run. `client`, `ahead`, `log`, `gauges` and `traces` live on rank 0 only.
 
     ahead: leases the next batch while this one trains; None where nothing may be leased ahead.
-    gauges: what Prometheus is shown; None where it is not to be.
+    gauges: what Prometheus is shown; traces: what a collector is told; None where they are not
+    wanted.
     by_group: publishes from memory to memory; None where weights go by disk.
     offered: folder of the newest published weights. images: by hash, what the policy was shown in
     this step's groups; None where it reads text alone. saved: step of the newest checkpoint.
@@ -54,6 +56,7 @@ class Run:
     by_group: ByGroup | None = None
     log: MetricsLog | None = None
     gauges: LoopGauges | None = None
+    traces: StepTraces | None = None
     offered: Path
     images: dict[str, Image] | None = None
     saved: int = -1

@@ -68,6 +68,8 @@ def tell(
         run.log.write(run.version.step, values)
     if run.gauges is not None:
         run.gauges.step(run.version.step, values)
+    if run.traces is not None:
+        run.traces.step(run.version, leased.groups, values)
     run.report.step(
         run.version.step,
         f"reward {facts.get('reward', 0.0):.3f}  gap {found.get('gap_max', float('nan')):.1e}  "

@@ -22,6 +22,7 @@ OF_THE_PLACE = frozenset(
     {
         "run.engine",
         "run.folder",  # compared as the folder that it leads to
+        "run.traces",
         "policy.model",  # compared as its shape and its tokenizer
         "task.reward_threads",
         "tasks.*.reward_threads",

@@ -91,6 +91,14 @@ def serve(
     metrics_public: Annotated[
         bool, typer.Option(help="show that page to other machines too, without a token")
     ] = False,
+    traces: Annotated[
+        str,
+        typer.Option(
+            metavar="URL",
+            help="send a span of each call to this OTLP/HTTP collector, as http://127.0.0.1:4318; "
+            "default: OTEL_EXPORTER_OTLP_ENDPOINT, or none",
+        ),
+    ] = "",
     health: Annotated[
         str, typer.Option(help="answer grpc.health.v1, without TLS or token, at this host:port too")
     ] = "",
@@ -187,6 +195,7 @@ def serve(
         clients=tls_client_ca,
         metrics=metrics,
         metrics_public=metrics_public,
+        traces=traces,
         health=health,
         max_sessions=max_sessions,
         observation_limit=observation_chars,

@@ -28,6 +28,7 @@ from toolsvc.plugin.actions import InvalidAction
 from toolsvc.plugin.reading import arguments_of, tool_of_action
 from toolsvc.plugin.results import failure, invalid
 from toolsvc.types import Call, CallRequest, Recorded, Result
+from toolwright.tracing.ids import trace_id, trajectory_of
 from toolwright.types import ToolErrorKind
 
 LONGEST_RUN = 24 * 3600.0
@@ -172,7 +173,8 @@ class Calls:
         error: BaseException,
     ) -> None:
         """A fault of ours. Where the tool may have run, the id stays taken."""
-        log.error("call failed", call=call_id, tool=tool, exc_info=error)
+        trace = trace_id(session.info.owner, trajectory_of(call_id))
+        log.error("call failed", call=call_id, tool=tool, trace=trace, exc_info=error)
         if running.started_at is None:
             session.ledger.release(call_id)
         else:
@@ -185,6 +187,7 @@ class Calls:
     ) -> None:
         session.ledger.settle(call_id)
         self._watch.call_recorded(recorded)
+        self._watch.call_ended(session.info, call_id, recorded)
         running.end(recorded)
 
 

@@ -25,6 +25,7 @@ from toolwright.recipe.tasks import (
     laid_out,
     task_key,
 )
+from toolwright.tracing.settings import endpoint_fault
 
 ARCHITECTURES = ("qwen2", "qwen3", "llama", "qwen3_moe")
 """`model_type` of the policies of text alone; they can be sampled and trained."""
@@ -60,6 +61,11 @@ class Run(Table):
     max_staleness: int = Field(default=0, ge=0, description="in weight versions")
     correction: CorrectionMode = "bypass"
     engine: str = Field(default="127.0.0.1:50051", description="address of `engine serve`")
+    traces: str = Field(
+        default="",
+        description="OTLP/HTTP collector of traces, as http://127.0.0.1:4318; empty = "
+        "OTEL_EXPORTER_OTLP_ENDPOINT, or none",
+    )
 
     other_keys: ClassVar = other_names.RUN
 
@@ -71,6 +77,13 @@ class Run(Table):
         if fault := grpc_fault(engine):
             raise ValueError(fault)
         return engine
+
+    @field_validator("traces")
+    @classmethod
+    def _traces_go_to_an_address(cls, traces: str) -> str:
+        if traces and (fault := endpoint_fault(traces)):
+            raise ValueError(fault)
+        return traces
 
     @property
     def batch(self) -> int:
