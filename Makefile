@@ -34,7 +34,7 @@ PACKAGES := firejail
 TEST_PACKAGES := bubblewrap postgresql redis-server chromium chromium-sandbox podman runc
 VENV_PYTHON := .venv/bin/python
 
-.PHONY: help setup demo real test test-packages house proto proto-check breaking baseline unit clean
+.PHONY: help setup demo real docs docs-serve test test-packages house proto proto-check breaking baseline unit clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -65,6 +65,12 @@ demo: setup ## train the calculator agent: make demo [RECIPE=folder] [SEEDS=3] [
 
 real: setup ## train a pretrained model: make real [SEEDS=3] [CONTROL=1] [DEVICE=cuda SAMPLER_PYTHON=...]
 	$(call train,recipes/arithmetic/$(if $(filter cuda,$(DEVICE)),gpu,recipe).toml $(if $(SAMPLER_PYTHON),--set console.sampler.python=$(abspath $(SAMPLER_PYTHON))),real)
+
+docs: setup ## the documentation as a site, in .site/index.html; fails on a dead link
+	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
+
+docs-serve: setup ## the site on 127.0.0.1:8000, built again whenever a page changes
+	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs serve --dev-addr 127.0.0.1:8000
 
 test: setup test-packages house ## everything that can be tested on this machine
 	@$(VENV_PYTHON) tests/run.py $(TEST_WORKERS)
