@@ -23,6 +23,8 @@ from toolsvc.fleet.shared import SharedHosts
 from toolsvc.host.host import Host
 from toolsvc.plugin.tool import Tool
 from toolsvc.sandbox.sandbox import Sandbox
+from toolwright.tracing.exporter import Exporter
+from toolwright.tracing.settings import Collector
 
 OF_A_PROCESS = re.compile(r"_process_[a-z_]+$")
 """What Prometheus' client shows of every process."""
@@ -52,7 +54,11 @@ def all_families() -> tuple[Metric, ...]:
         memory.registry,
         _of_service(),
     )
-    return (*(one for registry in registries for one in registry.collect()), *_of_fleet())
+    return (
+        *(one for registry in registries for one in registry.collect()),
+        *_of_fleet(),
+        *_of_traces(),
+    )
 
 
 @cache
@@ -66,6 +72,15 @@ def _of_service() -> CollectorRegistry:
     metrics = ServiceMetrics([tool])
     metrics.look_at(Host([tool]))
     return metrics.registry
+
+
+def _of_traces() -> Iterable[Metric]:
+    for process in ("engine", "toolsvc", "learner"):
+        exporter = Exporter(
+            Collector(host="127.0.0.1", port=9, path="/", secure=False), process=process
+        )
+        yield from exporter.collect()
+        exporter.close()
 
 
 def _of_fleet() -> Iterable[Metric]:
