@@ -25,6 +25,10 @@ GROUPS_A_STEP = 16
 GROUPS_A_COMMIT = 64
 ACTION, ANSWER = 60, 120
 """Words of one."""
+STEP_S = 60.0
+BEGAN = 1.8e9
+"""Unix seconds of the first step."""
+NS = 1_000_000_000
 SEED = 1
 
 
@@ -74,6 +78,7 @@ def _member(
         timings=pb.TrajectoryTimings(wall_s=float(chance.exponential(3.0))),
         tokenizer_hash=digest,
     )
+    at = _clock(message, version.step, chance)
     sequence = message.sequences.add(id=f"{name}.0")
     for turn in range(3):
         words = _words(chance, ACTION)
@@ -86,8 +91,13 @@ def _member(
             turn=turn,
             trainable=True,
         )
+        written = at + int(chance.exponential(4.0) * NS)
+        message.action_timings.add(
+            turn=turn, asked_ns=at, first_ns=at + NS // 20, acted_ns=written + NS // 10
+        )
         if turn == 2:
             break
+        at = written + int(chance.exponential(2.0) * NS)
         answer = _words(chance, ANSWER)
         sequence.segments.add(
             author=pb.AUTHOR_TOOL, token_ids=answer.tobytes(), token_count=ANSWER, turn=turn
@@ -99,8 +109,18 @@ def _member(
             action=_text(words),
             observation=_text(answer),
             valid=True,
+            timings=pb.CallTimings(
+                stop_read_ns=written, dispatched_ns=written, result_ns=at, queued_s=0.01
+            ),
         )
     return message.SerializeToString()
+
+
+def _clock(message: pb.Trajectory, step: int, chance: np.random.Generator) -> int:
+    """Nanoseconds at which the first action of a trajectory of this step is asked for."""
+    message.timings.clock_s = BEGAN
+    message.timings.open_s = 0.01
+    return 1 + int((step + chance.random() / 2) * STEP_S * NS)
 
 
 def _words(chance: np.random.Generator, count: int) -> Any:

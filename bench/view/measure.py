@@ -63,6 +63,13 @@ def measure(home: Path, trajectories: int) -> dict[str, Any]:
         asked.append(
             Asked(name="one trajectory", found=1, cold=time.perf_counter() - begun, warm=0)
         )
+        begun = time.perf_counter()
+        bars = _get(address, "timeline", {"run": "run", "step": "1"})["bars"]
+        asked.append(
+            Asked(
+                name="a step's timeline", found=len(bars), cold=time.perf_counter() - begun, warm=0
+            )
+        )
         peak = _peak_bytes(process.pid)
     index = sum(file.stat().st_size for file in (home / "toolwright" / "view").iterdir())
     return {

@@ -104,6 +104,11 @@ def _meant(folder: Path) -> str:
 def read_run(folder: Path, name: str = "") -> RunFiles:
     """RecordBroken where the folder is none of a run, or cannot be read."""
     check_run(folder)
+    return read_folder(folder, name)
+
+
+def read_folder(folder: Path, name: str = "") -> RunFiles:
+    """As `read_run`, also of a folder that has none of SIGNS: nothing is known of that run."""
     remarks = []
     try:
         record, resolved = read_record(folder), read_resolved(folder)

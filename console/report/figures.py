@@ -23,6 +23,7 @@ from console.report import breakdown, plots
 from console.report.commands import commands, processes
 from console.report.headline import are_shares, headline, judge_all, judge_run
 from console.report.measured import measured
+from console.report.plot import thinned
 from console.report.suites import Asked, Change, all_asked, change, mean, told
 from console.report.tasks import of_tasks
 from console.report.transcript import before_and_after
@@ -43,6 +44,7 @@ def figures(runs: Sequence[RunFiles], *, output: Path) -> dict[str, Any]:
     judgement = judge_all(runs, main)
     learnt = [run for run in runs if not run.resolved.control] or list(runs)
     first = learnt[0]
+    curve = plots.curve(runs, main, every)
     return {
         "headline": headline(judgement, main, words, shares=are_shares(runs)),
         **_judgement(judgement),
@@ -52,10 +54,12 @@ def figures(runs: Sequence[RunFiles], *, output: Path) -> dict[str, Any]:
         "rows": _rows(runs, asked),
         "runs": [_run(run, asked, main) for run in runs],
         "tiles": _tiles(runs, learnt, main),
-        "curve": plots.curve(runs, main, every),
-        "suite_plots": [*plots.suites(runs, every), *plots.beside(runs, asked)],
-        "measured_plots": measured(runs),
-        "plots": [*of_tasks(runs), *plots.training(runs)],
+        "curve": None if curve is None else thinned(curve),
+        "suite_plots": [
+            thinned(one) for one in (*plots.suites(runs, every), *plots.beside(runs, asked))
+        ],
+        "measured_plots": [thinned(one) for one in measured(runs)],
+        "plots": [thinned(one) for one in (*of_tasks(runs), *plots.training(runs))],
         "evaluations": _evaluations(runs),
         "breakdowns": _breakdowns(first),
         "stages": _stages(runs),
@@ -71,7 +75,7 @@ def figures(runs: Sequence[RunFiles], *, output: Path) -> dict[str, Any]:
             for run in runs
             for doubt in of_calls(run.record.steps)
         ],
-        "remarks": [clean.text(f"{run.name}: {line}") for run in runs for line in _remarks(run)],
+        "remarks": [clean.text(f"{run.name}: {line}") for run in runs for line in remarks_of(run)],
     }
 
 
@@ -286,7 +290,8 @@ def _sample(sample: Sample) -> dict[str, Any]:
     }
 
 
-def _remarks(run: RunFiles) -> list[str]:
+def remarks_of(run: RunFiles) -> list[str]:
+    """What could not be read of it, and what it did not come to, a sentence each."""
     found = list(run.remarks)
     if run.planned is not None and run.steps < run.planned:
         found.append(f"{run.steps} of {run.planned} steps are made")

@@ -7,7 +7,10 @@ long lists `x`, `y` and, where points have errors, `error`. `band`: errors are a
 
 from __future__ import annotations
 
+import itertools
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from statistics import fmean
 from typing import Any
 
 from toolwright.page.charts import SMALL, WIDE, Line, Point, line_chart, stacked_areas
@@ -21,16 +24,15 @@ Plot = dict[str, Any]
 def line(
     name: str, style: str, points: Sequence[tuple[float, float]], dots: str, run: str = ""
 ) -> dict[str, Any]:
-    """A line of a plot, of as many points as are seen. dots: see `charts.Line`. run: whose it is,
-    where there are several."""
-    kept = thin(points)
+    """A line of a plot, with all its points: see `thinned`. dots: see `charts.Line`. run: whose it
+    is, where there are several."""
     return {
         "name": name,
         "run": run,
         "style": style,
         "dots": dots,
-        "x": [x for x, _ in kept],
-        "y": [short(y) for _, y in kept],
+        "x": [x for x, _ in points],
+        "y": [y for _, y in points],
     }
 
 
@@ -63,12 +65,61 @@ def plot(
     }
 
 
-def thin(points: Sequence[tuple[float, float]]) -> Sequence[tuple[float, float]]:
-    """At most MOST_POINTS of them, evenly chosen, first and last included."""
-    if len(points) <= MOST_POINTS:
-        return points
-    last = len(points) - 1
-    return [points[round(i * last / (MOST_POINTS - 1))] for i in range(MOST_POINTS)]
+def thinned(of: Plot, most: int = MOST_POINTS, *, means: bool = False) -> Plot:
+    """The plot with at most so many points a line, of as many digits as are seen. Areas lie on each
+    other, so all of theirs have the same steps: those of the first. means: a line that lost points
+    has `mean` beside `y`, at each point that of all values of its stretch."""
+    areas = of["kind"] == "areas"
+    by = of["lines"][0]
+    steps = {by["x"][at] for at in extremes(by["y"], most)} if areas else set()
+    lines = []
+    for one in of["lines"]:
+        kept = (
+            [at for at, x in enumerate(one["x"]) if x in steps]
+            if areas
+            else extremes(one["y"], most)
+        )
+        seen = {
+            name: [short(one[name][at]) for at in kept] for name in ("y", "error") if name in one
+        }
+        if means and not areas and len(kept) < len(one["y"]):
+            seen["mean"] = _means(one["y"], kept, most)
+        lines.append(one | {"x": [one["x"][at] for at in kept]} | seen)
+    return of | {"lines": lines}
+
+
+def thin(
+    points: Sequence[tuple[float, float]], most: int = MOST_POINTS
+) -> Sequence[tuple[float, float]]:
+    """At most so many points, as `extremes` chooses them."""
+    return [points[place] for place in extremes([y for _, y in points], most)]
+
+
+def extremes(values: Sequence[float], most: int) -> Sequence[int]:
+    """Places of at most so many values, in order: the first, the last, and of every equal stretch
+    between them the least and the largest, so that no spike is lost. most: 4 or more."""
+    last = len(values) - 1
+    if last < most:
+        return range(len(values))
+    kept = [0, last]
+    for stretch in _stretches(len(values), most):
+        kept += {min(stretch, key=values.__getitem__), max(stretch, key=values.__getitem__)}
+    return sorted(kept)
+
+
+def _stretches(count: int, most: int) -> list[range]:
+    """Of the places between the first and the last, each for two points."""
+    stretches = (most - 2) // 2
+    edges = [1 + (count - 2) * number // stretches for number in range(stretches + 1)]
+    return [range(begin, end) for begin, end in itertools.pairwise(edges)]
+
+
+def _means(values: Sequence[float], kept: Sequence[int], most: int) -> list[float]:
+    """Of the stretch of each place that is kept; the ends take part in their neighbours'."""
+    stretches = _stretches(len(values), most)
+    ends = [stretch.stop for stretch in stretches]
+    found = [short(fmean(values[place] for place in stretch)) for stretch in stretches]
+    return [found[min(bisect_right(ends, place), len(found) - 1)] for place in kept]
 
 
 def short(value: float) -> float:

@@ -138,6 +138,18 @@ METRICS = (
         low=0,
     ),
     Metrics(
+        key="clip",
+        title="Clipped",
+        unit="share of tokens",
+        values={
+            "at either bound": "clip_fraction",
+            "at the upper": "clip_high_fraction",
+            "at the lower": "clip_low_fraction",
+        },
+        note="Trained tokens whose ratio to the old policy a bound of the loss cut off.",
+        low=0,
+    ),
+    Metrics(
         key="rate",
         title="Learning rate",
         unit="rate",

@@ -22,12 +22,15 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from console.errors import RecordBroken
 from console.web.door import Door
 from console.web.index import queries
 from console.web.index.queries import BadQuestion, Question
 from console.web.keeping import Keeper
 from console.web.runs import Run
+from console.web.telling.images import Image, NoImage, image_of
 from console.web.telling.telling import tell
+from console.web.timeline.timeline import timeline
 from toolwright import page as shared_page
 from toolwright.rpc.auth import Tokens
 
@@ -72,6 +75,10 @@ def _routes(answers: Answers) -> list[Route]:
         Route("/api/rows", _asked(answers.rows)),
         Route("/api/group", _asked(answers.group)),
         Route("/api/trajectory", _asked(answers.trajectory)),
+        Route("/api/curves", _asked(answers.curves)),
+        Route("/api/about", _asked(answers.about)),
+        Route("/api/image", _asked(answers.image, _image)),
+        Route("/api/timeline", _asked(answers.timeline)),
         Route("/api/growth", answers.growth),
     ]
 
@@ -103,6 +110,19 @@ class Answers:
         whole = asked.get("whole") in _YES
         return tell(run.folder, row, run.spellings, whole=whole)
 
+    def curves(self, asked: QueryParams) -> Any:
+        return self._run(asked).figures.curves()
+
+    def about(self, asked: QueryParams) -> Any:
+        return self._run(asked).figures.about()
+
+    def image(self, asked: QueryParams) -> Image:
+        return image_of(self._run(asked).folder, asked.get("sha256", ""))
+
+    def timeline(self, asked: QueryParams) -> Any:
+        step = _number("step", asked["step"], whole=True) if asked.get("step") else None
+        return timeline(self._run(asked).index.file, None if step is None else int(step))
+
     async def growth(self, _request: Request) -> Response:
         """Server-sent events: the state of all runs, now and after every change."""
 
@@ -133,6 +153,7 @@ class Answers:
             "rows": queries.count(run.index.file),
             "generation": run.index.generation,
             "whole": run.whole,
+            "measured": run.measured,
             "remarks": [*filter(None, [run.fault]), *run.remarks],
         }
 
@@ -180,16 +201,21 @@ def _number(name: str, text: str, *, whole: bool) -> int | float:
     raise BadQuestion(f"{name} is {'a whole number' if whole else 'a number'}, not {text[:40]!r}")
 
 
-def _asked(answer: Callable[[QueryParams], Any]) -> Answering:
-    """An answer as JSON, made in a thread; a fault as a sentence."""
+def _asked(
+    answer: Callable[[QueryParams], Any],
+    respond: Callable[[Any], Response] = lambda found: _json(as_json(found)),
+) -> Answering:
+    """An answer, made in a thread; a fault as a sentence."""
 
     async def answering(request: Request) -> Response:
         try:
-            return _json(await asyncio.to_thread(lambda: as_json(answer(request.query_params))))
+            return await asyncio.to_thread(lambda: respond(answer(request.query_params)))
         except BadQuestion as error:
             return _json(as_json({"error": str(error)}), 400)
-        except Unknown as error:
+        except (Unknown, NoImage) as error:
             return _json(as_json({"error": str(error)}), 404)
+        except RecordBroken as error:
+            return _json(as_json({"error": str(error)}), 503)
         except sqlite3.Error as error:
             return _json(as_json({"error": f"the index cannot be read now: {error}"}), 503)
 
@@ -198,6 +224,10 @@ def _asked(answer: Callable[[QueryParams], Any]) -> Answering:
 
 def _json(content: bytes, status: int = 200) -> Response:
     return Response(content, status, media_type="application/json")
+
+
+def _image(image: Image) -> Response:
+    return Response(image.data, media_type=image.kind)
 
 
 def _file(file: Path) -> Answering:

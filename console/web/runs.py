@@ -12,6 +12,7 @@ from console.record.run import SIGNS, check_count, check_run, distinct
 from console.web.index.index import Index
 from console.web.index.schema import index_file
 from console.web.index.sources import JOURNAL
+from console.web.measures.reading import Figures
 from console.web.telling.tokens import Spellings
 
 DEEPEST = 3
@@ -23,23 +24,30 @@ MOST_ENTRIES = 10_000
 class Run:
     """One run. whole: its index has all that the run had when it was last looked at.
 
-    fault: why the index cannot be written; what it holds is shown all the same.
+    fault: why the index cannot be written; what it holds is shown all the same. measured: the state
+    of the figures' files then.
     """
 
     name: str
     folder: Path
     index: Index
     spellings: Spellings
+    figures: Figures
     whole: bool = False
     fault: str = ""
     remarks: tuple[str, ...] = field(default=())
+    measured: str = ""
 
     def refresh(self) -> bool:
         """Brings the index on by a batch; returns whether something changed for who looks."""
-        before = (self.index.generation, self.whole, self.remarks)
+        before = self._seen()
+        self.measured = self.figures.state
         self.whole = not self.index.refresh()
         self.remarks = tuple(self.index.remarks)
-        return before != (self.index.generation, self.whole, self.remarks)
+        return before != self._seen()
+
+    def _seen(self) -> tuple[object, ...]:
+        return (self.index.generation, self.whole, self.remarks, self.measured)
 
 
 def find_runs(named: Sequence[Path]) -> list[Path]:
@@ -61,7 +69,10 @@ def open_runs(folders: Sequence[Path], cache: Path) -> list[Run]:
     for name, folder in zip(distinct(folders), folders, strict=True):
         spellings = Spellings(folder)
         index = Index(folder, index_file(folder, cache), spellings.decoder)
-        runs.append(Run(name=name, folder=folder, index=index, spellings=spellings))
+        figures = Figures(folder, name)
+        runs.append(
+            Run(name=name, folder=folder, index=index, spellings=spellings, figures=figures)
+        )
     return runs
 
 

@@ -20,11 +20,19 @@ export function keepToken(token) {
 }
 
 export async function ask(what, asked = {}, signal = undefined) {
+  return (await answerTo(what, asked, signal)).json();
+}
+
+export async function askBytes(what, asked) {
+  return (await answerTo(what, asked)).blob();
+}
+
+async function answerTo(what, asked, signal = undefined) {
   const known = Object.entries(asked).filter(([, value]) => value !== undefined && value !== "");
   const answer = await fetch(`/api/${what}?${new URLSearchParams(known)}`, { headers: headers(), signal });
   if (answer.status === 401) throw new Refused("the token is missing or wrong");
+  if (answer.ok) return answer;
   const text = await answer.text();
-  if (answer.ok) return JSON.parse(text);
   let sentence = text;
   try {
     sentence = JSON.parse(text).error;

@@ -1,6 +1,8 @@
 // Numbers and words as people read them.
 
 const WHOLE = new Intl.NumberFormat("en");
+const FIGURE = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
+const MOMENT = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "short" });
 
 export const count = (value) => WHOLE.format(value);
 
@@ -21,6 +23,26 @@ export function seconds(value) {
   if (value < 1) return `${Number((value * 1000).toPrecision(2))} ms`;
   return value < 100 ? `${value.toFixed(1)} s` : `${count(Math.round(value))} s`;
 }
+
+// A measured value, to four digits: "0.4125", "12,340", "1.2e-7".
+export function figure(value) {
+  if (typeof value !== "number") return "";
+  const size = Math.abs(value);
+  const text = size !== 0 && (size >= 1e9 || size < 1e-3) ? size.toExponential(2).replace(/\.?0+e/, "e") : FIGURE.format(size);
+  return value < 0 ? `\u2212${text}` : text;
+}
+
+// A time span: "4.2 s", "12 min 3 s", "3 h 20 min".
+export function span(value) {
+  if (typeof value !== "number") return "";
+  if (value < 60) return `${Number(value.toFixed(1))} s`;
+  const whole = Math.round(value);
+  const [hours, minutes] = [Math.floor(whole / 3600), Math.floor((whole % 3600) / 60)];
+  return hours ? `${count(hours)} h ${minutes} min` : `${minutes} min ${whole % 60} s`;
+}
+
+// When something was, by this browser's clock and zone. at: unix seconds.
+export const moment = (at) => (typeof at === "number" ? MOMENT.format(new Date(at * 1000)) : "");
 
 // "max_turns" as "max turns".
 export const words = (name) => name.replaceAll("_", " ");

@@ -1,9 +1,13 @@
-// The page as a whole: the head with the runs, and below it the table or one trajectory.
+// The page as a whole: the head with the runs, and below it one of a run's pages, or the list of runs.
 
 import { Refused, keepToken, listen, takeToken } from "./api.js";
 import { copy, fill, h, say } from "./dom.js";
 import { count, plural } from "./format.js";
 import { address, follow, go, here } from "./place.js";
+import { About } from "./measures/about.js";
+import { Curves } from "./measures/curves.js";
+import { Runs } from "./measures/list.js";
+import { Timeline } from "./timeline/timeline.js";
 import { Table } from "./trajectories/table.js";
 import { showTrajectory } from "./trajectories/trajectory.js";
 
@@ -11,7 +15,11 @@ const top = document.getElementById("top");
 const main = document.getElementById("main");
 let runs = null;
 let table = null;
+let page = null; // one of PAGES, or the list of runs, while it is shown
 let shown = "";
+
+const PAGES = new Map([["timeline", Timeline], ["curves", Curves], ["run", About]]);
+const NAMES = [["", "Trajectories"], ["timeline", "Timeline"], ["curves", "Curves"], ["run", "Run"]];
 
 function show() {
   const place = here();
@@ -20,8 +28,14 @@ function show() {
   if (!place.run) return runs.length === 1 ? go({ run: runs[0].name }, { replace: true }) : showRuns();
   const run = runs.find((one) => one.name === place.run);
   head(run);
-  if (!run) return fill(main, h("p", { class: "fault" }, `no run ${place.run} is shown here`));
+  if (!run) {
+    leavePage();
+    return fill(main, h("p", { class: "fault" }, `no run ${place.run} is shown here`));
+  }
   document.title = [place.trajectory, run.name, "Toolwright"].filter(Boolean).join(" · ");
+  const Page = place.trajectory ? undefined : PAGES.get(place.page);
+  if (Page) return showPage(Page, place);
+  leavePage();
   const now = place.trajectory ? address(place) : `table of ${run.name}`;
   if (now === shown && place.trajectory) return undefined;
   if (place.trajectory) {
@@ -36,27 +50,42 @@ function show() {
   return undefined;
 }
 
+// Every page has `enter`, `moved` when the address has changed, `grown` when runs have, and `leave`.
+function showPage(Page, place) {
+  if (page instanceof Page && page.run === place.run) return page.moved(place);
+  leavePage();
+  table?.leave();
+  shown = "page";
+  page = new Page(place.run, failed);
+  page.enter(main, place, runs);
+  scrollTo(0, 0);
+  return undefined;
+}
+
+function leavePage() {
+  page?.leave();
+  page = null;
+}
+
 function showRuns() {
   head(null);
+  leavePage();
   shown = "runs";
   document.title = "Toolwright";
-  const rows = runs.map((run) =>
-    h("li", {},
-      h("a", { href: address({ run: run.name }) }, run.name),
-      h("span", { class: "quiet" }, plural(run.rows, "trajectory", "trajectories")),
-      h("span", { class: "quiet path" }, run.folder)),
-  );
-  fill(main, h("h1", {}, "Runs"), h("ul", { class: "runs" }, rows));
+  page = new Runs(failed);
+  page.enter(main, runs);
 }
 
 function head(run) {
   const several = runs.length > 1;
   const choose = h("select", {
-    "aria-label": "run", onchange: (event) => go({ run: event.target.value }),
+    "aria-label": "run", onchange: (event) => go({ run: event.target.value, page: here().page }),
   }, runs.map((one) => h("option", { value: one.name, selected: one === run }, one.name)));
   fill(top,
     h("a", { class: "home", href: several ? "/?" : address({ run: runs[0].name }) }, "Toolwright"),
     several && run ? choose : h("span", { class: "run" }, run ? run.name : ""),
+    run && h("nav", { "aria-label": "pages of the run" }, NAMES.map(([kind, name]) =>
+      h("a", { href: address({ run: run.name, page: kind }), "aria-current": (here().page ?? "") === kind ? "page" : null }, name))),
     run && h("span", { class: run.whole ? "state" : "state busy" },
       run.whole ? plural(run.rows, "trajectory", "trajectories") : `reading … ${count(run.rows)} so far`),
     run?.remarks.length > 0 && h("details", { class: "remarks" },
@@ -74,13 +103,14 @@ async function link() {
 function heard(state) {
   const first = runs === null;
   runs = state.runs;
-  if (first || shown === "runs") return show();
+  if (first) return show();
   const place = here();
   const run = runs.find((one) => one.name === place.run);
   const open = top.querySelector("details")?.open;
   if (!top.contains(document.activeElement)) head(run);
   if (open && top.querySelector("details")) top.querySelector("details").open = true;
-  if (run && table?.run === run.name) table.grown(run);
+  page?.grown(runs);
+  if (!page && run && table?.run === run.name) table.grown(run);
   return undefined;
 }
 
@@ -118,7 +148,8 @@ addEventListener("keydown", (event) => {
   if (typing || event.ctrlKey || event.metaKey || event.altKey) return undefined;
   const { trajectory, beside, ...place } = here();
   if (event.key === "Escape" && trajectory) return go(place);
-  if (!trajectory && table) table.key(event);
+  if (page) page.key?.(event);
+  else if (!trajectory && table) table.key(event);
   return undefined;
 });
 show();

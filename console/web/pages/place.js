@@ -3,16 +3,20 @@
 export const FILTERS = [
   "text", "within", "suite", "stop", "tool", "step_from", "step_to", "reward_from", "reward_to", "failed",
 ];
-const NAMES = ["run", ...FILTERS, "sort", "descending", "trajectory", "beside"];
+const NAMES = ["run", "page", "at", ...FILTERS, "sort", "descending", "trajectory", "beside", "find"];
+const LISTS = ["with", "section"]; // other runs; sections of curves
 
 export function here() {
   const asked = new URLSearchParams(location.search);
-  return Object.fromEntries(NAMES.flatMap((name) => (asked.get(name) ? [[name, asked.get(name)]] : [])));
+  const said = NAMES.flatMap((name) => (asked.get(name) ? [[name, asked.get(name)]] : []));
+  const lists = LISTS.flatMap((name) => (asked.has(name) ? [[name, asked.getAll(name).filter(Boolean)]] : []));
+  return Object.fromEntries([...said, ...lists]);
 }
 
 export function address(place) {
   const asked = new URLSearchParams();
   for (const name of NAMES) if (place[name]) asked.set(name, place[name]);
+  for (const name of LISTS) for (const one of place[name] ?? []) asked.append(name, one);
   return "/?" + asked;
 }
 

@@ -7,7 +7,7 @@ harmless. Long ones are cut unless everything is asked for; what is cut says how
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from console.web.index.sources import (
 )
 from console.web.telling.tokens import Spelling, Spellings
 from toolwright.common.v1 import trajectory_pb2 as pb
+from toolwright.tracing.ids import trace_id
 from toolwright.types import Author, CallRecord, Segment, Trajectory
 from toolwright.wire import trajectory_from_proto
 
@@ -48,8 +49,9 @@ def tell(
     shown = {key: value for key, value in row.items() if key not in ("at", "part", "sample")}
     try:
         if row["source"] == JOURNAL:
-            found, fate = _of_journal(folder / JOURNAL, row["at"], row["part"])
-            return shown | {"fate": fate, "record": of_record(found, spellings, whole=whole)}
+            found, fate, owner = _of_journal(folder / JOURNAL, row["at"], row["part"])
+            record = of_record(found, spellings, whole=whole)
+            return shown | {"fate": fate, "trace": trace_id(owner, found.id), "record": record}
         if row["kind"] == "file":
             found = _of_file(folder / row["source"], row["at"])
             return shown | {"record": of_record(found, spellings, whole=whole)}
@@ -128,7 +130,10 @@ def _segment(segment: Segment, spelling: Spelling | None, cut: _Cut) -> dict[str
         "tokens": len(segment.token_ids),
         "trainable": segment.trainable,
         "version": str(segment.weight_version) if segment.weight_version else None,
-        "media": [ref.blob.media_type for ref in segment.media],
+        "media": [
+            {"sha256": ref.blob.sha256, "kind": ref.blob.media_type, "size": ref.blob.size}
+            for ref in segment.media
+        ],
     }
     if segment.sampling is not None:
         told["temperature"] = segment.sampling.temperature
@@ -137,6 +142,8 @@ def _segment(segment: Segment, spelling: Spelling | None, cut: _Cut) -> dict[str
         told["matched"] = segment.finish.matched_text or segment.finish.matched_token
     if spelling is None:
         return told | {"ids": list(segment.token_ids[: None if cut.whole else MOST_PIECES])}
+    if segment.media:
+        return told | {"runs": [cut(text) for text in _around_images(segment, spelling)]}
     if segment.author is not Author.MODEL or len(segment.token_ids) > MOST_PIECES:
         return told | cut(spelling.text(segment.token_ids))
     logprobs = segment.logprobs
@@ -145,6 +152,16 @@ def _segment(segment: Segment, spelling: Spelling | None, cut: _Cut) -> dict[str
         "pieces": spelling.pieces(segment.token_ids),
         "logprobs": None if logprobs is None else [round(value, 5) for value in logprobs],
     }
+
+
+def _around_images(segment: Segment, spelling: Spelling) -> Iterator[str]:
+    """Texts before, between and behind the segment's images, without the tokens that stand for
+    these: one more than there are images."""
+    place = 0
+    for ref in segment.media:
+        yield spelling.text(segment.token_ids[place : ref.token_offset])
+        place = ref.token_offset + ref.placeholder_tokens
+    yield spelling.text(segment.token_ids[place:])
 
 
 def _call(call: CallRecord, cut: _Cut) -> dict[str, Any]:
@@ -177,12 +194,14 @@ def _call(call: CallRecord, cut: _Cut) -> dict[str, Any]:
     }
 
 
-def _of_journal(file: Path, sequence: int, number: int) -> tuple[Trajectory, str]:
+def _of_journal(file: Path, sequence: int, number: int) -> tuple[Trajectory, str, str]:
+    """(the record, what became of its group, the run's owner, of whom traces have their ids)."""
     try:
         with open_journal(file) as db:
             refuse_other_formats(db)
             row = db.execute(
-                "SELECT trajectory, dropped FROM members JOIN groups USING (sequence)"
+                "SELECT trajectory, dropped, (SELECT value FROM facts WHERE name = 'owner')"
+                " FROM members JOIN groups USING (sequence)"
                 " WHERE sequence = ? AND number = ?",
                 (sequence, number),
             ).fetchone()
@@ -194,9 +213,10 @@ def _of_journal(file: Path, sequence: int, number: int) -> tuple[Trajectory, str
             'engine.history = "all" keeps everything'
         )
     try:
-        return trajectory_from_proto(pb.Trajectory.FromString(row[0])), FATES.get(row[1], "")
+        found = trajectory_from_proto(pb.Trajectory.FromString(row[0]))
     except (DecodeError, ValueError, TypeError) as error:
         raise Gone(f"the record cannot be read: {error}") from error
+    return found, FATES.get(row[1], ""), row[2] or ""
 
 
 def _of_file(file: Path, at: int) -> Trajectory:

@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
-import signal
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page, async_playwright, expect
+from playwright.async_api import Browser, Page, expect
 
 from tests.support.recorded_runs import CALL, Recorded
+from tests.support.viewers import chromium, page_of, served
 from tests.support.waiting import PATIENCE
-from toolsvc.tools.browser.chromium import find_program
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SCRIPT = "<script>window.ran = 1</script><img src=x onerror='window.ran = 1'><b>bold</b>"
 HOSTILE = f"{SCRIPT} \x1b[31mred\x1b[0m \u202eexe.gnp\u202c javascript:window.ran=1 \0 {{{{7*7}}}}"
 MANY = 130
-expect.set_options(timeout=PATIENCE * 1000)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,55 +50,10 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
         yield Shown(address=address, good=good, grows=grows)
 
 
-@contextmanager
-def served(home: Path, token: str = "") -> Iterator[tuple[str, str]]:
-    """(what the command says, its address)."""
-    command = [sys.executable, "-m", "console.cli", "view", "--web", str(home)]
-    process = subprocess.Popen(
-        [*command, "--listen", "127.0.0.1:0"],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "XDG_CACHE_HOME": str(home), "TOOLWRIGHT_TOKEN": token},
-    )
-    try:
-        assert process.stdout is not None
-        said = process.stdout.readline()
-        found = re.search(r"(http://127\.0\.0\.1:\d+)/", said)
-        assert found
-        yield said, found[1]
-    finally:
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(PATIENCE) == 0
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def browser() -> AsyncIterator[Browser]:
-    async with async_playwright() as playwright:
-        # Its own sandbox does not run as root; all that is opened here is ours.
-        browser = await playwright.chromium.launch(
-            executable_path=find_program(None), chromium_sandbox=False, timeout=PATIENCE * 1000
-        )
+    async with chromium() as browser:
         yield browser
-        await browser.close()
-
-
-@asynccontextmanager
-async def page_of(
-    browser: Browser, shown: Shown, place: str, *, width: int = 1400, **options: Any
-) -> AsyncIterator[Page]:
-    """A page in which nothing may fail."""
-    faults: list[str] = []
-    context = await browser.new_context(viewport={"width": width, "height": 900}, **options)
-    context.set_default_timeout(PATIENCE * 1000)
-    page = await context.new_page()
-    page.on("pageerror", lambda error: faults.append(str(error)))
-    page.on("console", lambda line: faults.append(line.text) if line.type == "error" else None)
-    await page.goto(f"{shown.address}/?{place}")
-    try:
-        yield page
-        assert not faults
-    finally:
-        await context.close()
 
 
 async def rows(page: Page, count: int) -> None:
@@ -115,7 +63,7 @@ async def rows(page: Page, count: int) -> None:
 async def test_the_keyboard_leads_from_the_search_to_a_trajectory_and_back(
     browser: Browser, shown: Shown
 ) -> None:
-    async with page_of(browser, shown, "run=good") as page:
+    async with page_of(browser, shown.address, "run=good") as page:
         await expect(page.locator("tbody tr").first).to_contain_text("number 129")
         await page.keyboard.press("/")
         await page.keyboard.type("number 77")
@@ -131,7 +79,7 @@ async def test_the_keyboard_leads_from_the_search_to_a_trajectory_and_back(
 
 
 async def test_more_rows_come_as_one_scrolls_and_heads_sort(browser: Browser, shown: Shown) -> None:
-    async with page_of(browser, shown, "run=good") as page:
+    async with page_of(browser, shown.address, "run=good") as page:
         await expect(page.locator("tbody tr").nth(49)).to_be_attached()
         for loaded in (100, MANY + 1):
             await page.keyboard.press("End")
@@ -145,7 +93,7 @@ async def test_more_rows_come_as_one_scrolls_and_heads_sort(browser: Browser, sh
 async def test_what_a_policy_wrote_is_shown_and_does_nothing(
     browser: Browser, shown: Shown
 ) -> None:
-    async with page_of(browser, shown, "run=good&text=bold") as page:
+    async with page_of(browser, shown.address, "run=good&text=bold") as page:
         await expect(page.locator("tbody tr")).to_contain_text("<script>window.ran = 1</script>")
         await page.locator("tbody a").click()
         body = page.locator("article")
@@ -183,7 +131,7 @@ async def test_a_string_becomes_neither_markup_nor_code(browser: Browser, shown:
 
 
 async def test_tokens_calls_and_the_group_of_a_trajectory(browser: Browser, shown: Shown) -> None:
-    async with page_of(browser, shown, "run=good&trajectory=g0-1") as page:
+    async with page_of(browser, shown.address, "run=good&trajectory=g0-1") as page:
         await expect(page.locator(".call summary")).to_contain_text("queued 1 ms, ran 250 ms")
         token = page.locator(".by-model .text span").nth(3)
         await expect(token).to_have_attribute("title", re.compile(r"token \d+ p = 0\.37"))
@@ -199,7 +147,7 @@ async def test_tokens_calls_and_the_group_of_a_trajectory(browser: Browser, show
 async def test_a_narrow_window_shows_all_in_either_light(
     browser: Browser, shown: Shown, scheme: str
 ) -> None:
-    async with page_of(browser, shown, "run=good", width=400, color_scheme=scheme) as page:
+    async with page_of(browser, shown.address, "run=good", width=400, color_scheme=scheme) as page:
         for place in ("run=good", "run=good&trajectory=g0-0"):
             await page.goto(f"{shown.address}/?{place}")
             await expect(page.locator("tbody tr, article").first).to_be_visible()
@@ -210,7 +158,7 @@ async def test_a_narrow_window_shows_all_in_either_light(
 
 
 async def test_an_empty_run_and_a_broken_one_say_so(browser: Browser, shown: Shown) -> None:
-    async with page_of(browser, shown, "run=empty") as page:
+    async with page_of(browser, shown.address, "run=empty") as page:
         await expect(page.locator(".line")).to_contain_text("no trajectories yet")
         await page.get_by_label("run", exact=True).select_option("broken")
         await expect(page.locator(".remarks")).to_contain_text("1 remark")
@@ -219,7 +167,7 @@ async def test_an_empty_run_and_a_broken_one_say_so(browser: Browser, shown: Sho
 
 
 async def test_rows_come_while_one_looks(browser: Browser, shown: Shown) -> None:
-    async with page_of(browser, shown, "run=grows") as page:
+    async with page_of(browser, shown.address, "run=grows") as page:
         await expect(page.locator(".line")).to_contain_text("no trajectories yet")
         await asyncio.to_thread(shown.grows.journal, [shown.grows.trajectory("g5-0")])
         await rows(page, 1)
@@ -246,7 +194,9 @@ async def test_a_token_is_asked_for_or_comes_in_the_link(browser: Browser, tmp_p
 
 async def test_a_whole_record_is_copied(browser: Browser, shown: Shown) -> None:
     allowed = ["clipboard-read", "clipboard-write"]
-    async with page_of(browser, shown, "run=good&trajectory=g0-0", permissions=allowed) as page:
+    async with page_of(
+        browser, shown.address, "run=good&trajectory=g0-0", permissions=allowed
+    ) as page:
         await page.get_by_role("button", name="Copy as JSON").click()
         await expect(page.locator("#said")).to_contain_text("copied as JSON")
         copied = await page.evaluate("navigator.clipboard.readText().then(JSON.parse)")

@@ -4,6 +4,7 @@ import { ask } from "../api.js";
 import { copy, fill, h, say } from "../dom.js";
 import { count, judged, plural, reward, seconds, shade, words } from "../format.js";
 import { showGroup } from "./group.js";
+import { image } from "./image.js";
 import { address, here } from "../place.js";
 import { plain, put } from "../visible.js";
 
@@ -32,18 +33,18 @@ function article(told, place, beside) {
   const body = h("div");
   const whole = async () => {
     const all = await ask("trajectory", { run: place.run, name: told.name, whole: "true" });
-    fill(body, sequences(all.record, undefined));
+    fill(body, sequences(all.record, { run: place.run }));
   };
-  fill(body, sequences(record, whole));
+  fill(body, sequences(record, { run: place.run, whole }));
   const { beside: _, ...alone } = here();
   return h("article", {},
     h("h1", {}, told.question || told.task || told.name),
     h("p", { class: "named" }, h("code", {}, told.name), h("span", {}, told.suite),
-      told.step === null ? null : h("span", {}, `step ${told.step}`), told.fate && h("span", {}, told.fate),
+      told.step === null ? null : h("span", {}, `step ${told.step}`), timed(place.run, told), told.fate && h("span", {}, told.fate),
       h("button", { type: "button", class: "quiet", onclick: () => copyRecord(place.run, told.name) }, "Copy as JSON"),
       beside && h("a", { class: "quiet", href: address({ ...alone, trajectory: told.name }) }, "alone")),
     told.gone && h("p", { class: "fault" }, `The tokens are not at hand: ${told.gone}`),
-    facts(told, record), body, events(record), figures(record));
+    facts(told, record), body, events(record), figures(record), ids(told, record));
 }
 
 async function copyRecord(run, name) {
@@ -72,13 +73,14 @@ function times(spent) {
   return [seconds(spent.wall), h("ul", { class: "times" }, cells)];
 }
 
-function sequences(record, whole) {
+// shown: the run, and what shows everything of a text that was cut.
+function sequences(record, shown) {
   if (!record.sequences.length && !record.calls.length) {
     return h("p", { class: "quiet" }, "No text of it was kept: an evaluation keeps the text of a few questions.");
   }
   return [legend(record), record.sequences.map((sequence, number) => [
     record.sequences.length > 1 && h("h2", {}, `Sequence ${number + 1}`, sequence.agent && ` of ${sequence.agent}`),
-    turns(sequence.segments, record.calls, whole)])];
+    turns(sequence.segments, record.calls, shown)])];
 }
 
 function legend(record) {
@@ -92,7 +94,7 @@ function legend(record) {
 }
 
 // Segments of a turn with its calls: those stand behind what the policy wrote there.
-function turns(segments, calls, whole) {
+function turns(segments, calls, shown) {
   const last = Math.max(0, ...segments.map((one) => one.turn), ...calls.map((one) => one.turn));
   const by = Array.from({ length: Math.min(last + 1, 10_000) }, () => ({ segments: [], calls: [] }));
   for (const one of segments) by[one.turn]?.segments.push(one);
@@ -100,20 +102,27 @@ function turns(segments, calls, whole) {
   return h("ol", { class: "turns" }, by.map(({ segments: here, calls: made }, turn) => {
     const wrote = here.findLastIndex((one) => one.author === "model");
     return (here.length > 0 || made.length > 0) && h("li", { "aria-label": `turn ${turn + 1}` },
-      here.slice(0, wrote + 1).map((one) => segment(one, whole)),
-      made.map((one) => call(one, whole)),
-      here.slice(wrote + 1).map((one) => segment(one, whole)));
+      here.slice(0, wrote + 1).map((one) => segment(one, shown)),
+      made.map((one) => call(one, shown)),
+      here.slice(wrote + 1).map((one) => segment(one, shown)));
   }));
 }
 
-function segment(one, whole) {
+function segment(one, shown) {
   const notes = [plural(one.tokens ?? 0, "token"), one.version && `weights ${one.version}`, one.temperature !== undefined && one.temperature !== null && `T ${one.temperature}`,
     one.finish && (one.finish === "stop" ? `ended at ${one.matched ?? "its end"}` : one.finish), one.author === "model" && one.trainable === false && "carries no loss",
     one.media?.length > 0 && plural(one.media.length, "image")];
   return h("div", { class: `segment by-${known(one.author)}` },
     h("p", { class: "who" }, h("b", {}, AUTHORS[one.author] ?? one.author),
       one.tokens !== undefined && h("span", {}, notes.filter(Boolean).join(", "))),
-    h("div", { class: "text", dir: "ltr" }, one.pieces ? tokens(one) : one.text !== undefined ? text(one, whole) : one.ids.join(" ")));
+    h("div", { class: "text", dir: "ltr" }, content(one, shown)));
+}
+
+function content(one, shown) {
+  const pictures = (one.media ?? []).map((media) => image(shown.run, media));
+  if (one.runs) return one.runs.map((run, at) => [text(run, shown), pictures[at]]);
+  if (one.pieces) return tokens(one);
+  return [one.text !== undefined ? text(one, shown) : one.ids.join(" "), pictures];
 }
 
 function tokens({ pieces, logprobs, ids }) {
@@ -125,13 +134,13 @@ function tokens({ pieces, logprobs, ids }) {
   });
 }
 
-function text({ text: shown, length }, whole) {
-  if (length === undefined) return shown;
-  return [shown, h("span", { class: "cut" }, ` … ${count(length - shown.length)} characters more `),
+function text({ text: kept, length }, { whole }) {
+  if (length === undefined) return kept;
+  return [kept, h("span", { class: "cut" }, ` … ${count(length - kept.length)} characters more `),
     whole && h("button", { type: "button", onclick: whole }, "Show everything")];
 }
 
-function call(one, whole) {
+function call(one, shown) {
   const spent = [one.seconds.queued > 0 && `queued ${seconds(one.seconds.queued)}`, `ran ${seconds(one.seconds.run)}`,
     one.seconds.answered !== null && `answered after ${seconds(one.seconds.answered)}`];
   const marks = [one.error && ["bad", words(one.error)], !one.valid && ["bad", one.invalid_reason || "not understood"], one.session_lost && ["bad", "session lost"],
@@ -142,8 +151,8 @@ function call(one, whole) {
     h("summary", {}, h("b", {}, one.tool || "call"), h("span", { class: "quiet" }, spent.filter(Boolean).join(", ")),
       marks.filter(Boolean).map(([kind, name]) => h("span", { class: `badge ${kind}` }, name))),
     h("dl", {},
-      h("dt", {}, "arguments"), h("dd", { class: "text", dir: "ltr" }, text(one.action, whole)),
-      h("dt", {}, "answer"), h("dd", { class: "text", dir: "ltr" }, text(one.observation, whole)),
+      h("dt", {}, "arguments"), h("dd", { class: "text", dir: "ltr" }, text(one.action, shown)),
+      h("dt", {}, "answer"), h("dd", { class: "text", dir: "ltr" }, text(one.observation, shown)),
       one.reward !== null && [h("dt", {}, "reward of the tool"), h("dd", {}, reward(one.reward))],
       measured.length > 0 && [h("dt", {}, "measured"), h("dd", {}, measured.join(", "))],
       h("dt", {}, "id"), h("dd", {}, h("code", {}, one.id))));
@@ -158,5 +167,19 @@ function events({ events: noted }) {
 function figures({ figures: measured }) {
   return measured && h("details", { class: "events" }, h("summary", {}, "its line in the evaluation"), h("pre", {}, JSON.stringify(measured, null, 2)));
 }
+
+// By which names the same trajectory is found elsewhere: its trace, and the lines of the logs.
+function ids({ name, kind, trace }, record) {
+  return kind === "training" && trace && h("details", { class: "events" },
+    h("summary", {}, "in traces and logs"),
+    h("dl", { class: "ids" },
+      h("dt", {}, "trace"), h("dd", {}, h("code", {}, trace)),
+      h("dt", {}, "its lines in the run folder's logs"), h("dd", {}, h("code", {}, `grep -h '${name}[/"]' *.jsonl *.log`)),
+      record.calls.length > 0 && [h("dt", {}, "ids of its calls, as tool services log them"),
+        h("dd", {}, record.calls.map((one) => h("div", {}, h("code", {}, one.id))))]));
+}
+
+const timed = (run, { kind, step }) =>
+  kind === "training" && step !== null && h("a", { class: "quiet", href: address({ run, page: "timeline", at: String(step) }) }, "timeline of the step");
 
 const known = (author) => (author in AUTHORS ? author : "other");

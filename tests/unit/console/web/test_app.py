@@ -64,6 +64,8 @@ def test_every_question_has_its_answer(client: TestClient) -> None:
     after = client.get(f"/api/rows?run=a&limit=1&sort=step&descending=false&after={found['next']}")
     assert [row["name"] for row in after.json()["rows"]] == ["g0-1"]
     assert len(client.get("/api/group?run=a&name=g0").json()["members"]) == 2
+    assert client.get("/api/curves?run=a").json()["steps"] == 0
+    assert client.get("/api/about?run=a").json()["state"] == run["measured"]
     told = client.get("/api/trajectory?run=a&name=g0-1").json()
     assert told["record"]["calls"][0]["tool"] == "python"
 
@@ -73,6 +75,8 @@ def test_every_question_has_its_answer(client: TestClient) -> None:
     [
         ("rows?run=b", 404, "no run 'b'"),
         ("rows", 404, "no run"),
+        ("curves?run=b", 404, "no run 'b'"),
+        ("about?run=b", 404, "no run 'b'"),
         ("trajectory?run=a&name=../../etc/passwd", 404, "no trajectory"),
         ("rows?run=a&sort=rowid", 400, "sort is one of"),
         ("rows?run=a&step_from=x", 400, "step_from is a whole number"),

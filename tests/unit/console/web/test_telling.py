@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,17 @@ from tokenizers import Tokenizer
 from console.web.app import as_json
 from console.web.index import queries
 from console.web.index.index import Index
+from console.web.telling import images
+from console.web.telling.images import Image, NoImage, image_of
 from console.web.telling.telling import LONGEST, MOST_PIECES, of_record, tell
 from console.web.telling.tokens import Spelling, Spellings, unpacked
+from engine.images.media import media_of
+from engine.journal import blobs
+from engine.journal.schema import open_database
 from tests.support import records
 from tests.support.recorded_runs import CALL, Recorded
 from toolwright import types as t
+from toolwright.tracing.ids import trace_id
 from toolwright.trajectory_files import write_trajectories
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m\u202egnp.exe\u2066 \0 \ud7ff 👩‍👩‍👧 é"
@@ -164,3 +171,93 @@ def test_ids_that_no_tokenizer_knows_are_no_fault(policy_folder: Path, ids: list
 
 def test_bytes_that_are_no_whole_ids_are_left_out() -> None:
     assert list(unpacked(b"\1\0\0\0\2\0")) == [1]
+
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
+
+
+def test_an_image_stands_where_it_was_shown_without_its_placeholders(run: Recorded) -> None:
+    before, after = run.ids("see "), run.ids(" there")
+    media = t.MediaRef(
+        blob=t.BlobRef(sha256="ab" * 32, media_type="image/png", size=len(PNG)),
+        token_offset=len(before),
+        placeholder_tokens=3,
+    )
+    prompt = t.Segment(
+        author=t.Author.PROMPT, token_ids=t.ids([*before, 0, 0, 0, *after]), media=(media,)
+    )
+    sequence = t.Sequence(id="g0-0.0", segments=(prompt,))
+    run.journal([run.trajectory("g0-0", sequences=(sequence,))])
+    (segment,) = told(run, "g0-0")["record"]["sequences"][0]["segments"]
+    assert segment["runs"] == [{"text": "see "}, {"text": " there"}]
+    assert segment["media"] == [{"sha256": "ab" * 32, "kind": "image/png", "size": len(PNG)}]
+
+
+def test_a_journaled_trajectory_names_its_trace(run: Recorded) -> None:
+    run.journal([run.trajectory("g0-0")], owner="this run")
+    assert told(run, "g0-0")["trace"] == trace_id("this run", "g0-0")
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (PNG, "image/png"),
+        (b"\xff\xd8\xff\xe0", "image/jpeg"),
+        (b"GIF89a", "image/gif"),
+        (b"RIFF\n\0\0\0WEBPVP8 ", "image/webp"),
+    ],
+)
+def test_a_blob_is_the_image_that_its_bytes_are(run: Recorded, data: bytes, kind: str) -> None:
+    name = stored(run, data)
+    assert image_of(run.folder, name) == Image(kind=kind, data=data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"<svg xmlns='http://www.w3.org/2000/svg'><script>1</script></svg>",
+        b"<html>",
+        b"%PDF-1.7",
+    ],
+)
+def test_what_is_no_raster_image_is_not_given(run: Recorded, data: bytes) -> None:
+    name = stored(run, data)
+    with pytest.raises(NoImage, match="no PNG"):
+        image_of(run.folder, name)
+
+
+def test_an_image_above_the_limit_is_not_read(
+    run: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = stored(run, PNG)
+    monkeypatch.setattr(images, "MOST_BYTES", len(PNG) - 1)
+    with pytest.raises(NoImage, match="the most that is shown"):
+        image_of(run.folder, name)
+
+
+@pytest.mark.parametrize("name", ["", "../journal.sqlite", "AB" * 32, "ab" * 31])
+def test_only_a_hash_names_an_image(run: Recorded, name: str) -> None:
+    with pytest.raises(NoImage, match="hexadecimal"):
+        image_of(run.folder, name)
+
+
+def test_an_image_that_is_forgotten_is_said_to_be(run: Recorded) -> None:
+    run.journal([run.trajectory()])
+    with pytest.raises(NoImage, match="forgotten"):
+        image_of(run.folder, "ab" * 32)
+
+
+def test_a_broken_journal_gives_no_image(run: Recorded) -> None:
+    (run.folder / "journal.sqlite").write_bytes(b"\xde\xad" * 5000)
+    with pytest.raises(NoImage, match="cannot be read"):
+        image_of(run.folder, "ab" * 32)
+
+
+def stored(run: Recorded, data: bytes) -> str:
+    """The name under which the run's journal keeps the bytes."""
+    run.journal([run.trajectory()])
+    blob = media_of(data, "image/png")
+    with closing(open_database(run.folder / "journal.sqlite")) as db:
+        blobs.add(db, 1, [blob])
+    return blob.blob.sha256

@@ -1,0 +1,1 @@
+"""What runs measured, for the pages: their curves, and what there is to say of each as a whole."""

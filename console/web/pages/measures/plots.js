@@ -1,0 +1,51 @@
+// What the page draws: the plots of one run as they are, those of several laid over each other. Pure.
+
+export const COLOURS = 8;
+
+// answers: [{ place, name, sections }], place: which colour a run has. Returns sections of plots.
+export function laid(answers) {
+  return answers.length === 1 ? answers[0].sections : together(answers);
+}
+
+// A plot for each line of a plot, in which a line is a run.
+function together(answers) {
+  const sections = new Map();
+  for (const { place, name, sections: own } of answers) {
+    for (const { key, title, plots } of own) {
+      if (!sections.has(key)) sections.set(key, { key, title, plots: new Map() });
+      const found = sections.get(key).plots;
+      for (const plot of plots) {
+        for (const line of plot.lines) {
+          // Suites have plots of their own.
+          if (plot.key === "curve" && line.dots === "seen") continue;
+          const which = `${plot.key}\n${line.name}`;
+          if (!found.has(which)) found.set(which, { ...plot, key: which, title: title_of(plot, line), kind: "lines", lines: [] });
+          const laid = found.get(which);
+          laid.lines.push({ ...line, name, style: `c${place % COLOURS}` });
+          // An edge that holds for one run alone would cut off another.
+          if (laid.low !== plot.low) laid.low = null;
+          if (laid.high !== plot.high) laid.high = null;
+        }
+      }
+    }
+  }
+  return [...sections.values()]
+    .map((section) => ({ ...section, plots: [...section.plots.values()] }))
+    .filter((section) => section.plots.length > 0);
+}
+
+function title_of(plot, line) {
+  if (plot.lines.length === 1 && plot.key !== "curve") return plot.title;
+  return plot.key === "curve" ? line.name : `${plot.title}: ${line.name}`;
+}
+
+// Those whose title or lines have all the words.
+export function matching(sections, text) {
+  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+  if (!words.length) return sections;
+  const has = (plot) => {
+    const said = [plot.title, ...plot.lines.map((line) => line.name)].join(" ").toLowerCase();
+    return words.every((word) => said.includes(word));
+  };
+  return sections.map((section) => ({ ...section, plots: section.plots.filter(has) })).filter((section) => section.plots.length > 0);
+}

@@ -1,0 +1,164 @@
+"""What the pages are told of runs: curves that keep every spike, figures that follow the files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from console.errors import RecordBroken
+from console.record.run import read_folder
+from console.report.plot import Plot, extremes, line, plot, thinned
+from console.web.app import as_json
+from console.web.measures import curves as curves_module
+from console.web.measures.curves import MOST_POINTS, curves
+from console.web.measures.reading import Figures
+from tests.support import run_folders as written
+
+HOSTILE = "<img src=x onerror=alert(1)>\u202e\x1b[31m"
+
+
+def drawn(found: list[dict[str, object]], key: str) -> Plot:
+    """The plot of a run's sections with this key."""
+    plots = {one["key"]: one for section in found for one in section["plots"]}  # type: ignore[attr-defined]
+    return plots[key]
+
+
+@given(st.lists(st.floats(-1e9, 1e9), max_size=300), st.integers(4, 50))
+def test_thinning_keeps_both_ends_and_the_extremes_within_its_bound(
+    values: list[float], most: int
+) -> None:
+    kept = extremes(values, most)
+    assert list(kept) == sorted(set(kept))
+    assert len(kept) <= max(most, 0)
+    if values:
+        assert (kept[0], kept[-1]) == (0, len(values) - 1)
+        assert {min(values), max(values)} <= {values[place] for place in kept}
+
+
+def test_areas_keep_the_same_steps_and_lines_tell_the_means_of_what_they_lost() -> None:
+    steps = range(5000)
+    lines = [line(name, "c0", [(x, float(x == at)) for x in steps], "hover") for name, at in
+             (("a", 1234), ("b", 4321))]  # fmt: skip
+    areas, curve = (plot("k", "t", "u", lines, kind=kind) for kind in ("areas", "lines"))
+    assert areas is not None
+    assert curve is not None
+    first, second = thinned(areas, 100)["lines"]
+    assert first["x"] == second["x"]
+    assert max(first["y"]) == 1.0
+    first, _ = thinned(curve, 102, means=True)["lines"]
+    assert len(first["x"]) == len(first["y"]) == len(first["mean"]) <= 102
+    assert max(first["y"]) == 1.0
+    assert max(first["mean"]) == pytest.approx(1 / 100, rel=0.03), "of some 100 steps, one is 1"
+    assert "mean" not in thinned(curve, 102)["lines"][0]
+    assert "mean" not in thinned(curve, 5000, means=True)["lines"][0]
+
+
+def test_a_run_has_the_plots_of_its_report_in_sections(tmp_path: Path) -> None:
+    folder = written.whole(tmp_path / "a")
+    found = curves(read_folder(folder, "a"))
+    sections = {one["key"]: [of["key"] for of in one["plots"]] for one in found}
+    assert sections["reward"] == ["curve", "reward", "signal"]
+    assert sections["suites"][:2] == ["suite:heldout", "suite:withheld"]
+    assert {"entropy", "kl", "gap", "gradient", "rate"} == set(sections["policy"])
+    assert {"length", "calls", "masked", "stops"} == set(sections["trajectories"])
+    assert sections["warm-up"] == ["imitation"]
+    heldout = drawn(found, "suite:heldout")
+    assert heldout["title"] == "held out", "as the recipe calls it"
+    assert heldout["lines"][0]["error"] == [0.01, 0.01]
+    shown = [key for keys in sections.values() for key in keys]
+    assert len(shown) == len(set(shown))
+
+
+def test_ten_thousand_steps_are_a_thousand_points_and_no_spike_is_lost(tmp_path: Path) -> None:
+    rows = (written.step(n, grad_norm=99.0 if n == 7777 else 1.0) for n in range(1, 10_001))
+    written.lines(tmp_path / "learner.jsonl", rows)
+    found = curves(read_folder(tmp_path))
+    lengths = [len(of["x"]) for one in found for p in one["plots"] for of in p["lines"]]
+    assert max(lengths) <= MOST_POINTS
+    gradient = drawn(found, "gradient")["lines"][0]
+    assert (gradient["x"][0], gradient["x"][-1]) == (1.0, 10_000.0)
+    assert gradient["x"][gradient["y"].index(99.0)] == 7777.0
+
+
+def test_figures_that_no_plot_takes_stand_at_the_end_and_are_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(curves_module, "MOST_OTHERS", 3)
+    strange = {f"{HOSTILE}{n}": float(n) for n in range(5)} | {"x" * 5000: 1.0}
+    written.lines(tmp_path / "learner.jsonl", (written.step(n, **strange) for n in (1, 2)))
+    *_, last = curves(read_folder(tmp_path))
+    assert last["key"] == "others"
+    assert last["plots"][0]["title"] == f"{HOSTILE}0"
+    assert len(last["plots"]) == 3
+    assert "more figures are in learner.jsonl" in last["plots"][-1]["note"]
+    json.loads(as_json(last))
+
+
+def test_figures_follow_the_files_and_are_read_once_for_each_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written.whole(tmp_path)
+    figures = Figures(tmp_path, "a")
+    first = figures.curves()
+    assert figures.curves() is first
+    assert first["state"] == figures.state
+    with (tmp_path / "learner.jsonl").open("a") as file:
+        file.write(json.dumps(written.step(written.STEPS + 1)) + "\n")
+    assert figures.state != first["state"]
+    assert figures.curves()["steps"] == written.STEPS + 1
+    assert figures.about()["steps"] == written.STEPS + 1
+
+    def forbidden(*_: object) -> None:
+        raise AssertionError("the files are read again")
+
+    monkeypatch.setattr("console.web.measures.reading.read_folder", forbidden)
+    figures.curves(), figures.about()
+
+
+def test_an_empty_folder_has_no_curve_and_a_cut_line_costs_itself(tmp_path: Path) -> None:
+    figures = Figures(tmp_path, "a")
+    assert figures.curves()["sections"] == []
+    assert figures.about()["verdict"] == "too early"
+    whole = json.dumps(written.step(1)) + "\n"
+    (tmp_path / "learner.jsonl").write_text(whole + whole[:40])
+    assert figures.curves()["steps"] == 1
+    assert "1 line is no metrics" in " ".join(figures.about()["remarks"])
+    (tmp_path / "evaluations.jsonl").mkdir()
+    assert figures.curves()["steps"] == 1, "what is no file is not there"
+
+
+def test_a_folder_that_cannot_be_read_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(_: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(tmp_path / "learner.jsonl"))
+
+    monkeypatch.setattr("console.record.run.read_record", refused)
+    with pytest.raises(RecordBroken, match=r"learner\.jsonl"):
+        Figures(tmp_path, "a").curves()
+
+
+def test_a_run_as_a_whole_tells_its_course_its_doubts_and_no_secret(tmp_path: Path) -> None:
+    written.whole(tmp_path)
+    written.lines(
+        tmp_path / "learner.jsonl",
+        (written.step(n, masked=64, **{"stop/void": 64}) for n in range(1, written.STEPS + 1)),
+    )
+    resolved = tmp_path / "console.resolved.json"
+    told = json.loads(resolved.read_text())
+    told["console"]["environment"] = {"api_key": "sk-secret-of-somebody-1234"}
+    resolved.write_text(json.dumps(told))
+    found = Figures(tmp_path, "a").about()
+    assert found["headline"] == "Held-out success rose from 20% to 90%"
+    assert (found["steps"], found["planned"]) == (written.STEPS, written.STEPS)
+    assert [stage["text"] for stage in found["course"]["stages"]] == ["reinforcement learning"]
+    assert found["course"]["starts"][0]["command"] == "toolwright run 'my recipes/recipe.toml'"
+    assert found["course"]["ended"]["status"] == 0
+    assert found["versions"]["python"] == "3.11.7"
+    assert "50% of step 50 is masked (stops: answered 120, void 64, turns 8)" in found["doubts"]
+    assert "console.environment.api_key" in found["settings"]["values"]
+    assert "sk-secret" not in as_json(found).decode()
