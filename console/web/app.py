@@ -28,6 +28,7 @@ from console.web.index import queries
 from console.web.index.queries import BadQuestion, Question
 from console.web.keeping import Keeper
 from console.web.runs import Run
+from console.web.telling.images import Image, NoImage, image_of
 from console.web.telling.telling import tell
 from console.web.timeline.timeline import timeline
 from toolwright import page as shared_page
@@ -76,6 +77,7 @@ def _routes(answers: Answers) -> list[Route]:
         Route("/api/trajectory", _asked(answers.trajectory)),
         Route("/api/curves", _asked(answers.curves)),
         Route("/api/about", _asked(answers.about)),
+        Route("/api/image", _asked(answers.image, _image)),
         Route("/api/timeline", _asked(answers.timeline)),
         Route("/api/growth", answers.growth),
     ]
@@ -113,6 +115,9 @@ class Answers:
 
     def about(self, asked: QueryParams) -> Any:
         return self._run(asked).figures.about()
+
+    def image(self, asked: QueryParams) -> Image:
+        return image_of(self._run(asked).folder, asked.get("sha256", ""))
 
     def timeline(self, asked: QueryParams) -> Any:
         step = _number("step", asked["step"], whole=True) if asked.get("step") else None
@@ -196,15 +201,18 @@ def _number(name: str, text: str, *, whole: bool) -> int | float:
     raise BadQuestion(f"{name} is {'a whole number' if whole else 'a number'}, not {text[:40]!r}")
 
 
-def _asked(answer: Callable[[QueryParams], Any]) -> Answering:
-    """An answer as JSON, made in a thread; a fault as a sentence."""
+def _asked(
+    answer: Callable[[QueryParams], Any],
+    respond: Callable[[Any], Response] = lambda found: _json(as_json(found)),
+) -> Answering:
+    """An answer, made in a thread; a fault as a sentence."""
 
     async def answering(request: Request) -> Response:
         try:
-            return _json(await asyncio.to_thread(lambda: as_json(answer(request.query_params))))
+            return await asyncio.to_thread(lambda: respond(answer(request.query_params)))
         except BadQuestion as error:
             return _json(as_json({"error": str(error)}), 400)
-        except Unknown as error:
+        except (Unknown, NoImage) as error:
             return _json(as_json({"error": str(error)}), 404)
         except RecordBroken as error:
             return _json(as_json({"error": str(error)}), 503)
@@ -216,6 +224,10 @@ def _asked(answer: Callable[[QueryParams], Any]) -> Answering:
 
 def _json(content: bytes, status: int = 200) -> Response:
     return Response(content, status, media_type="application/json")
+
+
+def _image(image: Image) -> Response:
+    return Response(image.data, media_type=image.kind)
 
 
 def _file(file: Path) -> Answering:
