@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,14 +31,28 @@ GRAPHS = [panel for panel in PANELS if panel["type"] != "row"]
 ALERTS: list[dict[str, Any]] = GROUP["rules"]
 
 
-def test_promtool_takes_configuration_and_rules() -> None:
-    promtool = shutil.which("promtool")
-    if promtool is None:
+SITUATIONS = Path(__file__).with_name("alerts_test.yml")
+
+
+def promtool(*words: str) -> str:
+    """What it prints; the test fails where it finds a fault."""
+    program = shutil.which("promtool")
+    if program is None:
         pytest.fail("this test needs Prometheus: deploy/setup/system.sh prometheus")
-    words = [promtool, "check", "config", str(FOLDER / "prometheus.yml")]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    assert f"{len(ALERTS)} rules found" in done.stdout
+    done = subprocess.run([program, *words], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_promtool_takes_configuration_and_rules() -> None:
+    said = promtool("check", "config", str(FOLDER / "prometheus.yml"))
+    assert f"{len(ALERTS)} rules found" in said
+
+
+def test_alerts_fire_where_they_should_and_nowhere_else() -> None:
+    promtool("test", "rules", str(SITUATIONS))
+    named = set(re.findall(r'alertname="(\w+)"', SITUATIONS.read_text()))
+    assert named == {alert["alert"] for alert in ALERTS}
 
 
 def test_every_metric_is_one_that_a_process_shows() -> None:
