@@ -1,4 +1,4 @@
-"""The real Prometheus asks a real engine: its page, the shipped alerts and the dashboard's queries."""
+"""The real Prometheus asks a real engine, and loads the alerts and the dashboard's queries."""
 
 from __future__ import annotations
 
