@@ -206,9 +206,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--recovered", action="store_true", help="keep errors that were mended")
     given = parser.parse_args(arguments)
     counts = write(given.output, seed=given.seed, count=given.count, recovered=given.recovered)
-    traces_made = counts.pop("traces")
-    shares = ", ".join(f"{name} {count / traces_made:.0%}" for name, count in counts.most_common())
-    print(f"{traces_made} traces: {shares}: {given.output}")
+    made, kept_of_them = counts.pop("traces"), counts.pop("kept")
+    refused = "".join(f", {name} {count / made:.0%}" for name, count in counts.most_common())
+    print(f"{made} traces: kept {kept_of_them / made:.0%}{refused}: {given.output}")
 
 
 def _spec(tool: Json) -> ToolSpec:

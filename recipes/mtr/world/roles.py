@@ -24,7 +24,7 @@ from task import SHAPE
 from tasks.worlds.encyclopedia import Encyclopedia
 from tasks.worlds.relations import RELATIONS, Relation
 
-EDITIONS = ("first", "second")
+EDITIONS = ("first", "second", "third", "fourth")
 WITH_EDITION = 3  # of so many questions one has tools that want an edition
 SLIPS = 8
 UNKNOWN = "unknown"

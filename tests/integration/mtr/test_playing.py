@@ -123,7 +123,7 @@ async def test_errors_are_read_and_mended_and_three_in_a_row_end_it(world: MakeW
     here = await world()
     task, tool, arguments = asked()
     (gold, *_) = task.answers
-    other = {**arguments, "edition": "third"}
+    other = {**arguments, "edition": "tenth"}
     last = f"<think>the answer is {gold}.</think><answer>{gold}</answer>"
     ways = [
         [call(tool, arguments), call(tool, arguments), last],

@@ -165,7 +165,7 @@ async def test_what_does_not_fit_is_refused_and_then_right(part: Part) -> None:
             for turn, tool in enumerate(opened.tools):
                 (first, *more) = dict(tool.arguments_schema)["required"]
                 before = len(here.told)
-                arguments = {first: about, **dict.fromkeys(more, "third")}
+                arguments = {first: about, **dict.fromkeys(more, "tenth")}
                 found = await observed(here, name, tool.name, turn, arguments)
                 if more:
                     assert found["error"]["stage"] == "pre"

@@ -156,7 +156,7 @@ def test_a_refusal_is_what_the_tools_say(demonstrations: ModuleType, roles: Modu
     tool = roles.tool_set(question)[0]
     (made,) = function_tools([tool])
     (first, edition) = tool["function"]["parameters"]["properties"]
-    arguments = {first: "Norwick", edition: "third"}
+    arguments = {first: "Norwick", edition: "tenth"}
     told = demonstrations.refusal(tool["function"], arguments)
     found = [one.as_json() for one in violations(made.parameters, arguments)]
     assert told["error"]["violations"] == found
