@@ -106,6 +106,30 @@ def test_a_child_that_hides_is_its_parents(watch: Watch) -> None:
         assert excess.event["held"] > 80 * MIB
 
 
+def gone(held: int) -> measure.Process:
+    """As it was looked at, before it ended."""
+    ended = subprocess.Popen(["/bin/true"])
+    ended.wait()
+    return measure.Process(ended.pid, 1, False, 1, held, 0, held)
+
+
+def test_processes_that_end_together_are_looked_at_once_more(watch: Watch) -> None:
+    with session("import time; print(flush=True); time.sleep(60)") as member:
+        members = {member.pid: member}
+        ending = {member.pid: [gone(30 * MIB) for _ in range(9)]}
+        assert not list(watch.over_memory(members, ending))
+        assert not list(watch.over_memory(members, {}))
+        assert not list(watch.over_memory(members, ending)), "the look between found nothing"
+
+
+def test_processes_that_hand_on_to_each_other_are_held(watch: Watch) -> None:
+    with session("import time; print(flush=True); time.sleep(60)") as member:
+        members = {member.pid: member}
+        assert not list(watch.over_memory(members, {member.pid: [gone(80 * MIB)]}))
+        (excess,) = watch.over_memory(members, {member.pid: [gone(80 * MIB)]})
+        assert excess.event["held"] > 80 * MIB
+
+
 def test_exact_figures_are_taken_in_turns(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch_module, "_EXACT_SECONDS", 0.0)
     holds = "block = bytearray(80 << 20)\nimport time\nprint(flush=True)\ntime.sleep(60)"

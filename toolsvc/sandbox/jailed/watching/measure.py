@@ -170,11 +170,14 @@ def parse_resident(statm: bytes) -> int:
     return int(fields[1]) * _PAGE if len(fields) > 1 else 0
 
 
-def exact_bytes(process: Process) -> int:
-    """What is shared with others counted in parts, where the process lets that be seen."""
+def exact_bytes(process: Process) -> int | None:
+    """What is shared with others counted in parts, where the process lets that be seen. None if it
+    has gone."""
     try:
         with open(f"/proc/{process.pid}/smaps_rollup", "rb") as file:
             parts = [line.split() for line in file if line.startswith((b"Pss:", b"SwapPss:"))]
+    except (FileNotFoundError, ProcessLookupError):
+        return None
     except OSError:
         return process.held
     return sum(int(part[1]) * 1024 for part in parts) + process.tables

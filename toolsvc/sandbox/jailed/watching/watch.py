@@ -51,7 +51,17 @@ _STEPS = 200
 class Member:
     """A session's first process, as its parent knows it."""
 
-    __slots__ = ("_output", "_size", "_tables", "folder", "kernel", "number", "pid", "threads")
+    __slots__ = (
+        "_output",
+        "_size",
+        "_tables",
+        "doubted",
+        "folder",
+        "kernel",
+        "number",
+        "pid",
+        "threads",
+    )
 
     def __init__(self, pid: int, number: int, folder: int, output: int) -> None:
         """Takes over `folder`, an O_PATH descriptor, and `output`, the file that it prints to."""
@@ -61,6 +71,8 @@ class Member:
         self.threads = 1
         self.kernel = 0
         """Bytes that the kernel holds for its processes, if those are many."""
+        self.doubted = False
+        """The last exact figure was too much, and counted processes that had gone."""
         self._output = output
         self._size = -1
         self._tables = 0
@@ -146,7 +158,11 @@ class Watch:
 
     def over_memory(self, members: Mapping[int, Member], others: Others) -> Iterator[Excess]:
         """The cheap look counts pages that are still shared with the zygote, or with each other, as
-        if they were each process's own, so only sessions that fail it get the exact figure."""
+        if they were each process's own, so only sessions that fail it get the exact figure.
+
+        A process that has gone since is counted by the cheap look, and then the next look decides:
+        where many end together it finds none of them, and where each hands on to the next, so that
+        nobody sees one for long, it finds as much again."""
         self._looks += 1
         suspects = []
         for pid, member in list(members.items()):
@@ -160,6 +176,8 @@ class Watch:
             held = member.held_bytes() + member.kernel + sum(process.held for process in more)
             if held > self._memory_bytes:
                 suspects.append(member)
+            else:
+                member.doubted = False
         # Those that were not reached last time come first.
         suspects.sort(key=lambda member: (member.number <= self._measured, member.number))
         until = time.monotonic() + _EXACT_SECONDS
@@ -167,9 +185,14 @@ class Watch:
             self._measured = member.number
             more = others.get(member.pid, [])
             first = member.look()
-            held = member.printed_bytes() + member.kernel + sum(map(measure.exact_bytes, more))
-            held += measure.exact_bytes(first) if first is not None else 0
-            if held > self._memory_bytes:
+            processes = [*more, *([first] if first is not None else [])]
+            exact = [measure.exact_bytes(process) for process in processes]
+            held = member.printed_bytes() + member.kernel
+            for process, size in zip(processes, exact, strict=True):
+                held += process.held if size is None else size
+            certain = None not in exact or member.doubted
+            member.doubted = held > self._memory_bytes
+            if member.doubted and certain:
                 event = {"event": "over_memory", "id": member.number, "held": held}
                 yield Excess(member, event, [member.pid, *(process.pid for process in more)])
             if time.monotonic() > until:
