@@ -24,6 +24,7 @@ def lasting(trajectory: Trajectory) -> Trajectory:
             for call in trajectory.calls
         ),
         timings=TrajectoryTimings(),
+        action_timings=(),
     )
 
 
