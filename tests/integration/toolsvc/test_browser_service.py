@@ -29,6 +29,9 @@ CHECKS = (
 )
 """What hangs on the tool itself. All checks take minutes: each session opens a page."""
 
+SLOWLY = ("--pace", "2")
+"""Each session starts a renderer, and other tests want the same two cores."""
+
 PROBES = """
 [browser]
 echo = {{ action = "navigate", url = "http://{host}/echo?text=@text@" }}
@@ -47,7 +50,7 @@ def test_the_contract_is_kept_and_a_killed_service_leaves_nothing(
         probes.write_text(PROBES.format(host=pages.address))
         service = start("browser", "--set", f"browser.allow={pages.address}")
         only = [word for name in CHECKS for word in ("--only", name)]
-        code, found, shown = check(service.address, "--probe", probes, *only, folder=tmp_path)
+        code, found, shown = check(service.address, "--probe", probes, *SLOWLY, *only, folder=tmp_path)
     assert code == 0, shown
     assert found["passed"] == len(CHECKS)
 
