@@ -31,7 +31,7 @@ SAMPLER_PYTHON ?=
 # time is waiting.
 TEST_WORKERS ?= 3
 PACKAGES := firejail
-TEST_PACKAGES := bubblewrap postgresql redis-server chromium chromium-sandbox podman runc prometheus
+TEST_PACKAGES := bubblewrap curl postgresql redis-server chromium chromium-sandbox podman runc prometheus
 VENV_PYTHON := .venv/bin/python
 
 .PHONY: help setup demo real docs docs-serve test test-packages house proto proto-check breaking baseline unit clean

@@ -1,4 +1,5 @@
-"""The tutorial of docs/tools/index.md: its files, and the commands whose output it shows."""
+"""The tutorial of docs/tools/index.md: its files, the command that serves them, and those whose
+output it shows."""
 
 from __future__ import annotations
 
@@ -32,7 +33,12 @@ def _commands(text: str) -> tuple[tuple[tuple[str, ...], str], ...]:
     return tuple(found)
 
 
+_TEXT = PAGE.read_text("utf-8")
 EXAMPLES = [
     Example(file=file, code=code, commands=_commands(commands))
-    for file, code, commands in _EXAMPLE.findall(PAGE.read_text("utf-8"))
+    for file, code, commands in _EXAMPLE.findall(_TEXT)
 ]
+SERVED = re.findall(r"^\.venv/bin/toolsvc serve (.*shout\.py.*)$", _TEXT, re.MULTILINE)
+"""What stands behind `toolsvc serve` where the page serves them all."""
+(CHECK,) = _commands(re.findall(r"^\$ toolsvc check .*?(?=^```$)", _TEXT, re.M | re.S)[0])
+"""The words of the check, and what it prints."""

@@ -6,18 +6,10 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer
 
-from bench.cli import app as bench
-from console.cli import app as toolwright
-from engine.cli import app as engine
-from learner.cli import app as learner
-from memory.cli import app as memory
-from tasks.cli import app as tasks
-from toolsvc.cli import app as toolsvc
+from tests.support.docs_names import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
@@ -26,15 +18,6 @@ PAGES = [
     *sorted((ROOT / "recipes").glob("**/*.md")),
     *sorted((ROOT / "deploy").rglob("*.md")),
 ]
-COMMANDS: dict[str, Any] = {
-    "bench": typer.main.get_command(bench),
-    "engine": typer.main.get_command(engine),
-    "learner": typer.main.get_command(learner),
-    "memory": typer.main.get_command(memory),
-    "tasks": typer.main.get_command(tasks),
-    "toolsvc": typer.main.get_command(toolsvc),
-    "toolwright": typer.main.get_command(toolwright),
-}
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 PROMPT = r"(?:\$ |\.venv/bin/)(?=(?:bench|engine|learner|memory|tasks|toolsvc|toolwright) )"
 TYPED = re.compile(rf"\s*(?:[A-Z_]+=\S+ )*(?:{PROMPT}|(?=(?:toolwright|make) ))(.*)")

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from tests.support.tutorial import ADDRESS, EXAMPLES
+from tests.support.tutorial import ADDRESS, CHECK, EXAMPLES, SERVED
+from tests.support.walkthrough import fits
 from toolsvc.cli import app
 
 
@@ -22,6 +23,7 @@ def test_the_tutorial_s_commands_print_what_it_shows(
         path = tmp_path / example.file
         path.write_text(example.code)
         files.append(str(path))
+    assert [" ".join(example.file for example in EXAMPLES)] == SERVED
     address = start(*files).address
     for example in EXAMPLES:
         for words, output in example.commands:
@@ -29,3 +31,7 @@ def test_the_tutorial_s_commands_print_what_it_shows(
             called = CliRunner().invoke(app, [address if w == ADDRESS else w for w in words])
             assert called.exit_code == 0, called.output
             assert called.stdout == output
+    words, output = CHECK
+    called = CliRunner().invoke(app, [address if w == ADDRESS else w for w in words])
+    assert called.exit_code == 0, called.output
+    assert fits(output.replace(ADDRESS, address), called.stdout), called.stdout

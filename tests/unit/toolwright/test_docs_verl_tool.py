@@ -6,26 +6,17 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any, get_args
 
 import pytest
-from pydantic import BaseModel
 
 from console.ablate.ladder import Asked, ladder_of
-from console.config import ConsoleTable
-from engine.config import EngineTable
-from learner.config.tables import LearnerTable
 from tests.support.docs import DOCS, example
+from tests.support.docs_names import TABLES, has_key
 from tests.support.recipes import to_toml
 from toolwright import other_names
 from toolwright.imports import load_file
-from toolwright.recipe import Policy, Run, Sampler, TaskTable, Tool
 
 PAGE = (DOCS / "start" / "verl-tool.md").read_text()
-TABLES: dict[str, type[BaseModel]] = {
-    "run": Run, "policy": Policy, "task": TaskTable, "sampler": Sampler, "tools": Tool,
-    "engine": EngineTable, "learner": LearnerTable, "console": ConsoleTable,
-}  # fmt: skip
 AGENT = {
     "enable_agent", "max_turns", "val_max_turns", "max_start_length", "max_prompt_length",
     "max_response_length", "train_max_response_length", "val_max_response_length",
@@ -61,26 +52,6 @@ def first_cells(heading: str) -> set[str]:
     return {name for row in rows for name in re.findall(r"`([^`]+)`", row.split(" | ")[0])}
 
 
-def has(path: str) -> bool:
-    """Whether a recipe may have this key; `tools.NAME.key` has a name in its middle."""
-    table, *names = path.split(".")
-    if table == "tools":
-        names = names[1:]
-    model: Any = TABLES[table]
-    for name in names:
-        if model is None or name not in model.model_fields:
-            return False
-        model = inner(model.model_fields[name].annotation)
-    return True
-
-
-def inner(annotation: Any) -> Any:
-    """The model that a field holds, alone, in a list or beside None."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next((found for one in get_args(annotation) if (found := inner(one))), None)
-
-
 def test_every_option_of_the_agent_is_on_the_page() -> None:
     assert first_cells("The agent") == AGENT
 
@@ -91,12 +62,12 @@ def test_every_reward_manager_is_on_the_page() -> None:
 
 @pytest.mark.parametrize("key", sorted(set(ANYWHERE.findall(PAGE)) - OF_A_TASK))
 def test_a_key_of_ours_on_the_page_is_one(key: str) -> None:
-    assert has(key), key
+    assert has_key(key), key
 
 
 def test_the_page_names_enough_keys_to_be_worth_this() -> None:
     assert len(set(ANYWHERE.findall(PAGE))) > 40
-    assert not has("task.limits.turn") and not has("learner.kl.weight")
+    assert not has_key("task.limits.turn") and not has_key("learner.kl.weight")
 
 
 @pytest.mark.parametrize(
