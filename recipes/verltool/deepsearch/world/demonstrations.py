@@ -28,7 +28,7 @@ from task import BORDERS, DENSITIES, KINDS, PAIRS, Look, Question, ask, result, 
 
 from tasks.worlds.demonstrations import Messages, demonstrations_command
 
-COUNT = 22_400
+COUNT = 16_000
 OF_ONE_WORLD = 32
 SORTS = (PAIRS, DENSITIES, PAIRS, BORDERS)
 SIGNS = {PAIRS: ("+", "-", "//"), DENSITIES: ("+", "-"), BORDERS: ("+", "-", "//")}
