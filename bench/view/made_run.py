@@ -25,6 +25,7 @@ GROUPS_A_STEP = 16
 GROUPS_A_COMMIT = 64
 ACTION, ANSWER = 60, 120
 """Words of one."""
+SOURCES = ("search", "mathematics", "code", "tables", "letters", "dates", "maps", "music")
 STEP_S = 60.0
 BEGAN = 1.8e9
 """Unix seconds of the first step."""
@@ -34,33 +35,50 @@ SEED = 1
 
 def make_run(run: Path, trajectories: int) -> None:
     """A run folder whose journal holds so many trajectories, in whole groups."""
-    final = run / "final"
-    final.mkdir(parents=True)
-    vocabulary = {f"word{number}": number for number in range(WORDS)}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="word0"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.save(str(final / "tokenizer.json"))
-    (run / "engine.jsonl").touch()
-    chance = np.random.default_rng(SEED)
-    digest = tokenizer_hash(final)
-    db = open_database(run / FILE_NAME)
-    facts.set_fact(db, "owner", "bench")
+    made = MadeRun(run)
     count = trajectories // GROUP
     for first in range(0, count, GROUPS_A_COMMIT):
-        db.execute("BEGIN")
-        for number in range(first, min(first + GROUPS_A_COMMIT, count)):
+        made.grow(min(GROUPS_A_COMMIT, count - first))
+    made.close()
+
+
+class MadeRun:
+    """A run folder without a group, which grows by some at a time."""
+
+    def __init__(self, run: Path) -> None:
+        final = run / "final"
+        final.mkdir(parents=True)
+        vocabulary = {f"word{number}": number for number in range(WORDS)}
+        tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="word0"))
+        tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+        tokenizer.save(str(final / "tokenizer.json"))
+        (run / "engine.jsonl").touch()
+        self._digest = tokenizer_hash(final)
+        self._chance = np.random.default_rng(SEED)
+        self._db = open_database(run / FILE_NAME)
+        facts.set_fact(self._db, "owner", "bench")
+        self.groups = 0
+
+    def grow(self, groups_more: int) -> None:
+        """By so many groups, in one transaction."""
+        self._db.execute("BEGIN")
+        for number in range(self.groups, self.groups + groups_more):
             version = WeightVersion(lineage="bench", step=number // GROUPS_A_STEP)
-            members = [_member(chance, number, i, version, digest) for i in range(GROUP)]
             groups.add(
-                db,
+                self._db,
                 position=number,
                 identity=f"g{number:07}",
-                members=members,
+                members=[
+                    _member(self._chance, number, i, version, self._digest) for i in range(GROUP)
+                ],
                 attempts=[f"g{number:07}-{i}/a" for i in range(GROUP)],
                 versions=[version],
             )
-        db.execute("COMMIT")
-    db.close()
+        self._db.execute("COMMIT")
+        self.groups += groups_more
+
+    def close(self) -> None:
+        self._db.close()
 
 
 def _member(
@@ -71,7 +89,7 @@ def _member(
         id=name,
         group_id=f"g{number:07}",
         index=index,
-        task=pb.Task(id=f"task-{number}", prompt=f"question {number} of word{number % WORDS}"),
+        task=_task(number),
         reward=float(chance.random()),
         status=pb.TRAJECTORY_STATUS_COMPLETED,
         stop_reason=(reasons.STOP_REASON_ANSWERED if index % 5 else reasons.STOP_REASON_MAX_TURNS),
@@ -114,6 +132,17 @@ def _member(
             ),
         )
     return message.SerializeToString()
+
+
+def _task(number: int) -> pb.Task:
+    """Of one of eight data sources, at one of five levels, with an index of its own."""
+    task = pb.Task(
+        id=f"task-{number}",
+        prompt=f"question {number} of word{number % WORDS}",
+        data_source=SOURCES[number % len(SOURCES)],
+    )
+    task.metadata.update({"level": number % 5, "index": number})
+    return task
 
 
 def _clock(message: pb.Trajectory, step: int, chance: np.random.Generator) -> int:

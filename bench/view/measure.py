@@ -1,28 +1,16 @@
-"""Serves a made run by `toolwright view --web`, in a process of its own, and asks it by HTTP from
-outside, one question at a time."""
+"""Asks the viewer of a run of many trajectories, one question at a time."""
 
 from __future__ import annotations
 
-import json
-import os
-import re
-import signal
-import subprocess
-import sys
 import time
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
-from urllib.parse import urlencode
 
-import psutil
-
-from bench.errors import BenchError
 from bench.view.made_run import make_run
+from bench.view.served import RUN, Served, served
 from engine.journal.schema import FILE_NAME
 
 TRIES = 7
@@ -30,6 +18,7 @@ QUESTIONS = {
     "first page": {},
     "by reward": {"sort": "reward"},
     "one tool, by time": {"tool": "search", "sort": "seconds"},
+    "one label, by reward": {"label": "data_source", "word": "maps", "sort": "reward"},
     "a seldom word": {"text": "word19000"},
     "a word of every row": {"text": "word0", "sort": "reward"},
     "a phrase in answers": {"text": '"word1 word0"', "within": "read"},
@@ -49,28 +38,17 @@ class Asked:
 
 
 def measure(home: Path, trajectories: int) -> dict[str, Any]:
-    """Figures of a run of so many trajectories, made below `home`."""
-    run = home / "run"
-    make_run(run, trajectories)
-    with _served(run, home) as (process, address):
+    """Figures of a run of so many trajectories, which is made below `home` unless it is there."""
+    run = home / RUN
+    if not run.is_dir():
+        make_run(run, trajectories)
+    with served(home) as server:
         began = time.perf_counter()
-        state = _whole(address)
+        state = server.whole()
         read_s = time.perf_counter() - began
-        asked = [_ask(address, name, question) for name, question in QUESTIONS.items()]
-        one = _get(address, "rows", {"run": "run"})["rows"][0]["name"]
-        begun = time.perf_counter()
-        _get(address, "trajectory", {"run": "run", "name": one})
-        asked.append(
-            Asked(name="one trajectory", found=1, cold=time.perf_counter() - begun, warm=0)
-        )
-        begun = time.perf_counter()
-        bars = _get(address, "timeline", {"run": "run", "step": "1"})["bars"]
-        asked.append(
-            Asked(
-                name="a step's timeline", found=len(bars), cold=time.perf_counter() - begun, warm=0
-            )
-        )
-        peak = _peak_bytes(process.pid)
+        asked = [_rows(server, name, question) for name, question in QUESTIONS.items()]
+        asked += _pages(server)
+        peak = server.peak_memory
     index = sum(file.stat().st_size for file in (home / "toolwright" / "view").iterdir())
     return {
         "rows": state["rows"],
@@ -84,51 +62,30 @@ def measure(home: Path, trajectories: int) -> dict[str, Any]:
     }
 
 
-@contextmanager
-def _served(run: Path, cache: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    command = [sys.executable, "-m", "console.cli", "view", "--web", str(run)]
-    variables = {**os.environ, "XDG_CACHE_HOME": str(cache)}
-    variables.pop("TOOLWRIGHT_TOKEN", None)
-    process = subprocess.Popen(
-        [*command, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True, env=variables
-    )
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        if (found := re.search(r"http://\S+/", line)) is None:
-            raise BenchError(f"`toolwright view --web` did not begin: {line.strip() or 'no word'}")
-        yield process, found[0]
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait()
+def _rows(server: Served, name: str, question: dict[str, str]) -> Asked:
+    return _asked(name, lambda: int(server.get("rows", **question)["total"]))
 
 
-def _whole(address: str) -> Any:
-    """The run's state, once all of it was read."""
-    while True:
-        (state,) = _get(address, "runs", {})["runs"]
-        if state["whole"]:
-            return state
-        time.sleep(0.2)
+def _pages(server: Served) -> list[Asked]:
+    """The pages beside the table; what they find are their rows, bars and lines."""
+    one = server.get("rows")["rows"][0]["name"]
+    return [
+        _asked("one trajectory", lambda: len([server.get("trajectory", name=one)])),
+        _asked("a step's timeline", lambda: len(server.get("timeline", step="1")["bars"])),
+        _asked("curves by a label", lambda: _lines(server.get("split", by="data_source"))),
+        _asked("what there is to choose", lambda: len(server.get("choices")["labels"])),
+    ]
 
 
-def _ask(address: str, name: str, question: dict[str, str]) -> Asked:
+def _lines(told: Any) -> int:
+    return sum(len(plot["lines"]) for one in told["sections"] for plot in one["plots"])
+
+
+def _asked(name: str, ask: Callable[[], int]) -> Asked:
+    """TRIES times."""
     seconds, found = [], 0
     for _ in range(TRIES):
         began = time.perf_counter()
-        answer = _get(address, "rows", {"run": "run", **question})
+        found = ask()
         seconds.append(time.perf_counter() - began)
-        found = answer["total"]
     return Asked(name=name, found=found, cold=seconds[0], warm=median(seconds[1:]))
-
-
-def _get(address: str, what: str, asked: dict[str, str]) -> Any:
-    with urllib.request.urlopen(f"{address}api/{what}?{urlencode(asked)}", timeout=600) as answer:
-        return json.load(answer)
-
-
-def _peak_bytes(pid: int) -> int:
-    """The most memory that the process has held."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    found = re.search(r"VmHWM:\s+(\d+) kB", status)
-    return int(found[1]) * 1024 if found else int(psutil.Process(pid).memory_info().rss)

@@ -6,13 +6,11 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import TypeVar
 
 from console.compare.runs import Run
+from console.report.plot import extremes, thin
 from console.verdict import shown_error
 from toolwright.page.charts import Line, Point, smooth
-
-T = TypeVar("T")
 
 MOST_POINTS = 400
 """Of one drawn curve: a chart is not much more pixels wide."""
@@ -74,10 +72,12 @@ def curves(runs: Sequence[Run], name: str, *, window: int, hours: bool = False) 
             values = [y for _, y in points]
             smoothed = smooth(values, window)
             if smoothed != values:
-                raw = tuple(Point(x=x, y=y) for x, y in thin(points))
+                raw = tuple(Point(x=x, y=y) for x, y in thin(points, MOST_POINTS))
                 out.append(Line(name=run.name, style=f"raw r{index}", points=raw, dots="none"))
-            means = [(x, mean, y) for (x, y), mean in zip(points, smoothed, strict=True)]
-            told = tuple(Point(x=x, y=mean, says=_says(x, y, mean)) for x, mean, y in thin(means))
+            told = tuple(
+                Point(x=points[at][0], y=smoothed[at], says=_says(*points[at], smoothed[at]))
+                for at in extremes(smoothed, MOST_POINTS)
+            )
             out.append(Line(name=run.name, style=f"r{index}", points=told))
     return out
 
@@ -103,8 +103,8 @@ def evaluated(runs: Sequence[Run], suite: str, *, hours: bool = False) -> list[L
             for e in run.evaluations.get(suite, ())
         ]
         if points:
-            line = Line(name=run.name, style=f"r{index}", points=tuple(thin(points)), dots="seen")
-            out.append(line)
+            seen = tuple(points[at] for at in extremes([one.y for one in points], MOST_POINTS))
+            out.append(Line(name=run.name, style=f"r{index}", points=seen, dots="seen"))
     return out
 
 
@@ -114,11 +114,3 @@ def _clock(run: Run) -> Callable[[int], float]:
     steps = [step for step, _ in lines]
     latest = [0.0, *accumulate((hours for _, hours in lines), max)]
     return lambda step: latest[bisect_right(steps, step)]
-
-
-def thin(points: Sequence[T]) -> Sequence[T]:
-    """At most MOST_POINTS of them, evenly chosen, first and last included."""
-    if len(points) <= MOST_POINTS:
-        return points
-    last = len(points) - 1
-    return [points[round(i * last / (MOST_POINTS - 1))] for i in range(MOST_POINTS)]

@@ -35,16 +35,30 @@ MOST_EVALUATIONS = 2000
 
 
 def figures(runs: Sequence[RunFiles], *, output: Path) -> dict[str, Any]:
-    """Of the runs that a report is about, in their order. output: where the report is written."""
-    clean = redactor(names=False)
-    words = next((run.resolved.words for run in runs if run.resolved.words != Words()), Words())
+    """Of the runs that a report is about, in their order: `words_and_numbers`, and every plot.
+    output: where the report is written."""
     every = all_asked(runs)
-    asked = told(every, words)
+    asked = told(every, _words(runs))
+    curve = plots.curve(runs, asked[0] if asked else None, every)
+    return words_and_numbers(runs, output=output) | {
+        "curve": None if curve is None else thinned(curve),
+        "suite_plots": [
+            thinned(one) for one in (*plots.suites(runs, every), *plots.beside(runs, asked))
+        ],
+        "measured_plots": [thinned(one) for one in measured(runs)],
+        "plots": [thinned(one) for one in (*of_tasks(runs), *plots.training(runs))],
+    }
+
+
+def words_and_numbers(runs: Sequence[RunFiles], *, output: Path) -> dict[str, Any]:
+    """What the figures are but for the plots, which take the longest of a long run."""
+    clean = redactor(names=False)
+    words = _words(runs)
+    asked = told(all_asked(runs), words)
     main = asked[0] if asked else None
     judgement = judge_all(runs, main)
     learnt = [run for run in runs if not run.resolved.control] or list(runs)
     first = learnt[0]
-    curve = plots.curve(runs, main, every)
     return {
         "headline": headline(judgement, main, words, shares=are_shares(runs)),
         **_judgement(judgement),
@@ -54,12 +68,6 @@ def figures(runs: Sequence[RunFiles], *, output: Path) -> dict[str, Any]:
         "rows": _rows(runs, asked),
         "runs": [_run(run, asked, main) for run in runs],
         "tiles": _tiles(runs, learnt, main),
-        "curve": None if curve is None else thinned(curve),
-        "suite_plots": [
-            thinned(one) for one in (*plots.suites(runs, every), *plots.beside(runs, asked))
-        ],
-        "measured_plots": [thinned(one) for one in measured(runs)],
-        "plots": [thinned(one) for one in (*of_tasks(runs), *plots.training(runs))],
         "evaluations": _evaluations(runs),
         "breakdowns": _breakdowns(first),
         "stages": _stages(runs),
@@ -77,6 +85,11 @@ def figures(runs: Sequence[RunFiles], *, output: Path) -> dict[str, Any]:
         ],
         "remarks": [clean.text(f"{run.name}: {line}") for run in runs for line in remarks_of(run)],
     }
+
+
+def _words(runs: Sequence[RunFiles]) -> Words:
+    """What the report says in words: those of the first run that was told any."""
+    return next((run.resolved.words for run in runs if run.resolved.words != Words()), Words())
 
 
 def _pages(runs: Sequence[RunFiles], output: Path) -> list[dict[str, str]]:

@@ -39,6 +39,10 @@ FIRST = "index.html"
 SHARED = Path(shared_page.__file__).parent / "colours.css"
 HEARTBEAT_S = 15.0
 """A silent stream is cut by proxies, and nobody would notice that the page is gone."""
+_TEXTS = (
+    *("suite", "stop", "tool", "family", "label", "word"),
+    *("text", "within", "sort", "after"),
+)
 _WHOLE = ("step_from", "step_to", "limit")
 _REAL = ("reward_from", "reward_to")
 _YES = ("true", "1")
@@ -76,6 +80,7 @@ def _routes(answers: Answers) -> list[Route]:
         Route("/api/group", _asked(answers.group)),
         Route("/api/trajectory", _asked(answers.trajectory)),
         Route("/api/curves", _asked(answers.curves)),
+        Route("/api/split", _asked(answers.split)),
         Route("/api/about", _asked(answers.about)),
         Route("/api/image", _asked(answers.image, _image)),
         Route("/api/timeline", _asked(answers.timeline)),
@@ -112,6 +117,9 @@ class Answers:
 
     def curves(self, asked: QueryParams) -> Any:
         return self._run(asked).figures.curves()
+
+    def split(self, asked: QueryParams) -> Any:
+        return self._run(asked).split.by(asked.get("by", ""))
 
     def about(self, asked: QueryParams) -> Any:
         return self._run(asked).figures.about()
@@ -165,7 +173,7 @@ class Unknown(LookupError):
 def question_of(asked: QueryParams) -> Question:
     """BadQuestion for a value that is none."""
     known: dict[str, Any] = {}
-    for name in ("suite", "stop", "tool", "family", "text", "within", "sort", "after"):
+    for name in _TEXTS:
         if name in asked:
             known[name] = asked[name]
     for name in (*_WHOLE, *_REAL):

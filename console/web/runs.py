@@ -13,6 +13,7 @@ from console.web.index.index import Index
 from console.web.index.schema import index_file
 from console.web.index.sources import JOURNAL
 from console.web.measures.reading import Figures
+from console.web.measures.split import Split
 from console.web.telling.tokens import Spellings
 
 DEEPEST = 3
@@ -33,6 +34,7 @@ class Run:
     index: Index
     spellings: Spellings
     figures: Figures
+    split: Split
     whole: bool = False
     fault: str = ""
     remarks: tuple[str, ...] = field(default=())
@@ -69,9 +71,15 @@ def open_runs(folders: Sequence[Path], cache: Path) -> list[Run]:
     for name, folder in zip(distinct(folders), folders, strict=True):
         spellings = Spellings(folder)
         index = Index(folder, index_file(folder, cache), spellings.decoder)
-        figures = Figures(folder, name)
         runs.append(
-            Run(name=name, folder=folder, index=index, spellings=spellings, figures=figures)
+            Run(
+                name=name,
+                folder=folder,
+                index=index,
+                spellings=spellings,
+                figures=Figures(folder, name),
+                split=Split(index),
+            )
         )
     return runs
 

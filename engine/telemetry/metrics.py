@@ -6,7 +6,6 @@ What the engine's parts count themselves (samplers, tool services, journal) is `
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
 
 from prometheus_client import (
     CollectorRegistry,
@@ -19,6 +18,7 @@ from prometheus_client import (
 
 from engine.telemetry.lag import LoopLag
 from engine.telemetry.parts import PartMetrics
+from toolwright.stop_rules import mask_reasons
 from toolwright.types import Status, ToolErrorKind, Trajectory
 
 WINDOW = 256
@@ -87,7 +87,12 @@ class Metrics:
         """Adds one finished trajectory."""
         lane = trajectory.task.purpose.name.lower()
         self.trajectories.labels(lane, trajectory.stop_reason.name.lower()).inc()
-        for reason in mask_reasons(trajectory):
+        reasons = mask_reasons(
+            masked=trajectory.masked,
+            errored=trajectory.status is Status.ERRORED,
+            events=trajectory.events,
+        )
+        for reason in reasons:
             self.masked.labels(reason).inc()
         for sequence in trajectory.sequences:
             for segment in sequence.segments:
@@ -111,19 +116,3 @@ class Metrics:
     def mean_reward(self) -> float:
         """The mean reward of the last WINDOW trajectories; 0 before the first."""
         return sum(self._rewards) / max(len(self._rewards), 1)
-
-
-def mask_reasons(trajectory: Trajectory) -> Iterable[str]:
-    """Why no token of it carries loss: the recipe's rules by name, `reward_failed`,
-    `infrastructure`, or else `reward`, whose function asked for it. Empty where one does."""
-    if not trajectory.masked:
-        return ()
-    if trajectory.status is Status.ERRORED:
-        return ("infrastructure",)
-    found: list[str] = []
-    for event in trajectory.events:
-        if event.kind == "stop_rules" and event.data.get("masked"):
-            found += [str(rule) for rule in event.data.get("rules", ())]
-        elif event.kind == "reward_failed":
-            found.append("reward_failed")
-    return dict.fromkeys(found) or ("reward",)

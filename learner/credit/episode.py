@@ -14,9 +14,9 @@ import torch
 
 from learner.config.objective import Advantage, Credit
 from learner.credit.earned import Member, turns_of_targets
-from learner.maths.advantages import group_advantage, opo, rloo
 from learner.maths.returns import reinforce_pp, rfpp_baseline
 from learner.training.batch import Row
+from toolwright.credit.advantages import group_advantage, opo, rloo
 
 
 def episode_advantages(

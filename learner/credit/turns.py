@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 
 from learner.config.objective import Credit
 from learner.credit.earned import Member
-from learner.maths.turns import return_to_go, step_advantage, step_groups
+from toolwright.credit.turns import return_to_go, step_advantage, step_groups
 
 
 def turn_advantages(

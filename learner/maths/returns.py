@@ -11,7 +11,7 @@ from collections.abc import Hashable, Sequence
 
 import torch
 
-from learner.maths.advantages import ZERO_STD, centred
+from toolwright.credit.advantages import ZERO_STD, centred
 
 WHITEN_EPS = 1e-8
 

@@ -1,15 +1,16 @@
 """What a recipe may say about a way to end: `keep`, `mask`, `mask:<reward>`, `penalise:<value>`.
 
-The words alone (spec 1.3); what they do to a trajectory is `engine.rewards.stops`.
+The words alone (spec 1.3); what they do to a trajectory is `engine.rewards.stops`. What they did
+stands in the record, and `mask_reasons` reads it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from toolwright.types import StopReason
+from toolwright.types import Event, StopReason
 
 _NOT_RULED = (
     StopReason.SAMPLER_ERROR,
@@ -66,3 +67,24 @@ def read_stop_rules(table: Mapping[str, str]) -> dict[StopReason, StopRule]:
         except ValueError as error:
             raise ValueError(f"{name} = {error}") from error
     return rules
+
+
+def mask_reasons(*, masked: bool, errored: bool, events: Iterable[Event]) -> tuple[str, ...]:
+    """Why no token of a recorded trajectory carries loss: the recipe's rules by name,
+    `reward_failed`, `infrastructure`, or else `reward`, whose function asked for it. Empty where
+    one does.
+
+    errored: its status is ERRORED.
+    """
+    if not masked:
+        return ()
+    if errored:
+        return ("infrastructure",)
+    found: list[str] = []
+    for event in events:
+        rules = event.data.get("rules")
+        if event.kind == "reward_failed":
+            found.append("reward_failed")
+        elif event.kind == "stop_rules" and event.data.get("masked") and isinstance(rules, list):
+            found += map(str, rules)
+    return tuple(dict.fromkeys(found)) or ("reward",)

@@ -13,7 +13,8 @@ from typing import Any
 import torch
 
 from learner.config.objective import Correction, Reject
-from learner.maths import advantages, branches, correction, losses, returns, turns
+from learner.maths import branches, correction, losses, returns
+from learner.maths.turns import token_map
 from tests.golden import published
 from tests.golden.engine_adapters import ENGINE_ADAPTERS
 from tests.golden.mtr_adapters import MTR_ADAPTERS
@@ -22,6 +23,7 @@ from tests.golden.searl_adapters import SEARL_ADAPTERS
 from tests.golden.tasks_adapters import TASKS_ADAPTERS
 from tests.golden.toolsvc_adapters import TOOLSVC_ADAPTERS
 from tests.golden.visual_adapters import VISUAL_ADAPTERS
+from toolwright.credit import advantages, turns
 
 Adapter = Callable[..., Any]
 
@@ -95,8 +97,8 @@ def _token_map(episode_adv: Any, step_adv: Any, action_spans: Any, lengths: Any,
         episode_adv, step_adv, action_spans, lengths, strict=True
     ):
         numbered = [(turn, start, end) for turn, (start, end) in enumerate(spans)]
-        adv = turns.token_map(episode, steps, numbered, length, lam)
-        mask = turns.token_map(1.0, [], numbered, length, 0.0)
+        adv = token_map(episode, steps, numbered, length, lam)
+        mask = token_map(1.0, [], numbered, length, 0.0)
         out.append({"adv": adv.tolist(), "mask": [int(mark) for mark in mask]})
     return out
 

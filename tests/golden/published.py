@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import torch
 
-from learner.maths.advantages import centred
-from learner.maths.turns import return_to_go
+from toolwright.credit.advantages import centred
+from toolwright.credit.turns import return_to_go
 
 
 def returns_resetting_at_masks(

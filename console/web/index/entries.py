@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from console.record.files import sample as sample_of
 from console.record.lines import number
 from console.report.transcript import question as last_question
+from console.web.index.labels import labels_of, labels_of_row, reasons_of
 from console.web.index.spans import times_of
 from console.web.index.types import NO_STEP, Entry, Place, SuiteKind, Texts
 from toolwright.common.v1 import reasons_pb2 as reasons
@@ -70,6 +71,7 @@ def of_trajectory(
         tools=tools_of(call.tool for call in message.calls),
         texts=Texts(question=_cut(question), wrote=_joined(wrote), read=_read(message, decode)),
         times=times_of(message),
+        labels=(*labels_of(message.task), *reasons_of(message)),
     )
 
 
@@ -91,6 +93,7 @@ def of_row(row: Mapping[str, Any], place: Place) -> Entry | None:
         seconds=number(row.get("seconds")) or 0.0,
         task=_name(_text(row.get("task_id"))),
         answer=_line(bad or errored),
+        labels=labels_of_row(row),
     )
 
 

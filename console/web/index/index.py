@@ -15,6 +15,7 @@ import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
+from console.web.index.label_store import LabelStore
 from console.web.index.marks import marks_of
 from console.web.index.schema import is_spoilt, open_index, remove_index
 from console.web.index.sources import DecoderOf, Source, sources_of
@@ -38,6 +39,7 @@ class Index:
         self.file = file
         self._decoder = decoder
         self._db = open_index(file)
+        self._labels = LabelStore(self._db)
         self._faults: dict[str, str] = {}
         self.generation = 0
         """Grows whenever rows came."""
@@ -115,6 +117,7 @@ class Index:
             self._db.execute("COMMIT")
         except BaseException:
             self._db.execute("ROLLBACK")
+            self._labels.forget()
             raise
         if batch.entries or batch.marks:
             self.generation += 1
@@ -157,6 +160,7 @@ class Index:
                 "INSERT INTO times VALUES (?, ?, ?, ?, ?)",
                 (number, entry.step, times.began, times.began + times.length, packed(times.spans)),
             )
+        self._labels.add(number, entry)
         self._search(entry, number)
 
     def _say(self, entry: Entry, number: int, _source: str, _status: str, sample: object) -> None:
@@ -179,6 +183,7 @@ class Index:
                 entry.seconds, entry.place.source, entry.place.at, entry.place.part, number,
             ),
         )  # fmt: skip
+        self._labels.add(number, entry)
 
     def _search(self, entry: Entry, number: int | None) -> None:
         texts = entry.texts
@@ -192,5 +197,6 @@ class Index:
         self._db.close()
         remove_index(self.file)
         self._db = open_index(self.file)
+        self._labels = LabelStore(self._db)
         self._faults.clear()
         self.generation += 1

@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from console.web.index.index import TOOL_SEPARATOR
+from console.web.index.label_store import A_WORD, label_choices
+from console.web.index.labels import shown_value
 from console.web.index.schema import NO_NUMBER, read_index
 from console.web.index.types import NO_STEP
 
@@ -55,12 +57,15 @@ class BadQuestion(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """Which rows, in which order. within: "" = everywhere. after: the `next` of the page before."""
+    """Which rows, in which order. label, word: those that have this word under this key; both or
+    neither. within: "" = everywhere. after: the `next` of the page before."""
 
     suite: str = ""
     stop: str = ""
     tool: str = ""
     family: str = ""
+    label: str = ""
+    word: str = ""
     text: str = ""
     within: str = ""
     step_from: int | None = None
@@ -134,8 +139,8 @@ def find(file: Path, name: str) -> dict[str, Any] | None:
 
 
 def choices(file: Path) -> dict[str, Any]:
-    """What can be chosen: suites, stop reasons and tools with their numbers of rows, the range of
-    steps, and how many rows there are."""
+    """What can be chosen: suites, stop reasons, tools and labels with their numbers of rows, the
+    range of steps, and how many rows there are."""
     with closing(read_index(file)) as db:
         (count, first, last) = db.execute(
             f"SELECT count(*), min(step) FILTER (WHERE step > {NO_STEP}), max(step) FROM rows"
@@ -146,6 +151,13 @@ def choices(file: Path) -> dict[str, Any]:
             "suites": _counted(db, "suite", "rows"),
             "stops": _counted(db, "stop", "rows"),
             "tools": _counted(db, "tool", "used"),
+            "labels": [
+                {
+                    "key": one.key,
+                    "words": [{"name": word.name, "rows": word.rows} for word in one.words],
+                }
+                for one in label_choices(db)
+            ],
         }
 
 
@@ -185,12 +197,13 @@ def _patient(file: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _total(db: sqlite3.Connection, question: Question, where: str, values: Sequence[Any]) -> int:
-    """Rows that match. Those of a tool alone are counted where only tools stand: rows are wide, and
-    a cold disk takes a second for the pages of a hundred thousand."""
-    tool_alone, _ = _where(Question(tool=question.tool))
-    counted = (
-        "used WHERE tool = ?" if question.tool and where == tool_alone else f"rows WHERE {where}"
-    )
+    """Rows that match. Those of a tool or a label alone are counted where only these stand: rows
+    are wide, and a cold disk takes a second for the pages of a hundred thousand."""
+    counted = f"rows WHERE {where}"
+    if question.tool and where == _where(Question(tool=question.tool))[0]:
+        counted = "used WHERE tool = ?"
+    if question.label and where == _where(Question(label=question.label, word=question.word))[0]:
+        counted = f"labels WHERE word = {A_WORD}"
     return int(db.execute(f"SELECT count(*) FROM {counted}", values).fetchone()[0])
 
 
@@ -200,6 +213,8 @@ def _where(question: Question) -> tuple[str, list[Any]]:
         raise BadQuestion(f"sort is one of {', '.join(SORTS)}")
     if question.within and question.within not in WITHIN:
         raise BadQuestion(f"within is one of {', '.join(WITHIN)}")
+    if bool(question.label) != bool(question.word):
+        raise BadQuestion("label and word come together: a key and the word under it")
     parts: list[str] = []
     values: list[Any] = []
     exact = {name: getattr(question, name) for name in ("suite", "stop", "family")}
@@ -218,6 +233,9 @@ def _where(question: Question) -> tuple[str, list[Any]]:
         # Asked of each row in its order: a list of a frequent tool's rows would be sorted anew.
         parts.append("EXISTS (SELECT 1 FROM used WHERE tool = ? AND row = rows.id)")
         values.append(question.tool)
+    if question.label and question.word:
+        parts.append(f"EXISTS (SELECT 1 FROM labels WHERE word = {A_WORD} AND row = rows.id)")
+        values += [question.label, shown_value(question.word)]
     if question.failed:
         parts.append("failed > 0")
     if question.text.strip():

@@ -12,7 +12,7 @@ import os
 import sqlite3
 from pathlib import Path
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 NO_NUMBER = "-9e999"
 """What stands for a reward that is no number where rewards are put in order: they come last."""
 
@@ -56,8 +56,27 @@ CREATE INDEX by_calls ON rows (calls, id);
 CREATE INDEX by_failed ON rows (failed, id);
 CREATE INDEX by_tokens ON rows (tokens, id);
 CREATE INDEX by_seconds ON rows (seconds, id);
+CREATE INDEX narrow ON rows (suite, step, kind, reward);
 CREATE TABLE used (
     tool TEXT NOT NULL, row INTEGER NOT NULL, PRIMARY KEY (tool, row)
+) WITHOUT ROWID;
+CREATE TABLE label_keys (
+    id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, spoilt INTEGER NOT NULL
+);
+CREATE TABLE label_words (
+    id INTEGER PRIMARY KEY,
+    key INTEGER NOT NULL,
+    word TEXT NOT NULL,
+    rows INTEGER NOT NULL DEFAULT 0,
+    UNIQUE (key, word)
+);
+CREATE TABLE labels (
+    word INTEGER NOT NULL,
+    row INTEGER NOT NULL,
+    suite TEXT NOT NULL,
+    step INTEGER NOT NULL,
+    reward REAL,
+    PRIMARY KEY (word, row)
 ) WITHOUT ROWID;
 CREATE TABLE times (
     row INTEGER PRIMARY KEY,

@@ -77,7 +77,8 @@ class Entry:
 
     step: of the newest weights that wrote in it. reward: None where it is no number. failed: calls
     whose tool failed. answer: the last words of the policy. texts: None where only figures of it
-    were recorded. times: None where no stamps were.
+    were recorded. times: None where no stamps were. labels: (key, word) that it is grouped by, see
+    `labels`.
     """
 
     name: str
@@ -101,6 +102,7 @@ class Entry:
     tools: tuple[str, ...] = ()
     texts: Texts | None = None
     times: Times | None = None
+    labels: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

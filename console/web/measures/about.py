@@ -11,7 +11,7 @@ from typing import Any
 
 from console.record.run import RunFiles
 from console.redact import Redactor, redactor
-from console.report.figures import figures
+from console.report.figures import words_and_numbers
 from console.report.writing import REPORT
 from console.watch import doubts
 
@@ -27,7 +27,7 @@ def about(run: RunFiles) -> dict[str, Any]:
     """Figures of its report, and `steps`, `planned`, `began`, `last`, `control`, `reward` (of the
     newest step), `course` and `doubts`."""
     clean = redactor(names=False)
-    told = figures([run], output=run.folder / REPORT)
+    told = words_and_numbers([run], output=run.folder / REPORT)
     newest = run.record.steps[-1] if run.record.steps else None
     shown = {key: told[key] for key in OF_THE_REPORT}
     settings = {key: value[:LONGEST_VALUE] for key, value in told["settings"]["values"].items()}

@@ -4,7 +4,7 @@
 import { put } from "./visible.js";
 
 const ATTRIBUTES = new Set([
-  "aria-current", "aria-label", "aria-sort", "autocomplete", "for", "href", "id", "max", "min", "name",
+  "aria-current", "aria-label", "aria-sort", "autocomplete", "for", "href", "id", "label", "max", "min", "name",
   "placeholder", "role", "scope", "step", "tabindex", "title", "type", "value", "colspan", "dir",
 ]);
 

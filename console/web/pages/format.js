@@ -17,8 +17,12 @@ export function reward(value) {
   return text.replace("-", "\u2212");
 }
 
+// An advantage, or what a turn earned: "+0.71", "−1.2", "0".
+export const signed = (value) => (typeof value === "number" && value > 0 ? "+" : "") + reward(value);
+
 export function seconds(value) {
   if (typeof value !== "number") return "";
+  if (value === 0) return "0 s";
   if (value < 0.001) return `${Math.round(value * 1e6)} µs`;
   if (value < 1) return `${Number((value * 1000).toPrecision(2))} ms`;
   return value < 100 ? `${value.toFixed(1)} s` : `${count(Math.round(value))} s`;

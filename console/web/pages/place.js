@@ -1,9 +1,9 @@
 // Where one is: everything that a link has to tell is in the address, and nothing else is.
 
 export const FILTERS = [
-  "text", "within", "suite", "stop", "tool", "step_from", "step_to", "reward_from", "reward_to", "failed",
+  "text", "within", "suite", "stop", "tool", "label", "word", "step_from", "step_to", "reward_from", "reward_to", "failed",
 ];
-const NAMES = ["run", "page", "at", ...FILTERS, "sort", "descending", "trajectory", "beside", "find"];
+const NAMES = ["run", "page", "at", ...FILTERS, "sort", "descending", "trajectory", "beside", "find", "by"];
 const LISTS = ["with", "section"]; // other runs; sections of curves
 
 export function here() {

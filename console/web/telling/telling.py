@@ -16,6 +16,7 @@ from google.protobuf.message import DecodeError
 from console.record.files import sample as sample_of
 from console.record.lines import json_object
 from console.web.index.entries import status_word, stop_word
+from console.web.index.labels import shown_value
 from console.web.index.sources import (
     JOURNAL,
     ROWS_FOLDER,
@@ -23,6 +24,7 @@ from console.web.index.sources import (
     read_message,
     refuse_other_formats,
 )
+from console.web.telling.group_credit import group_credit
 from console.web.telling.tokens import Spelling, Spellings
 from toolwright.common.v1 import trajectory_pb2 as pb
 from toolwright.tracing.ids import trace_id
@@ -45,13 +47,17 @@ def tell(
     folder: Path, row: Mapping[str, Any], spellings: Spellings, *, whole: bool
 ) -> dict[str, Any]:
     """row: as `queries.find` gives it. Its record's part is in "record", or why there is none in
-    "gone"."""
+    "gone"; of a journaled one what the learner makes of its rewards is in "credit"."""
     shown = {key: value for key, value in row.items() if key not in ("at", "part", "sample")}
     try:
         if row["source"] == JOURNAL:
             found, fate, owner = _of_journal(folder / JOURNAL, row["at"], row["part"])
-            record = of_record(found, spellings, whole=whole)
-            return shown | {"fate": fate, "trace": trace_id(owner, found.id), "record": record}
+            return shown | {
+                "fate": FATES.get(fate, ""),
+                "trace": trace_id(owner, found.id),
+                "credit": group_credit(folder, row["at"], row["part"], trained=not fate),
+                "record": of_record(found, spellings, whole=whole),
+            }
         if row["kind"] == "file":
             found = _of_file(folder / row["source"], row["at"])
             return shown | {"record": of_record(found, spellings, whole=whole)}
@@ -66,12 +72,14 @@ def of_record(
     """A recorded trajectory."""
     spelling = spellings.of(trajectory.tokenizer_hash)
     cut = _Cut(whole)
+    source = trajectory.task.data_source
     return {
         "task": {
             "id": trajectory.task.id,
-            "data_source": trajectory.task.data_source,
+            "data_source": source if whole else shown_value(source),
             "answers": [cut(answer) for answer in trajectory.task.answers],
-            "metadata": dict(trajectory.task.metadata),
+            # A stranger's, of any size, and no page shows it.
+            **({"metadata": dict(trajectory.task.metadata)} if whole else {}),
         },
         "attempt": trajectory.attempt,
         "index": trajectory.index,
@@ -194,8 +202,8 @@ def _call(call: CallRecord, cut: _Cut) -> dict[str, Any]:
     }
 
 
-def _of_journal(file: Path, sequence: int, number: int) -> tuple[Trajectory, str, str]:
-    """(the record, what became of its group, the run's owner, of whom traces have their ids)."""
+def _of_journal(file: Path, sequence: int, number: int) -> tuple[Trajectory, int, str]:
+    """(the record, the fate of its group, the run's owner, of whom traces have their ids)."""
     try:
         with open_journal(file) as db:
             refuse_other_formats(db)
@@ -216,7 +224,7 @@ def _of_journal(file: Path, sequence: int, number: int) -> tuple[Trajectory, str
         found = trajectory_from_proto(pb.Trajectory.FromString(row[0]))
     except (DecodeError, ValueError, TypeError) as error:
         raise Gone(f"the record cannot be read: {error}") from error
-    return found, FATES.get(row[1], ""), row[2] or ""
+    return found, row[1], row[2] or ""
 
 
 def _of_file(file: Path, at: int) -> Trajectory:

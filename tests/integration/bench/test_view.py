@@ -20,4 +20,15 @@ def test_the_pages_are_measured_over_every_row(tmp_path: Path) -> None:
     assert found["first page"] == found["a word of every row"] == 64
     assert found["nothing found"] == 0
     assert 0 < found["one tool, by time"] < 64
+    assert found["one label, by reward"] == 8
+    assert found["curves by a label"] == 16, "eight sources, their rewards and their success"
     assert figures["peak_mib"] > 10
+
+
+def test_a_growing_run_is_looked_at_in_a_browser(tmp_path: Path) -> None:
+    file = tmp_path / "view.json"
+    done = CliRunner().invoke(app, ["view", "--watch", "2", "--json", str(file)])
+    assert done.exit_code == 0, done.output
+    first, *_, last = json.loads(file.read_text())["samples"]
+    assert last["rows"] > first["rows"]
+    assert min(*last["heaps_mib"], last["server_mib"]) > 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, replace
@@ -12,14 +13,17 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
+from learner.config.objective import Advantage, Credit, Kl
 from tests.support.recorded_runs import CALL, Recorded
 from tests.support.viewers import chromium, page_of, served
 from tests.support.waiting import PATIENCE
+from toolwright import types as t
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SCRIPT = "<script>window.ran = 1</script><img src=x onerror='window.ran = 1'><b>bold</b>"
 HOSTILE = f"{SCRIPT} \x1b[31mred\x1b[0m \u202eexe.gnp\u202c javascript:window.ran=1 \0 {{{{7*7}}}}"
+LABEL = f"\x1b[31m{SCRIPT}"
 MANY = 130
 
 
@@ -38,7 +42,13 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
     good = Recorded(home / "good")
     call = replace(CALL, tool=SCRIPT, outcome=replace(CALL.outcome, observation=HOSTILE))
     hostile = good.trajectory("g0-0", wrote=HOSTILE, calls=(call,), reward=0.0)
-    good.journal([hostile, good.trajectory("g0-1")])
+    hostile = replace(hostile, task=replace(hostile.task, data_source=LABEL))
+    parts = (t.RewardPart(name="right", value=1.0), t.RewardPart(name="ran", value=0.5, turn=0))
+    other = good.trajectory("g0-1", reward_parts=parts)
+    good.journal([hostile, replace(other, task=replace(other.task, data_source="plain"))])
+    learner = {"advantage": Advantage(), "credit": Credit(turns="position"), "kl": Kl()}
+    tables = {name: table.model_dump(mode="json") for name, table in learner.items()}
+    (good.folder / "learner.resolved.json").write_text(json.dumps({"learner": tables}))
     good.journal(*([good.trajectory(f"g{n}-0", wrote=f"number {n}")] for n in range(1, MANY)))
     Recorded(home / "empty")
     broken = Recorded(home / "broken")
@@ -82,7 +92,7 @@ async def test_more_rows_come_as_one_scrolls_and_heads_sort(browser: Browser, sh
     async with page_of(browser, shown.address, "run=good") as page:
         await expect(page.locator("tbody tr").nth(49)).to_be_attached()
         for loaded in (100, MANY + 1):
-            await page.keyboard.press("End")
+            await page.evaluate("scrollTo(0, document.body.scrollHeight)")
             await rows(page, loaded)
         await page.get_by_role("button", name="reward").click()
         await page.get_by_role("button", name="reward").click()
@@ -141,6 +151,43 @@ async def test_tokens_calls_and_the_group_of_a_trajectory(browser: Browser, show
         await expect(page.locator("article")).to_have_count(2)
         await page.reload()
         await expect(page.locator("article")).to_have_count(2)
+
+
+async def test_a_trajectory_tells_its_advantage_and_what_its_turns_earned(
+    browser: Browser, shown: Shown
+) -> None:
+    formula = "reward less the group's mean, over its sample deviation"
+    async with page_of(browser, shown.address, "run=good&trajectory=g0-1") as page:
+        fact = page.locator(".facts div", has=page.get_by_text("advantage", exact=True))
+        await expect(fact).to_contain_text(f"+0.707{formula}")
+        first, second = page.locator(".earned").nth(0), page.locator(".earned").nth(1)
+        await expect(first).to_have_text("turn 1reward +0.5advantage of its tokens +1.707")
+        await expect(second).to_have_text("turn 2reward 0advantage of its tokens +0.707")
+        await page.goto(f"{shown.address}/?run=good&trajectory=g5-0")
+        await expect(fact).to_contain_text(f"0{formula}")
+
+
+async def test_a_strangers_label_is_text_where_it_is_drawn_and_chosen(
+    browser: Browser, shown: Shown
+) -> None:
+    async with page_of(browser, shown.address, "run=good") as page:
+        labels = page.get_by_label("label", exact=True)
+        await expect(labels.locator("option")).to_have_count(3)
+        names = await labels.locator("option").all_text_contents()
+        (name,) = [one for one in names if one.startswith("␛[31m<script>")]
+        await labels.select_option(name)
+        await rows(page, 1)
+        await expect(page.locator("tbody tr")).to_contain_text("<script>")
+        await page.reload()
+        await rows(page, 1)
+        await page.get_by_role("link", name="Curves").click()
+        drawn = page.get_by_role("figure").filter(has_text="Reward by data_source")
+        await expect(drawn.locator(".values li")).to_have_count(2)
+        await expect(drawn).to_contain_text("<script>window.ran = 1")
+        await expect(drawn.locator("polygon.band")).to_have_count(2)
+        await expect(page.locator("#by")).to_have_value("data_source")
+        assert await page.locator("#main img, #main script").count() == 0
+        assert await page.evaluate("window.ran") is None
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

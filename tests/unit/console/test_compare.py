@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from console.cli import app
-from console.compare.curves import MOST_POINTS, curves, thin
+from console.compare.curves import MOST_POINTS, curves
 from console.compare.page import page
 from console.compare.runs import differences, read_metrics, read_runs
 from console.errors import RecordBroken
@@ -284,8 +284,13 @@ def test_recipes_that_agree_have_no_row(tmp_path: Path) -> None:
     assert "Nothing." in page(runs, window=1)
 
 
-def test_long_curves_are_thinned_and_keep_their_ends() -> None:
-    points = [(float(x), float(x)) for x in range(12345)]
-    found = thin(points)
-    assert len(found) == MOST_POINTS
-    assert (found[0], found[-1]) == (points[0], points[-1])
+def test_long_curves_are_thinned_and_keep_their_ends_and_their_spike(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "a", 12345)
+    lines = (run / "learner.jsonl").read_text().splitlines()
+    lines[7776] = json.dumps({"step": 7777, "reward": -99.0, "step_s": 36.0})
+    (run / "learner.jsonl").write_text("\n".join(lines) + "\n")
+    for window in (1, 5):
+        found = curves(read_runs([run]), "reward", window=window)[0].points
+        assert len(found) <= MOST_POINTS
+        assert (found[0].x, found[-1].x) == (1.0, 12345.0)
+        assert min((point.y, point.x) for point in found) == (-99.0, 7777.0)

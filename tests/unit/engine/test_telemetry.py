@@ -15,9 +15,10 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from engine.telemetry.logs import log_to, sentence
-from engine.telemetry.metrics import Metrics, mask_reasons
+from engine.telemetry.metrics import Metrics
 from engine.telemetry.parts import PartMetrics
 from engine.telemetry.progress import Progress
+from toolwright.stop_rules import mask_reasons
 from toolwright.types import (
     Author,
     CallOutcome,
@@ -107,6 +108,11 @@ def test_two_engines_in_one_process_have_metrics_of_their_own() -> None:
     assert other.registry.get_sample_value("toolwright_engine_reward_count") == 0
 
 
+def reasons_of(one: Trajectory) -> tuple[str, ...]:
+    errored = one.status is Status.ERRORED
+    return mask_reasons(masked=one.masked, errored=errored, events=one.events)
+
+
 def test_a_masked_trajectory_counts_under_every_reason_that_masked_it() -> None:
     masked = replace(TRAJECTORY, masked=True)
     rules = Event(
@@ -114,14 +120,14 @@ def test_a_masked_trajectory_counts_under_every_reason_that_masked_it() -> None:
     )
     kept = Event(kind="stop_rules", turn=0, data={"rules": ["max_turns"], "masked": False})
     failed = Event(kind="reward_failed", turn=0)
-    assert tuple(mask_reasons(TRAJECTORY)) == ()
-    assert tuple(mask_reasons(replace(TRAJECTORY, events=(rules,)))) == ()
-    assert tuple(mask_reasons(replace(masked, events=(kept, rules)))) == ("overlong", "void")
-    assert tuple(mask_reasons(replace(masked, events=(failed, rules)))) == (
+    assert reasons_of(TRAJECTORY) == ()
+    assert reasons_of(replace(TRAJECTORY, events=(rules,))) == ()
+    assert reasons_of(replace(masked, events=(kept, rules))) == ("overlong", "void")
+    assert reasons_of(replace(masked, events=(failed, rules))) == (
         "reward_failed", "overlong", "void",
     )  # fmt: skip
-    assert tuple(mask_reasons(masked)) == ("reward",)
-    assert tuple(mask_reasons(replace(masked, status=Status.ERRORED))) == ("infrastructure",)
+    assert reasons_of(masked) == ("reward",)
+    assert reasons_of(replace(masked, status=Status.ERRORED)) == ("infrastructure",)
     metrics = Metrics()
     metrics.count(replace(masked, events=(rules,)))
     assert (

@@ -10,8 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learner.maths.advantages import centred, group_advantage, opo, rloo
 from learner.maths.returns import reinforce_pp, returns, rfpp_baseline, whiten
+from toolwright.credit.advantages import centred, group_advantage, opo, rloo
 
 rewards_and_groups = st.lists(
     st.tuples(st.integers(-3, 3).map(float), st.sampled_from("abc")), max_size=12

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from learner.config.objective import Advantage
 from learner.credit.earned import members_of
 from learner.credit.episode import compared
-from learner.maths.advantages import group_advantage
+from toolwright.credit.advantages import group_advantage
 from toolwright.types import Group, Status, StopReason, Task, Trajectory
 
 stds: Any = st.sampled_from(["population", "sample", "none"])

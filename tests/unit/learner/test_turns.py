@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learner.maths.branches import shared_mean
-from learner.maths.turns import return_to_go, step_advantage, step_groups, token_map
+from learner.maths.turns import token_map
 from tests.golden.published import whole_trajectory_credit
+from toolwright.credit.turns import return_to_go, step_advantage, step_groups
 
 turns = st.lists(
     st.tuples(st.integers(-4, 4).map(float), st.lists(st.sampled_from("xy"), max_size=2)),

@@ -8,7 +8,7 @@ import { SIZE, nearest, range, scales, ticks } from "./scale.js";
 import { s } from "./svg.js";
 
 const STYLES = new Set([
-  ...Array.from({ length: 8 }, (_, at) => `c${at}`), "sampled", "greedy", "reward", "control", "beneath", "thin",
+  ...Array.from({ length: 8 }, (_, at) => `c${at}`), "sampled", "greedy", "reward", "control", "beneath", "thin", "dash1", "dash2",
 ]);
 const KEYS = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10, Home: -Infinity, End: Infinity };
 
@@ -147,7 +147,8 @@ function frame(of, xs, ys, { x, y }) {
 function curve(line, heights, means, { x, y }) {
   const seen = line.x.map((_, at) => at).filter((at) => Number.isFinite(heights[at]));
   const path = (of) => seen.filter((at) => Number.isFinite(of[at])).map((at) => `${round(x(line.x[at]))},${round(y(of[at]))}`).join(" ");
-  const parts = [s("polyline", { class: `line ${classes(line)}${means ? " measured" : ""}`, points: path(heights) })];
+  const parts = line.band ? [band(line, seen, heights, { x, y })] : [];
+  parts.push(s("polyline", { class: `line ${classes(line)}${means ? " measured" : ""}`, points: path(heights) }));
   if (means) parts.push(s("polyline", { class: `line ${classes(line)}`, points: path(means) }));
   if (line.dots === "seen" || seen.length === 1) {
     for (const at of seen) {
@@ -157,6 +158,12 @@ function curve(line, heights, means, { x, y }) {
     }
   }
   return s("g", {}, parts);
+}
+
+// The errors of the points as an area.
+function band(line, seen, heights, { x, y }) {
+  const edge = (way) => seen.map((at) => `${round(x(line.x[at]))},${round(y(heights[at] + way * line.error[at]))}`);
+  return s("polygon", { class: `band ${classes(line)}`, points: [...edge(1), ...edge(-1).reverse()].join(" ") });
 }
 
 // Over those below it, which are drawn after it.

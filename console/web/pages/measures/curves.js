@@ -1,23 +1,22 @@
 // The curves of a run, and of others beside it: sections of plots, which follow the runs as they grow.
 
-import { Refused, ask } from "../api.js";
+import { Refused } from "../api.js";
 import { fill, h } from "../dom.js";
-import { plural } from "../format.js";
+import { plural, words } from "../format.js";
 import { go, here } from "../place.js";
+import { plain } from "../visible.js";
+import { Asking } from "./asking.js";
 import { Chart } from "./chart.js";
-import { COLOURS, laid, matching } from "./plots.js";
+import { CLOSED, COLOURS, joined, laid, matching } from "./plots.js";
 
-const CLOSED = "others"; // until it is asked for
-const LEAST_MS = 1000;
-const REST = 10; // a server that reads for a second is asked again after ten
 const TYPING_MS = 200;
 
 export class Curves {
   constructor(run, failed) {
     this.run = run;
     this.failed = failed;
-    this.answers = new Map(); // by the run's name
-    this.asking = new Map();
+    this.measured = new Map(); // by the run's name: what the learner measured of it
+    this.split = new Map(); //     and what its trajectories tell
     this.charts = new Map(); // by the plot's key
     this.find = h("input", {
       type: "search", id: "find", placeholder: "a curve's name", "aria-label": "find a curve", title: "press / to come here",
@@ -25,10 +24,11 @@ export class Curves {
     });
     this.others = h("fieldset", { class: "chips", "aria-label": "runs" });
     this.parts = h("fieldset", { class: "chips", "aria-label": "sections" });
+    this.label = h("label", { class: "tick", for: "by" });
     this.line = h("p", { class: "line", role: "status" });
     this.body = h("div");
     this.element = h("section", { "aria-label": "curves" },
-      h("form", { class: "filters", role: "search", onsubmit: (event) => event.preventDefault() }, this.find, this.parts, this.others),
+      h("form", { class: "filters", role: "search", onsubmit: (event) => event.preventDefault() }, this.find, this.label, this.parts, this.others),
       this.line, this.body);
     this.seen = new IntersectionObserver((found) => found.forEach((one) => this.appear(one)), { rootMargin: "300px" });
   }
@@ -41,15 +41,16 @@ export class Curves {
 
   leave() {
     clearTimeout(this.timer);
-    for (const { timer } of this.asking.values()) clearTimeout(timer);
-    this.asking.clear();
+    for (const asking of [...this.measured.values(), ...this.split.values()]) asking.leave();
+    this.measured.clear();
+    this.split.clear();
   }
 
   // The address has changed.
   moved(place) {
     this.find.value = document.activeElement === this.find ? this.find.value : (place.find ?? "");
+    this.by = place.by;
     this.chosen = this.runs.filter((one) => one.name === this.run || place.with?.includes(one.name));
-    this.choose(place);
     this.grown(this.runs);
     this.show();
   }
@@ -58,42 +59,35 @@ export class Curves {
   grown(runs) {
     this.runs = runs;
     for (const { name } of this.chosen) {
-      const { measured } = runs.find((one) => one.name === name) ?? {};
-      if (measured && measured !== this.answers.get(name)?.state) this.ask(name);
+      const { measured, generation } = runs.find((one) => one.name === name) ?? {};
+      this.asking(this.measured, "curves", name).want({ run: name }, measured || undefined);
+      this.asking(this.split, "split", name).want({ run: name, by: this.by }, generation);
     }
   }
 
-  async ask(name) {
-    const known = this.asking.get(name);
-    if (known?.busy) return;
-    const wait = (known?.rests ?? 0) - performance.now();
-    clearTimeout(known?.timer);
-    if (wait > 0) {
-      this.asking.set(name, { ...known, timer: setTimeout(() => this.ask(name), wait) });
-      return;
-    }
-    this.asking.set(name, { busy: true });
-    const began = performance.now();
-    let answer;
-    try {
-      answer = await ask("curves", { run: name });
-    } catch (error) {
-      if (error instanceof Refused) return void this.failed(error);
-      answer = { sections: this.answers.get(name)?.sections ?? [], fault: error.message };
-    }
-    const took = performance.now() - began;
-    this.asking.set(name, { rests: performance.now() + Math.max(LEAST_MS, REST * took) });
-    this.answers.set(name, answer);
-    if (!this.element.isConnected) return;
-    this.show();
-    if (!answer.fault) this.grown(this.runs); // it may have grown meanwhile
+  asking(all, what, name) {
+    if (!all.has(name)) all.set(name, new Asking(what, () => this.heard(all.get(name))));
+    return all.get(name);
   }
 
-  choose(place) {
+  heard({ fault }) {
+    if (fault instanceof Refused) this.failed(fault);
+    else if (this.element.isConnected) this.show();
+  }
+
+  // What there is to show of a run by now: {name, place, sections, fault}, place: which colour it has.
+  told(name) {
+    const [measured, split] = [this.measured.get(name), this.split.get(name)];
+    const sections = joined(measured?.answer?.sections ?? [], split?.answer?.sections ?? []);
+    const place = this.runs.findIndex((one) => one.name === name);
+    return { name, place, sections, fault: (measured?.fault ?? split?.fault)?.message };
+  }
+
+  choose(place, told) {
     const shown = place.section;
-    const keys = [...new Set([...this.answers.values()].flatMap((one) => one.sections.map(({ key, title }) => `${key}\n${title}`)))];
-    const sections = keys.map((one) => one.split("\n"));
+    const sections = [...new Map(told.flatMap((one) => one.sections.map(({ key, title }) => [key, title])))];
     const all = sections.map(([key]) => key);
+    this.labels();
     const open = (key) => (shown ? shown.includes(key) : key !== CLOSED);
     again(this.parts, sections.map(([key, title]) => chip(title, open(key), "", `section-${key}`, (on) => {
       const now = all.filter((one) => (one === key ? on : open(one)));
@@ -107,19 +101,28 @@ export class Curves {
     }, one.name === this.run)));
   }
 
+  // By which label rewards are split.
+  labels() {
+    const told = this.split.get(this.run)?.answer;
+    this.label.hidden = !told?.keys.length;
+    if (this.label.hidden) return;
+    const change = (event) => go({ ...here(), by: event.target.value }, { replace: true });
+    again(this.label, ["by ", h("select", { id: "by", onchange: change }, told.keys.map((key) =>
+      h("option", { value: key, selected: key === told.by }, plain(words(key)))))]);
+  }
+
   show() {
     const place = here();
     this.chosen = this.runs.filter((one) => one.name === this.run || place.with?.includes(one.name));
-    this.choose(place);
-    const there = this.chosen.filter(({ name }) => this.answers.has(name));
-    const answers = there.map(({ name }) => ({ name, place: this.runs.findIndex((one) => one.name === name), ...this.answers.get(name) }));
+    const answers = this.chosen.filter(({ name }) => this.measured.get(name)?.told !== undefined).map(({ name }) => this.told(name));
+    this.choose(place, answers);
     const all = answers.length ? laid(answers) : [];
     const found = matching(all, this.find.value).filter(({ key }) => this.find.value.trim() || (place.section ? place.section.includes(key) : key !== CLOSED));
-    this.told(answers, all, found);
+    this.say(answers, all, found);
     this.draw(found);
   }
 
-  told(answers, all, found) {
+  say(answers, all, found) {
     const faults = answers.filter((one) => one.fault).map((one) => h("span", { class: "fault" }, `${one.name}: ${one.fault} `));
     const left = this.chosen.length - answers.length;
     const shown = found.reduce((sum, one) => sum + one.plots.length, 0);

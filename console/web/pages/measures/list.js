@@ -63,11 +63,11 @@ export class Runs {
     const link = (page, text) => h("a", { href: address({ run: run.name, page }) }, text);
     return h("tr", {},
       h("th", { scope: "row" }, link("run", run.name), h("span", { class: "quiet path" }, run.folder)),
-      cell("number", told?.steps !== undefined && link("curves", told.planned ? `${count(told.steps)} of ${count(told.planned)}` : count(told.steps))),
-      cell("number", figure(told?.reward)),
+      cell("number made", told?.steps !== undefined && link("curves", told.planned ? `${count(told.steps)} of ${count(told.planned)}` : count(told.steps))),
+      cell("number rewarded", figure(told?.reward)),
       cell("", told?.fault ? h("span", { class: "fault" }, told.fault) : told ? came(told) : "reading …"),
       cell("quiet", moment(told?.last)),
-      cell("number", h("a", { href: address({ run: run.name }) }, count(run.rows))));
+      cell("number recorded", h("a", { href: address({ run: run.name }) }, count(run.rows))));
   }
 }
 

@@ -1,6 +1,17 @@
 // What the page draws: the plots of one run as they are, those of several laid over each other. Pure.
 
 export const COLOURS = 8;
+export const CLOSED = "others"; // the section that is shown when it is asked for
+
+// Sections of one run: plots of the same section stand together, and a section that only `more` has
+// behind the first.
+export function joined(sections, more) {
+  const found = new Map(sections.map((one) => [one.key, one]));
+  const [first, ...rest] = sections.map(({ key }) => key);
+  const added = more.map(({ key }) => key).filter((key) => !found.has(key));
+  for (const { key, title, plots } of more) found.set(key, { key, title, plots: [...(found.get(key)?.plots ?? []), ...plots] });
+  return [first, ...added, ...rest].filter(Boolean).map((key) => found.get(key));
+}
 
 // answers: [{ place, name, sections }], place: which colour a run has. Returns sections of plots.
 export function laid(answers) {

@@ -109,7 +109,7 @@ function about(bar) {
 function axis(told, at) {
   return ticks(at.ms, at.inner / A_NUMBER).flatMap((time) => [
     s("line", { class: "grid", x1: at.x(time), x2: at.x(time), y1: EDGE.top - 4, y2: at.height }),
-    s("text", { x: at.x(time), y: 12, "text-anchor": "middle" }, span(time / 1000))]);
+    s("text", { x: Math.min(at.x(time), at.width - A_NUMBER / 4), y: 12, "text-anchor": "middle" }, span(time / 1000))]);
 }
 
 function phases(told, at, kind) {

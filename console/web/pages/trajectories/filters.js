@@ -3,6 +3,7 @@
 import { fill, h } from "../dom.js";
 import { count, words } from "../format.js";
 import { FILTERS, go, here } from "../place.js";
+import { plain } from "../visible.js";
 
 const TYPING_MS = 250;
 
@@ -28,6 +29,7 @@ export class Filters {
       this.select("suite", place, "all suites", counted(choices.suites)),
       this.select("stop", place, "all ends", counted(choices.stops)),
       this.select("tool", place, "all tools", counted(choices.tools)),
+      this.labels(place, choices.labels),
       this.range("step", place, choices.steps ?? []),
       this.range("reward", place, []),
       h("label", { class: "tick", for: "failed" }, failed, "failed calls"),
@@ -50,6 +52,22 @@ export class Filters {
     return h("select", { id: name, "aria-label": name, class: place[name] ? "chosen" : "", onchange: (event) => this.set(name, event.target.value) },
       h("option", { value: "" }, all),
       there.map(([value, text]) => h("option", { value, selected: value === place[name] }, text)));
+  }
+
+  // Words by their keys. A choice is a pair, which the option's place in the list names.
+  labels(place, labels) {
+    const pairs = labels.flatMap(({ key, words: own }) => own.map(({ name, rows }) => ({ key, name, rows })));
+    const chosen = ({ key, name }) => key === place.label && name === place.word;
+    const there = place.word && !pairs.some(chosen) ? [...pairs, { key: place.label, name: place.word }] : pairs;
+    const change = ({ target: { value } }) => {
+      const { key, name } = there[value] ?? {};
+      go({ ...here(), label: key, word: name }, { replace: true });
+    };
+    const keys = [...new Set(there.map(({ key }) => key))];
+    return there.length > 0 && h("select", { id: "label", "aria-label": "label", class: place.word ? "chosen" : "", onchange: change, title: place.word && plain(`${words(place.label)}: ${place.word}`) },
+      h("option", { value: "" }, "all labels"),
+      keys.map((key) => h("optgroup", { label: plain(words(key)) }, there.map((one, at) => one.key === key &&
+        h("option", { value: String(at), selected: chosen(one) }, plain(one.name), one.rows && ` (${count(one.rows)})`)))));
   }
 
   range(name, place, [first, last]) {

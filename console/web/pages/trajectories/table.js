@@ -34,7 +34,7 @@ export class Table {
       h("table", { class: "rows" }, h("thead", {}, this.head), this.body), this.more);
     this.watch = new IntersectionObserver((seen) => seen.some((one) => one.isIntersecting) && this.load(), { rootMargin: "600px" });
     this.watch.observe(this.more);
-    this.choices = { suites: [], stops: [], tools: [], steps: null };
+    this.choices = { suites: [], stops: [], tools: [], labels: [], steps: null };
     this.asked = "";
     this.scroll = 0;
     this.generation = null;
@@ -153,7 +153,7 @@ export class Table {
       cell("stop", words(row.stop || row.status), row.masked && h("span", { class: "badge" }, "masked")),
       cell("tools", row.tools.join(", ")),
       cell(`turns number${row.turns === 1 ? " one" : ""}`, row.turns || ""),
-      cell(`calls number${row.calls === 1 ? " one" : ""}`, count(row.calls), row.failed > 0 && h("span", { class: "badge bad" }, `${count(row.failed)} failed`)),
+      cell(`calls number${row.calls === 1 ? " one" : ""}`, h("span", { class: "count" }, count(row.calls)), row.failed > 0 && h("span", { class: "badge bad" }, `${count(row.failed)} failed`)),
       cell("tokens number", row.tokens ? count(row.tokens) : ""),
       cell("seconds number", row.seconds ? seconds(row.seconds) : ""));
   }

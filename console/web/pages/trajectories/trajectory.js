@@ -2,7 +2,7 @@
 
 import { ask } from "../api.js";
 import { copy, fill, h, say } from "../dom.js";
-import { count, judged, plural, reward, seconds, shade, words } from "../format.js";
+import { count, judged, plural, reward, seconds, shade, signed, words } from "../format.js";
 import { showGroup } from "./group.js";
 import { image } from "./image.js";
 import { address, here } from "../place.js";
@@ -33,16 +33,16 @@ function article(told, place, beside) {
   const body = h("div");
   const whole = async () => {
     const all = await ask("trajectory", { run: place.run, name: told.name, whole: "true" });
-    fill(body, sequences(all.record, { run: place.run }));
+    fill(body, sequences(all.record, { run: place.run, credit: told.credit }));
   };
-  fill(body, sequences(record, { run: place.run, whole }));
+  fill(body, sequences(record, { run: place.run, whole, credit: told.credit }));
   const { beside: _, ...alone } = here();
   return h("article", {},
     h("h1", {}, told.question || told.task || told.name),
     h("p", { class: "named" }, h("code", {}, told.name), h("span", {}, told.suite),
       told.step === null ? null : h("span", {}, `step ${told.step}`), timed(place.run, told), told.fate && h("span", {}, told.fate),
       h("button", { type: "button", class: "quiet", onclick: () => copyRecord(place.run, told.name) }, "Copy as JSON"),
-      beside && h("a", { class: "quiet", href: address({ ...alone, trajectory: told.name }) }, "alone")),
+      beside && h("a", { href: address({ ...alone, trajectory: told.name }) }, "alone")),
     told.gone && h("p", { class: "fault" }, `The tokens are not at hand: ${told.gone}`),
     facts(told, record), body, events(record), figures(record), ids(told, record));
 }
@@ -61,10 +61,20 @@ function facts(told, record) {
   const fact = (name, ...content) => h("div", {}, h("dt", {}, name), h("dd", {}, content));
   return h("dl", { class: "facts" },
     fact("reward", h("span", { class: `score ${judged(told.reward)}` }, reward(told.reward)), parts.length > 0 && h("ul", { class: "parts" }, parts)),
+    told.credit && fact("advantage", credit(told.credit)),
     fact("end", words(told.stop || "unknown"), told.status && h("span", { class: "quiet" }, words(told.status)), marks.map((mark) => h("span", { class: "badge" }, mark))),
+    record.task?.data_source && fact("data source", record.task.data_source),
     answers.length > 0 && fact("right answer", answers.join(" or ")),
     fact("work", [told.turns && plural(told.turns, "turn"), plural(told.calls, "call"), told.tokens && plural(told.tokens, "token")].filter(Boolean).join(", ")),
     record.seconds && fact("time", times(record.seconds)));
+}
+
+const way = (value) => (value > 0 ? "good" : value < 0 ? "bad" : "");
+
+// What all tokens of the policy have of the trajectory; what its turns add stands at these.
+function credit({ advantage, formula, why }) {
+  return [advantage !== null && h("span", { class: `score ${way(advantage)}` }, signed(advantage)),
+    h("p", { class: "quiet why" }, [formula && `${formula}.`, why].filter(Boolean).join(" "))];
 }
 
 function times(spent) {
@@ -73,7 +83,7 @@ function times(spent) {
   return [seconds(spent.wall), h("ul", { class: "times" }, cells)];
 }
 
-// shown: the run, and what shows everything of a text that was cut.
+// shown: the run, what shows everything of a text that was cut, and the credit of the turns.
 function sequences(record, shown) {
   if (!record.sequences.length && !record.calls.length) {
     return h("p", { class: "quiet" }, "No text of it was kept: an evaluation keeps the text of a few questions.");
@@ -93,7 +103,8 @@ function legend(record) {
     record.decoded === false && h("span", { class: "fault" }, "The policy's tokenizer is not at hand, so tokens are numbers."));
 }
 
-// Segments of a turn with its calls: those stand behind what the policy wrote there.
+// Segments of a turn with its calls: those stand behind what the policy wrote there, and what the turn
+// earned before it.
 function turns(segments, calls, shown) {
   const last = Math.max(0, ...segments.map((one) => one.turn), ...calls.map((one) => one.turn));
   const by = Array.from({ length: Math.min(last + 1, 10_000) }, () => ({ segments: [], calls: [] }));
@@ -101,11 +112,24 @@ function turns(segments, calls, shown) {
   for (const one of calls) by[one.turn]?.calls.push(one);
   return h("ol", { class: "turns" }, by.map(({ segments: here, calls: made }, turn) => {
     const wrote = here.findLastIndex((one) => one.author === "model");
+    const first = here.findIndex((one) => one.author === "model");
     return (here.length > 0 || made.length > 0) && h("li", { "aria-label": `turn ${turn + 1}` },
-      here.slice(0, wrote + 1).map((one) => segment(one, shown)),
+      here.slice(0, Math.max(first, 0)).map((one) => segment(one, shown)),
+      earned(shown.credit?.turns.find((one) => one.turn === turn)),
+      here.slice(Math.max(first, 0), wrote + 1).map((one) => segment(one, shown)),
       made.map((one) => call(one, shown)),
       here.slice(wrote + 1).map((one) => segment(one, shown)));
   }));
+}
+
+// What a turn earned by itself, what it is compared by, and the advantage of its tokens.
+function earned(turn) {
+  if (!turn) return null;
+  const { reward: own, advantage, anchors } = turn;
+  return h("p", { class: "earned" }, `turn ${turn.turn + 1}`,
+    h("span", {}, "reward ", h("b", { class: way(own) }, signed(own))),
+    advantage !== null && h("span", {}, "advantage of its tokens ", h("b", { class: way(advantage) }, signed(advantage))),
+    anchors.length > 0 && h("span", {}, `compared by ${anchors.join(", ")}`));
 }
 
 function segment(one, shown) {
@@ -180,6 +204,6 @@ function ids({ name, kind, trace }, record) {
 }
 
 const timed = (run, { kind, step }) =>
-  kind === "training" && step !== null && h("a", { class: "quiet", href: address({ run, page: "timeline", at: String(step) }) }, "timeline of the step");
+  kind === "training" && step !== null && h("a", { href: address({ run, page: "timeline", at: String(step) }) }, "timeline of the step");
 
 const known = (author) => (author in AUTHORS ? author : "other");

@@ -65,6 +65,8 @@ def test_every_question_has_its_answer(client: TestClient) -> None:
     assert [row["name"] for row in after.json()["rows"]] == ["g0-1"]
     assert len(client.get("/api/group?run=a&name=g0").json()["members"]) == 2
     assert client.get("/api/curves?run=a").json()["steps"] == 0
+    split = client.get("/api/split?run=a&by=nothing").json()
+    assert (split["keys"], split["by"], split["state"]) == ([], "", run["generation"])
     assert client.get("/api/about?run=a").json()["state"] == run["measured"]
     told = client.get("/api/trajectory?run=a&name=g0-1").json()
     assert told["record"]["calls"][0]["tool"] == "python"
@@ -85,6 +87,8 @@ def test_every_question_has_its_answer(client: TestClient) -> None:
         ("rows?run=a&step_to=1e999", 400, "step_to is a whole number"),
         ("rows?run=a&after=zzz", 400, "end of a page"),
         ("rows?run=a&within=x&text=y", 400, "within is one of"),
+        ("rows?run=a&label=x", 400, "come together"),
+        ("split?run=b", 404, "no run 'b'"),
     ],
 )
 def test_a_question_without_sense_is_told_so(

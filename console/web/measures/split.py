@@ -1,0 +1,241 @@
+"""Curves of the recorded trajectories themselves: why they carry no loss, and rewards by a label.
+
+The learner's lines know neither, so these come from the index. A step is that of the newest weights
+that wrote in a trajectory, as in the table. Of more than MOST_POINTS steps, neighbours are one
+point over all of their trajectories, so that means and errors stay those of what was measured.
+"""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from console.report.plot import Plot, line, plot, short
+from console.report.plots import COLOURS
+from console.web.index.entries import TRAINING
+from console.web.index.index import Index
+from console.web.index.label_store import Choice, Word, label_choices
+from console.web.index.labels import MASKED, SOURCE
+from console.web.index.schema import read_index
+from console.web.index.types import NO_STEP
+
+MOST_POINTS = 300
+MOST_SUITES = 8
+SUCCESS = 0.5
+"""The reward from which on the table shows it in green."""
+REASONS = "reasons"
+"""The plot's key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """Trajectories of a suite, of one step or of neighbouring ones, under one word.
+
+    rewarded: those whose reward is a number; mean and error: of these rewards, the standard error
+    over trajectories, 0 of a single one; good: those of success.
+    """
+
+    step: int
+    rows: int
+    rewarded: int
+    mean: float
+    error: float
+    good: int
+
+    @property
+    def success(self) -> tuple[float, float]:
+        """The share of success, with its standard error."""
+        share = self.good / self.rewarded
+        return share, math.sqrt(share * (1 - share) / self.rewarded)
+
+
+class Split:
+    """`split` of one run's index. The last answer is kept until rows come, however many pages ask.
+    Any thread may ask."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self._lock = threading.Lock()
+        self._asked: tuple[int, str] | None = None
+        self._told: dict[str, Any] = {}
+
+    def by(self, label: str) -> dict[str, Any]:
+        """With the "state" of the index, its generation. sqlite3.Error."""
+        with self._lock:
+            # Before the reading: what comes meanwhile is another state.
+            asked = (self._index.generation, label)
+            if self._asked != asked:
+                self._told = split(self._index.file, label) | {"state": asked[0]}
+                self._asked = asked
+            return self._told
+
+
+def split(file: Path, by: str) -> dict[str, Any]:
+    """{"keys", "by", "sections"}. keys: labels to choose from. by: the one that is drawn, the data
+    source or the first one where the one that was asked for is none. sqlite3.Error."""
+    with closing(read_index(file)) as db:
+        choices = {one.key: one for one in label_choices(db)}
+        masked = choices.pop(MASKED, None)
+        chosen = choices.get(by) or choices.get(SOURCE) or next(iter(choices.values()), None)
+        reasons = [] if masked is None else _reasons(db, masked)
+        labelled = [] if chosen is None else _by_label(db, chosen)
+    sections = [
+        {"key": "trajectories", "title": "Trajectories", "plots": reasons},
+        {"key": "labels", "title": "By label", "plots": labelled},
+    ]
+    return {
+        "keys": list(choices),
+        "by": "" if chosen is None else chosen.key,
+        "sections": [one for one in sections if one["plots"]],
+    }
+
+
+def _reasons(db: sqlite3.Connection, masked: Choice) -> list[Plot]:
+    """The share of the training's trajectories that each reason masked."""
+    suite = _Suite(db, TRAINING)
+    whole = suite.rows()
+    lines = []
+    for number, word in enumerate(masked.words):
+        rows = {cell.step: cell.rows for cell in suite.cells(word)}
+        points = [(float(step), short(rows.get(step, 0) / of)) for step, of in whole.items()]
+        lines.append(line(word.name, _style(number), points, "hover"))
+    note = f"{suite.note} A trajectory may be masked for several reasons."
+    unit = "share of trajectories"
+    drawn = plot(REASONS, "Masked by reason", unit, lines, note=note, low=0, high=1)
+    return [] if drawn is None else [drawn]
+
+
+def _by_label(db: sqlite3.Connection, chosen: Choice) -> list[Plot]:
+    """Rewards by the words of a label, of the training and of each suite."""
+    found = db.execute(
+        "SELECT DISTINCT suite FROM rows INDEXED BY narrow WHERE kind <> 'file' AND step > ?"
+        " ORDER BY kind <> 'training', suite LIMIT ?",
+        (NO_STEP, MOST_SUITES),
+    ).fetchall()
+    return [one for (suite,) in found for one in _of_suite(_Suite(db, suite), chosen)]
+
+
+def _of_suite(suite: _Suite, chosen: Choice) -> list[Plot]:
+    cells = {
+        word.name: [cell for cell in suite.cells(word) if cell.rewarded] for word in chosen.words
+    }
+    of = chosen.key if suite.name == TRAINING else f"{chosen.key}, {suite.name}"
+    left_out = f" {chosen.more} more words are not drawn." if chosen.more else ""
+
+    def drawn(kind: str, title: str, unit: str, value: Value) -> Plot | None:
+        lines = [
+            _line(word, number, own, value) for number, (word, own) in enumerate(cells.items())
+        ]
+        low, high = (0.0, 1.0) if _are_shares(lines) else (None, None)
+        key, note = f"label:{kind}:{suite.name}", suite.note + left_out
+        return plot(key, f"{title} by {of}", unit, lines, note=note, low=low, high=high)
+
+    told = [
+        drawn("reward", "Reward", "mean and standard error", lambda cell: (cell.mean, cell.error))
+    ]
+    if suite.has_partial_rewards:
+        unit = f"share with a reward of {SUCCESS} or more"
+        told.append(drawn("success", "Success", unit, lambda cell: cell.success))
+    return [one for one in told if one is not None]
+
+
+Value = Callable[[Cell], tuple[float, float]]
+
+
+def _are_shares(lines: list[dict[str, Any]]) -> bool:
+    return all(0 <= y <= 1 for one in lines for y in one["y"])
+
+
+def _line(word: str, number: int, cells: list[Cell], value: Value) -> dict[str, Any]:
+    told = [(float(cell.step), *value(cell)) for cell in cells]
+    drawn = line(word, _style(number), [(x, short(y)) for x, y, _ in told], "hover")
+    return drawn | {"error": [short(error) for *_, error in told], "band": True}
+
+
+def _style(number: int) -> str:
+    """A colour comes again with another dash."""
+    dash = number // COLOURS
+    return f"c{number % COLOURS}" + (f" dash{dash}" if dash else "")
+
+
+class _Suite:
+    """The rows of a suite by their steps, or by stretches of equally many steps."""
+
+    def __init__(self, db: sqlite3.Connection, name: str) -> None:
+        self.name = name
+        self._db = db
+        first, last, shift = db.execute(
+            "SELECT min(step), max(step), avg(reward) FROM rows INDEXED BY narrow"
+            " WHERE suite = ? AND step > ?",
+            (name, NO_STEP),
+        ).fetchone()
+        self._first = first or 0
+        self._width = -(-((last or 0) - self._first + 1) // MOST_POINTS)
+        self._shift = shift or 0.0  # near the mean, squares lose no digits
+
+    @property
+    def note(self) -> str:
+        told = "By the step of the weights that wrote them."
+        return told if self._width == 1 else f"{told} A point stands for {self._width} steps."
+
+    @property
+    def has_partial_rewards(self) -> bool:
+        """Some that are neither 0 nor 1, so that their mean is no share of success."""
+        found = self._db.execute(
+            "SELECT 1 FROM rows INDEXED BY narrow WHERE suite = ? AND step > ?"
+            " AND reward NOT IN (0, 1) LIMIT 1",
+            (self.name, NO_STEP),
+        )
+        return found.fetchone() is not None
+
+    def rows(self) -> dict[int, int]:
+        """How many there are, by the first step of each stretch."""
+        counted = self._db.execute(
+            "SELECT step, count(*) FROM rows INDEXED BY narrow WHERE suite = ? AND step > ?"
+            " GROUP BY step",
+            (self.name, NO_STEP),
+        )
+        found: dict[int, int] = {}
+        for step, count in counted:
+            begin = self._first + (step - self._first) // self._width * self._width
+            found[begin] = found.get(begin, 0) + count
+        return found
+
+    def cells(self, word: Word) -> list[Cell]:
+        """Those under a word, in the order of the steps."""
+        rows = self._db.execute(
+            "SELECT (step - :first) / :width AS stretch, count(*), count(reward), avg(reward),"
+            " max(reward) - min(reward), total((reward - :shift) * (reward - :shift)),"
+            " total(reward >= :success)"
+            " FROM labels WHERE word = :word AND suite = :suite AND step > :none"
+            " GROUP BY stretch ORDER BY stretch",
+            {
+                "first": self._first, "width": self._width, "shift": self._shift,
+                "success": SUCCESS, "suite": self.name, "none": NO_STEP, "word": word.number,
+            },
+        )  # fmt: skip
+        return [
+            Cell(
+                step=self._first + stretch * self._width,
+                rows=count,
+                rewarded=rewarded,
+                mean=mean or 0.0,
+                error=_error(rewarded, mean - self._shift, squares) if width else 0.0,
+                good=int(good),
+            )
+            for stretch, count, rewarded, mean, width, squares, good in rows
+        ]
+
+
+def _error(count: int, mean: float, squares: float) -> float:
+    """The standard error of a mean. mean, squares: of what is left of numbers less one near them,
+    the second as a sum."""
+    spread = max(squares - count * mean * mean, 0.0) / (count - 1)
+    error = math.sqrt(spread / count)
+    return error if math.isfinite(error) else 0.0  # squares of large rewards are no number
