@@ -1,4 +1,4 @@
-"""The numbers of a tally, as data for --json, the table and the page (spec 4.8). Pure."""
+"""The numbers of a tally, as data for --json, the table and the page. Pure."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ MOST_REFERENCE_PARTS = 40
 
 
 class Size(StrEnum):
-    """How complex a tool is (spec 4.8: the paper names the classes and no criterion)."""
+    """How complex a tool is (MTR names the classes and no criterion)."""
 
     SIMPLE = "simple"
     """A score of at most 2."""
@@ -112,7 +112,7 @@ def _at(schema: Mapping[str, Any], reference: str) -> Any:
 
 
 def identity(name: str, schema: Mapping[str, Any] | None) -> bytes:
-    """Equal for invocations of one tool: its name and the hash of its schema (spec 4.8). A tool
+    """Equal for invocations of one tool: its name and the hash of its schema. A tool
     whose schema is not recorded is its name alone, and is no tool of that name with a schema."""
     digest = hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=16)
     if schema is not None:

@@ -2,8 +2,8 @@
 
 Invariants
 - Every admitted group is journaled exactly once, is passed over aloud, or goes on after a restart.
-- Trajectories of groups that are not whole plus accepted ones never exceed (eta + v + 1) * B
-  (spec 6.8); evaluation counts in neither.
+- Trajectories of groups that are not whole plus accepted ones never exceed (eta + v + 1) * B;
+  evaluation counts in neither.
 - At most `max_concurrent` members are in flight; a group is admitted when one of its members finds
   a place at once.
 - Position i of the task source is group i, in this life and the next; where the recipe has several

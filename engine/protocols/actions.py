@@ -1,7 +1,7 @@
 """Which tool an action calls, and with what arguments; pure.
 
 A session's tools may come from several services. An action belongs to the tools at one of whose
-stops it ends; of those the first that accepts it takes it (spec 3.1, 3.7), in the order of the
+stops it ends; of those the first that accepts it takes it, in the order of the
 recipe's services. A tag accepts what stands between its marks, a JSON call what names the tool.
 A raw format comes last, for only its service can tell what it accepts.
 """

@@ -40,7 +40,7 @@ class Protocol(typing.Protocol):
     def frame(
         self, stop: str | None, codec: Codec, author: Author = Author.TOOL
     ) -> tuple[list[int], list[int]]:
-        """Ids before and after an observation, given how the action ended (spec 3.5) and who
+        """Ids before and after an observation, given how the action ended and who
         speaks first in it."""
         ...
 

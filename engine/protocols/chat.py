@@ -1,4 +1,4 @@
-"""Chat messages, VerlTool's multi-turn mode (spec 3.5): function calls in Qwen's template.
+"""Chat messages, VerlTool's multi-turn mode: function calls in Qwen's template.
 
 Every observation is a message of role `tool`, or of `system_role` where the environment itself
 speaks. Its frame, what the template writes before and

@@ -1,4 +1,4 @@
-"""Tags in plain text, VerlTool's first mode (spec 3.2): `<python> ... </python>`.
+"""Tags in plain text, VerlTool's first mode: `<python> ... </python>`.
 
 The policy writes on in one assistant turn: the observation is appended as raw text between the
 actions, and the turn ends with the template's end-of-turn token. Tools, stop strings and tag

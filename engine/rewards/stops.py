@@ -1,4 +1,4 @@
-"""What the way in which a trajectory ended means for the loss (spec 1.3, 3.6); pure.
+"""What the way in which a trajectory ended means for the loss; pure.
 
 Rules
 - A stop reason keeps, masks or penalises, as [task] stops says; without a rule it keeps.

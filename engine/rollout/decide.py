@@ -1,4 +1,4 @@
-"""What a trajectory does next, given its state: the turn loop (spec 3.2) as a pure function.
+"""What a trajectory does next, given its state: the turn loop as a pure function.
 
 `next_step(state, rules)` is asked after every event. It does nothing itself; `loop.py` carries out
 what it says, and so does a later life of the engine that goes on from the same events.

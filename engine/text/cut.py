@@ -1,4 +1,4 @@
-"""Pure functions on text and token ids: stops, truncation, assembly (spec 3.2-3.4)."""
+"""Pure functions on text and token ids: stops, truncation, assembly."""
 
 from __future__ import annotations
 

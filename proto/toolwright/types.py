@@ -166,7 +166,7 @@ class Sequence:
 
     @property
     def loss_mask(self) -> tuple[bool, ...]:
-        """[T] True on trainable tokens (spec 3.6)."""
+        """[T] True on trainable tokens."""
         return tuple(s.trainable for s in self.segments for _ in s.token_ids)
 
     @property

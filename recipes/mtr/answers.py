@@ -1,6 +1,6 @@
 """The two answers of a trace: the final one, and the one that its reasoning came to. Pure.
 
-The paper scores an intermediate answer "from reasoning steps" and does not say which (A-22). Here
+The paper scores an intermediate answer "from reasoning steps" and does not say which. Here
 it is the last place in the policy's own words, calls apart, before the last <answer>, that says
 `\\boxed{...}`, "answer is ..." or "answer: ...", the last two up to the end of the sentence, and
 names something: "Now I give the final answer:" takes back nothing that was said before it. A

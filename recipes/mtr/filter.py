@@ -4,8 +4,8 @@
 
 Each criterion is a function of the scored trajectory of its own, so that each has a yield of its
 own. `no_errors` is the paper's (section 3.2.1). It takes away every trace that corrects itself, so
-that nobody learns to (A-23); `errors_recovered` in its place keeps those whose errors were all
-followed by a call of the same tool that worked.
+that nobody learns to; `errors_recovered` in its place keeps those whose errors were all followed by
+a call of the same tool that worked.
 
 Equal traces and more of a question than it is worth are for the command to take away
 (--dedupe calls, --most-per-task).

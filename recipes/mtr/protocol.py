@@ -1,6 +1,6 @@
 """How MTR's AutoAgent speaks: it thinks, then makes one call or answers.
 
-The token layout of a trajectory (spec 4.3; the paper's own prompts are lost):
+The token layout of a trajectory (the paper's own prompts are lost):
 
     prompt           what to do and the question's tools, then the question
     action 0         <think>...</think><tool_call>{"name", "arguments"}</tool_call>

@@ -1,8 +1,8 @@
 """What a trace is worth: tiers of its answers, and what repeated calls cost. Pure.
 
 MTR's reward is the score of the answers and a term of form (MTR, section 3.2.2). The paper's tiers
-are lost with its formulas, and it defines neither the intermediate answer nor the term of form
-(A-22): order and names are its text's, the numbers here are proposals, and options.
+are lost with its formulas, and it defines neither the intermediate answer nor the term of
+form: order and names are its text's, the numbers here are proposals, and options.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""No broken number reaches the weights (spec 11)."""
+"""No broken number reaches the weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Invariants of a training step on the real model (spec 6.11)."""
+"""Invariants of a training step on the real model."""
 
 from __future__ import annotations
 

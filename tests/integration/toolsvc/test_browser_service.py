@@ -49,8 +49,8 @@ def test_the_contract_is_kept_and_a_killed_service_leaves_nothing(
     with site() as pages:
         probes.write_text(PROBES.format(host=pages.address))
         service = start("browser", "--set", f"browser.allow={pages.address}")
-        only = [word for name in CHECKS for word in ("--only", name)]
-        code, found, shown = check(service.address, "--probe", probes, *SLOWLY, *only, folder=tmp_path)
+        words = ["--probe", probes, *SLOWLY, *(w for name in CHECKS for w in ("--only", name))]
+        code, found, shown = check(service.address, *words, folder=tmp_path)
     assert code == 0, shown
     assert found["passed"] == len(CHECKS)
 

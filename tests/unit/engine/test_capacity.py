@@ -21,7 +21,7 @@ COUNTS = st.integers(0, 1000)
 def test_what_is_admitted_is_never_older_than_eta(
     eta: int, version: int, batch: int, accepted: int
 ) -> None:
-    """A trajectory admitted as number n trains at step n // batch, spec 6.8's bound."""
+    """A trajectory admitted as number n trains at step n // batch at the latest."""
     room = staleness_room(eta=eta, version=version, batch=batch, accepted=accepted, running=0)
     last = accepted + room - 1
     assert last // batch - version == eta

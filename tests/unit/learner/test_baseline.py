@@ -1,4 +1,4 @@
-"""Whose rewards a group is measured against: masks and the baseline are two things (spec 3.6)."""
+"""Whose rewards a group is measured against: masks and the baseline are two things."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a trajectory's steps are worth, by the events of spec 2.4."""
+"""What a trajectory's steps are worth, by its events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every row of what a stop means for the loss (spec 1.3, 3.6)."""
+"""Every row of what a stop means for the loss."""
 
 from __future__ import annotations
 
