@@ -1,9 +1,10 @@
 """Groups to the learner: in order, identical when offered again, never too stale.
 
 At-least-once: the consumer says up to where it has used groups, gets what comes after, and
-acknowledges what its checkpoint holds. The staleness check here is what docs/understand/staleness.md
-guarantees: segments that fail it carry no loss, and a group of which nothing is left to train on is
-dropped, counted, and frees its places. What the journal holds stays as it is.
+acknowledges what its checkpoint holds. The staleness check here is what
+docs/understand/staleness.md guarantees: segments that fail it carry no loss, and a group of which
+nothing is left to train on is dropped, counted, and frees its places. What the journal holds stays
+as it is.
 """
 
 from __future__ import annotations
