@@ -44,6 +44,8 @@ _WORD = (
 )
 """What the name of a secret ends in."""
 _SECRET_NAME = re.compile(rf"(?P<before>.*?){_WORD}", re.I | re.S)
+_FOLDERS = ("PWD", "OLDPWD")
+"""Of the environment: where the shell is and was, and no passwords."""
 _INNOCENT = re.compile(r"(?:pad|eos|bos|unk|stop|sep|cls|mask|per|a|image|video)[_-]\Z", re.I)
 """Before `token`: names of a tokenizer's own tokens."""
 # Both always match once a quote or another character is there, so no start is tried twice.
@@ -171,7 +173,7 @@ def redactor(
     """For this process's user, machine and environment; `more`: further secret values; names:
     whether user, machine and mails go, too."""
     environment = os.environ if environment is None else environment
-    values = {value for name, value in environment.items() if is_secret(name)}
+    values = {v for name, v in environment.items() if is_secret(name) and name not in _FOLDERS}
     values |= {value.strip() for value in (*values, *more)}
     return Redactor(
         values=sorted((v for v in values if len(v) >= SHORTEST), key=len, reverse=True),

@@ -122,6 +122,12 @@ def test_what_a_report_needs_stays(text: str) -> None:
     assert clean.text(text) == text
 
 
+def test_the_shells_folders_are_no_secrets_of_the_environment() -> None:
+    found = redactor({"PWD": "/srv/here", "OLDPWD": "/srv/there", "DB_PWD": "/srv/key"})
+    assert found.text("cd /srv/here && cat /srv/there") == "cd /srv/here && cat /srv/there"
+    assert found.text("/srv/key") == GONE
+
+
 def test_values_of_the_environments_secrets_go_wherever_they_stand() -> None:
     found = redactor({"WANDB_API_KEY": "plain word here", "MODE": "innocent", "PIN_TOKEN": "12"})
     assert found.text("it said: plain word here, innocent, 12") == f"it said: {GONE}, innocent, 12"
