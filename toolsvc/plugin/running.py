@@ -113,7 +113,7 @@ async def run_call(
     except ToolFailed as error:
         return failure(ToolErrorKind.EXCEPTION, str(error))
     except Exception as error:  # noqa: BLE001 - the plugin's own fault, told to the policy
-        log_fault(name, error)
+        log_fault(name, error, call)
         return failure(ToolErrorKind.EXCEPTION, f"{type(error).__name__}: {error}")
     finally:
         clock.stop()

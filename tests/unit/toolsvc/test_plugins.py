@@ -16,6 +16,7 @@ from toolsvc.errors import Reason
 from toolsvc.host.host import Host
 from toolsvc.plugin.tool import Tool
 from toolsvc.types import Call, CallRequest, Recorded, Running
+from toolwright.tracing.ids import trace_id, trajectory_of
 from toolwright.types import ToolErrorKind
 
 
@@ -100,5 +101,9 @@ async def test_the_log_tells_an_author_the_line_once() -> None:
                 assert said(await host.call(request(name))) == f"KeyError: {name!r}"
     (line,) = [one for one in logged if one["event"] == "tool raised"]
     assert (line["tool"], line["log_level"]) == ("threaded", "warning")
+    first = request("first")
+    owner = opening().owner
+    assert line["call"] == first.call_id
+    assert line["trace"] == trace_id(owner, trajectory_of(first.call_id))
     assert 'raise KeyError(call.arguments["text"])' in line["exception"]
     assert line["exception"].endswith("KeyError: 'first'\n")
