@@ -18,6 +18,7 @@ from tests.integration.toolsvc.conftest import Service
 from tests.support.dialogue import in_turn
 from tests.support.recipes import Part, part_of
 from tests.support.shown_images import add_tool, by_trajectory, sent_images
+from toolwright.recipe import load_recipe
 from toolwright.types import Author, StopReason, Trajectory
 
 RECIPE = Path(__file__).parents[3] / "recipes/verltool/visual"
@@ -105,9 +106,9 @@ async def test_one_of_four_looks_and_reads_the_number(
 ) -> None:
     """The others guess, or write calls that the tool refuses in words that they read."""
     (question,) = islice(part("world/task.questions")("training", 5), 1)
-    right, field = question.answer, question.field
-    wrong = str((int(right) + 1) % 10)
-    aimed = part("world/demonstrations.call")(field)
+    number, field = int(question.answer), question.field
+    right, wrong = map(part("world/demonstrations.answer"), (number, 109 - number))
+    aimed = part("world/demonstrations.look")(question.scene, field)
     nine = call("select_frames", {"target_frames": list(range(1, 10))})
     ways = [
         [aimed, right + END],
@@ -146,7 +147,7 @@ async def test_a_demonstration_is_what_a_rollout_would_be(
 ) -> None:
     """Token by token: what the policy imitates, and which of it is its own."""
     (question,) = islice(part("world/task.questions")("training", 6), 1)
-    shown = part("world/demonstrations.conversation")(question, [question.field], None)
+    shown = part("world/demonstrations.conversation")(question, [question.field])
     action, answer = (turn["content"] for turn in shown.turns if turn["role"] == "assistant")
     ways = [[action, answer + END]] * 2
     seen = await rolled_out(part, world, policy, image_service, question, ways)
@@ -165,6 +166,19 @@ async def test_a_demonstration_is_what_a_rollout_would_be(
         own += [segment.author is Author.MODEL] * len(tokens)
     assert found == ids
     assert own == [label >= 0 for label in labels]
+
+
+def test_what_a_demonstration_says_fits_the_recipes_limits(part: Part, policy: Path) -> None:
+    """And what the policy chooses, the thing, its place and the box, is a token each."""
+    codec = HuggingFaceCodec(policy)
+    limits = load_recipe(RECIPE / "recipe.toml").shared.task.limits
+    for one in islice(part("world/lessons.lessons")(3, 50), 300):
+        for turn in one.turns:
+            most = limits.action if turn["role"] == "assistant" else limits.observation
+            assert len(codec.encode(turn["content"])) < most
+    call = part("world/demonstrations.call")
+    words = [" red", " red top left", " blue bottom right", *(call(field) for field in range(4))]
+    assert [len(codec.encode(word)) for word in words] == [1, 1, 1, 5, 5, 5, 5]
 
 
 def pixels(data: bytes) -> bytes:

@@ -1,14 +1,15 @@
-"""What the tiny policy is warmed up on: answers about pictures of training.
+"""What the tiny policy is warmed up on: answers about pictures of training, and exercises.
 
-The demonstrator knows how to ask for a look and how to read a number. Its habits are bad ones:
+The demonstrator tells in words what stands where, then what it looks at, and knows how to ask for a
+look and how to read a number. Its habits are bad ones:
 
 - two times in three it does not look at all, and guesses;
-- where it looks, it looks at the wrong thing one time in three;
-- one time in five it looks once more, wherever that is.
+- where it looks, it looks at another thing than the one asked about every other time;
+- one time in ten it looks once more, wherever that is.
 
-So a policy that imitates it seldom zooms, and often into the wrong place. What the demonstrator
-sees it tells as it is: how to read a number and to find a colour is learnt here, that it is worth
-doing from reward.
+So a policy that imitates it seldom zooms, and often at the wrong thing. What the demonstrator sees
+it tells as it is: how to find a colour and to read a number is learnt here, that it is worth doing
+from reward. lessons.py has exercises in either.
 
 In a conversation IMAGE stands in the place of each picture of an observation, as the policy's chat
 template writes one; that of the question is a part of its message.
@@ -18,13 +19,13 @@ from __future__ import annotations
 
 import io
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pictures import FIELD, SIDE, draw
+from pictures import FIELD, PLACES, SIDE, Scene, draw
 from PIL import Image
-from task import Question, questions
+from task import NUMBERS, Question, questions
 
 from engine.protocols.chat import Chat
 from engine.types import Codec
@@ -34,10 +35,11 @@ TOKENS = 4
 """Of a picture: policy.py's processor makes as many of every one."""
 IGNORED = -100
 """Label of a token that carries no loss; torch's own."""
-LOOKS, AIMS, LOOKS_AGAIN = 0.35, 0.6, 0.2
-"""Shares: of questions with a look, of looks that are aimed, of those with another."""
+LOOKS, AIMS, LOOKS_AGAIN = 0.35, 0.3, 0.1
+"""Shares: of questions with a look; of looks that are aimed, where the others go anywhere, and a
+quarter of them there too; of looks with another behind."""
 NEAR, FAR = 0.2, 0.7
-MARGIN, PADDING = 0.1, 0.1
+MARGIN, PADDING = 0.08, 0.1
 """Of the picture's side: a box that is asked for, and what the tool adds on each side of it."""
 
 
@@ -61,12 +63,12 @@ def conversations(seed: int) -> Iterator[Conversation]:
     """Endless."""
     habit = random.Random(f"habits {seed}")
     for question in questions("training", f"demonstrations {seed}"):
-        yield conversation(question, _looks(question, habit), habit)
+        yield conversation(question, _looks(question, habit), habit.choice(NUMBERS))
 
 
-def conversation(question: Question, looks: list[int], habit: random.Random) -> Conversation:
+def conversation(question: Question, looks: Sequence[int], guess: int = 0) -> Conversation:
     """looks: the fields that are looked at, one after the other; the last one's number is the
-    answer, a guess where there is none."""
+    answer, the guess where there is none."""
     picture = draw(question.scene)
     turns: list[Mapping[str, str]] = []
     pictures = [picture]
@@ -75,18 +77,36 @@ def conversation(question: Question, looks: list[int], habit: random.Random) -> 
         side = round((MARGIN + 2 * PADDING) * SIDE)
         shown = f"Image {number}: {side} x {side} pixels\n{IMAGE}"
         turns += [
-            {"role": "assistant", "content": call(field)},
+            {"role": "assistant", "content": look(question.scene, field, first=number == 2)},
             {"role": "tool", "content": shown},
         ]
-    seen = question.scene.numbers[looks[-1]] if looks else habit.randrange(10)
-    turns.append({"role": "assistant", "content": str(seen)})
+    seen = question.scene.numbers[looks[-1]] if looks else guess
+    turns.append({"role": "assistant", "content": answer(seen)})
     return Conversation(question=question.text, turns=tuple(turns), pictures=tuple(pictures))
 
 
+def look(scene: Scene, field: int, *, first: bool = True) -> str:
+    """An action that looks at a field; the first one begins with what stands where."""
+    return (f"{caption(scene)} " if first else "") + at(scene, field) + call(field)
+
+
+def caption(scene: Scene) -> str:
+    things = (f"{colour} {place}" for colour, place in zip(scene.colours, PLACES, strict=True))
+    return f"There is {', '.join(things)}."
+
+
+def at(scene: Scene, field: int) -> str:
+    colour = scene.colours[field]
+    return f"I look for {colour}: {colour} {PLACES[field]}."
+
+
+def answer(number: int) -> str:
+    return f"\\boxed{{{number}}}"
+
+
 def call(field: int) -> str:
-    """An action that looks at a field."""
     x, y = (FAR if field % 2 else NEAR), (FAR if field // 2 else NEAR)
-    box = ", ".join(f"{side:.1f}" for side in (x, y, x + MARGIN, y + MARGIN))
+    box = ", ".join(f"{side:.2f}" for side in (x, y, x + MARGIN, y + MARGIN))
     arguments = f'{{"bbox_2d": [{box}], "target_image": 1}}'
     name = "crop_image_normalized"
     return f'<tool_call>{{"name": "{name}", "arguments": {arguments}}}</tool_call>'
@@ -98,7 +118,7 @@ def cut(picture: bytes, field: int) -> bytes:
     near, far = round((NEAR - PADDING) * SIDE), round((NEAR + MARGIN + PADDING) * SIDE)
     out = io.BytesIO()
     with Image.open(io.BytesIO(picture)) as whole:
-        whole.crop((x + near, y + near, x + far, y + far)).save(out, "PNG")
+        whole.crop((x + near, y + near, x + far, y + far)).save(out, "PNG", compress_level=1)
     return out.getvalue()
 
 

@@ -32,7 +32,8 @@ Split = Literal["training", "heldout"]
 COUNTS: Mapping[Split, int] = {"training": 768, "heldout": 128}
 """Questions that a file holds; `questions` goes on without end."""
 NOUNS: Mapping[Kind, str] = {"shelf": "box", "chart": "bar", "page": "page"}
-NUMBERS = range(10)
+NUMBERS = range(10, 100)
+"""Two digits, so that guessing is worth nothing."""
 _NAMES = tuple(COLOURS)
 
 
@@ -45,7 +46,11 @@ class Question:
 
     @property
     def text(self) -> str:
-        return f"Which number is on the {self.colour} {NOUNS[self.scene.kind]}?"
+        return f"Which number is on the {self.colour} {self.noun}?"
+
+    @property
+    def noun(self) -> str:
+        return NOUNS[self.scene.kind]
 
     @property
     def field(self) -> int:

@@ -14,20 +14,24 @@ import argparse
 import io
 import math
 import shutil
+from collections import defaultdict
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
-from demonstrations import IGNORED, Conversation, conversations, labelled
+from demonstrations import IGNORED, Conversation, labelled
+from lessons import lessons
 from PIL import Image
 
 from engine.text.codec import HuggingFaceCodec
+from learner.model.muon import Muon
 
-STEPS, BATCH = 300, 24
+SEEING, STEPS, BATCH = 200, 200, 32
+"""Steps in which it learns to see, and those behind them."""
 MUON_LR, ADAM_LR, WARMUP, LEAST = 0.012, 4e-3, 30, 0.05
-"""Rates, steps over which they rise, and the share of them that a cosine falls to."""
+"""Rates, steps over which they rise, and the share of them that a cosine falls to once it sees."""
 
 
 class Imitation:
@@ -47,46 +51,55 @@ class Imitation:
         self._place = int(self.model.config.image_token_id)
 
     def loss(self, batch: Sequence[Conversation]) -> torch.Tensor:
-        """Mean over the policy's tokens."""
-        rows = [labelled(one, self._codec, self._place) for one in batch]
-        longest = max(len(ids) for ids, _ in rows)
-        ids, labels = (
-            torch.tensor([row[part] + [fill] * (longest - len(row[part])) for row in rows])
-            for part, fill in ((0, 0), (1, IGNORED))
-        )
+        """Mean over the policy's tokens. Rows of one length are forwarded together, so that
+        nothing is padded."""
+        rows: dict[int, list[tuple[Conversation, list[int], list[int]]]] = defaultdict(list)
+        for one in batch:
+            ids, labels = labelled(one, self._codec, self._place)
+            rows[len(ids)].append((one, ids, labels))
+        sums = [self._sum(*map(list, zip(*alike, strict=True))) for alike in rows.values()]
+        count = sum(label >= 0 for alike in rows.values() for _, _, own in alike for label in own)
+        return torch.stack(sums).sum() / count
+
+    def _sum(
+        self, batch: list[Conversation], rows: list[list[int]], own: list[list[int]]
+    ) -> torch.Tensor:
+        ids, labels = torch.tensor(rows), torch.tensor(own)
         seen = self._processor(images=_opened(batch), return_tensors="pt")
         logits = self.model(
             input_ids=ids,
-            attention_mask=torch.tensor(
-                [[1] * len(row) + [0] * (longest - len(row)) for row, _ in rows]
-            ),
             mm_token_type_ids=(ids == self._place).int(),
             pixel_values=seen["pixel_values"],
             image_grid_thw=seen["image_grid_thw"],
         ).logits
         return torch.nn.functional.cross_entropy(
-            logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten(), ignore_index=IGNORED
+            logits[:, :-1].flatten(0, 1),
+            labels[:, 1:].flatten(),
+            ignore_index=IGNORED,
+            reduction="sum",
         )
 
 
-def warm_up(source: Path, output: Path, *, seed: int, steps: int = STEPS) -> None:
+def warm_up(
+    source: Path, output: Path, *, seed: int, seeing: int = SEEING, steps: int = STEPS
+) -> None:
     """Writes the policy's folder."""
     torch.set_num_threads(1)
     torch.manual_seed(seed)
     imitation = Imitation(source)
     optimizers = _optimizers(imitation.model)
-    shown = conversations(seed)
-    for step in range(steps):
+    shown = lessons(seed, seeing * BATCH)
+    for step in range(seeing + steps):
         loss = imitation.loss(list(islice(shown, BATCH)))
         loss.backward()
         torch.nn.utils.clip_grad_norm_(imitation.model.parameters(), 1.0)
         for optimizer in optimizers:
             for group in optimizer.param_groups:
-                group["lr"] = group["initial_lr"] * _share(step, steps)
+                group["lr"] = group["initial_lr"] * _share(step, seeing, steps)
             optimizer.step()
             optimizer.zero_grad()
-        if step % 20 == 0 or step == steps - 1:
-            print(f"step {step} of {steps}, loss {loss.item():.3f}", flush=True)
+        if step % 20 == 0 or step == seeing + steps - 1:
+            print(f"step {step} of {seeing + steps}, loss {loss.item():.3f}", flush=True)
     shutil.copytree(source, output, dirs_exist_ok=True)
     imitation.model.save_pretrained(output)
 
@@ -99,7 +112,7 @@ def _optimizers(model: torch.nn.Module) -> list[torch.optim.Optimizer]:
     others = [p for _, p in named if id(p) not in own]
     decay = 0.01
     found: list[torch.optim.Optimizer] = [
-        torch.optim.Muon(matrices, lr=MUON_LR, weight_decay=decay, adjust_lr_fn="match_rms_adamw"),
+        Muon(matrices, lr=MUON_LR, weight_decay=decay),
         torch.optim.AdamW(others, lr=ADAM_LR, betas=(0.9, 0.98), weight_decay=decay),
     ]
     for optimizer in found:
@@ -108,8 +121,10 @@ def _optimizers(model: torch.nn.Module) -> list[torch.optim.Optimizer]:
     return found
 
 
-def _share(step: int, steps: int) -> float:
-    falling = LEAST + (1 - LEAST) * (1 + math.cos(math.pi * step / steps)) / 2
+def _share(step: int, seeing: int, steps: int) -> float:
+    """Of the rates: they rise, stay while it learns to see, and fall."""
+    fallen = max(0, step - seeing) / max(1, steps)
+    falling = LEAST + (1 - LEAST) * (1 + math.cos(math.pi * fallen)) / 2
     return min(1.0, (step + 1) / WARMUP) * falling
 
 
@@ -122,9 +137,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--model", type=Path, required=True, help="the untrained policy's folder")
     parser.add_argument("--output", type=Path, required=True, help="folder to write")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--seeing", type=int, default=SEEING, help="steps of exercises in seeing")
+    parser.add_argument("--steps", type=int, default=STEPS, help="steps behind them")
     given = parser.parse_args(arguments)
-    warm_up(given.model, given.output, seed=given.seed, steps=given.steps)
+    warm_up(given.model, given.output, seed=given.seed, seeing=given.seeing, steps=given.steps)
     print(f"a warmed-up policy: {given.output}")
 
 

@@ -1,0 +1,69 @@
+"""The rows of the warm-up: demonstrations, and exercises in what they need.
+
+A demonstration in which nothing is looked at teaches no more than to guess, the others are few, and
+of their tokens two tell what a number looks like. So most rows ask for a part of the skill alone:
+what stands where in a picture, which number is on what the tool cut out, and to look at a thing
+because the question says so, as no question of the world does. Seeing comes first: nothing but the
+first two of these.
+
+Exercises are about pictures of training, and those that read a number read the one that a question
+of training asks for.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+
+from demonstrations import Conversation, answer, at, caption, conversation, conversations, cut
+from pictures import draw
+from task import Question, questions
+
+CAPTIONS, READINGS, ORDERS = 0.05, 0.25, 0.35
+"""Shares of the rows behind the first ones; the others are demonstrations."""
+SEEN_CAPTIONS = 0.25
+"""Share of the first rows; the others are readings, whose few tokens are slower to learn."""
+
+
+def lessons(seed: int, seeing: int) -> Iterator[Conversation]:
+    """Endless. seeing: rows of exercises in seeing that come first."""
+    mix = random.Random(f"lessons {seed}")
+    shown = conversations(seed)
+    practised = questions("training", f"exercises {seed}")
+    for _ in range(seeing):
+        question = next(practised)
+        yield captioned(question, mix) if mix.random() < SEEN_CAPTIONS else read(question)
+    shares = (CAPTIONS, READINGS, ORDERS, 1 - CAPTIONS - READINGS - ORDERS)
+    while True:
+        (kind,) = mix.choices(("caption", "reading", "order", "demonstration"), shares)
+        if kind == "demonstration":
+            yield next(shown)
+        elif kind == "caption":
+            yield captioned(next(practised), mix)
+        else:
+            yield (read if kind == "reading" else ordered)(next(practised))
+
+
+def captioned(question: Question, mix: random.Random) -> Conversation:
+    """The things as they stand, then once more in any order: where a thing is can be copied from
+    what was said before."""
+    scene = question.scene
+    again = (at(scene, field) for field in mix.sample(range(4), 4))
+    return _exercise("What stands where?", draw(scene), " ".join([caption(scene), *again]))
+
+
+def read(question: Question) -> Conversation:
+    part = cut(draw(question.scene), question.field)
+    return _exercise("Which number is this?", part, answer(int(question.answer)))
+
+
+def ordered(question: Question) -> Conversation:
+    """One look, at the right thing."""
+    told = conversation(question, [question.field])
+    return replace(told, question=f"Look at the {question.colour} {question.noun}.")
+
+
+def _exercise(asked: str, picture: bytes, said: str) -> Conversation:
+    turns = ({"role": "assistant", "content": said},)
+    return Conversation(question=asked, turns=turns, pictures=(picture,))
