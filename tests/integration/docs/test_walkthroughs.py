@@ -9,6 +9,8 @@ import pytest
 
 from tests.support.walkthrough import do, fits, read_walkthrough
 
+pytestmark = pytest.mark.timeout(600)  # a run of four processes in each, whatever else runs
+
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
