@@ -14,7 +14,7 @@ from pathlib import Path
 
 HOME = Path(__file__).parents[1]
 FAILED = HOME / ".pytest_cache/v/cache/lastfailed"
-FEW = 3
+FEW = 8
 """More than that is no bad luck."""
 TESTS_FAILED = 1
 """pytest's exit code for it; any other but 0 says that the run itself broke off."""
