@@ -16,7 +16,7 @@ from learner.config.objective import Advantage, Credit
 from learner.credit.earned import Member, turns_of_targets
 from learner.maths.returns import reinforce_pp, rfpp_baseline
 from learner.training.batch import Row
-from toolwright.credit.advantages import group_advantage, opo, rloo
+from toolwright.credit.advantages import within_groups
 
 
 def episode_advantages(
@@ -62,20 +62,15 @@ def compared(
     rewards: Sequence[float], members: Sequence[Member], advantage: Advantage
 ) -> list[float]:
     """One advantage a trajectory, by an estimator that compares the members of a group."""
-    groups = [member.group for member in members]
-    inside = [member.in_baseline for member in members]
-    if advantage.estimator == "rloo":
-        return rloo(rewards, groups, inside)
-    if advantage.estimator == "opo":
-        lengths = [member.trajectory.response_tokens for member in members]
-        return opo(rewards, groups, lengths, inside)
-    return group_advantage(
+    return within_groups(
         rewards,
-        groups,
+        [member.group for member in members],
+        [member.trajectory.response_tokens for member in members],
+        estimator=advantage.estimator,
         std=advantage.std,
         eps=advantage.eps,
         singleton=advantage.singleton,
-        in_baseline=inside,
+        in_baseline=[member.in_baseline for member in members],
     )
 
 

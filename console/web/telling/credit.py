@@ -9,14 +9,14 @@ the learner's own. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError
 
-from toolwright.credit.advantages import Std, group_advantage, opo, rloo
-from toolwright.credit.turns import return_to_go, step_advantage, step_groups
+from toolwright.credit.advantages import Std, within_groups
+from toolwright.credit.turns import step_advantage, step_groups, turn_labels, turn_returns
 
 NO_RECIPE = (
     "The run's folder tells no recipe of a learner, so advantages are not known: they are made of "
@@ -182,8 +182,8 @@ def _also(formula: Formula, factor: float) -> str:
 
 
 def _over_batch(credit: _Credit) -> bool:
-    compared = credit.turns in ("anchor", "position", "group")
-    return compared and (credit.scope == "batch" or credit.singleton == "batch")
+    labelled = credit.turns in ("anchor", "position", "group")
+    return labelled and (credit.scope == "batch" or credit.singleton == "batch")
 
 
 def _said(turns: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -192,32 +192,51 @@ def _said(turns: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _episode(group: Sequence[Member], formula: Formula) -> list[float]:
-    """As `learner.credit.episode` has it, of one group."""
+    """By member."""
     own = formula.advantage
-    rewards = [
-        one.reward + (sum(one.turn_rewards) if formula.credit.count_in_reward else 0.0)
-        for one in group
-    ]
-    inside = [one.in_baseline for one in group]
-    label = [0] * len(group)
-    if own.estimator == "rloo":
-        return rloo(rewards, label, inside)
-    if own.estimator == "opo":
-        return opo(rewards, label, [one.tokens for one in group], inside)
-    return group_advantage(
-        rewards, label, std=own.std, eps=own.eps, singleton=own.singleton, in_baseline=inside
+    return within_groups(
+        [
+            one.reward + (sum(one.turn_rewards) if formula.credit.count_in_reward else 0.0)
+            for one in group
+        ],
+        [0] * len(group),
+        [one.tokens for one in group],
+        estimator=own.estimator,
+        std=own.std,
+        eps=own.eps,
+        singleton=own.singleton,
+        in_baseline=[one.in_baseline for one in group],
     )
 
 
 def _steps(group: Sequence[Member], formula: Formula) -> list[list[float]]:
-    """As `learner.credit.turns` has it, of one group: by member and turn."""
+    """By member and turn."""
     own = formula.credit
-    returns = [_returns(one, own) for one in group]
+    returns = [
+        turn_returns(
+            one.turn_rewards,
+            one.reward,
+            outcome_in_return=own.outcome_in_return,
+            discount=own.discount,
+        )
+        for one in group
+    ]
     if own.turns == "alone":
         return returns
+    labels = [
+        turn_labels(
+            len(one.turn_rewards),
+            one.anchors,
+            by=own.turns,
+            where=None,
+            ignore=own.ignore,
+            first_turn=own.first_turn,
+        )
+        for one in group
+    ]
     _, steps = step_advantage(
         returns,
-        step_groups([_labels(one, own) for one in group]),
+        step_groups(labels),
         std=own.std,
         eps=formula.advantage.eps,
         singleton=own.singleton,
@@ -225,26 +244,3 @@ def _steps(group: Sequence[Member], formula: Formula) -> list[list[float]]:
         in_baseline=[one.in_baseline for one in group],
     )
     return steps
-
-
-def _returns(member: Member, credit: _Credit) -> list[float]:
-    rewards = list(member.turn_rewards)
-    if credit.outcome_in_return and rewards:
-        rewards[-1] += member.reward
-    return return_to_go(rewards, credit.discount)
-
-
-def _labels(member: Member, credit: _Credit) -> list[list[Hashable]]:
-    """Of every turn what it is compared by."""
-    turns = range(len(member.turn_rewards))
-    if credit.turns == "group":
-        return [[0] for _ in turns]
-    if credit.turns == "position":
-        return [[turn] for turn in turns]
-    labels: list[list[Hashable]] = [
-        [name for name in member.anchors.get(turn, ()) if name not in credit.ignore]
-        for turn in turns
-    ]
-    if credit.first_turn and labels:
-        labels[0].append(None)  # no anchor is called so
-    return labels

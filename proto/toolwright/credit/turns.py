@@ -12,7 +12,7 @@ are those of SEARL (sections 3.2 and 3.3).
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Literal
 
 from toolwright.credit.advantages import Std, standardised
@@ -30,6 +30,42 @@ def return_to_go(rewards: Sequence[float], gamma: float) -> list[float]:
         running = reward + gamma * running
         out.append(running)
     return out[::-1]
+
+
+def turn_returns(
+    rewards: Sequence[float], outcome: float, *, outcome_in_return: bool, discount: float
+) -> list[float]:
+    """[T] what each turn of a trajectory led to. outcome_in_return: the trajectory's own reward,
+    `outcome`, counts as one of its last turn."""
+    own = list(rewards)
+    if outcome_in_return and own:
+        own[-1] += outcome
+    return return_to_go(own, discount)
+
+
+def turn_labels(
+    turns: int,
+    anchors: Mapping[int, Sequence[str]],
+    *,
+    by: str,
+    where: Hashable,
+    ignore: Collection[str],
+    first_turn: bool,
+) -> list[list[Hashable]]:
+    """[turns] what each is compared by, within `where`: nothing else ("group"), its number
+    ("position"), or its anchors ("anchor") but those to ignore; with `first_turn` the first turns
+    are compared with each other as well."""
+    if by == "group":
+        return [[where] for _ in range(turns)]
+    if by == "position":
+        return [[(where, turn)] for turn in range(turns)]
+    out: list[list[Hashable]] = [
+        [(where, anchor) for anchor in anchors.get(turn, ()) if anchor not in ignore]
+        for turn in range(turns)
+    ]
+    if first_turn and out:
+        out[0].append((where, None))  # None is the name of no anchor
+    return out
 
 
 def step_groups(labels: Labels) -> dict[Hashable, list[Turn]]:
