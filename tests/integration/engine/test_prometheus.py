@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import yaml
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.docs import DOCS
 from tests.support.net import free_port
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, passes
 
 SHIPPED = DOCS.parent / "deploy" / "observability"
 RUN = {"steps": 1, "groups_per_step": 2, "group_size": 2}
@@ -39,22 +39,28 @@ class Prometheus:
 
     async def shows(self, query: str, value: float) -> None:
         """Waits until a query of one series has this value."""
-        found: list[Any] = []
-        for _ in range(round(PATIENCE / 0.2)):
+
+        async def does() -> bool:
             found = (await self.ask("query", query=query))["result"]
-            if [float(one["value"][1]) for one in found] == [value]:
-                return
-            await asyncio.sleep(0.2)
-        raise AssertionError(f"{query} is not {value}: {found}")
+            return [float(one["value"][1]) for one in found] == [value]
+
+        await asked_until(does, f"{query} to be {value:g}")
 
     async def ready(self) -> None:
-        for _ in range(round(PATIENCE / 0.2)):
+        async def is_ready() -> bool:
             with suppress(aiohttp.ClientError):
                 async with self.http.get(f"{self.url}/-/ready") as answer:
-                    if answer.status == 200:
-                        return
-            await asyncio.sleep(0.2)
-        raise AssertionError("Prometheus is not ready")
+                    return answer.status == 200
+            return False
+
+        await asked_until(is_ready, "Prometheus")
+
+
+async def asked_until(holds: Callable[[], Awaitable[bool]], what: str) -> None:
+    """`until` of what another program has to be asked."""
+    async with asyncio.timeout(PATIENCE):
+        while not await holds():
+            await passes(0.2, f"{what} is asked again")
 
 
 @asynccontextmanager
