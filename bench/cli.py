@@ -15,7 +15,7 @@ from bench.search.command import search
 from bench.step import step
 from bench.tools.command import tools
 from bench.view.command import view
-from toolwright.command_line import command_line, start
+from toolwright.process.command_line import command_line, start
 
 app = command_line("bench", help="Load generation, faults and the scripted sampler.")
 app.command("scripted-sampler")(scripted_sampler)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolwright import loop
+from toolwright.process import loop
 
 if TYPE_CHECKING:
     from bench.scripted import Script, ScriptedSampler

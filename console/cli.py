@@ -13,7 +13,7 @@ from console.commands.install_sampler import install_sampler
 from console.commands.report import report
 from console.commands.stop import stop
 from console.commands.track import track
-from toolwright.command_line import command_line, start
+from toolwright.process.command_line import command_line, start
 
 app = command_line(
     "toolwright",

@@ -25,7 +25,7 @@ from engine.commands.endings import (
     tell_people,
 )
 from engine.config import EngineTable, RenderTable
-from toolwright.command_line import command_line, start
+from toolwright.process.command_line import command_line, start
 from toolwright.recipe import load_recipe, read_resolved
 
 app = command_line(

@@ -62,10 +62,10 @@ from engine.telemetry.page import metrics_page
 from engine.telemetry.progress import Progress
 from engine.telemetry.traces import Traces, traces_of
 from engine.text.codec import HuggingFaceCodec
-from toolwright.beginning import first_policy, leave_fork
-from toolwright.fingerprint import fingerprint
-from toolwright.metrics_page import port_fault
+from toolwright.model.beginning import first_policy, leave_fork
+from toolwright.model.fingerprint import fingerprint
 from toolwright.policy.v1 import policy_pb2, policy_pb2_grpc
+from toolwright.process.metrics_page import port_fault
 from toolwright.recipe import Recipe, refuse_open_ports, task_key
 from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
 from toolwright.rpc.auth import tokens_here

@@ -15,7 +15,7 @@ import typer
 
 from learner.config.tables import LearnerTable, SftTable
 from learner.ending import fail, finish, listening
-from toolwright.command_line import command_line, start
+from toolwright.process.command_line import command_line, start
 from toolwright.recipe import Recipe, RecipeError, load_recipe, refuse_open_ports
 
 app = command_line(

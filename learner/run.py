@@ -28,8 +28,8 @@ from learner.saving.broadcast import ByGroup
 from learner.saving.checkpoint import Checkpoints
 from learner.stop import Stop
 from learner.training.probe import Probe
-from toolwright.beginning import first_policy
-from toolwright.metrics_page import port_fault, threaded_page
+from toolwright.model.beginning import first_policy
+from toolwright.process.metrics_page import port_fault, threaded_page
 from toolwright.recipe import Recipe
 
 FORGETFUL = (

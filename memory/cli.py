@@ -7,7 +7,7 @@ from memory.commands.report import report
 from memory.commands.serve import serve
 from memory.commands.share import copy, export, import_tools
 from memory.commands.show import show
-from toolwright.command_line import command_line, start
+from toolwright.process.command_line import command_line, start
 
 app = command_line(
     "memory", help="The tool-graph memory: tools that agents made live on and are found again."

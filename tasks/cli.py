@@ -6,7 +6,7 @@ from tasks.commands.convert import convert
 from tasks.commands.list import list_sets
 from tasks.commands.make import make
 from tasks.commands.show import show
-from toolwright.command_line import command_line, start
+from toolwright.process.command_line import command_line, start
 
 app = command_line(
     "tasks",

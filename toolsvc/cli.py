@@ -9,7 +9,7 @@ from toolsvc.commands.isolation import isolation
 from toolsvc.commands.list import list_tools
 from toolsvc.commands.mcp import mcp
 from toolsvc.commands.serve import serve
-from toolwright.command_line import command_line, start
+from toolwright.process.command_line import command_line, start
 
 app = command_line(
     "toolsvc", help="Serves tools to trajectories, over gRPC, foreign code in real sandboxes."

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from console.errors import ConsoleError
-from toolwright import loop
+from toolwright.process import loop
 
 FILES_A_TRAJECTORY, SPARE_FILES = 2, 512
 _BOTH = "With and without --trajectories."

@@ -20,7 +20,7 @@ from bench.makespan.plan import END_ID, STOP_ID, Plan, Workload, number_of
 from bench.scripted import ScriptedSampler, ScriptRequest, Timing, Token
 from bench.scripted.script import default_logprob
 from bench.scripted.types import GenerateRequest
-from toolwright import loop
+from toolwright.process import loop
 
 Stamp = tuple[int, int, int, int]
 """(trajectory, turn, its request was read at ns, its stop was written at ns)."""

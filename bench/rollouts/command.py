@@ -11,7 +11,7 @@ import typer
 from bench.makespan.command import progress, raise_file_limit
 from bench.rollouts.scenarios import PACE, SCENARIOS, TRAJECTORIES
 from console.errors import ConsoleError
-from toolwright import loop
+from toolwright.process import loop
 
 _NAMES = ", ".join(SCENARIOS)
 

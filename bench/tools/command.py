@@ -18,7 +18,7 @@ from bench.tools.reading.rows import levels
 from bench.tools.reading.terminal import Screen, remarks
 from bench.tools.run import Report, Subject, run
 from console.errors import ConsoleError
-from toolwright import loop
+from toolwright.process import loop
 from toolwright.rpc.options import TOKEN_VARIABLE
 
 _WORKLOADS = "; ".join(f"{one.name} ({one.what})" for one in WORKLOADS.values())

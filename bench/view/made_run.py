@@ -16,7 +16,7 @@ from engine.journal import facts, groups
 from engine.journal.schema import FILE_NAME, open_database
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.common.v1 import trajectory_pb2 as pb
-from toolwright.model_folder import tokenizer_hash
+from toolwright.model.model_folder import tokenizer_hash
 from toolwright.types import WeightVersion
 
 WORDS = 20_000

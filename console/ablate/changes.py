@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from console.record.resolved import dotted
-from toolwright.fingerprint import of_the_place
+from toolwright.model.fingerprint import of_the_place
 from toolwright.recipe import Recipe, tables_in_force
 
 Values = Mapping[str, str]

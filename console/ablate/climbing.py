@@ -29,8 +29,8 @@ from console.errors import ConsoleError, NothingStarted, ProcessFailed
 from console.machine.processes import Processes
 from console.record.course import LOGS
 from console.watch.screen import Screen
+from toolwright.process.run_folder import folder_fault
 from toolwright.recipe import RecipeError
-from toolwright.run_folder import folder_fault
 
 FAILED = 1
 WARNING = "warning: "

@@ -22,8 +22,8 @@ import typer
 
 from console.asked.setup import beside
 from console.errors import ConsoleError
-from toolwright import sampler_home
-from toolwright.packaged import packaged
+from toolwright.process import sampler_home
+from toolwright.process.packaged import packaged
 
 RECIPE = "recipe.toml"
 FOLDERS = ("*", "*/*")

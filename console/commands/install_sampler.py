@@ -15,8 +15,8 @@ from typing import Annotated
 
 import typer
 
-from toolwright import sampler_home
-from toolwright.packaged import packaged
+from toolwright.process import sampler_home
+from toolwright.process.packaged import packaged
 
 PINS = "constraints/sampler-cpu.txt"
 DISK = "2.5 GB of disk"

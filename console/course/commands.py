@@ -20,8 +20,8 @@ from console.asked.setup import Setup
 from console.config import Service
 from console.errors import NothingStarted
 from console.machine.processes import Command
-from toolwright import sampler_home
-from toolwright.packaged import packaged
+from toolwright.process import sampler_home
+from toolwright.process.packaged import packaged
 
 OURS = {
     "engine": "engine.cli",

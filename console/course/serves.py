@@ -1,8 +1,8 @@
 """Which run the engine at an address serves: one that answers is used only where it is this run's.
 
-The engine tells what it was started with; what must agree is for `toolwright.fingerprint` to say,
-by which the learner compares again when it joins. An engine that cannot tell yet (it starts, it is
-slow) is left to the learner.
+The engine tells what it was started with; what must agree is for `toolwright.model.fingerprint` to
+say, by which the learner compares again when it joins. An engine that cannot tell yet (it starts,
+it is slow) is left to the learner.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import grpc.aio
 
 from console.asked.setup import Setup
 from console.errors import NothingStarted
-from toolwright.fingerprint import Fingerprint, difference, fingerprint
+from toolwright.model.fingerprint import Fingerprint, difference, fingerprint
 from toolwright.policy.v1 import policy_pb2 as policy
 from toolwright.policy.v1 import policy_pb2_grpc
 from toolwright.rpc.channel import open_channel

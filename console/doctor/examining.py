@@ -12,7 +12,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from console.doctor.types import Check, Finding, Findings, Patient, warning
-from toolwright.command_line import missing
+from toolwright.process.command_line import missing
 
 AT_ONCE = 3
 """More would measure each other on few cores."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from console.doctor.types import Check, Finding, Findings, Patient, ok, problem, warning
 from console.machine.programs import ask
-from toolwright.packaged import packaged
+from toolwright.process.packaged import packaged
 
 PYTHON = "Python"
 PACKAGES = "packages"

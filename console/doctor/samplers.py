@@ -9,8 +9,8 @@ from typing import Any
 
 from console.doctor.packages import pins
 from console.doctor.types import Check, Finding, Findings, Patient, ok, problem, warning
-from toolwright.model_folder import ModelFolderError, shape_hash
-from toolwright.packaged import packaged
+from toolwright.model.model_folder import ModelFolderError, shape_hash
+from toolwright.process.packaged import packaged
 from toolwright.recipe import Recipe, task_key
 
 ENVIRONMENT, SAMPLER = "sampler's environment", "sampler"
@@ -24,7 +24,7 @@ UNTRAINED = ("", "default")
 
 
 def environment(patient: Patient) -> Findings:
-    from toolwright import sampler_home
+    from toolwright.process import sampler_home
 
     start = patient.console.sampler
     if start.way == "none":

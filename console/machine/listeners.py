@@ -15,7 +15,7 @@ from typing import Literal
 import aiohttp
 
 from console.machine.ready import ANSWER_S, grpc_serves, http_serves
-from toolwright.holder import holder_of
+from toolwright.process.holder import holder_of
 from toolwright.rpc.options import is_unix
 
 Who = Literal["nobody", "right", "stranger"]

@@ -19,7 +19,7 @@ from console.record.tail import Tail
 from console.track.facts import is_over, results, settings
 from console.track.points import FILES, point
 from console.track.tracker import Destination, Memory, Tracker
-from toolwright.command_line import missing
+from toolwright.process.command_line import missing
 
 POLL_S = 2.0
 LONGEST_PAUSE_S = 120.0

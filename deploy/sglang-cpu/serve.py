@@ -124,7 +124,7 @@ def holder(port: int) -> str:
     """Who listens there; "" where the package that looks is not beside this launcher."""
     sys.path.insert(0, str(where.HERE / "proto"))
     try:
-        from toolwright.holder import holder_of
+        from toolwright.process.holder import holder_of
     except ImportError:
         return ""
     return holder_of(port)

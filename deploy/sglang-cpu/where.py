@@ -1,7 +1,7 @@
 """Where SGLang's environment for this machine's CPU is: looked for in one order by everybody.
 
-Standard library only: `serve.py` imports it under any Python, `toolwright.sampler_home` inside of
-the package.
+Standard library only: `serve.py` imports it under any Python, `toolwright.process.sampler_home`
+inside of the package.
 """
 
 import os

@@ -30,13 +30,13 @@ from engine.tasks import TaskSource
 from engine.text.codec import HuggingFaceCodec
 from engine.tools.files import check_tool_files
 from engine.unmade import policy_stand_in, who_makes, who_makes_source
-from toolwright.beginning import first_policy
+from toolwright.model.beginning import first_policy
+from toolwright.process.run_folder import folder_fault
 from toolwright.recipe import Recipe, check_all, task_key
 from toolwright.recipe.open_ports import is_open, open_ports
 from toolwright.recipe.remarks import WARNING, remarks
 from toolwright.rpc.auth import tokens_here
 from toolwright.rpc.server import Server as Listener
-from toolwright.run_folder import folder_fault
 
 BAD_ROWS_SHOWN = 5
 LEFT_OUT = "left out: "

@@ -62,7 +62,7 @@ _MENDS = {
 
 def run_on_uvloop(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Runs the coroutine that `work` makes, on the servers' event loop."""
-    from toolwright.loop import new_event_loop
+    from toolwright.process.loop import new_event_loop
 
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(work())

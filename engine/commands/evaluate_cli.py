@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from engine.commands.endings import one_sentence, run_on_uvloop, tell_people
-from toolwright.command_line import WithDefault
+from toolwright.process.command_line import WithDefault
 
 if TYPE_CHECKING:
     from engine.evaluate.results.beside import Beside

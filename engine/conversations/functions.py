@@ -11,8 +11,8 @@ from typing import Any
 
 from engine.conversations.types import BrokenRow
 from engine.types import ToolSpec
-from toolwright.json_data import check_depth, read_exact
-from toolwright.schemas import in_order
+from toolwright.text.json_data import check_depth, read_exact
+from toolwright.text.schemas import in_order
 
 LONGEST_LITERAL = 100_000
 """Characters of a text in Python's spelling: its parser takes a hundred bytes for each."""

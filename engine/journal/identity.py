@@ -12,7 +12,7 @@ from pathlib import Path
 
 from engine.errors import StartupError
 from engine.tasks import SourceIdentity
-from toolwright.model_folder import ModelFolderError, shape_hash
+from toolwright.model.model_folder import ModelFolderError, shape_hash
 from toolwright.recipe import Shared
 
 SHOWN = 60

@@ -15,7 +15,7 @@ from engine.protocols import Protocol
 from engine.rollout.state import Action, ImageSlot, State
 from engine.types import Answer, Call, Calls, Codec, Decision, End, Say, View
 from toolwright.recipe import Limits
-from toolwright.truncation import Keep
+from toolwright.text.truncation import Keep
 from toolwright.types import FinishKind, StopReason, Task
 
 

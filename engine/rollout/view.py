@@ -23,7 +23,7 @@ from engine.images.places import (
 from engine.protocols import Protocol
 from engine.text.cut import truncate_observation
 from engine.types import Codec, ImageMark, ToolSpec
-from toolwright.truncation import Keep
+from toolwright.text.truncation import Keep
 from toolwright.types import BlobRef, CallOutcome, Segment, Task
 
 MARKER = " ... "

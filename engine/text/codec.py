@@ -21,7 +21,7 @@ from engine.errors import StartupError
 from engine.text.foreign import Guard
 from engine.text.template import read_template, special_tokens
 from engine.types import ImageMark
-from toolwright.model_folder import tokenizer_hash
+from toolwright.model.model_folder import tokenizer_hash
 from toolwright.recipe import ARCHITECTURES, VISION_ARCHITECTURES, ForeignText
 
 _COPY = "copy tokenizer.json and tokenizer_config.json beside the weights"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from toolwright.truncation import Keep, cut
+from toolwright.text.truncation import Keep, cut
 
 
 def stop_cut(text: str, stops: Sequence[str]) -> tuple[str, str | None, str]:

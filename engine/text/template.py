@@ -20,7 +20,7 @@ from jinja2.nodes import Node
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from toolwright.model_folder import chat_templates
+from toolwright.model.model_folder import chat_templates
 
 _WITH_TOOLS = "tool_use"
 """Name of the template for conversations with tools, where a tokenizer has several."""

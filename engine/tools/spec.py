@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from engine.types import ToolSpec
 from toolwright import wire
-from toolwright.schemas import in_order
+from toolwright.text.schemas import in_order
 from toolwright.tool.v1 import tool_pb2 as pb
 
 KEPT = 1024

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from learner.errors import MismatchError, ModelError
 from learner.intake.client import EngineClient, Served
-from toolwright.fingerprint import Fingerprint, difference, fingerprint
-from toolwright.model_folder import ModelFolderError, shape_hash, tokenizer_hash
+from toolwright.model.fingerprint import Fingerprint, difference, fingerprint
+from toolwright.model.model_folder import ModelFolderError, shape_hash, tokenizer_hash
 from toolwright.recipe import Recipe
 from toolwright.types import WeightVersion
 

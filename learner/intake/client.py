@@ -34,7 +34,7 @@ from learner.intake.background import BackgroundLoop
 from toolwright import wire
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.common.v1 import trajectory_pb2
-from toolwright.fingerprint import Fingerprint
+from toolwright.model.fingerprint import Fingerprint
 from toolwright.policy.v1 import policy_pb2, policy_pb2_grpc
 from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
 from toolwright.rpc.channel import backoff, call, may_retry, open_channel

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from learner.errors import DataError
-from toolwright.model_folder import ModelFolderError, tokenizer_hash
+from toolwright.model.model_folder import ModelFolderError, tokenizer_hash
 from toolwright.types import Trajectory
 
 

@@ -22,7 +22,7 @@ from memory.memory import Memory
 from memory.opening import open_log, shown
 from memory.search.embedding import embedder
 from toolwright.memory.v1 import memory_pb2, memory_pb2_grpc
-from toolwright.metrics_page import port_fault, threaded_page
+from toolwright.process.metrics_page import port_fault, threaded_page
 from toolwright.rpc import options
 from toolwright.rpc.auth import tokens_here
 from toolwright.rpc.server import Server

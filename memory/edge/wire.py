@@ -18,9 +18,9 @@ from memory.types import (
     Stats,
     Tool,
 )
-from toolwright import json_data
 from toolwright.memory.v1 import memory_pb2 as pb
-from toolwright.schemas import in_order
+from toolwright.text import json_data
+from toolwright.text.schemas import in_order
 
 MODES: Mapping[int, Mode] = {
     pb.MERGE_MODE_UNSPECIFIED: "greedy",

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from demonstrations import conversations
 
-from toolwright.tiny_policy import policy_command, write_policy
+from toolwright.model.tiny_policy import policy_command, write_policy
 
 TAGS = ("<python>", "</python>", "<result>", "</result>", "<answer>", "</answer>")
 TOKENIZER_SAMPLE = 4000  # conversations

@@ -15,7 +15,7 @@ import re
 from collections.abc import Sequence
 
 from tasks.judging.extract import last_block
-from toolwright.boxes import last_box
+from toolwright.text.boxes import last_box
 
 ANSWER, CALL = "answer", "tool_call"
 """Tags."""

@@ -34,8 +34,8 @@ from engine.protocols.chat import Chat
 from engine.protocols.conversation import content_of, nothing_done, opening
 from engine.text.foreign import OwnText
 from engine.types import Answer, Call, Calls, Codec, Decision, End, ToolSpec, View
-from toolwright.filling import filled
-from toolwright.schemas import signature
+from toolwright.text.filling import filled
+from toolwright.text.schemas import signature
 from toolwright.types import StopReason, Task
 
 TOOLS, OFF = "tools", "off"

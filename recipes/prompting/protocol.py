@@ -19,7 +19,7 @@ from engine.protocols.chat import Chat
 from engine.protocols.conversation import nothing_done
 from engine.types import Answer, Call, Calls, Codec, Decision, ToolSpec, View
 from tasks.judging.extract import last_block
-from toolwright.filling import filled
+from toolwright.text.filling import filled
 from toolwright.types import Author, Task
 
 SEARCH_OPEN, SEARCH_CLOSE = "<search>", "</search>"

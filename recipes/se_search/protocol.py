@@ -36,7 +36,7 @@ from engine.protocols.conversation import (
 )
 from engine.text.cut import stop_cut
 from engine.types import Answer, Call, Calls, Codec, Decision, End, Say, ToolSpec, View
-from toolwright.filling import filled
+from toolwright.text.filling import filled
 from toolwright.types import Author, StopReason, Task
 
 QUESTION = "{question}"

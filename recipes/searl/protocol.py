@@ -33,8 +33,8 @@ from engine.protocols.chat import Chat
 from engine.protocols.conversation import content_of, nothing_done, opening
 from engine.text.foreign import OwnText
 from engine.types import Answer, Call, Calls, Codec, Decision, Say, ToolSpec, View
-from toolwright.filling import filled
-from toolwright.schemas import signature
+from toolwright.text.filling import filled
+from toolwright.text.schemas import signature
 from toolwright.types import Author, Task
 
 CREATE = "create_and_execute"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from conversations import conversations
 
-from toolwright.tiny_policy import policy_command, write_policy
+from toolwright.model.tiny_policy import policy_command, write_policy
 
 TAGS = ("<look_up>", "</look_up>", "<result>", "</result>", "<answer>", "</answer>")
 

@@ -13,7 +13,7 @@ from tasks.sets.evaluation import EVALUATION
 from tasks.sets.layout import Layout
 from tasks.sets.training import TRAINING
 from tasks.worlds import WORLDS
-from toolwright.command_line import first_sentence
+from toolwright.process.command_line import first_sentence
 
 
 def list_sets(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from toolwright.boxes import last_box
+from toolwright.text.boxes import last_box
 from toolwright.types import Trajectory
 
 _NUMBER = re.compile(r"[-+]?\$?[-+]?(?:\d[\d,]*(?:\.\d+)?|\.\d+)")

@@ -29,7 +29,7 @@ from learner.model.policy import Policy  # noqa: E402
 from learner.saving import broadcast, checkpoint  # noqa: E402
 from learner.saving.attempt import Attempt  # noqa: E402
 from learner.training import update  # noqa: E402
-from toolwright.beginning import first_policy  # noqa: E402
+from toolwright.model.beginning import first_policy  # noqa: E402
 from toolwright.recipe import Recipe, load_recipe  # noqa: E402
 
 POINTS: dict[str, tuple[Any, str, int]] = {

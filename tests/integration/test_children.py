@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from toolwright import loop
+from toolwright.process import loop
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),

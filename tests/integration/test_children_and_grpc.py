@@ -9,7 +9,7 @@ TALK_AND_START = """
 import asyncio, contextlib, importlib, sys
 importlib.import_module(sys.argv[1])
 import grpc.aio
-from toolwright import loop
+from toolwright.process import loop
 
 
 async def talk(channel):

@@ -29,7 +29,7 @@ from toolsvc.plugin.built_in import BUILT_IN, NoOptions, built_in
 from toolsvc.sources.elsewhere import SOURCES, source
 from toolsvc.sources.loader import load_tool_file, no_such_word
 from toolwright import wire
-from toolwright.schemas import in_order
+from toolwright.text.schemas import in_order
 from toolwright.tool.v1 import tool_pb2 as pb
 
 

@@ -20,7 +20,7 @@ from toolsvc.plugin.built_in import BUILT_IN
 from toolsvc.sandbox.config import MIB, Backend, Isolation, SandboxConfig
 from toolsvc.serving import ServiceConfig, leave, log_to_stderr, serve_alone
 from toolsvc.sources.elsewhere import SOURCES
-from toolwright import loop
+from toolwright.process import loop
 from toolwright.rpc.options import is_unix
 
 

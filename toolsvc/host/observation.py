@@ -2,7 +2,7 @@
 
 Invariants
 - The texts of an observation have at most `limit` characters together, the marker included
-  (`toolwright.truncation`). Media count apart and stay where they are.
+  (`toolwright.text.truncation`). Media count apart and stay where they are.
 - No text has a control character (but newline and tab), a terminal's escape sequence or a lone
   surrogate: a tokenizer or protobuf would choke on them.
 - What was cut is said to be: by a marker in the text, and by `truncated`.
@@ -14,7 +14,7 @@ import re
 from dataclasses import replace
 
 from toolsvc.types import Part, Result, Text
-from toolwright.truncation import Cut, Keep, cut
+from toolwright.text.truncation import Cut, Keep, cut
 
 DEFAULT_LIMIT = 100_000
 MARKER = "\n[... cut ...]\n"

@@ -10,7 +10,7 @@ from pydantic import create_model
 
 from toolsvc.plugin.tool import STRICT, State, Tool
 from toolsvc.types import ActionFormat, Call, JsonCallFormat
-from toolwright.truncation import Keep
+from toolwright.text.truncation import Keep
 
 Function = TypeVar("Function", bound=Callable[..., object])
 

@@ -26,7 +26,7 @@ from toolsvc.types import (
     SessionInfo,
     TagFormat,
 )
-from toolwright.truncation import Keep
+from toolwright.text.truncation import Keep
 
 __all__ = ["STRICT", "Cancellation", "State", "Tool"]
 

@@ -15,7 +15,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from toolwright import loop
+from toolwright.process import loop
 from toolwright.rpc import options
 from toolwright.tool.v1 import tool_pb2 as pb
 

@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 from tokenizers.decoders import DecodeStream
 
 from console.record.resolved import Resolved, read_resolved
-from toolwright.model_folder import ModelFolderError, tokenizer_hash
+from toolwright.model.model_folder import ModelFolderError, tokenizer_hash
 
 MOST_FOLDERS = 64
 NAMED = ("policy.model", "sft.model", "render.model")

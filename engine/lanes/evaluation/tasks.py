@@ -14,7 +14,7 @@ from engine.config import Suite
 from engine.errors import StartupError
 from engine.tasks import BadRow, DrawnTask, TaskSource
 from engine.tasks.source import SourceEnded
-from toolwright.filling import filled
+from toolwright.text.filling import filled
 from toolwright.types import WeightVersion
 
 

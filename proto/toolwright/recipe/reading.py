@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from toolwright.process.run_folder import make_run_folder
 from toolwright.recipe.assignments import AssignmentError, assign
 from toolwright.recipe.faults import path_of, sentence, unknown_table
 from toolwright.recipe.keys import what_counts
@@ -27,7 +28,6 @@ from toolwright.recipe.layers import EXTENDS, Layer, LayerError, read_layers
 from toolwright.recipe.references import ReferenceFault, replaced
 from toolwright.recipe.shared_tables import Shared
 from toolwright.recipe.table import Table
-from toolwright.run_folder import make_run_folder
 
 SHARED = ("run", "policy", "task", "tasks", "sampler", "tools")
 ENTRY_POINTS = "toolwright.tables"

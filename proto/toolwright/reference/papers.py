@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from toolwright.packaged import packaged
+from toolwright.process.packaged import packaged
 
 FOLDER = "bench/reference"
 Unit = Literal["share", "percent", "number"]

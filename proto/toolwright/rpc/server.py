@@ -16,7 +16,7 @@ import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from toolwright.holder import holder_of
+from toolwright.process.holder import holder_of
 from toolwright.rpc import options
 from toolwright.rpc.auth import Tokens
 from toolwright.rpc.errors import ListenError

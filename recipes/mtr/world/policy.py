@@ -17,7 +17,7 @@ from roles import pieces_told
 from task import SHAPE
 
 from tasks.worlds.names import PIECES
-from toolwright.tiny_policy import policy_command, write_policy
+from toolwright.model.tiny_policy import policy_command, write_policy
 
 TAGS = tuple(
     tag for role in ("think", "tool_call", "answer") for tag in (f"<{role}>", f"</{role}>")

@@ -16,7 +16,7 @@ from demonstrations import conversations
 from task import SHAPE
 
 from tasks.worlds.names import PIECES
-from toolwright.tiny_policy import policy_command, write_policy
+from toolwright.model.tiny_policy import policy_command, write_policy
 
 ROLES = ("search", "documents", "memory", "answer")
 TAGS = tuple(tag for role in ROLES for tag in (f"<{role}>", f"</{role}>"))

@@ -16,7 +16,7 @@ from pathlib import Path
 from demonstrations import conversations
 from task import GOODS
 
-from toolwright.tiny_policy import policy_command, write_policy
+from toolwright.model.tiny_policy import policy_command, write_policy
 
 TAGS = ("<tool_call>", "</tool_call>", "<answer>", "</answer>")
 WORDS = (

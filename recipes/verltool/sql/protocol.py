@@ -24,7 +24,7 @@ from prompts import DESCRIBED, ENGINE, NO_KNOWLEDGE, PUBLISHED, RULES
 from engine.protocols.conversation import content_of, opening
 from engine.protocols.tagged import Tagged
 from engine.types import Codec, Decision, End, ToolSpec, View
-from toolwright.filling import filled
+from toolwright.text.filling import filled
 from toolwright.types import StopReason, Task
 
 QUERY_END, SOLUTION_END = "</sql>", "</solution>"

@@ -29,7 +29,7 @@ from engine.protocols.chat import Chat
 from engine.protocols.conversation import calls_of, content_of, nothing_done, opening
 from engine.text.foreign import OwnText
 from engine.types import Calls, Codec, Decision, ToolSpec, View
-from toolwright.filling import filled
+from toolwright.text.filling import filled
 from toolwright.types import Task
 
 FUNCTION, PARAMETER = ("<function=", "</function>"), ("<parameter=", "</parameter>")

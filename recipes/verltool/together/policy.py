@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from toolwright.tiny_policy import policy_command, write_policy
+from toolwright.model.tiny_policy import policy_command, write_policy
 
 RECIPES = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(RECIPES / "calculator"), str(RECIPES / "starter")]

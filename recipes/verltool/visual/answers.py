@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from tasks.judging.choices import same_choice
 from tasks.judging.extract import final_answer
-from toolwright.boxes import last_box
+from toolwright.text.boxes import last_box
 from toolwright.types import StopReason, Task, Trajectory
 
 END_OF_TURN = "<|im_end|>"

@@ -17,7 +17,7 @@ device.install()
 from bench.cli import app  # noqa: E402
 from bench.retokenisation.encoder import FolderEncoder  # noqa: E402
 from toolwright import types as t  # noqa: E402
-from toolwright.tiny_policy import write_policy  # noqa: E402
+from toolwright.model.tiny_policy import write_policy  # noqa: E402
 from toolwright.trajectory_files import write_trajectories  # noqa: E402
 
 WORDS = "the answer of the question is the sum of the numbers"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.integration.packaging.conftest import Environment
-from toolwright.command_line import extras_with, first_sentence, missing
+from toolwright.process.command_line import extras_with, first_sentence, missing
 
 COMMANDS = ("engine", "learner", "toolsvc", "memory", "tasks", "bench", "toolwright")
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.integration.engine.conftest import codec, world
 from tests.integration.toolsvc.conftest import Service, start_service
-from toolwright.packaged import packaged
+from toolwright.process.packaged import packaged
 
 __all__ = ["codec", "world"]
 

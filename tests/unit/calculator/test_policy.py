@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from safetensors import safe_open
 
-from toolwright.tiny_policy import END_OF_TURN, PAD, TURN, VOCABULARY
+from toolwright.model.tiny_policy import END_OF_TURN, PAD, TURN, VOCABULARY
 
 
 @pytest.fixture(scope="module")

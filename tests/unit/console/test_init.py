@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from console.cli import app
 from console.commands import init
-from toolwright.packaged import packaged
+from toolwright.process.packaged import packaged
 
 
 def typed(*words: str | Path) -> tuple[int, str]:

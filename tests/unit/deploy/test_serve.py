@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from console.machine.ready import free_ports
-from toolwright.packaged import packaged
+from toolwright.process.packaged import packaged
 
 
 def test_modules_of_the_working_folder_are_not_the_servers(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from toolwright import sampler_home
 from toolwright.imports import load_file
-from toolwright.packaged import packaged
+from toolwright.process import sampler_home
+from toolwright.process.packaged import packaged
 
 where = load_file(packaged("deploy/sglang-cpu") / "where.py")
 

@@ -10,7 +10,7 @@ from engine.journal import schema
 from learner import lock
 from tests.support.docs import DOCS
 from tests.support.docs_names import all_commands
-from toolwright import beginning
+from toolwright.model import beginning
 
 PAGE = (DOCS / "operate" / "files.md").read_text()
 

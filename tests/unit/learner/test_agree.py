@@ -13,7 +13,7 @@ from learner.intake.agree import join
 from learner.intake.client import EngineClient
 from tests.integration.learner.fake_engine import FakeEngine
 from tests.support.recipes import recipe_tables, to_toml
-from toolwright.fingerprint import canonical, terms_of
+from toolwright.model.fingerprint import canonical, terms_of
 from toolwright.policy.v1 import policy_pb2
 from toolwright.recipe import Recipe, load_recipe
 from toolwright.types import WeightVersion

@@ -9,7 +9,7 @@ import pytest
 
 from learner.errors import DataError
 from learner.intake.origin import Origin
-from toolwright.model_folder import tokenizer_hash
+from toolwright.model.model_folder import tokenizer_hash
 from toolwright.types import Status, StopReason, Task, Trajectory
 
 NAMELESS = Trajectory(

@@ -9,7 +9,7 @@ import pytest
 from console.config import ConsoleTable
 from engine.config import EngineTable, RenderTable
 from learner.config.tables import SftTable
-from toolwright.packaged import packaged
+from toolwright.process.packaged import packaged
 from toolwright.recipe import Recipe, check_all, load_recipe
 from toolwright.recipe.remarks import remarks
 

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from toolwright.imports import load_file
-from toolwright.packaged import packaged
+from toolwright.process.packaged import packaged
 from toolwright.types import Sequence, Status, StopReason, Task, Trajectory
 
 FOLDER = packaged("recipes/starter")

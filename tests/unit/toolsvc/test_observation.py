@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from toolsvc.host.observation import MARKER, clean, tidy
 from toolsvc.plugin.results import failure, invalid
 from toolsvc.types import Media, Result, Text
-from toolwright.truncation import Keep, cut
+from toolwright.text.truncation import Keep, cut
 from toolwright.types import ToolErrorKind
 
 KEEPS: tuple[Keep, ...] = ("head", "middle", "tail")

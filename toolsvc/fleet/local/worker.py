@@ -33,7 +33,7 @@ from toolsvc.fleet.local.messages import (
 )
 from toolsvc.fleet.running import RunningHost
 from toolsvc.serving import bound, leave, log_to_stderr, make_server, service_name
-from toolwright import loop
+from toolwright.process import loop
 from toolwright.rpc.errors import ListenError
 from toolwright.rpc.options import is_unix
 

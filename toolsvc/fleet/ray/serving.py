@@ -17,7 +17,7 @@ from toolsvc.fleet.resources import Resources, apart, counted, declared
 from toolsvc.fleet.serving import Kind, no_verltool, of_one_host, serve_fleet
 from toolsvc.plugin.tool import Tool
 from toolsvc.serving import ServiceConfig, service_name, stop_event, tools_of
-from toolwright import loop
+from toolwright.process import loop
 from toolwright.tool.v1 import tool_pb2 as pb
 
 START_SECONDS = 120.0

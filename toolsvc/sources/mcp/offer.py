@@ -28,7 +28,7 @@ from toolsvc.sources.mcp.content import as_content
 from toolsvc.types import Media, Text
 from toolwright import wire
 from toolwright.rpc.errors import ServiceError, TransportError
-from toolwright.schemas import in_order
+from toolwright.text.schemas import in_order
 from toolwright.tool.v1 import tool_pb2 as pb
 
 SESSION_HEADER = "mcp-session-id"

@@ -28,8 +28,8 @@ from toolsvc.tools.create.create_tool import CreatedTool
 from toolsvc.tools.create.request import NotMade, check_name, schema_of
 from toolsvc.tools.sandboxed import SandboxedTool
 from toolsvc.types import Call, JsonCallFormat, Result, SessionInfo
-from toolwright.filling import filled
-from toolwright.schemas import signature
+from toolwright.text.filling import filled
+from toolwright.text.schemas import signature
 from toolwright.types import Author
 
 LONGEST_DESCRIPTION = 1000

@@ -20,7 +20,7 @@ from toolsvc.types import (
 )
 from toolwright import wire
 from toolwright.rpc.errors import ServiceError, TransportError
-from toolwright.schemas import in_order
+from toolwright.text.schemas import in_order
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import Author, BlobRef, ToolErrorKind
 

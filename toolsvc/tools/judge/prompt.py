@@ -10,7 +10,7 @@ import hashlib
 import re
 
 from toolsvc.tools.judge.references import Reference
-from toolwright.boxes import last_box
+from toolwright.text.boxes import last_box
 
 PLACES = ("{question}", "{references}", "{answer}")
 DEFAULT = """\

@@ -16,7 +16,7 @@ from demonstrations import conversations
 from lands import FACTS, UNITS, lands
 from task import DIVIDED, KINDS
 
-from toolwright.tiny_policy import policy_command, write_policy
+from toolwright.model.tiny_policy import policy_command, write_policy
 
 TAGS = tuple(
     tag for name in ("search", "python", "result", "answer") for tag in (f"<{name}>", f"</{name}>")

@@ -16,7 +16,7 @@ from pathlib import Path
 from demonstrations import Messages, conversations
 from task import EVENTS, GOODS, LOADS, OPERATIONS
 
-from toolwright.tiny_policy import policy_command, write_policy
+from toolwright.model.tiny_policy import policy_command, write_policy
 
 PROGRAM = ("```python\nx = ", "\nprint(x", ")\n```\n```output", "\n```\n", "\\boxed{")
 """Fixed parts of an action and of what stands around its output."""

@@ -17,7 +17,7 @@ from demonstrations import ANSWER, LOOK_UP, conversations
 from task import KINDS, WORDINGS, Question, choices
 
 from tasks.worlds.names import PIECES
-from toolwright.tiny_policy import policy_command, write_policy
+from toolwright.model.tiny_policy import policy_command, write_policy
 
 TAGS = tuple(
     f"<{slash}{tag}>" for tag in ("think", "sql", "observation", "solution") for slash in ("", "/")

@@ -16,7 +16,7 @@ from typing import Any
 
 from problems import TESTS, problems
 
-from toolwright.tiny_policy import Conversation, make_tokenizer, policy_command, write_policy
+from toolwright.model.tiny_policy import Conversation, make_tokenizer, policy_command, write_policy
 
 TAGS = ("<function=", "</function>", "<parameter=", "</parameter>")
 CONTEXT = 32768

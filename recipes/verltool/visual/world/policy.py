@@ -18,7 +18,7 @@ from typing import Any
 from lessons import lessons
 from pictures import COLOURS, PLACES
 
-from toolwright.tiny_policy import VOCABULARY, make_tokenizer, policy_command
+from toolwright.model.tiny_policy import VOCABULARY, make_tokenizer, policy_command
 
 VISION = ("<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>")
 TAGS = ("<tool_call>", "</tool_call>", *VISION)

@@ -54,9 +54,10 @@ Terms = Mapping[str, Any]
 class Fingerprint:
     """What a process was started with.
 
-    terms: see `terms_of`. tokenizer, shape: hashes of `toolwright.model_folder` over the policy
-    that the run begins with, empty where they are not known. folder: the run folder, symbolic links
-    followed. lineages: all of the run's, the first one first; empty where none is known.
+    terms: see `terms_of`. tokenizer, shape: hashes of `toolwright.model.model_folder` over the
+    policy that the run begins with, empty where they are not known. folder: the run folder,
+    symbolic links followed. lineages: all of the run's, the first one first; empty where none is
+    known.
     """
 
     terms: Terms

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-_HERE = Path(__file__).parent
+_HERE = Path(__file__).parents[1]
 _CHECKOUT = _HERE.parents[1]
 
 

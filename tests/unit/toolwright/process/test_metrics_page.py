@@ -13,8 +13,8 @@ from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.waiting import until
-from toolwright import metrics_page as page
-from toolwright.metrics_page import HOST, MOST_READERS, port_fault, threaded_page
+from toolwright.process import metrics_page as page
+from toolwright.process.metrics_page import HOST, MOST_READERS, port_fault, threaded_page
 
 
 def asked(port: int, path: str = "/metrics") -> tuple[int, str]:

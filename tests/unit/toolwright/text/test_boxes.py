@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from toolwright.boxes import last_box
+from toolwright.text.boxes import last_box
 
 
 @pytest.mark.parametrize(

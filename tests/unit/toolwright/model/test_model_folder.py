@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.weights import write_weights
-from toolwright.model_folder import ModelFolderError, shape_hash, tokenizer_hash
+from toolwright.model.model_folder import ModelFolderError, shape_hash, tokenizer_hash
 
 TOKENIZER: dict[str, Any] = {
     "version": "1.0",

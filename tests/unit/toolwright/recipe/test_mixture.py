@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.recipes import merged, to_toml
-from toolwright.fingerprint import terms_of
+from toolwright.model.fingerprint import terms_of
 from toolwright.recipe import Recipe, RecipeError, load_recipe, read_resolved
 from toolwright.recipe.table import Table
 from toolwright.recipe.tasks import allotment

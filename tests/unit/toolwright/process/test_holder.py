@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.net import free_port
-from toolwright import holder
-from toolwright.holder import LONGEST, holder_of
+from toolwright.process import holder
+from toolwright.process.holder import LONGEST, holder_of
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ Answer = TypeVar("Answer")
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
     """A new one, for an `asyncio.Runner`."""
-    from toolwright.server_loop import Loop
+    from toolwright.process.server_loop import Loop
 
     return Loop()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.recipes import recipe_tables, write_recipe
-from toolwright.beginning import FILE_NAME, first_policy, leave_fork
+from toolwright.model.beginning import FILE_NAME, first_policy, leave_fork
 from toolwright.recipe import Recipe, RecipeError, load_recipe
 
 

@@ -16,7 +16,7 @@ from tests.support.recipes import to_toml
 from toolwright.recipe import Recipe, check_all, layers, load_recipe
 from toolwright.recipe.layers import PACKAGED, packaged_fragments, read_layers
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 TABLES: dict[str, Any] = {
     "run": {"name": "r", "folder": "out"},
     "policy": {"model": "weights"},

@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
-from toolwright.holder import holder_of
+from toolwright.process.holder import holder_of
 
 HOST = "127.0.0.1"
 PATH = "/metrics"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.recipes import merged, recipe_tables, to_toml
-from toolwright.fingerprint import (
+from toolwright.model.fingerprint import (
     OF_THE_PLACE,
     Fingerprint,
     canonical,

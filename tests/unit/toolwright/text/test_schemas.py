@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.linear import assert_linear
 from toolwright import wire
-from toolwright.schemas import in_order, signature
+from toolwright.text.schemas import in_order, signature
 from toolwright.tool.v1.tool_pb2 import ToolDescriptor
 
 SCHEMA = {

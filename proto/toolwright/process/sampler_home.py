@@ -6,7 +6,7 @@ from pathlib import Path
 from types import ModuleType
 
 from toolwright.imports import load_file
-from toolwright.packaged import packaged
+from toolwright.process.packaged import packaged
 
 
 def usual() -> Path:

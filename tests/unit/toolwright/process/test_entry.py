@@ -13,7 +13,7 @@ import pytest
 PROGRAM = """
 import sys
 sys.path.insert(0, {folder!r})
-from toolwright import entry
+from toolwright.process import entry
 entry._enter("engine", "slow_command")
 """
 
