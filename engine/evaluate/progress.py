@@ -1,5 +1,5 @@
-"""How far an evaluation is: one line, for a terminal every second, for a file every tenth. Pure but
-for the stream that is written to."""
+"""How far an evaluation is: one line, for a terminal every second, for a file every tenth and every
+minute in which there was none. Pure but for the stream that is written to."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from engine.telemetry.logs import tell
 
 SECONDS = 1.0
 """Between two looks."""
+QUIET_SECONDS = 60.0
+"""After which a file is told that nothing more is done."""
 _ERASE = "\r\x1b[2K"
 
 
@@ -36,7 +38,7 @@ class Progress:
         self._before = done
         self._out = out
         self._clock = clock
-        self._began = clock()
+        self._began = self._told = clock()
         self._moves = out.isatty()
         self._tenth = self._tenth_of(done)
 
@@ -54,12 +56,14 @@ class Progress:
         return ", ".join(part for part in parts if part)
 
     def show(self, done: int, tallies: Sequence[Tally], by: str, state: str) -> None:
-        """In place on a terminal; elsewhere where another tenth is done."""
+        """In place on a terminal; elsewhere at another tenth, and after a silent minute."""
         if self._moves:
             width = shutil.get_terminal_size().columns - 1
             self._put(_ERASE + self.line(done, tallies, by, state)[:width])
-        elif self._tenth_of(done) > self._tenth:
-            self._tenth = self._tenth_of(done)
+            return
+        now, tenth = self._clock(), self._tenth_of(done)
+        if tenth > self._tenth or now - self._told >= QUIET_SECONDS:
+            self._tenth, self._told = tenth, now
             tell(self.line(done, tallies, by, state), self._out)
 
     def end(self) -> None:

@@ -55,6 +55,17 @@ def test_elsewhere_than_on_a_terminal_there_is_a_line_a_tenth() -> None:
     ]  # fmt: skip
 
 
+def test_elsewhere_a_minute_in_which_nothing_is_done_has_a_line() -> None:
+    out, now = io.StringIO(), 0.0
+    progress = Progress(10, 0, out, clock=lambda: now)
+    for second in range(1, 151):
+        now = float(second)
+        progress.show(1 if second >= 90 else 0, [], "", "4 in flight")
+    assert [line.split("]")[0] for line in out.getvalue().splitlines()] == [
+        "[    60 s", "[    90 s", "[   150 s",
+    ]  # fmt: skip
+
+
 def test_on_a_terminal_it_stands_in_place_and_goes_away() -> None:
     out = Terminal()
     progress = Progress(10, 0, out)
