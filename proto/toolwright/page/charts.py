@@ -297,9 +297,13 @@ def _grid(
 
 
 def _power(exponent: float) -> str:
-    """Of ten. A whole one is no number where it is beyond those of a float."""
+    """Of ten, written out where that is short. A whole one may be beyond the numbers of a float."""
     whole = round(exponent)
-    return f"1e{whole:+03d}" if abs(exponent - whole) < 1e-9 else f"{10.0**exponent:.1e}"
+    if abs(exponent - whole) >= 1e-9:
+        return f"{10.0**exponent:.1e}"
+    if -3 <= whole <= 6:
+        return f"{10**whole:,}"
+    return f"1e{whole:+03d}"
 
 
 def _curve(line: Line, at: _At) -> str:
