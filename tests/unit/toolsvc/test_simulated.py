@@ -15,6 +15,7 @@ from tests.unit.toolsvc.test_simulated_schemas import FILM, film
 from toolsvc.errors import Reason, StartError
 from toolsvc.host.host import Host
 from toolsvc.sandbox.config import SandboxConfig
+from toolsvc.schemas.lint import MOST_TOOLS
 from toolsvc.sources.simulated.options import SimulatedOptions
 from toolsvc.sources.simulated.source import HybridSource, SimulatedSource
 from toolsvc.types import Recorded, Text
@@ -219,6 +220,13 @@ async def test_made_tools_are_linted_and_made_again() -> None:
         opened = await host.open(opening(metadata=TASK))
     assert [tool.name for tool in opened.tools] == ["film"]
     assert "no description" in endpoint.requests[1]["messages"][-1]["content"]
+
+
+async def test_the_endpoint_may_be_told_the_form_of_a_tool_set() -> None:
+    async with simulated(lambda _: json.dumps([FILM]), constrained=True) as (host, endpoint):
+        await host.open(opening(metadata=TASK))
+    schema = endpoint.requests[0]["response_format"]["json_schema"]["schema"]
+    assert (schema["type"], schema["maxItems"]) == ("array", MOST_TOOLS)
 
 
 async def test_a_maker_that_makes_nothing_opens_no_session() -> None:

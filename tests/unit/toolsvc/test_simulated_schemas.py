@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from toolsvc.schemas.functions import NotTools, function_tools, json_in
-from toolsvc.schemas.lint import lint
+from toolsvc.schemas.lint import MOST_TOOLS, lint
 from toolsvc.schemas.validation import Violation, closed, violations
+from toolsvc.sources.simulated.form import FORM
 
 FILM: dict[str, Any] = {
     "type": "function",
@@ -138,3 +139,41 @@ def test_a_schema_that_never_ends_is_too_deep() -> None:
     for _ in range(20):
         schema = {"type": "array", "items": schema}
     assert any("too deeply" in one for one in lint(function_tools([film(returns=schema)]), ()))
+
+
+def plain(**changes: Any) -> dict[str, Any]:
+    """A tool as a model writes it that is held to the form."""
+    title = {"type": "string", "description": "Of the film.", "enum": ["Lost", "Heat"]}
+    years = {"type": "array", "description": "All.", "items": {"type": "integer"}}
+    function = {
+        "name": "film",
+        "description": "Looks a film up.",
+        "parameters": {"type": "object", "properties": {"title": title}, "required": ["title"]},
+    }
+    returns = {"type": "object", "properties": {"years": years}, "required": ["years"]}
+    return {"type": "function", "function": {**function, **changes}, "returns": returns}
+
+
+def test_what_fits_the_form_passes() -> None:
+    tools = [plain(name=f"film_{n}") for n in range(MOST_TOOLS)]
+    assert violations(FORM, tools) == []
+    assert lint(function_tools(tools), ()) == []
+
+
+@pytest.mark.parametrize(
+    "tools",
+    [
+        [],
+        [plain(name=f"film_{n}") for n in range(MOST_TOOLS + 1)],
+        [plain(name="1st")],
+        [plain(name="")],
+        [plain(description="")],
+        [plain(description="x" * 301)],
+        [plain(parameters={"type": "string"})],
+        [{**plain(), "type": "tool"}],
+        [{**plain(), "answer": "Paris"}],
+        {"tools": [plain()]},
+    ],
+)
+def test_what_does_not_fit_the_form(tools: Any) -> None:
+    assert violations(FORM, tools)

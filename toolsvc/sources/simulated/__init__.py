@@ -3,6 +3,7 @@
 asking.py           a model's answer that has to pass a check, asked for again where it does not
 actor.py            ToolActor: the observation of a call
 maker.py            ToolMaker: the tools of a question
+form.py             what an endpoint may be told of a tool set
 world.py            answers that a group shares
 simulated_tool.py   the tools themselves
 cast.py             the models, and what else the tools of one source share

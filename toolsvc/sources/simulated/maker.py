@@ -12,6 +12,7 @@ from toolsvc.backends.chat_model import ChatModel
 from toolsvc.schemas.functions import FunctionTool, NotTools, function_tools, json_in
 from toolsvc.schemas.lint import MOST_TOOLS, lint
 from toolsvc.sources.simulated.asking import Manner, Unfit, ask
+from toolsvc.sources.simulated.form import FORM
 
 _ROLE = f"""You design tools for an agent that has to answer a question. Write 1 to {MOST_TOOLS} \
 tools that look up or compute what the answer needs, each a small step that would serve other \
@@ -42,8 +43,22 @@ def checked(answer: str, taken: Collection[str]) -> list[FunctionTool]:
     return tools
 
 
-async def make(model: ChatModel, question: str, taken: Collection[str], manner: Manner) -> str:
+async def make(
+    model: ChatModel,
+    question: str,
+    taken: Collection[str],
+    manner: Manner,
+    *,
+    constrained: bool,
+) -> str:
     """The tools, as JSON. Unfit where none came that may be given to a policy; raises what
-    `ChatModel.complete` raises. `taken`: names that the session has."""
-    tools = await ask(model, messages(question), lambda answer: checked(answer, taken), manner)
+    `ChatModel.complete` raises. `taken`: names that the session has. `constrained`: the endpoint is
+    told FORM too."""
+    tools = await ask(
+        model,
+        messages(question),
+        lambda answer: checked(answer, taken),
+        manner,
+        json_schema=FORM if constrained else None,
+    )
     return json.dumps([tool.as_json() for tool in tools])

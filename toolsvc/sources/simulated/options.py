@@ -31,7 +31,8 @@ class SimulatedOptions(ChatModelOptions):
     pre_check: bool = Field(default=True, description="refuse arguments that do not fit")
     post_check: bool = Field(default=True, description="refuse observations that do not fit")
     constrained: bool = Field(
-        default=False, description="have the endpoint keep to the output schema (json_schema)"
+        default=False,
+        description="have the endpoint keep to output schemas and to the form of a tool set",
     )
     run_limit: float = Field(
         default=120.0,

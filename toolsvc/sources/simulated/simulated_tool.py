@@ -152,7 +152,9 @@ class MadeTools(Tool):
         try:
             made = await cast.world.fact(
                 cache_key("toolmaker", model, question, taken, options.seed),
-                lambda: maker.make(cast.maker, question, taken, cast.manner),
+                lambda: maker.make(
+                    cast.maker, question, taken, cast.manner, constrained=options.constrained
+                ),
             )
         except Unfit as error:
             raise Refused(
