@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from learner.training.batch import Row
+from toolwright.credit.turns import turn_rewards
 from toolwright.types import Group, Trajectory
 
 
@@ -28,12 +29,9 @@ class Member:
 
     @property
     def turn_rewards(self) -> list[float]:
-        """[turns] the parts of the reward that name the turn, added up; 0 where none does."""
-        out = [0.0] * self.trajectory.turns
-        for part in self.trajectory.reward_parts:
-            if part.turn is not None and part.turn < len(out):
-                out[part.turn] += part.value
-        return out
+        """[turns] what each earned by itself."""
+        parts = self.trajectory.reward_parts
+        return turn_rewards(self.trajectory.turns, [(part.turn, part.value) for part in parts])
 
 
 def members_of(groups: Sequence[Group], rows: Sequence[Row]) -> list[Member]:

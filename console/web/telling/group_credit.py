@@ -13,6 +13,7 @@ from console.record.resolved import read_resolved
 from console.web.index.sources import JOURNAL, open_journal
 from console.web.telling.credit import Formula, Member, credit_of
 from toolwright.common.v1 import trajectory_pb2 as pb
+from toolwright.credit.turns import turn_rewards
 
 MOST_BYTES = 64 << 20
 """Of a group's records: all of them are read for one page."""
@@ -45,14 +46,13 @@ def member_of(message: pb.Trajectory) -> Member:
         if segment.author == pb.AUTHOR_MODEL
     ]
     turns = min(max((segment.turn + 1 for segment in written), default=0), MOST_TURNS)
-    earned = [0.0] * turns
-    for part in message.reward_parts:
-        if part.HasField("turn") and part.turn < turns:
-            earned[part.turn] += part.value
-    values = (message.reward, *(part.value for part in message.reward_parts))
+    parts = [
+        (part.turn if part.HasField("turn") else None, part.value) for part in message.reward_parts
+    ]
+    values = (message.reward, *(value for _, value in parts))
     return Member(
         reward=message.reward,
-        turn_rewards=tuple(earned),
+        turn_rewards=tuple(turn_rewards(turns, parts)),
         anchors={one.turn: tuple(one.ids) for one in message.anchors},
         tokens=sum(segment.token_count for segment in written),
         masked=message.masked,

@@ -12,7 +12,7 @@ are those of SEARL (sections 3.2 and 3.3).
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Literal
 
 from toolwright.credit.advantages import Std, standardised
@@ -20,6 +20,16 @@ from toolwright.credit.advantages import Std, standardised
 Turn = tuple[int, int]
 Labels = Sequence[Sequence[Sequence[Hashable]]]
 """Of each trajectory, of each of its turns: what the turn is compared by."""
+
+
+def turn_rewards(turns: int, parts: Iterable[tuple[int | None, float]]) -> list[float]:
+    """[turns] the parts of a reward, (turn, value) each, added up by the turn that they name; 0
+    where none does."""
+    out = [0.0] * turns
+    for turn, value in parts:
+        if turn is not None and turn < turns:
+            out[turn] += value
+    return out
 
 
 def return_to_go(rewards: Sequence[float], gamma: float) -> list[float]:
