@@ -1,0 +1,75 @@
+"""One trajectory against an OpenAI-compatible API of tests, through the pool."""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from engine.protocols.tagged import Tagged
+from engine.sampler.openai.pool import OpenAIPool
+from engine.sampler.stops import StopTable
+from engine.text.turns import PackedBytes, TurnCodec
+from engine.types import Generated
+from tests.support.openai_api import STREAM, Api
+from toolwright.recipe import Sampler
+from toolwright.types import SamplingParams, Task
+
+END = "<|end_of_turn|>"
+"""The end of a turn, as the codec of `talk` writes it."""
+
+
+class Talk:
+    """One trajectory of Tagged: prompt, then actions and observations."""
+
+    def __init__(self, pool: OpenAIPool, codec: Any, prompt: str = "How many?") -> None:
+        self.pool = pool
+        self.codec = codec
+        self.protocol = Tagged()
+        self.ids = array("i", self.protocol.prompt(Task(id="t", prompt=prompt), (), codec))
+        self.stops = StopTable(["</python>", codec.end_of_turn], codec)
+
+    async def act(self, most: int = 500, on_progress: Any = None, **sampling: Any) -> Generated:
+        found = await self.pool.generate(
+            key="t",
+            token_ids=self.ids,
+            sampling=SamplingParams(temperature=0.0, top_p=1.0, **sampling),
+            max_new_tokens=most,
+            stops=self.stops,
+            on_action=lambda _generated: None,
+            on_progress=on_progress,
+        )
+        self.ids = self.ids + found.token_ids
+        return found
+
+    async def say(self, most: int = 500, **sampling: Any) -> str:
+        return str(self.codec.decode((await self.act(most, **sampling)).token_ids))
+
+    def observe(self, words: str) -> None:
+        head, tail = self.protocol.frame("</python>", self.codec)
+        body = self.protocol.observation([words], self.codec)
+        self.ids = self.ids + array("i", [*head, *body, *tail])
+
+
+@asynccontextmanager
+async def talk(here: Api, way: str = "openai-chat", **table: Any) -> AsyncIterator[Talk]:
+    values: dict[str, Any] = {
+        "endpoints": (here.url,), "tokenizer": "bytes", "patience_s": 5.0, "timeout_s": 5.0,
+    }  # fmt: skip
+    codec = TurnCodec(PackedBytes())
+    made = Sampler(api=way, **{**values, **table})  # type: ignore[arg-type]
+    pool = OpenAIPool(made, codec, vocab_size=codec.vocab_size)
+    try:
+        await pool.open()
+        yield Talk(pool, codec)
+    finally:
+        await pool.close()
+
+
+async def silent(writer: asyncio.StreamWriter) -> None:
+    for _ in range(100):
+        writer.write(STREAM + b": keep-alive\n\n")
+        await writer.drain()
+        await asyncio.sleep(0.05)
