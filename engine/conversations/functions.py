@@ -11,7 +11,7 @@ from typing import Any
 
 from engine.conversations.types import BrokenRow
 from engine.types import ToolSpec
-from toolwright.text.json_data import check_depth, read_exact
+from toolwright.json_data import check_depth, read_exact
 from toolwright.text.schemas import in_order
 
 LONGEST_LITERAL = 100_000

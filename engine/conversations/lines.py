@@ -10,7 +10,7 @@ from pathlib import Path
 from engine.conversations.layouts import conversation
 from engine.conversations.types import BrokenRow, Conversation
 from engine.errors import StartupError
-from toolwright.text.json_data import read_exact
+from toolwright.json_data import read_exact
 
 LONGEST_LINE = 64 << 20
 """Bytes. Nothing that fits into a model's context is so long, a file without line breaks is."""

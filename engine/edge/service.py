@@ -18,7 +18,7 @@ from engine.sampler.update_group import Meeting, Tensor
 from toolwright import wire
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.common.v1 import trajectory_pb2
-from toolwright.model.fingerprint import Fingerprint, canonical, recipe_hash
+from toolwright.model.fingerprint import Fingerprint, canonical_terms, recipe_hash
 from toolwright.policy.v1 import policy_pb2 as policy
 from toolwright.policy.v1 import policy_pb2_grpc
 from toolwright.rollout.v1 import rollout_pb2 as rollout
@@ -197,7 +197,7 @@ class PolicyServicer(policy_pb2_grpc.PolicyServiceServicer):
                 group_size=known.terms["run.group_size"],
                 folder=known.folder,
                 lineage=first,
-                recipe=canonical(known.terms),
+                recipe=canonical_terms(known.terms),
             ),
         )
 

@@ -16,7 +16,7 @@ from engine.telemetry.logs import tell
 SECONDS = 1.0
 """Between two looks."""
 QUIET_SECONDS = 60.0
-"""After which a file is told that nothing more is done."""
+"""Without a line, after which a file gets one."""
 _ERASE = "\r\x1b[2K"
 
 

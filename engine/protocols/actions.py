@@ -12,7 +12,7 @@ import json
 from collections.abc import Sequence
 
 from engine.types import Call, ToolSpec
-from toolwright.text.json_data import check_depth
+from toolwright.json_data import check_depth
 
 
 def read_call(text: str, stop: str, tools: Sequence[ToolSpec]) -> Call:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from engine.protocols import Protocol
 from engine.rollout.state import State
 from engine.types import Calls, Codec, Decision, View
-from toolwright.text.json_data import canonical
+from toolwright.json_data import canonical
 from toolwright.types import Task
 
 CanonicalCall = tuple[str, str]

@@ -29,7 +29,7 @@ class Member:
 
     @property
     def turn_rewards(self) -> list[float]:
-        """[turns] what each earned by itself."""
+        """[turns] the parts of the reward that name each turn, added up."""
         parts = self.trajectory.reward_parts
         return turn_rewards(self.trajectory.turns, [(part.turn, part.value) for part in parts])
 

@@ -19,8 +19,8 @@ from google.protobuf.duration_pb2 import Duration
 
 from memory.checks.runner import Outcome, Run
 from memory.errors import ChecksDown
+from toolwright.json_data import exact_json, struct
 from toolwright.rpc import options
-from toolwright.text.json_data import exact_json, struct
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.tool.v1 import tool_pb2_grpc
 

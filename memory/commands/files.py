@@ -20,7 +20,7 @@ from memory.graph.graph import ToolGraph
 from memory.graph.guards import misnamed
 from memory.graph.naming import says
 from memory.types import GroupWork, Node, RolloutWork, Stats, Tool
-from toolwright.text import json_data
+from toolwright import json_data
 
 FORMAT = "toolwright.memory/1"
 TOOLS_EACH = 500

@@ -18,8 +18,8 @@ from memory.types import (
     Stats,
     Tool,
 )
+from toolwright import json_data
 from toolwright.memory.v1 import memory_pb2 as pb
-from toolwright.text import json_data
 from toolwright.text.schemas import in_order
 
 MODES: Mapping[int, Mode] = {

@@ -16,7 +16,7 @@ from typing import Any
 
 from memory.graph.naming import LONGEST_NAME
 from memory.types import Tool
-from toolwright.text.json_data import check_depth
+from toolwright.json_data import check_depth
 
 _NAME = re.compile(rf"[A-Za-z_][A-Za-z0-9_]{{0,{LONGEST_NAME - 1}}}\Z")
 

@@ -1,6 +1,16 @@
-"""What two or more of Toolwright's processes share: contracts, record, recipe, rpc.
+"""What two or more of Toolwright's processes share.
 
-Nothing here imports engine, learner, toolsvc, memory or bench, and nothing here imports torch.
+*/v1/, rpc/         the contracts, their generated code, and how gRPC is spoken
+types.py, wire.py   the record of a trajectory, and the same in protobuf
+recipe/             the file that every process reads
+credit/             from rewards to advantages
+process/, model/    running on a machine; a run's policy
+text/               what several read or cut in the same way
+page/, reference/   what people look at; what papers print
+tracing/            spans of a trajectory
+
+Nothing here imports engine, learner, toolsvc, memory, tasks, console or bench (but for
+process/entry.py, which starts their commands by name), and nothing here imports torch.
 """
 
 import os

@@ -2,7 +2,7 @@
 
 The only place where the record of `toolwright.types` and `toolwright.common.v1` meet.
 `from_proto(to_proto(x)) == x` for every record whose log-probs are float32 values. What the record
-is made of is in `toolwright.wire_values` and `toolwright.text.json_data`, imported from here.
+is made of is in `toolwright.wire_values` and `toolwright.json_data`, imported from here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from toolwright import types as t
 from toolwright.common.v1 import trajectory_pb2 as pb
-from toolwright.text.json_data import exact_json, mapping, read_exact, struct
+from toolwright.json_data import exact_json, mapping, read_exact, struct
 from toolwright.wire_values import (
     blob_from_proto,
     blob_to_proto,

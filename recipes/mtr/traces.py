@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from answers import CALL, final_answer, intermediate_answer
 
 from engine.protocols.actions import read_json_call
-from toolwright.text.json_data import canonical
+from toolwright.json_data import canonical
 from toolwright.types import CallOutcome, CallRecord, StopReason, ToolErrorKind, Trajectory
 
 UNKNOWN_TOOL = "unknown_tool"

@@ -23,11 +23,11 @@ from score import refused
 from subgraph import Holes, tool_graph
 
 from engine.rewards import Score
+from toolwright import json_data
 from toolwright.memory.v1 import memory_pb2 as pb
 from toolwright.memory.v1 import memory_pb2_grpc
 from toolwright.rpc.channel import call, open_channel
 from toolwright.rpc.options import TOKEN_VARIABLE
-from toolwright.text import json_data
 from toolwright.types import Event, RewardPart, Status, ToolErrorKind, Trajectory
 
 ANSWER_S = 30.0

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from toolwright.imports import load_file
-from toolwright.text.json_data import canonical
+from toolwright.json_data import canonical
 
 FOLDER = Path(__file__).resolve().parents[2] / "recipes/mtr"
 

@@ -97,3 +97,11 @@ async def api(*plays: bytes | Play, models: bytes | None = None) -> AsyncIterato
         yield found
     finally:
         listening.close()
+
+
+async def silent(writer: asyncio.StreamWriter) -> None:
+    """A Play: comments alone, for five seconds."""
+    for _ in range(100):
+        writer.write(STREAM + b": keep-alive\n\n")
+        await writer.drain()
+        await asyncio.sleep(0.05)

@@ -1,8 +1,7 @@
-"""One trajectory against an OpenAI-compatible API of tests, through the pool."""
+"""One trajectory through the pool, against `openai_api`."""
 
 from __future__ import annotations
 
-import asyncio
 from array import array
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,7 +12,7 @@ from engine.sampler.openai.pool import OpenAIPool
 from engine.sampler.stops import StopTable
 from engine.text.turns import PackedBytes, TurnCodec
 from engine.types import Generated
-from tests.support.openai_api import STREAM, Api
+from tests.support.openai_api import Api
 from toolwright.recipe import Sampler
 from toolwright.types import SamplingParams, Task
 
@@ -55,6 +54,7 @@ class Talk:
 
 @asynccontextmanager
 async def talk(here: Api, way: str = "openai-chat", **table: Any) -> AsyncIterator[Talk]:
+    """A trajectory whose actions `here` answers. way: `sampler.api`; table: more of `[sampler]`."""
     values: dict[str, Any] = {
         "endpoints": (here.url,), "tokenizer": "bytes", "patience_s": 5.0, "timeout_s": 5.0,
     }  # fmt: skip
@@ -66,10 +66,3 @@ async def talk(here: Api, way: str = "openai-chat", **table: Any) -> AsyncIterat
         yield Talk(pool, codec)
     finally:
         await pool.close()
-
-
-async def silent(writer: asyncio.StreamWriter) -> None:
-    for _ in range(100):
-        writer.write(STREAM + b": keep-alive\n\n")
-        await writer.drain()
-        await asyncio.sleep(0.05)

@@ -27,7 +27,7 @@ from toolsvc.commands.endings import (
 from toolsvc.edge.client import Client
 from toolsvc.types import Media
 from toolwright.common.v1 import reasons_pb2
-from toolwright.text.json_data import read_exact
+from toolwright.json_data import read_exact
 from toolwright.tool.v1 import tool_pb2 as pb
 
 

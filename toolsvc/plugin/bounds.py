@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from toolwright.text.json_data import MOST_DEPTH
+from toolwright.json_data import MOST_DEPTH
 
 MOST_CHARACTERS = 2 << 20
 """Of an action: the conformance suite sends 1 MiB, and a statement or a file may have 10^6."""

@@ -19,7 +19,7 @@ from console.web.index.spans import times_of
 from console.web.index.types import NO_STEP, Entry, Place, SuiteKind, Texts
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.common.v1 import trajectory_pb2 as pb
-from toolwright.text.json_data import mapping
+from toolwright.json_data import mapping
 
 Decode = Callable[[bytes], str]
 """Text of little-endian int32 token ids; "" where the tokenizer is not at hand."""

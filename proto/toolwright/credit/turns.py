@@ -23,8 +23,8 @@ Labels = Sequence[Sequence[Sequence[Hashable]]]
 
 
 def turn_rewards(turns: int, parts: Iterable[tuple[int | None, float]]) -> list[float]:
-    """[turns] the parts of a reward, (turn, value) each, added up by the turn that they name; 0
-    where none does."""
+    """[turns] the parts of a reward, (turn, value) each, added up by turn. Parts of no turn are the
+    trajectory's own, and those of a turn beyond `turns` are nobody's: both are left out."""
     out = [0.0] * turns
     for turn, value in parts:
         if turn is not None and turn < turns:

@@ -87,14 +87,14 @@ def fingerprint(
     )
 
 
-def canonical(terms: Terms) -> str:
+def canonical_terms(terms: Terms) -> str:
     """The terms as JSON text: one text for equal terms."""
     return json.dumps(terms, sort_keys=True, separators=(",", ":"))
 
 
 def recipe_hash(terms: Terms) -> str:
     """SHA-256 hex of the canonical text."""
-    return hashlib.sha256(canonical(terms).encode()).hexdigest()
+    return hashlib.sha256(canonical_terms(terms).encode()).hexdigest()
 
 
 def difference(engine: Fingerprint, learner: Fingerprint) -> str | None:

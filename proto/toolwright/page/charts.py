@@ -208,7 +208,7 @@ def ticks(low: float, high: float, about: int) -> list[float]:
 
 def _logarithms(line: Line) -> Line:
     points = (
-        Point(x=p.x, y=math.log10(p.y), says=p.says or f"{p.x:g}: {p.y:.2g}")
+        Point(x=p.x, y=math.log10(p.y), says=p.says or f"{p.x:g}: {_number(p.y)}")
         for p in line.points
         if p.y > 0
     )
@@ -217,7 +217,7 @@ def _logarithms(line: Line) -> Line:
 
 def _logarithms_x(line: Line) -> Line:
     points = (
-        replace(p, x=math.log10(p.x), says=p.says or f"{p.x:g}: {p.y:.4g}")
+        replace(p, x=math.log10(p.x), says=p.says or f"{p.x:g}: {_number(p.y)}")
         for p in line.points
         if p.x > 0
     )
@@ -296,8 +296,14 @@ def _grid(
     return out
 
 
+def _number(value: float) -> str:
+    """As a point says it, which has its own axis in powers of ten."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
 def _power(exponent: float) -> str:
-    """Of ten, written out where that is short. A whole one may be beyond the numbers of a float."""
+    """The label of 10 ** exponent, written out where there is room for it beside an axis. A whole
+    exponent may be beyond the numbers of a float."""
     whole = round(exponent)
     if abs(exponent - whole) >= 1e-9:
         return f"{10.0**exponent:.1e}"

@@ -1,8 +1,9 @@
-"""What every process is made of: its command line, its event loop, its place on this machine.
+"""What processes and commands share of running on a machine.
 
 entry.py         the way into each command
 command_line.py  what all command lines have in common
-loop.py          runs a server on its event loop, which is server_loop.py's
+loop.py          runs a server on its event loop
+server_loop.py   that event loop: uvloop's, but for the programs that it starts
 metrics_page.py  a page for Prometheus where there is no web server
 holder.py        who listens at a port
 run_folder.py    whether a run's folder can be written

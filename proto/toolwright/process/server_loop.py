@@ -1,4 +1,4 @@
-"""The event loop of every server: uvloop's, but for the programs that it starts.
+"""The event loop of engine and tool service: uvloop's, but for the programs that it starts.
 
 uvloop gives a program copies of its own pipe ends under numbers above 2, and everything that
 somebody left inheritable. What the program starts in turn keeps them, so an output does not end

@@ -1,6 +1,5 @@
 """Text that several processes read or cut in the same way; pure.
 
-json_data.py   JSON-like data, in protobuf too
 schemas.py     a JSON Schema in an order that is always the same
 boxes.py       what stands in a \\boxed{...}
 filling.py     templates of prompts

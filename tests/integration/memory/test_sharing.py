@@ -16,7 +16,7 @@ from memory.types import Change, NewNode
 from tests.support.memory_commands import HOSTILE, append, fill, growing, run, write_file
 from tests.support.tool_memory import registering, tool
 from toolsvc.sources.loader import load_tool_file
-from toolwright.text.json_data import MOST_DEPTH
+from toolwright.json_data import MOST_DEPTH
 
 
 def test_an_exported_memory_comes_back_whole(store: str, tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from tests.support.service import Client
 from tests.support.swe import Source, call, serving, submit
 from tests.support.trajectory import Trajectory, said
 from toolsvc.errors import Reason, Refused
+from toolwright.json_data import struct
 from toolwright.rpc.channel import call as rpc
-from toolwright.text.json_data import struct
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import ToolErrorKind
 

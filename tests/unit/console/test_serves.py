@@ -16,7 +16,7 @@ from console.asked.setup import Options, Setup, set_up
 from console.course.look import look
 from console.errors import NothingStarted
 from tests.support.recipes import ONE, to_toml
-from toolwright.model.fingerprint import Fingerprint, canonical, fingerprint
+from toolwright.model.fingerprint import Fingerprint, canonical_terms, fingerprint
 from toolwright.policy.v1 import policy_pb2 as policy
 from toolwright.policy.v1 import policy_pb2_grpc
 from toolwright.rpc.server import Server
@@ -35,7 +35,7 @@ class _Policy(policy_pb2_grpc.PolicyServiceServicer):
             await context.abort(grpc.StatusCode.UNAVAILABLE, "its samplers start")
         told = self._told
         return policy.GetPolicyResponse(
-            fingerprint=policy.Fingerprint(recipe=canonical(told.terms), folder=told.folder)
+            fingerprint=policy.Fingerprint(recipe=canonical_terms(told.terms), folder=told.folder)
         )
 
 

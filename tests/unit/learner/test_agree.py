@@ -13,7 +13,7 @@ from learner.intake.agree import join
 from learner.intake.client import EngineClient
 from tests.integration.learner.fake_engine import FakeEngine
 from tests.support.recipes import recipe_tables, to_toml
-from toolwright.model.fingerprint import canonical, terms_of
+from toolwright.model.fingerprint import canonical_terms, terms_of
 from toolwright.policy.v1 import policy_pb2
 from toolwright.recipe import Recipe, load_recipe
 from toolwright.types import WeightVersion
@@ -60,7 +60,7 @@ def joined(engine: FakeEngine, recipe: Recipe, source: Path) -> tuple[WeightVers
 def told(recipe: Recipe, **changes: Any) -> policy_pb2.Fingerprint:
     terms = terms_of(recipe.shared) | {"run.seed": changes.pop("seed", 0)}
     folder = str(recipe.run_folder)
-    return policy_pb2.Fingerprint(recipe=canonical(terms), folder=folder, **changes)
+    return policy_pb2.Fingerprint(recipe=canonical_terms(terms), folder=folder, **changes)
 
 
 def test_an_engine_that_tells_nothing_is_said_and_joined(

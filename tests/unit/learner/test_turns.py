@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from learner.maths.branches import shared_mean
 from learner.maths.turns import token_map
 from tests.golden.published import whole_trajectory_credit
-from toolwright.credit.turns import return_to_go, step_advantage, step_groups
+from toolwright.credit.turns import return_to_go, step_advantage, step_groups, turn_rewards
 
 turns = st.lists(
     st.tuples(st.integers(-4, 4).map(float), st.lists(st.sampled_from("xy"), max_size=2)),
@@ -28,6 +28,12 @@ def advantages(made: Any, **options: Any) -> tuple[dict[Any, list[float]], list[
     """(by group, by trajectory and turn) of trajectories of (return, labels)."""
     groups = step_groups([[labels for _, labels in own] for own in made])
     return step_advantage([[value for value, _ in own] for own in made], groups, **options)
+
+
+def test_parts_of_no_turn_and_of_turns_that_were_not_are_left_out() -> None:
+    parts = [(None, 8.0), (1, 1.0), (1, 0.5), (0, -2.0), (3, 4.0)]
+    assert turn_rewards(3, parts) == [-2.0, 1.5, 0.0]
+    assert turn_rewards(0, parts) == []
 
 
 @given(trajectories, st.randoms(use_true_random=False), stds, singletons)

@@ -223,8 +223,13 @@ async def test_made_tools_are_linted_and_made_again() -> None:
 
 
 async def test_the_endpoint_may_be_told_the_form_of_a_tool_set() -> None:
-    async with simulated(lambda _: json.dumps([FILM]), constrained=True) as (host, endpoint):
+    answers = lambda _: json.dumps([FILM])  # noqa: E731
+    async with simulated(answers, constrained=True) as (host, endpoint):
         await host.open(opening(metadata=TASK))
+    assert "response_format" not in endpoint.requests[0], "that is for answers"
+    async with simulated(answers, constrained_tools=True) as (host, endpoint):
+        await host.open(opening(metadata=TASK))
+    assert "minLength" not in endpoint.requests[0]["messages"][0]["content"]
     schema = endpoint.requests[0]["response_format"]["json_schema"]["schema"]
     assert (schema["type"], schema["maxItems"]) == ("array", MOST_TOOLS)
 

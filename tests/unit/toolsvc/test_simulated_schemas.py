@@ -124,6 +124,9 @@ def test_an_answer_without_json_is_an_error(answer: str) -> None:
         ([parameters(type="string", pattern="a" * 201)], "more than 200 characters"),
         ([parameters(items={"allOf": [{}, {}]})], "parameters.x.items uses 'allOf'"),
         ([film(parameters={"properties": {str(n): {} for n in range(200)}})], "200 schemas"),
+        ([film(parameters={"properties": {"a": {}}, "required": ["b"]})], "requires 'b'"),
+        ([parameters(type="object", properties={}, required=["b"])], "parameters.x requires 'b'"),
+        ([parameters(type="integer", enum=["1", "2"])], "no value of its enum is a integer"),
     ],
 )
 def test_a_tool_set_that_no_policy_should_have_is_named(tools: Any, fault: str) -> None:
@@ -132,6 +135,14 @@ def test_a_tool_set_that_no_policy_should_have_is_named(tools: Any, fault: str) 
 
 def test_a_good_tool_set_passes() -> None:
     assert lint(function_tools([FILM, film(name="other")]), {"python"}) == []
+    open_object = {"type": "object", "additionalProperties": {"type": "string"}, "required": ["b"]}
+    for good in (
+        parameters(type=["integer", "null"], enum=[None]),
+        parameters(type="number", enum=["many", 1]),
+        parameters(**open_object),
+        parameters(**open_object, properties={"a": {}}),
+    ):
+        assert lint(function_tools([good]), ()) == []
 
 
 def test_a_schema_that_never_ends_is_too_deep() -> None:
@@ -154,6 +165,11 @@ def plain(**changes: Any) -> dict[str, Any]:
     return {"type": "function", "function": {**function, **changes}, "returns": returns}
 
 
+def inside(member: dict[str, Any], *, names: int = 1) -> dict[str, Any]:
+    members = {f"m{n}": {"description": "It.", **member} for n in range(names)}
+    return {"type": "object", "properties": members, "required": []}
+
+
 def test_what_fits_the_form_passes() -> None:
     tools = [plain(name=f"film_{n}") for n in range(MOST_TOOLS)]
     assert violations(FORM, tools) == []
@@ -172,6 +188,10 @@ def test_what_fits_the_form_passes() -> None:
         [plain(parameters={"type": "string"})],
         [{**plain(), "type": "tool"}],
         [{**plain(), "answer": "Paris"}],
+        [plain(parameters=inside({"type": "object", "properties": {}}))],
+        [plain(parameters=inside({"type": "array", "items": {"type": "object"}}))],
+        [plain(parameters=inside({"type": "string", "pattern": "a"}))],
+        [plain(parameters=inside({"type": "string"}, names=21))],
         {"tools": [plain()]},
     ],
 )

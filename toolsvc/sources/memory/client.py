@@ -11,12 +11,12 @@ from typing import Any, Literal
 import grpc
 
 from toolsvc.errors import Refused, StartError, backend_down
+from toolwright import json_data
 from toolwright.memory.v1 import memory_pb2 as pb
 from toolwright.memory.v1 import memory_pb2_grpc
 from toolwright.rpc.channel import backoff, call, may_retry, open_channel
 from toolwright.rpc.errors import ServiceError, TransportError
 from toolwright.rpc.options import TOKEN_VARIABLE
-from toolwright.text import json_data
 from toolwright.text.schemas import in_order
 
 ANSWER_S = 10.0

@@ -1,7 +1,8 @@
 """The form of a tool set as a JSON Schema, for an endpoint that keeps to one.
 
-It is narrower than what a tool set may be: arguments and outputs are values and lists of values,
-without objects inside of them. What fits may still be refused: a name that is there twice, say.
+It is narrower than what a tool set may be. A tool's arguments, and its output, are an object whose
+members are values and lists of values, with no objects inside of them. What fits may still be
+refused: a name that is there twice, say.
 """
 
 from __future__ import annotations
@@ -11,8 +12,12 @@ from typing import Any
 from toolsvc.schemas.functions import NAME
 from toolsvc.schemas.lint import MOST_TOOLS
 
-_SAID: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": 300}
-_SCALARS = ("string", "number", "integer", "boolean")
+MOST_CHARACTERS = 300
+"""Of a description: a weak model would go on until its tokens are spent."""
+MOST_MEMBERS = 20
+"""Of an object, and of a list of names or values, for the same reason."""
+KEYWORDS = "type, description, enum, items, properties and required"
+"""Of the schemas of a tool that fits, as a model is told."""
 
 
 def _object(properties: dict[str, Any], *optional: str) -> dict[str, Any]:
@@ -25,33 +30,40 @@ def _object(properties: dict[str, Any], *optional: str) -> dict[str, Any]:
     }
 
 
-_VALUE = _object(
+_DESCRIPTION: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": MOST_CHARACTERS}
+_WORDS: dict[str, Any] = {"type": "array", "items": {"type": "string"}, "maxItems": MOST_MEMBERS}
+_SCALARS = ("string", "number", "integer", "boolean")
+_MEMBER = _object(
     {
         "type": {"enum": [*_SCALARS, "array"]},
-        "description": _SAID,
-        "enum": {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 20},
+        "description": _DESCRIPTION,
+        "enum": {**_WORDS, "minItems": 1},
         "items": _object({"type": {"enum": list(_SCALARS)}}),
     },
     "enum",
     "items",
 )
-_VALUES = _object(
+_SCHEMA = _object(
     {
         "type": {"enum": ["object"]},
-        "properties": {"type": "object", "additionalProperties": _VALUE},
-        "required": {"type": "array", "items": {"type": "string"}, "maxItems": 20},
-    },
+        "properties": {
+            "type": "object",
+            "additionalProperties": _MEMBER,
+            "maxProperties": MOST_MEMBERS,
+        },
+        "required": _WORDS,
+    }
 )
 _FUNCTION = _object(
     {
         "name": {"type": "string", "pattern": NAME},
-        "description": _SAID,
-        "parameters": _VALUES,
+        "description": _DESCRIPTION,
+        "parameters": _SCHEMA,
     }
 )
 FORM: dict[str, Any] = {
     "type": "array",
-    "items": _object({"type": {"enum": ["function"]}, "function": _FUNCTION, "returns": _VALUES}),
+    "items": _object({"type": {"enum": ["function"]}, "function": _FUNCTION, "returns": _SCHEMA}),
     "minItems": 1,
     "maxItems": MOST_TOOLS,
 }

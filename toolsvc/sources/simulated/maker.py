@@ -11,22 +11,26 @@ from collections.abc import Collection
 from toolsvc.backends.chat_model import ChatModel
 from toolsvc.schemas.functions import FunctionTool, NotTools, function_tools, json_in
 from toolsvc.schemas.lint import MOST_TOOLS, lint
+from toolsvc.sources.simulated import form
 from toolsvc.sources.simulated.asking import Manner, Unfit, ask
-from toolsvc.sources.simulated.form import FORM
 
 _ROLE = f"""You design tools for an agent that has to answer a question. Write 1 to {MOST_TOOLS} \
 tools that look up or compute what the answer needs, each a small step that would serve other \
 questions too. Do not answer the question, and do not hint at the answer. Write a JSON list, and \
 nothing else, of objects with "type": "function", "function": {{"name", "description", \
 "parameters": JSON schema of an object}}, "returns": JSON schema of the output. Schemas may use \
-type, enum, pattern, minLength, maxLength, minimum, maximum, minItems, maxItems, items, required, \
-properties and description. Names have letters, digits and _ only."""
+{{keywords}}. Names have letters, digits and _ only."""
+_KEYWORDS = (
+    "type, enum, pattern, minLength, maxLength, minimum, maximum, minItems, maxItems, items, "
+    "required, properties and description"
+)
 
 
-def messages(question: str) -> list[dict[str, str]]:
-    """What the model is asked; pure."""
+def messages(question: str, *, constrained: bool = False) -> list[dict[str, str]]:
+    """What the model is asked; pure. `constrained`: it is held to `form.FORM`."""
+    said = _ROLE.replace("{keywords}", form.KEYWORDS if constrained else _KEYWORDS)
     return [
-        {"role": "system", "content": _ROLE},
+        {"role": "system", "content": said},
         {"role": "user", "content": f"Question:\n{question}"},
     ]
 
@@ -53,12 +57,12 @@ async def make(
 ) -> str:
     """The tools, as JSON. Unfit where none came that may be given to a policy; raises what
     `ChatModel.complete` raises. `taken`: names that the session has. `constrained`: the endpoint is
-    told FORM too."""
+    told `form.FORM` too."""
     tools = await ask(
         model,
-        messages(question),
+        messages(question, constrained=constrained),
         lambda answer: checked(answer, taken),
         manner,
-        json_schema=FORM if constrained else None,
+        json_schema=form.FORM if constrained else None,
     )
     return json.dumps([tool.as_json() for tool in tools])

@@ -31,8 +31,10 @@ class SimulatedOptions(ChatModelOptions):
     pre_check: bool = Field(default=True, description="refuse arguments that do not fit")
     post_check: bool = Field(default=True, description="refuse observations that do not fit")
     constrained: bool = Field(
-        default=False,
-        description="have the endpoint keep to output schemas and to the form of a tool set",
+        default=False, description="have the endpoint keep to the output schema (json_schema)"
+    )
+    constrained_tools: bool = Field(
+        default=False, description="have ToolMaker's endpoint keep to the form of a tool set"
     )
     run_limit: float = Field(
         default=120.0,

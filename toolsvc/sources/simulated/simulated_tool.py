@@ -153,7 +153,7 @@ class MadeTools(Tool):
             made = await cast.world.fact(
                 cache_key("toolmaker", model, question, taken, options.seed),
                 lambda: maker.make(
-                    cast.maker, question, taken, cast.manner, constrained=options.constrained
+                    cast.maker, question, taken, cast.manner, constrained=options.constrained_tools
                 ),
             )
         except Unfit as error:

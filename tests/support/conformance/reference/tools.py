@@ -14,7 +14,7 @@ from typing import Any
 
 from toolwright import wire
 from toolwright.common.v1 import media_pb2
-from toolwright.text.json_data import read_exact
+from toolwright.json_data import read_exact
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import ToolErrorKind
 

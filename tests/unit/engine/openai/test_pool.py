@@ -11,10 +11,20 @@ from engine.errors import SamplerFailed
 from engine.sampler.openai.pool import OpenAIPool
 from engine.sampler.openai.text import TextAction
 from engine.text.codec import HuggingFaceCodec
-from engine.text.turns import PackedBytes, TurnCodec
 from engine.types import Generated, Images
-from tests.support.openai_api import DONE, STREAM, answer, api, chat, event, listed, text, usage
-from tests.support.openai_talk import END, Talk, silent, talk
+from tests.support.openai_api import (
+    DONE,
+    STREAM,
+    answer,
+    api,
+    chat,
+    event,
+    listed,
+    silent,
+    text,
+    usage,
+)
+from tests.support.openai_talk import END, Talk, talk
 from toolwright.recipe import Sampler
 from toolwright.types import FinishKind, SamplingParams
 
@@ -70,13 +80,8 @@ async def test_completions_are_sent_the_policys_own_prompt(codec: HuggingFaceCod
 
 
 async def test_a_raw_prompt_is_sent_as_it_is_where_nobody_has_a_template() -> None:
-    codec = TurnCodec(PackedBytes())
-    async with api(text("x")) as here:
-        table = Sampler(api="openai-completions", endpoints=(here.url,), tokenizer="bytes")
-        pool = OpenAIPool(table, codec, vocab_size=codec.vocab_size)
-        await pool.open()
-        await Talk(pool, codec).act()
-        await pool.close()
+    async with api(text("x")) as here, talk(here, "openai-completions") as one:
+        await one.act()
     assert here.asked[0].body["prompt"] == "How many?"
 
 

@@ -11,8 +11,19 @@ import pytest
 from engine.errors import SamplerFailed
 from engine.sampler.openai.answers import EndpointUnusable
 from engine.sampler.openai.endpoint import MOST_ALIKE
-from tests.support.openai_api import DONE, STREAM, Play, answer, api, chat, event, listed, text
-from tests.support.openai_talk import END, silent, talk
+from tests.support.openai_api import (
+    DONE,
+    STREAM,
+    Play,
+    answer,
+    api,
+    chat,
+    event,
+    listed,
+    silent,
+    text,
+)
+from tests.support.openai_talk import END, talk
 
 KEY = "sk-very-secret-0123"
 SLASHED = "sk-very/secret-0123"

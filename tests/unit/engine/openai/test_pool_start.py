@@ -1,4 +1,4 @@
-"""What a pool of an OpenAI-compatible API finds at its start, and what its table may say."""
+"""What a pool of an OpenAI-compatible API finds at its start."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from tests.support.net import free_port
 from tests.support.openai_api import Api, answer, api, chat, listed
 from tests.support.openai_talk import talk
 from toolwright.recipe import Sampler
-from toolwright.recipe.spelling import url_fault
 
 
 async def test_a_busy_start_is_waited_for_and_then_told_as_it_is(
@@ -70,33 +69,3 @@ def test_a_key_that_no_header_holds(bad: str, monkeypatch: pytest.MonkeyPatch) -
     table = Sampler(api="openai-chat", endpoints=("http://x",), key_env="TOOLWRIGHT_TEST_KEY")
     with pytest.raises(StartupError, match="TOOLWRIGHT_TEST_KEY"):
         OpenAIPool(table, codec, vocab_size=codec.vocab_size)
-
-
-def test_only_a_known_kind_of_api_and_only_its_keys() -> None:
-    assert Sampler(api="openai-chat", endpoints=("http://x/v1",)).endpoints == ("http://x/v1",)
-    with pytest.raises(ValueError, match="ends in /v1"):
-        Sampler(endpoints=("http://x/v1",))
-    with pytest.raises(ValueError, match="model is of an API"):
-        Sampler(endpoints=("http://x",), model="m")
-    with pytest.raises(ValueError, match="no URL"):
-        Sampler(api="openai-chat", endpoints=("x/v1",))
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "https://user:hunter2@host/v1",
-        "https://hunter2@host",
-        "user:hunter2@host:80",
-        "http://user:hunter2/x@host:80",
-        "ftp://user:hunter2@host",
-        "https://user:hunter2@host?x=1",
-    ],
-)
-def test_an_address_holds_no_password(url: str) -> None:
-    assert "hunter2" not in url_fault(url)
-    assert "sampler.key_env" in url_fault(url)
-
-
-def test_an_at_sign_in_a_path_is_no_password() -> None:
-    assert url_fault("https://host/@cf/ai") == ""

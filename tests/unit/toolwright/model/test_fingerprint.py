@@ -13,7 +13,7 @@ from tests.support.recipes import merged, recipe_tables, to_toml
 from toolwright.model.fingerprint import (
     OF_THE_PLACE,
     Fingerprint,
-    canonical,
+    canonical_terms,
     difference,
     fingerprint,
     recipe_hash,
@@ -97,8 +97,8 @@ def test_a_tool_that_one_side_lacks_is_named(tmp_path: Path) -> None:
 
 def test_terms_survive_the_wire_and_hash_alike(tmp_path: Path) -> None:
     terms = terms_of(recipe(tmp_path).shared)
-    assert json.loads(canonical(terms)) == terms
-    assert recipe_hash(json.loads(canonical(terms))) == recipe_hash(terms)
+    assert json.loads(canonical_terms(terms)) == terms
+    assert recipe_hash(json.loads(canonical_terms(terms))) == recipe_hash(terms)
     assert recipe_hash(terms) != recipe_hash({**terms, "run.seed": 1})
 
 

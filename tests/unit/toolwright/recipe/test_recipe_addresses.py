@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from tests.support.recipes import merged, recipe_tables, write_recipe
-from toolwright.recipe import Recipe, RecipeError, load_recipe, refuse_open_ports
+from toolwright.recipe import Recipe, RecipeError, Sampler, load_recipe, refuse_open_ports
 from toolwright.recipe.open_ports import open_ports
+from toolwright.recipe.spelling import url_fault
 
 
 def read(folder: Path, **changes: Any) -> Recipe:
@@ -110,3 +111,33 @@ def test_a_url_of_what_plays_a_tool_needs_a_port_too(
     tools = {"calculator": {"serve": ["simulated:", "--set", word], "service": ""}}
     keys = [key for key, _ in open_ports(read(tmp_path, tools=tools).shared)]
     assert ("tools.calculator.serve" in keys) is open_
+
+
+def test_only_a_known_kind_of_api_and_only_its_keys() -> None:
+    assert Sampler(api="openai-chat", endpoints=("http://x/v1",)).endpoints == ("http://x/v1",)
+    with pytest.raises(ValueError, match="ends in /v1"):
+        Sampler(endpoints=("http://x/v1",))
+    with pytest.raises(ValueError, match="model is of an API"):
+        Sampler(endpoints=("http://x",), model="m")
+    with pytest.raises(ValueError, match="no URL"):
+        Sampler(api="openai-chat", endpoints=("x/v1",))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://user:hunter2@host/v1",
+        "https://hunter2@host",
+        "user:hunter2@host:80",
+        "http://user:hunter2/x@host:80",
+        "ftp://user:hunter2@host",
+        "https://user:hunter2@host?x=1",
+    ],
+)
+def test_an_address_holds_no_password(url: str) -> None:
+    assert "hunter2" not in url_fault(url)
+    assert "sampler.key_env" in url_fault(url)
+
+
+def test_an_at_sign_in_a_path_is_no_password() -> None:
+    assert url_fault("https://host/@cf/ai") == ""

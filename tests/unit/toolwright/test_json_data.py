@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 from engine.protocols.actions import read_json_call
 from toolsvc.edge.wire import call_from_proto, open_from_proto
 from toolwright import wire
-from toolwright.rollout.v1 import rollout_pb2
-from toolwright.rpc.errors import ServiceError
-from toolwright.text.json_data import (
+from toolwright.json_data import (
     INEXACT,
     MOST_DEPTH,
     canonical,
@@ -25,6 +23,8 @@ from toolwright.text.json_data import (
     mapping,
     struct,
 )
+from toolwright.rollout.v1 import rollout_pb2
+from toolwright.rpc.errors import ServiceError
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import Event, Status, StopReason, Task, Trajectory
 
